@@ -75,7 +75,7 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
 
 
 def _here(settings: Settings) -> Here:
-    """Return the URL and the token file with which a process on this machine can access the API."""
+    """Return how a process on this machine can access the API: its URL, and the token file if a token is required."""
     host = LOOPBACK if settings.host in ANYWHERE else settings.host
     url = f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
     return Here(url, None if loopback(settings.host) else settings.token_file)

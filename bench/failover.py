@@ -186,7 +186,7 @@ class Moments(NamedTuple):
 def has_leaders(address: str, without: int) -> bool:
     """Return whether, in this broker's metadata, each partition has a leader other than broker `without`.
 
-    This does not use librdkafka, because librdkafka chooses by itself to which broker it sends a request.
+    This does not use librdkafka, because librdkafka itself chooses the broker that receives a request.
     """
     host, _, port = address.rpartition(":")
     metadata = request(ApiKey.METADATA, 5, topics=None, allow_auto_topic_creation=False)

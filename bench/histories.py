@@ -4,8 +4,8 @@ zookeeper  Clients write, read and watch while peers are killed, paused and isol
            writes and quorum reads (sync, then getData) of each znode, FIFO order per session, and that ephemerals
            exist exactly as long as their session.
 kafka      Producers and consumers work while brokers and peers are killed, stopped, paused and isolated.  The checks
-           find lost writes, inconsistent offsets, duplicates, polls and sends out of order (as in Jepsen's Kafka
-           workload), and violated invariants of the cluster's journal.
+           find lost writes, inconsistent offsets, duplicates, and polls and sends out of order, as in Jepsen's
+           Kafka workload, and violated invariants of the cluster's journal.
 """
 
 from __future__ import annotations

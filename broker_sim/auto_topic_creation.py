@@ -20,7 +20,7 @@ CREATING_MAX = 100
 class AutoTopicCreation:
     """Creates topics with the broker's defaults, one task per topic.
 
-    `mutations` is the quota to which the created partitions are charged.
+    The created partitions are charged to the quota `mutations`.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class AutoTopicCreation:
         return ErrorCode.leader_not_available
 
     def _new_topic(self, topic: str) -> NewTopic:
-        """Return the settings with which to create a topic. Internal topics have their own mandatory settings."""
+        """Return the topic to create, with its settings. Internal topics have their own mandatory settings."""
         if topic == CONSUMER_OFFSETS:
             config = self._group_config
             count, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor

@@ -257,7 +257,7 @@ class Broker:
 
     async def serve(self, message: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
         """Process a request like `handle`. Afterwards `context` contains for how long to mute the client."""
-        # While the broker id is still registered by this broker's previous process, control requests are meant for that
+        # While the broker id is still registered by this broker's previous process, control requests are for that
         # process. They must not make this process leader or follower. Kafka also processes no requests before it is
         # registered.
         if self.state not in ("running", "shutting_down", "registering") or self.controller.broker_epoch < 0:
@@ -442,7 +442,7 @@ class Broker:
         return BrokerInfo(self.config.broker_id, endpoints, self.config.rack, log_intact=intact)
 
     async def confirm_controller(self) -> None:
-        """Check with the ensemble whether the controller that this broker believes in is still the controller.
+        """Check with the ensemble whether the believed controller is still the controller.
 
         If so, update the time of the last confirmation.
         """

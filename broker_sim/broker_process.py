@@ -61,7 +61,7 @@ GC_THRESHOLDS = (50_000, 20, 50)
 once.
 """
 CONFIRM_PERIOD_MS = 1_000
-"""Interval at which a broker checks with the ensemble that the controller it believes in is still the controller."""
+"""Interval between checks with the ensemble that the believed controller is still the controller."""
 PATIENCE_S = 3
 """If the ensemble has not responded after this time, the broker logs that it waits."""
 

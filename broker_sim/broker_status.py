@@ -1,4 +1,4 @@
-"""A broker's status: its role, the controller that it believes in, and its replicas."""
+"""A broker's status: its role, its belief about the current controller, and its replicas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def describe(
 ) -> BrokerStatus:
     """Return a broker's status.
 
-    `confirmed_age_ms` is the time since the ensemble last confirmed the controller that the broker believes in.
+    `confirmed_age_ms` is the time since the ensemble last confirmed the believed controller.
     """
     return {
         "broker_id": broker_id,

@@ -50,8 +50,9 @@ class ConfigChanges:
         self._resolve = resolve
 
     def take_over(self, entity: str) -> None:
-        """Apply the overrides of an entity whose configuration has changed: topics/T, brokers/N, users/U, clients/C or
-        ips/A.
+        """Apply the overrides of an entity after a change.
+
+        The entity is topics/T, brokers/N, users/U, clients/C or ips/A.
         """
         kind, _, name = entity.partition("/")
         if kind == "topics":

@@ -1,4 +1,6 @@
-"""What a broker's process uses besides its event loop. A real host and the simulator implement it differently."""
+"""The environment of a broker's process, except its event loop. A real host and the simulator provide different
+ones.
+"""
 
 from __future__ import annotations
 

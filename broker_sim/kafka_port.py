@@ -324,7 +324,7 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     def _failed(self, name: str, failure: BaseException) -> None:
-        """Close the connection after a bug outside of a request, because nothing reads it any more."""
+        """Close the connection after a bug outside of a request, because the task that reads it has ended."""
         assert isinstance(failure, Exception)
         self._port.failed(name, failure)
         self.close()

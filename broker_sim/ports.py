@@ -185,7 +185,7 @@ class FetchParams(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reader(NamedTuple):
-    """A consumer's rack ("" for none), and the listener to which the consumer is connected."""
+    """A consumer's rack ("" for none), and the listener that the consumer is connected to."""
 
     rack: str
     listener: str

@@ -1,4 +1,4 @@
-"""The context in which a handler processes a request, and exceptions for requests without a response."""
+"""The context of a request for its handler, and exceptions for requests without a response."""
 
 from __future__ import annotations
 

@@ -33,11 +33,11 @@ class Slices:
         self._done = 0
 
     def is_full(self, records: int) -> bool:
-        """Count a batch of which this many records were processed. Return whether it is time to pause."""
+        """Count a batch with this many processed records. Return whether it is time to pause."""
         return self._add((records + _BATCH_COST) * _RECORD_COST)
 
     def is_full_of_headers(self) -> bool:
-        """Count a batch of which only the header was read. Return whether it is time to pause."""
+        """Count a batch whose header alone was read. Return whether it is time to pause."""
         return self._add(1)
 
     def _add(self, cost: int) -> bool:

@@ -30,7 +30,7 @@ API_HOST = "api"
 
 
 class Naming(NamedTuple):
-    """The names under which containers reach each other.
+    """The host names that containers use for each other.
 
     The fields are the suffix of peers' names, the suffix of brokers' names, and the address of the agent in the API's
     own container.

@@ -10,7 +10,7 @@ from zabka.agent.http_call import NoAnswer, call
 
 ANSWER_S = 4.0
 LISTED_MAX = 5
-"""Maximum number of partitions that are named in one line of output."""
+"""Maximum number of partitions to list in one line of output."""
 _STYLES = {"ok": "32", "warn": "33", "bad": "31;1"}
 """Terminal colours (ECMA-48 codes): green, yellow, bold red."""
 

@@ -1,5 +1,4 @@
-"""A container's health check. It requests the health of the agent and, if the API runs in the same container, of the
-API.
+"""A container's health check. It requests the agent's health and, if the API runs in the container, the API's.
 
 `python -m zabka.compose.healthcheck PORT [PORT]` requests `/healthz` from each port. Each check is a new process, in
 every container at the same time, so it imports only the standard library.

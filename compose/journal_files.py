@@ -16,7 +16,7 @@ from zabka.journal.reader import node_files
 _first_line_of = msgspec.json.Decoder(FirstLine).decode
 
 SETTLED_NS = 1_000_000_000
-"""Age from which a directory's modification time reliably shows whether a file was created.
+"""Age of a directory's modification time that makes it reliable: no file was created after it.
 
 The modification time advances in steps of the kernel's clock, so a second file that is created within one step does not
 change it.
@@ -60,8 +60,8 @@ def read_on(
 ) -> JournalChunk | None:
     """Return the journal lines after a position, or None if there are none yet.
 
-    A file that was deleted by rotation is skipped. If the journal is not the one that was read before, return its
-    beginning.
+    A file that was deleted by rotation is skipped. If the journal was replaced since the last read, return the
+    beginning of the new one.
     """
     names = [path.name for path in files(directory, node)]
     if not names:

@@ -37,9 +37,9 @@ _READ_BYTES = 64 * 1024
 class JournalGrowth:
     """Waits for one of these journals (node to directory) to grow.
 
-    The newest file of each journal is watched, and the directory, in which a newer file may be created. Message logs in
-    the directory do not wake the waiter. If one of the journals cannot be watched, because it does not exist yet or the
-    kernel's limit is reached, all are polled.
+    The newest file of each journal is watched, and also the directory, because a newer file may be created in it.
+    Message logs in the directory do not wake the waiter. If one of the journals cannot be watched, because it does not
+    exist yet or the kernel's limit is reached, all are polled.
     """
 
     def __init__(self, journals: Mapping[str, Path]) -> None:

@@ -167,7 +167,7 @@ def _claim(storage: str) -> Object:
 
 
 class _Pod:
-    """What all pods have in common: user, environment, and resources."""
+    """The common parts of all pods: user, environment, and resources."""
 
     def __init__(self, image: str, *, has_settings: bool) -> None:
         self._image = image

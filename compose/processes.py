@@ -187,8 +187,8 @@ class ManagedProcess:
     def _rotate_log(self) -> None:
         """Copy the log to `.log.1`, and truncate it.
 
-        The process has the file open for appending and continues to write to it. What it prints in the microseconds
-        between the copy and the truncation is lost. If the copy cannot be made (a full disk), the log is truncated
+        The process has the file open for appending and continues to write to it. Output between the copy and the
+        truncation, which takes microseconds, is lost. If the copy cannot be made (a full disk), the log is truncated
         without one.
         """
         with contextlib.suppress(FileNotFoundError):
@@ -236,8 +236,9 @@ class ManagedProcess:
             self._process.send_signal(number)
 
     def _is_stopped(self) -> bool:
-        """Return whether SIGSTOP has stopped the process. If the system cannot tell (macOS), use the last requested
-        state.
+        """Return whether SIGSTOP has stopped the process.
+
+        If the system does not report this (macOS), use the last requested state.
         """
         if self.pid is None:
             return False

@@ -173,8 +173,8 @@ async def give_way(term: ControllerTerm, returned: Sequence[int]) -> None:
         for partition, state in sorted(context.leadership.items())
         if state.eligible
         and any(b in doubtful for b in (*state.isr, *state.eligible))
-        # Such a partition has no leader any more. If the broker has already deleted its replica, it would create it
-        # again after LeaderAndIsr.
+        # Such a partition has no leader. If the broker has already deleted its replica, it would create it again after
+        # LeaderAndIsr.
         and not context.needs_no_leader(partition)
     ]
     while remaining:

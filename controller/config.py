@@ -29,8 +29,8 @@ class ControllerConfig:
     zookeeper_max_in_flight_requests: int = 10
     controller_socket_timeout_ms: int = 30_000
     inter_broker_listener_name: str = ""
-    """The listener to which control requests are sent. If a broker lacks it, or if it is "", the broker's first
-    listener is used.
+    """The listener that receives control requests. If a broker lacks it, or if it is "", the broker's first listener is
+    used.
     """
 
     historical: frozenset[Historical] = NO_HISTORY
@@ -44,4 +44,4 @@ class ControllerConfig:
     sit_out_ms: int = 1_000
     """After an illegal state, this broker waits this long before it takes part in an election."""
     shutdown_wait_ms: int = 2_000
-    """Time for which a shutdown waits for the current event. After that, the event is cancelled."""
+    """Maximum time that a shutdown waits for the current event. After that, the event is cancelled."""

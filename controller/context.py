@@ -60,7 +60,7 @@ class ControllerContext:
         self.reassigning: dict[TopicPartition, None] = {}
         """Partitions whose reassignment is in progress (partitionsBeingReassigned)."""
         self.broker_epoch_seen = -1
-        """The broker epoch up to which this controller has handled all registrations."""
+        """This controller has handled all registrations up to this broker epoch."""
         self.offline_dirs: dict[int, frozenset[TopicPartition]] = {}
         """Replicas in failed log directories, keyed by broker id (replicasOnOfflineDirs)."""
         self.topics_to_be_deleted: set[str] = set()

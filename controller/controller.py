@@ -196,7 +196,7 @@ class KafkaController:
 
     @property
     def active_controller_id(self) -> int:
-        """The id of the broker that this broker believes to be the controller; -1 for none."""
+        """Id of the broker that this broker considers the controller; -1 for none."""
         return self._believed[0]
 
     @property
@@ -559,7 +559,7 @@ class KafkaController:
         await fail_over(term)
 
     def _session_held(self) -> int:
-        """Return the session in which this broker last registered and led. The client has replaced it."""
+        """Return the session of this broker's last registration and term. The client has since replaced it."""
         return next(reversed(self._own_sessions), 0)
 
     def _resign(self, reason: str, caused_by: Cause) -> None:

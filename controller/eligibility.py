@@ -33,8 +33,9 @@ _NOT_NOTED = -1
 
 
 def with_isr(state: LeaderAndIsr, isr: Sequence[int]) -> LeaderAndIsr:
-    """Return the state with another ISR. Members that leave become eligible; the write checks whether they really
-    are.
+    """Return the state with another ISR. Members that leave are added to the eligible replicas.
+
+    The write of the state removes those that are not eligible.
     """
     eligible = [b for b in dict.fromkeys((*state.eligible, *state.isr)) if b not in isr and b not in state.doubtful]
     changed = state._replace(isr=tuple(isr), eligible=tuple(eligible))
@@ -76,11 +77,11 @@ class Eligibility(Protocol):
     """Decides which replicas are eligible leaders. Both methods raise SessionExpired and ControllerMoved."""
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return the states to write, without replicas that are not eligible any more."""
+        """Return the states to write, without replicas that are no longer eligible."""
         ...
 
     async def confirm(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return states that were read, without replicas that are not eligible any more."""
+        """Return states that were read, without replicas that are no longer eligible."""
         ...
 
 
@@ -106,8 +107,7 @@ class EligibleReplicas:
         self._configs = configs
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Remove all eligible replicas if the ISR is large enough, else only those that are not assigned to the
-        partition.
+        """Remove all eligible replicas if the ISR is large enough, else only those no longer assigned to the partition.
 
         Eligible replicas that were recorded under an earlier configuration are also removed.
         """

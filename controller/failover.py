@@ -1,4 +1,4 @@
-"""What a newly elected controller does, in order (KafkaController.onControllerFailover)."""
+"""Steps of a newly elected controller, in order (KafkaController.onControllerFailover)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def fail_over(term: ControllerTerm) -> None:
     _journal_when_propagated(term, ready_ms)
     await initialize_reassignments(term)
     await term.deletion.resume()
-    # TopicDeletion itself removes deletion requests for unknown topics, or those that the configuration forbids.
+    # TopicDeletion itself removes deletion requests that concern unknown topics or that the configuration forbids.
     if len(known) < len(queued) or not term.config.delete_topic_enable:
         term.signals.put("TopicDeletion", "", term.causes.cause)
     await elect_preferred_from_znode(term)

@@ -103,8 +103,9 @@ async def elect_preferred_from_znode(term: ControllerTerm, _: str = "") -> None:
 
 
 async def process_elect_leaders(term: ControllerTerm, request: KafkaMessage) -> KafkaMessage:
-    """Process ElectLeaders. Without partitions, it applies to all, and the response omits those that need no
-    election.
+    """Process ElectLeaders.
+
+    A request without partitions is for all partitions; the response then omits partitions that need no election.
     """
     if int(request.election_type) not in (PREFERRED, UNCLEAN):
         return refuse_elect_leaders(KafkaError.invalid_request, request)

@@ -13,7 +13,7 @@ from zabka.controller.context import ControllerContext, ReplicaState
 
 
 class ControllerState(IntEnum):
-    """What a controller is currently doing (kafka.controller.ControllerState)."""
+    """The current activity of a controller (kafka.controller.ControllerState)."""
 
     IDLE = 0
     CONTROLLER_CHANGE = 1

@@ -276,7 +276,7 @@ class PartitionStateMachine:
         self._store.announce_leader(partition, old, new, zxid, cause, unclean=unclean)
 
     def _recipients(self, partition: TopicPartition, strategy: ElectionStrategy) -> list[int]:
-        """Return the brokers to which an election's result is sent (ElectionResult.liveReplicas).
+        """Return the brokers that must receive an election's result (ElectionResult.liveReplicas).
 
         The request batch drops dead brokers.
         """

@@ -43,7 +43,7 @@ def _verdict(error: KafkaError) -> Verdict:
 async def process_alter_reassignments(
     term: ControllerTerm, request: KafkaMessage
 ) -> altered.AlterPartitionReassignmentsResponse:
-    """Begin or replace reassignments, or cancel those whose replicas are null in the request.
+    """Begin or replace reassignments, or cancel reassignments whose replicas are null in the request.
 
     The response is sent when the reassignments have begun, not when they are complete.
     """

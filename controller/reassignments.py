@@ -39,7 +39,7 @@ class TargetIsAway(ReassignmentFailed):
 
 
 def plan(term: ControllerTerm, partition: TopicPartition, target: Sequence[int] | None) -> ReplicaAssignment | None:
-    """Return the assignment with which the reassignment to `target` begins; a target of None cancels.
+    """Return the assignment that starts a reassignment to `target`; a target of None cancels a reassignment.
 
     Returns None if there is no reassignment to cancel.
     """
@@ -295,7 +295,7 @@ async def _raise_leader_epoch(term: ControllerTerm, partition: TopicPartition) -
 
 
 async def _move_leader(term: ControllerTerm, partition: TopicPartition, completed: ReplicaAssignment) -> None:
-    """Elect a target replica as leader. If none can lead, raise TargetIsAway, so that the reassignment waits.
+    """Elect a target replica as leader. If none can lead, raise ReassignmentFailed, so that the reassignment waits.
 
     Kafka deletes the origin replicas even if no target replica is alive.
     """

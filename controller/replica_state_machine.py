@@ -39,8 +39,9 @@ VALID_PREVIOUS: Mapping[ReplicaState, tuple[ReplicaState, ...]] = {
 
 
 def isr_keeping_the_last(state: LeaderAndIsr, broker_id: int) -> tuple[int, ...]:
-    """Return the ISR without this broker. If it is the last member, it stays, because an ISR is never empty
-    (KAFKA-5083).
+    """Return the ISR without this broker, unless it is the last member.
+
+    The last member stays, because an ISR is never empty (KAFKA-5083).
     """
     return state.isr if len(state.isr) == 1 else isr_to_the_last(state, broker_id)
 
@@ -65,8 +66,8 @@ class ReplicaStateMachine:
         self._batch = batch
         self._isr_without = isr_without
         self._sent: dict[TopicPartition, tuple[LeaderAndIsr, list[int]]] = {}
-        """States sent in the current batch: for each partition, the state, and the replica, if any, to which it was not
-        sent.
+        """States sent in the current batch: for each partition, the state, and the replica, if any, that did not
+        receive it.
         """
 
     async def startup(self) -> None:

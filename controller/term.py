@@ -1,7 +1,7 @@
 """One controller term of a broker: its whole state and its components, from election to resignation.
 
-Nothing survives the end of the term. A broker that is elected again begins with new objects, so neither an old context
-nor a half-filled request batch can act in a later epoch (KAFKA-4447, KAFKA-5310, KAFKA-12315).
+No object survives the end of the term. A broker that is elected again begins with new objects, so neither an old
+context nor a half-filled request batch can act in a later epoch (KAFKA-4447, KAFKA-5310, KAFKA-12315).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ MINIMUM = "min.insync.replicas"
 
 
 class MinimumInSync(NamedTuple):
-    """min.insync.replicas of a topic, and the last transaction that wrote the znodes from which it was read."""
+    """min.insync.replicas of a topic, and the last transaction that wrote the znodes that contain it."""
 
     size: int
     zxid: int
@@ -37,8 +37,9 @@ class TopicConfigs:
         self._minimums: dict[str, MinimumInSync] = {}
 
     async def unclean_enabled(self, topics: Sequence[str]) -> dict[str, bool | str]:
-        """Return for each topic whether unclean leader election is enabled, or the error if its configuration is
-        invalid.
+        """Return for each topic whether unclean leader election is enabled.
+
+        If a topic's configuration is invalid, return the error instead.
         """
         found: dict[str, bool | str] = {}
         for topic, outcome in zip(topics, await self._read(config_path("topics", t) for t in topics), strict=True):
@@ -67,7 +68,7 @@ class TopicConfigs:
     # -- min.insync.replicas
 
     async def minimums(self, topics: Sequence[str]) -> dict[str, MinimumInSync]:
-        """Return min.insync.replicas of these topics, all as of the same time.
+        """Return min.insync.replicas of these topics, read in one batch.
 
         Omit a topic if its configuration is not readable, or if its leader may not have received the last change yet. A
         leader has a session, so it has received everything that was written more than one session timeout ago.

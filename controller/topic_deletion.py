@@ -185,7 +185,7 @@ class TopicDeletion:
     async def _delete_with_request(self, topic: str) -> None:
         """Delete the topic's znode and its deletion request in one transaction, unless one of them no longer exists.
 
-        Otherwise the next controller could add a topic of which only the znode with the name is left.
+        Otherwise the next controller could add a topic that consists only of this znode.
         """
         paths = [znodes.topic_path(topic), znodes.delete_topic_path(topic)]
         written = await self._writer.write_as_one([Delete(path) for path in paths])

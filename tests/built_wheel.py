@@ -1,4 +1,4 @@
-"""zabka's wheel, built from the repository's tracked and untracked files, and the Python versions of this machine."""
+"""zabka's wheel, built from the repository's files (untracked ones too), and the Python versions on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ VERSIONS = ("3.11", "3.12", "3.13")
 
 
 def run(*command: object, cwd: Path, env: dict[str, str] | None = None) -> str:
-    """Run a command and return its output. Skip the test if no package index is reachable, but fail under CI."""
+    """Run a command and return its output.
+
+    If no package index is reachable, skip the test, but fail in CI.
+    """
     done = subprocess.run(
         [str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True, timeout=600, check=False
     )
@@ -27,7 +30,7 @@ def run(*command: object, cwd: Path, env: dict[str, str] | None = None) -> str:
 
 
 def copy_tree(tree: Path) -> None:
-    """Copy the tracked files and the untracked files that are not ignored to `tree`. Symbolic links stay links."""
+    """Copy to `tree` all files that git tracks or does not ignore. Symbolic links stay links."""
     for name in run("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT).splitlines():
         if (ROOT / name).is_file() or (ROOT / name).is_symlink():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +38,7 @@ def copy_tree(tree: Path) -> None:
 
 
 def build_wheel(directory: Path) -> Path:
-    """Build the wheel below `directory` and return its path."""
+    """Build the wheel in a folder below `directory`, and return the wheel's path."""
     if not (ROOT / "node_modules" / "lit-html" / "LICENSE").is_file():
         pytest.skip("npm has not installed the page's libraries (make setup)")
     tree, built = directory / "tree", directory / "built"
@@ -47,7 +50,7 @@ def build_wheel(directory: Path) -> Path:
 
 
 def pythons() -> dict[str, str]:
-    """Return this machine's interpreter for each version in `VERSIONS`, from PATH or pyenv."""
+    """Return the path of an interpreter for each version in `VERSIONS` that is in PATH or in pyenv."""
     found = {}
     for version in VERSIONS:
         managed = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))

@@ -1,10 +1,10 @@
-"""Run all tests marked `long`, and save the result in the documentation.
+"""Run all tests marked `long`, and write the result to the documentation.
 
 `python -m tests.long_run` (or `make test-long`). A complete run writes docs/internals/long-run.md, with the date and
 the commit. A run with arguments, which are pytest's, only prints the result.
 
-A complete run stores the outcome of each file when it finishes. A run that was stopped continues there if the same
-commit is checked out without changed files.
+A complete run stores the outcome of each test file when the file is finished. If the run was stopped, the next run
+continues there, provided that the same commit is checked out without changed files.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Maven, Go, kcat) is skipped, and the reason is below the table.
 OUTCOMES = ("passed", "failed", "skipped")
 REASON_MAX = 100
 KEPT = ROOT / ".long-run"
-"""Folder with the results of unfinished complete runs, one file per commit."""
+"""Folder with the results of complete runs that have not finished yet, one file per commit."""
 
 
 class Tally:
-    """Pytest plugin that records the outcomes and duration of each file's tests, and why some were skipped.
+    """Pytest plugin that records, for each test file, the outcomes, the duration, and why tests were skipped.
 
     With a file, it stores a line in the file for each finished part, and loads the lines of an earlier run.
     """
@@ -80,7 +80,7 @@ class Tally:
             out.write(json.dumps(known) + "\n")
 
     def table(self) -> str:
-        """Return a line for each file, and one for each reason."""
+        """Return the result table: a line for each test file, and a line for each reason to skip tests."""
         lines = [f"| part | {' | '.join(OUTCOMES)} | minutes |", "|---|--:|--:|--:|--:|"]
         for part, outcomes in sorted(self.outcomes.items()):
             lines.append(_line(f"`{part}`", outcomes, self.seconds[part]))
@@ -96,12 +96,12 @@ def _line(part: str, outcomes: Counter[str], seconds: float) -> str:
 
 
 def result(tally: Tally, commit: str, today: str) -> str:
-    """Return the date, the commit, the duration and the table."""
+    """Return the text of the page: the date, the commit, the duration and the table."""
     return f"{today}, commit {commit}, {tally.seconds.total() / 60:.0f} minutes:\n\n{tally.table()}"
 
 
 def commit() -> str:
-    """Return the checked-out commit, with a mark if files differ from it."""
+    """Return the id of the checked-out commit, with a mark if files were changed."""
     output = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -109,13 +109,14 @@ def commit() -> str:
 
 
 def kept_of(name: str) -> Path | None:
-    """Return the file for the results of that commit, or None if the tree can have changes."""
+    """Return the file with the results for this commit, or None if files were changed."""
     return None if name == "unknown" or name.endswith("-dirty") else KEPT / f"{name}.jsonl"
 
 
 def everything() -> int:
-    """Run the long tests that have not finished yet, and print the whole table. Return 1 if a test failed, or else
-    pytest's code.
+    """Run the long tests that have not finished yet, and print the whole table.
+
+    Return 1 if a test failed, or else pytest's exit code.
     """
     of = commit()
     kept = kept_of(of)

@@ -1,5 +1,6 @@
-"""Run the suite: first tests without real time on all cores, then tests that start servers, and last tests in real
-time.
+"""Run the test suite in three steps.
+
+First come tests without real time on all cores, then tests that start servers, and last tests in real time.
 
 `python -m tests.suite` (or `make test`). With arguments, which are pytest's, it is a single run with them.
 """
@@ -18,17 +19,19 @@ SIDE_BY_SIDE = (
     "kafka", "mutation", "pipeline", "simulation", "cli/test_search.py", "cli/test_simulate.py",
     "cli/test_whole_seeds.py", "cli/test_why.py",
 )  # fmt: skip
-"""Folders and files whose tests use virtual time or wait without a limit. The other tests start clusters whose
-sessions expire in real time. At most as many of them as there are cores run at the same time.
+"""Folders and files whose tests use virtual time, or wait without a limit.
+
+The other tests start clusters whose sessions expire in real time. At most as many of them as there are cores run at the
+same time.
 """
 ALONE = ("api/test_bounded_http.py", "browser/test_live.py", "browser/test_load.py")
-"""Files that run alone on the machine."""
+"""Test files during which no other test runs on the machine."""
 SLOWEST = 40
-"""Number of slowest tests whose duration is printed after each run."""
+"""Number of slow tests whose durations are printed after each run."""
 
 
 def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
-    """Return the arguments of each pytest run."""
+    """Return the command-line arguments of each pytest run."""
     if arguments:
         return [list(arguments)]
     places = [f"tests/{place}" for folder in SIDE_BY_SIDE for place in _without_those_alone(folder)]
@@ -41,7 +44,7 @@ def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
 
 
 def _without_those_alone(folder: str) -> list[str]:
-    """Return the folder, or its files if one of them must run alone."""
+    """Return the folder. If one of its files must run alone, return all other files in it."""
     if not any(file.startswith(f"{folder}/") for file in ALONE):
         return [folder]
     files = sorted(str(path.relative_to(HERE)) for path in (HERE / folder).rglob("test_*.py"))
@@ -49,7 +52,10 @@ def _without_those_alone(folder: str) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the suite. Return the first failing exit code after all runs."""
+    """Run the test suite.
+
+    Return the first exit code that is not 0, after all runs.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     pytest = [sys.executable, "-m", "pytest", f"--durations={SLOWEST}"]
     codes = [subprocess.call([*pytest, *run], cwd=HERE.parent) for run in runs(arguments, cores)]

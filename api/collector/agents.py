@@ -284,8 +284,9 @@ class Agents:
         return known
 
     def fault_counts(self, fault_id: str) -> dict[str, tuple[int, int]]:
-        """Return how many requests matched a request fault, and how often it was injected, as last reported by each
-        node.
+        """Return the counts of a request fault by node: matching requests, and how often it was injected.
+
+        The counts are those that the nodes last reported.
         """
         found = {}
         for node in self._by_node:

@@ -57,7 +57,7 @@ RETRY_S = 0.25
 WAITING_MAX = 20_000
 """While more entries than this wait for an event number, the collector fetches no further entries."""
 RESTART_REPORTED_S = 600.0
-"""Time for which the health report mentions that a journal has restarted."""
+"""How long the health report mentions a journal's restart."""
 _TICK_S = 0.02
 
 # These events contain the same data as a node's status. `reported_us` maps each node to the time of its last such

@@ -34,7 +34,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class NewerHistory(Exception):
-    """The collected history was written by a newer version of zabka. The message is meant for the user."""
+    """The collected history was written by a newer version of zabka. The message is for the user."""
 
 
 class Numbered(NamedTuple):

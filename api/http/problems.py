@@ -1,5 +1,6 @@
-"""Error responses as RFC 9457 problem documents: rejected requests, invalid requests, unknown routes, and internal
-errors.
+"""Error responses as RFC 9457 problem documents.
+
+They are for rejected requests, invalid requests, unknown routes, and internal errors.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def install(app: FastAPI) -> None:
 
 
 def describe(app: FastAPI) -> None:
-    """Add the problem document's schema, to which `responses` refers, to the OpenAPI document."""
+    """Add the schema of problem documents, which `responses` uses, to the OpenAPI document."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:

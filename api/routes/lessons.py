@@ -33,8 +33,7 @@ async def get_answer(
     service: Service,
     run: Annotated[str, Query(description="A stored run of the lesson's scenario, with or without its bug")],
 ) -> LessonRevealed:
-    """Return the right answer of a lesson, and its decisive event in a stored run of the scenario or in that run's
-    pair.
+    """Return a lesson's right answer, and its decisive event in a run of its scenario or in the pair of that run.
 
     Returns 409 if the run is not of the lesson's scenario, or if the decisive event does not occur in it.
     """

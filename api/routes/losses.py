@@ -1,4 +1,4 @@
-"""Route with which a user acknowledges lost records, so that they no longer make the cluster unhealthy."""
+"""Route for acknowledging lost records, so that they no longer make the cluster unhealthy."""
 
 from __future__ import annotations
 

@@ -119,7 +119,10 @@ async def patch_topic_config(
     ],
     service: Service,
 ) -> Topic:
-    """Set overrides; null removes an override. An unknown key or an invalid value rejects all changes."""
+    """Set a topic's configuration overrides; null removes an override.
+
+    An unknown key or an invalid value causes all changes to be rejected.
+    """
     _check_name(topic)
     requested: dict[str, Any] = changes
     await _quorum(service)
@@ -141,9 +144,9 @@ async def patch_topic_config(
     responses=responses(401, 403, 422, 503),
 )
 async def hold_elections(election: NewElection, service: Service) -> list[ElectionResult]:
-    """Set a topic's configuration overrides; null removes an override.
+    """Run a leader election for each partition and return one result per partition.
 
-    An unknown key or an invalid value causes all changes to be rejected.
+    PREFERRED elects the first replica; UNCLEAN elects a replica outside the ISR if no replica of the ISR is alive.
     """
     partitions = None
     if election.partitions is not None:

@@ -15,7 +15,9 @@ from zabka.journal.reader import decode_line
 
 COMPARED_MAX = 200_000
 CHECKED_MAX = 40_000
-"""Maximum total number of events in two histories for which the consequences of a difference are considered."""
+"""Maximum total number of events in two compared histories. In longer ones, the consequences of a difference are not
+considered.
+"""
 _BATCH = 1_000
 
 

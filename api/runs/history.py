@@ -1,4 +1,4 @@
-"""Interface of a history, and its folded states (checkpoints) in memory, from which any state can be computed."""
+"""Interface of a history, and folded states (checkpoints) in memory, which speed up the computation of other states."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from zabka.journal.incidents import headline, incidents, kind_of, summary, targe
 from zabka.journal.reader import decode_line
 
 EVENTS_MAX = 40_000
-"""Maximum number of events to examine. Of a longer history, only the last events are examined."""
+"""Maximum number of events to examine. In a longer history, only the last events are examined."""
 _BATCH = 1_000
 
 

@@ -32,7 +32,7 @@ it.
 """
 
 SIMULATION_BEGINS_US = 1_700_000_000_000_000
-"""Wall clock time at the start of a simulated world, to which each node's configured clock error is added."""
+"""Wall clock time at the start of a simulated world. Each node's clock adds its configured error."""
 SKEW_US_MAX = 2_000_000
 
 
@@ -100,8 +100,9 @@ def _entry(line: bytes) -> Entry:
 
 
 def folded(entries: list[Entry]) -> Taken:
-    """Check that a history can be folded and that its state can be encoded. Raises NoHistory if it is empty or
-    inconsistent.
+    """Check that a history can be folded and that its state can be encoded.
+
+    Raises NoHistory if the history is empty or inconsistent.
     """
     if not entries:
         raise NoHistory("it contains no event")
@@ -154,7 +155,7 @@ def _simulated(entries: Iterable[Entry]) -> bool:
 
 
 def on_one_clock(entries: list[Entry]) -> list[Entry]:
-    """Return a simulated history in which every wall clock time is the simulated world's own time.
+    """Return a simulated history with every wall clock time replaced by the simulated world's own time.
 
     The wall clocks of simulated nodes are wrong by fractions of a second on purpose, but the nodes share one monotonic
     clock.

@@ -65,7 +65,7 @@ class LessonRevealed(BaseModel):
 
 
 def variant_label(settings: dict[str, str]) -> str:
-    """Return a label for the settings in which a run differs from its scenario: bugs (old behaviours) and other
+    """Return a label that states how a run's settings differ from its scenario's: a bug (old behaviour), or other
     keys.
     """
     if HISTORICAL_KEY in settings:
@@ -183,7 +183,7 @@ SEEDS = (
 list.
 """
 OF_WHOLE_PROCESSES = ("whole", "whole-cluster")
-"""Those of SEEDS in which the seed also determines the complete configuration of the servers."""
+"""Scenarios in SEEDS whose servers get their complete configuration from the seed."""
 
 
 class NewSeedRun(Body):
@@ -227,7 +227,7 @@ class KeptPlays(BaseModel):
 
 
 class StoryLine(BaseModel):
-    """One sentence of the story that a scenario run tells."""
+    """One line of the story of a scenario run."""
 
     at_ms: int = Field(description="In virtual time")
     who: str = Field(description="`script` for a step of the scenario, otherwise the node")

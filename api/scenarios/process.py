@@ -34,8 +34,7 @@ class ScenarioProcess:
         self._argv = list(argv)
 
     async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes:
-        """Run the process and return its output. Raises PlayerFailed, also if the process takes longer than
-        `patience_s`.
+        """Run the process and return its output. Raises PlayerFailed, also after `patience_s`.
 
         The process is terminated if it takes too long or if the caller is cancelled. A process that is terminated
         because it took too long can still report what it could not restore.

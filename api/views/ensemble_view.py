@@ -179,7 +179,9 @@ class EnsembleView:
 
     @property
     def connected(self) -> bool:
-        """Whether a server currently has this session. Servers accept sessions only while there is a quorum."""
+        """Whether the session is currently connected to a server. Servers accept sessions only while there is a
+        quorum.
+        """
         return self._client is not None and self._client.state is SessionState.CONNECTED
 
     async def serving(self) -> bool:
@@ -192,11 +194,11 @@ class EnsembleView:
         return await self._read(at_most_old_s)
 
     def look_often(self) -> None:
-        """Make `run` read twice a second for WATCHED_S."""
+        """Make `run` repeat the reading twice a second for WATCHED_S."""
         self._asked_s = time.monotonic()
 
     async def next_look(self) -> Fresh:
-        """Make `run` repeat the reading twice a second for WATCHED_S."""
+        """Wait for the next reading, caused by any client, and return it."""
         await self._looks.wait()
         return self._fresh()
 

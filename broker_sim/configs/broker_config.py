@@ -46,7 +46,7 @@ _B, _S, _I, _L, _D, _LIST, _SHORT = (
 
 
 class Listener(NamedTuple):
-    """One listener: its name, and the address to which it is bound or that it advertises."""
+    """One listener: its name, and its bind address or advertised address."""
 
     name: str
     host: str

@@ -51,8 +51,9 @@ class ConfigKey(NamedTuple):
         return value
 
     def _rejected(self, value: Value) -> Value:
-        """Return the part of a rejected value to show in the error. Of a list, this is the first invalid member, as in
-        Kafka.
+        """Return the part of a rejected value to show in the error.
+
+        For a list, this is the first invalid member, as in Kafka.
         """
         if self.type is not ConfigType.LIST or self.check is None:
             return value

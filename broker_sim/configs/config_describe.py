@@ -71,7 +71,7 @@ class _Places(NamedTuple):
     file: Mapping[str, str]
 
     def synonyms(self, name: str, is_sensitive: bool) -> list[Synonym]:
-        """Return the sources from which a key's value is or could be taken."""
+        """Return the possible sources of a key's value, starting with the effective one."""
         names = SYNONYMS.get(name, (name,))
         found = []
         for texts, source in (

@@ -75,7 +75,7 @@ class EntityZnodes:
         return True
 
     async def clear(self, entity: str, version: int) -> bool:
-        """Remove the znode of an entity that has no overrides any more. Return False on a version conflict.
+        """Remove the znode of an entity whose last override was removed. Return False on a version conflict.
 
         Also remove "users/U/clients" and "users/U" if they are empty afterwards. If the znode has children, write empty
         overrides instead. Raises Refused, ZooKeeperError.

@@ -29,7 +29,7 @@ def no_overrides(topic: str) -> Mapping[str, str]:
 class ReplicaConfig:
     """A broker's settings of logs and replication.
 
-    Each field is named like a Kafka key, with underscores for dots; the defaults are those of Kafka 3.9.
+    Each field has the name of a Kafka key, with underscores for dots; the defaults are those of Kafka 3.9.
     """
 
     replica_lag_time_max_ms: int = 30_000

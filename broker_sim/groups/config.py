@@ -14,7 +14,7 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 class GroupConfig:
     """The settings of a group coordinator.
 
-    Each field is named like a Kafka key, with underscores for dots; the defaults are those of Kafka 3.9.
+    Each field has the name of a Kafka key, with underscores for dots; the defaults are those of Kafka 3.9.
     """
 
     group_min_session_timeout_ms: int = 6_000
@@ -33,7 +33,7 @@ class GroupConfig:
 
     @property
     def offsets_topic_configs(self) -> Mapping[str, str]:
-        """The configuration overrides with which `__consumer_offsets` is created."""
+        """The configuration overrides of a newly created `__consumer_offsets`."""
         return {
             "cleanup.policy": "compact",
             "segment.bytes": str(self.offsets_topic_segment_bytes),

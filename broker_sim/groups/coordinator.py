@@ -329,7 +329,7 @@ class GroupCoordinator:
         return ErrorCode.group_id_not_found if gone else ErrorCode.not_coordinator
 
     def groups(self) -> tuple[ErrorCode, list[Group]]:
-        """Process ListGroups. Return every group that this broker coordinates, and an error if some may still be
+        """Process ListGroups. Return every group coordinated by this broker, and an error if some may still be
         loading.
         """
         if not self._is_active:

@@ -34,7 +34,7 @@ from zabka.kafka.record_batch import (
 
 
 class GroupLog:
-    """The groups and offsets after the records read so far. Of each key, the newest record is valid."""
+    """The groups and offsets after the records read so far. The newest record of each key is valid."""
 
     def __init__(self) -> None:
         self.unreadable = 0

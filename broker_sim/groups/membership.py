@@ -408,8 +408,9 @@ class GroupMembership:
         return ErrorCode.rebalance_in_progress if group.state is _PREPARING else ErrorCode.none
 
     def _store_assignment(self, group: Group, given: Mapping[str, bytes]) -> None:
-        """Store the leader's assignment before any member receives it. A member that the leader omitted gets an empty
-        one.
+        """Store the leader's assignment before any member receives it.
+
+        A member that the leader omitted gets an empty assignment.
         """
         assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
         generation_id = group.generation_id
@@ -518,7 +519,9 @@ class GroupMembership:
     # ---- load and unload ---------------------------------------------------------------------------------------
 
     def loaded(self, group: Group) -> None:
-        """Start the session timeouts of a group that was just loaded from the log."""
+        """Start the session timeouts of a group that was loaded from the log. Rebalance the group if it is too
+        large.
+        """
         self._changed(group)
         if len(group.members) > self._config.group_max_size:
             self._prepare(group)

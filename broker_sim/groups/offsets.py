@@ -140,7 +140,7 @@ class GroupOffsets:
     # ---- removal -----------------------------------------------------------------------------------------------
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Remove these partitions. Return those whose offset, committed or pending, has a record in the log.
+        """Remove these partitions. Return the partitions whose offset, committed or pending, has a record in the log.
 
         The caller writes tombstones for the returned partitions. Kafka writes none for a pending offset, so that the
         group's next coordinator loads the removed offset from the log.

@@ -310,7 +310,7 @@ class GroupStore:
     ) -> tuple[ErrorCode, Guard]:
         """Verify with the transaction coordinator that a commit's transaction is open.
 
-        Return the error, if any, and the guard with which to append the commit.
+        Return the error, if any, and the guard to pass to the append of the commit.
         """
         error, guard = await self._replicas.verify_transaction(
             self._partition_of(group_id), transactional_id, producer_id, producer_epoch, knows_abortable

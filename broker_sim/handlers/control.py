@@ -72,7 +72,7 @@ class ControlHandlers:
     async def leader_and_isr(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Process LeaderAndIsr.
 
-        First read the topics' overrides, then check the controller epoch. Nothing else runs between this check and the
+        First read the topics' overrides, then check the controller epoch. No other task runs between this check and the
         application of the request.
         """
         states = (*getattr(request, "topic_states", ()), *getattr(request, "ungrouped_partition_states", ()))
@@ -112,7 +112,7 @@ class ControlHandlers:
 
         A controller has one connection to each broker at a time. After it has opened a new connection, it resends the
         requests that got no response. So a request that still arrives on the old connection is older than those on the
-        new one. Nothing in the request itself shows that.
+        new one. The request itself does not show that.
         """
         epoch, connection = self._last_accepted
         if request.controller_epoch == epoch and 0 < context.connection < connection:

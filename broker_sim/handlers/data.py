@@ -155,8 +155,9 @@ class DataHandlers:
     async def produce(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
         """Process Produce. With acks=0, return no response, or close the connection after an error.
 
-        If a request contains a partition twice, both sets of records are appended, and the partition has one result. If
-        either append fails, the result is its error, because Kafka's handler collects results in maps by partition.
+        If a request contains a partition twice, only the later records are appended. The partition's result is an error
+        if either the earlier or the later records are invalid, because Kafka's handler collects errors and records in
+        maps by partition.
         """
         acks, version = int(request.acks), version_of(request)
         transactional_id = getattr(request, "transactional_id", None)
@@ -335,8 +336,9 @@ class DataHandlers:
         return [FetchedRow(str(topic), None, partition) for topic, partition in keys]
 
     def _throttle_fetch(self, context: RequestContext, rows: Rows) -> int:
-        """Return a consumer's throttle time. If it is throttled, remove the records, so that it fetches them again
-        later.
+        """Return a consumer's throttle time. If it is throttled, remove the fetched records from the response.
+
+        The consumer fetches these records again later.
         """
         quota, size = self._quotas.fetch, _fetch_size(rows)
         throttle_ms = max(self._quotas.request.note(context), quota.note(context.client_id, size))

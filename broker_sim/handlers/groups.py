@@ -114,8 +114,9 @@ class GroupHandlers:
         return respond(request, error_code=error)
 
     async def leave_group(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process LeaveGroup. Up to version 2, a request is about one member, and its error is the error of the
-        response.
+        """Process LeaveGroup.
+
+        Up to version 2, a request is about one member, and the member's error is the error of the response.
         """
         in_batches = version_of(request) >= _LEAVES_IN_BATCHES_FROM
         if in_batches:

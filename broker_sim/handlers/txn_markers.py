@@ -57,8 +57,9 @@ class TxnMarkerHandlers:
         return respond(request, markers=rows)
 
     def _begin(self, marker: KafkaMessage) -> tuple[_Errors, Any]:
-        """Begin to append a marker. Return the errors of partitions that this broker does not host, and an awaitable
-        for the results of the others.
+        """Begin to append a marker. Return errors and an awaitable.
+
+        The errors are for partitions that this broker does not host; the awaitable yields the results of the others.
         """
         partitions = [
             TopicPartition(str(topic.name), int(number))

@@ -20,9 +20,9 @@ class CleanedTransactions:
         self._aborted: dict[int, AbortedTransaction] = {}
         """The aborted transactions that are open at the current position of the pass, keyed by producer id."""
         self._has_batches: dict[int, None] = {}
-        """The producers in `_aborted` for which the pass has read a batch."""
+        """The producers in `_aborted` that have a batch among the batches read so far in this pass."""
         self._committed: dict[int, None] = {}
-        """The producers of other transactions for which the pass has read a batch."""
+        """The producers of other transactions that have a batch among the batches read so far in this pass."""
         self.kept: list[AbortedTransaction] = []
         """Aborted transactions whose marker the pass has read but that still have a batch."""
         self.expect(aborted)

@@ -63,8 +63,9 @@ class LogHousekeeping:
             self._every("compaction", max(1, self._config.log_cleaner_backoff_ms), self._compact_later)
 
     def close(self) -> None:
-        """Abort a compaction in progress. It leaves at most a temporary file, which is removed when the log is next
-        opened.
+        """Abort a compaction in progress.
+
+        It leaves at most a temporary file, which the next start of the broker removes.
         """
         if self._compaction is not None:
             self._compaction.cancel()

@@ -51,7 +51,7 @@ class LogDir:
             self._write(checkpoints.REPLICATION_OFFSETS, self._high_watermarks)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write the checkpoint file of high watermarks if one has advanced."""
+        """Write the checkpoint file of high watermarks if one has changed."""
         self._checkpoint(checkpoints.REPLICATION_OFFSETS, self._high_watermarks)
 
     def checkpoint_starts(self) -> None:
@@ -138,7 +138,7 @@ class LogManager:
         self._unique = unique
         self._high_watermarks_reached = high_watermarks_reached
         self._preferred: dict[TopicPartition, LogDir] = {}
-        """Log directories in which to create logs that do not exist yet, as chosen by requests."""
+        """The log directories that requests have chosen for logs that do not exist yet."""
 
     def configure(self, config: ReplicaConfig) -> None:
         """Replace the configuration that contains the defaults of topics."""
@@ -419,7 +419,7 @@ class LogManager:
         return next((log_dir for log_dir in self._dirs if topic_partition in log_dir.futures), None)
 
     def prefer(self, topic_partition: TopicPartition, place: int) -> bool:
-        """Choose the log directory in which a partition's log will be created.
+        """Choose the log directory for a partition's log that does not exist yet.
 
         Returns False if the log, or the copy that will replace it, is already in that directory. Raises LogDirFailed if
         the directory is offline.

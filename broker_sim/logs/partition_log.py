@@ -359,8 +359,7 @@ class PartitionLog:
         return patched
 
     def append_as_follower(self, data: bytes, headers: Sequence[BatchHeader]) -> bool:
-        """Write batches as the leader stores them, with gaps from compaction. Return False if they overlap existing
-        ones.
+        """Append batches as the leader stores them, with gaps from compaction. Return False if they overlap the log.
 
         Overlapping batches are not written. If this log is empty and its start is within the first batch, because of a
         deletion on the leader, the log restarts with that whole batch (UnexpectedAppendOffsetException).
@@ -438,7 +437,7 @@ class PartitionLog:
         return self._segments[max(0, bisect_right(self._starts, offset) - 1)]
 
     def read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> bytes:
-        """Return whole batches of one segment, from the one that contains `offset` up to the offset `up_to`.
+        """Return whole batches of one segment, from the batch that contains `offset` up to the offset `up_to`.
 
         If the first batch alone exceeds `max_bytes`, return it if `at_least_one` (KIP-74), else nothing. `offset` must
         be within the log. Gaps from compaction are filled with batches without records (`empty_batches`): up to the
@@ -661,8 +660,7 @@ class PartitionLog:
     def replace_segment(self, segment: Segment, cleaned: LogFile, aborted: Sequence[AbortedTransaction] = ()) -> None:
         """Replace a segment with its cleaned and synced file in one rename, so that a crash leaves one of the two.
 
-        `aborted` are the aborted transactions that have their marker in the segment and of which compaction has
-        retained a batch.
+        `aborted` are the aborted transactions with a marker in the segment and a batch that compaction has retained.
         """
         at = self._segments.index(segment)
         cleaned.close()
@@ -749,7 +747,8 @@ def is_gap(header: BatchHeader) -> bool:
 def before_epoch_in_gap(epochs: EpochCache, segment: Segment, offset: int, end: int) -> int:
     """Return the file position at which a read of a segment must end, at most `end`.
 
-    This is before the first batch that follows a gap in which a leader epoch begins. The search begins after `offset`.
+    The read ends before the first batch after a gap that contains the start of a leader epoch. The search begins after
+    `offset`.
     """
     for number, start_offset in enumerate(epochs.starts_within(offset, segment.end_offset), 1):
         found = segment.locate(start_offset)

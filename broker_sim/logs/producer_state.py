@@ -158,10 +158,9 @@ class ProducerStates:
         return bool(self._ongoing or self._unreplicated)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Return the first offset of the earliest transaction that is open or whose marker is not below the high
-        watermark.
+        """Return the lowest first offset of the transactions that limit the last stable offset, or None.
 
-        Return None if there is no such transaction.
+        These are open transactions, and transactions whose marker the high watermark has not passed.
         """
         if self._unreplicated:
             self.forget_replicated(high_watermark)
@@ -359,9 +358,9 @@ class ProducerStates:
     def replace(self, entries: Sequence[ProducerEntry]) -> None:
         """Replace the state with the content of a snapshot.
 
-        The snapshot was written at the offset up to which the log has been read. It may contain batches that compaction
-        has removed. If a producer's last batch is the same in both states, its earlier batches stay known; Kafka
-        forgets them.
+        The snapshot was written at the offset that the read of the log has reached. It may contain batches that
+        compaction has removed. If a producer's last batch is the same in both states, its earlier batches stay known;
+        Kafka forgets them.
         """
         known = self._producers
         self._producers = {entry.producer_id: _restored(entry, known.get(entry.producer_id)) for entry in entries}

@@ -46,7 +46,7 @@ class Mutations(Protocol):
 
     @property
     def throttle_ms(self) -> int:
-        """The time for which to throttle the client from now on."""
+        """How long to throttle the client from now on."""
 
     def record(self, partitions: int) -> None:
         """Charge partitions that are about to be created or deleted. Raises Refused if the quota rejects them."""
@@ -70,7 +70,9 @@ class _Held:
 
     @property
     def throttle_ms(self) -> int:
-        """The time for which to throttle the client from now on, minus the time that the changes took."""
+        """How long to throttle the client from now on: the quota's throttle time minus the time that the changes
+        took.
+        """
         return max(0, self._throttle_ms - (self._quota.now_ms() - self._recorded_ms))
 
     def _throttled(self, throttle_ms: int) -> None:

@@ -71,7 +71,7 @@ def rate(amount: SampledAmount, now_ms: int) -> float:
 
 
 def rate_window_ms(amount: SampledAmount, now_ms: int) -> int:
-    """Return the duration by which `rate` divides the amount."""
+    """Return the duration that `rate` divides the amount by."""
     elapsed_ms = amount.elapsed_ms(now_ms)
     missing = amount.windows - 1 - elapsed_ms // amount.window_ms
     return max(elapsed_ms + max(0, missing) * amount.window_ms, 1)

@@ -1,4 +1,4 @@
-"""What a replica manager receives at its creation: the broker's identity, its ports, and its log directories."""
+"""Constructor arguments of a replica manager: the broker's identity, its ports, and its log directories."""
 
 from __future__ import annotations
 

@@ -40,11 +40,10 @@ def _never_fenced(believed: int, known: int) -> int:
 
 
 def _precedes(sent: int, own: int) -> bool:
-    """Return whether a broker epoch is earlier than the broker's own, as in KIP-380. -1 means that the sender does not
-    know it.
+    """Return whether a controller's request has an earlier broker epoch than this broker's (KIP-380).
 
-    A later epoch than the broker's own is accepted: the request may arrive before this broker learns of its own
-    registration (KAFKA-9839).
+    A controller that does not know the epoch sends -1, which is accepted. A later epoch than the broker's own is also
+    accepted: the request may arrive before this broker learns of its own registration (KAFKA-9839).
     """
     return 0 <= sent < own
 

@@ -183,9 +183,9 @@ class FetchSessions:
     def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
         """Evict a session to make room for a new session of `size` partitions. Return False if none can be evicted.
 
-        Sessions are considered in this order: one that was unused for longer than the limit; for a follower, a session
-        of a consumer; a session of the same kind with fewer partitions. A session created within the limit is not
-        evicted, except that a follower evicts any consumer's session.
+        Sessions are considered in this order: sessions that were unused for longer than the limit; for a follower,
+        sessions of consumers; sessions of the same kind with fewer partitions. A session created within the limit is
+        not evicted, except that a follower evicts any consumer's session.
         """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:

@@ -51,7 +51,7 @@ _SESSION_ENDED = (
 
 @dataclass(frozen=True, slots=True)
 class FetcherHost:
-    """What fetchers use of their broker."""
+    """Parts of a broker that its fetchers use."""
 
     broker_id: int
     config: ReplicaConfig
@@ -128,7 +128,7 @@ class _Fetching:
 
 
 class ReplicaFetcher:
-    """Fetches the replicas on this broker whose leader is one other broker."""
+    """Fetches from one leader, for all replicas on this broker that follow it."""
 
     def __init__(self, leader_id: int, host: FetcherHost) -> None:
         self._leader_id = leader_id
@@ -261,8 +261,9 @@ class ReplicaFetcher:
             await self._find_offset(endpoint, one)
 
     def _request(self, ready: dict[TopicPartition, _Fetching]) -> KafkaMessage:
-        """Return a Fetch request, in the newest version or, if a topic id is unknown, in the last version with topic
-        names.
+        """Return a Fetch request for these partitions.
+
+        It has the newest version or, if a topic id is unknown, the last version with topic names.
         """
         config = self._host.config
         by_id = all(one.topic_id is not None for one in ready.values())

@@ -33,9 +33,7 @@ class FollowerState:
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         self.last_request: FetchPartition | None = None
-        """The follower's last request entry to which the response contained no new data. `response` is that
-        response.
-        """
+        """The follower's last request entry that got a response without new data. `response` is that response."""
         self.response: FetchedPartition | None = None
         self.response_epoch = UNKNOWN_EPOCH
         """The leader epoch of `response`."""

@@ -124,10 +124,9 @@ class IsrRules:
         )
 
     def may_commit(self, isr_size: int, min_isr: int) -> bool:
-        """Return whether the committed ISR is large enough to commit records: at least min.insync.replicas
-        (KAFKA-15583).
+        """Return whether the committed ISR has at least min.insync.replicas members, so that records can be committed.
 
-        Kafka did not check this before 3.7.
+        Kafka did not check this before 3.7 (KAFKA-15583).
         """
         return isr_size >= min_isr or self._commits_under_min_isr
 
@@ -139,7 +138,7 @@ class IsrRules:
         now_ms: int,
         is_alive: Callable[[int], bool],
     ) -> int:
-        """Return the offset up to which every required replica has the records.
+        """Return the offset that every required replica has reached.
 
         Required are the members of the ISR, the replicas that a pending change adds, and live followers that are caught
         up, because they can join the ISR at any moment.

@@ -170,13 +170,13 @@ class HeldOffset(NamedTuple):
     producer_id: int
     offset: int
     leader_epoch: int
-    """The leader epoch in which this broker's current leadership began."""
+    """The first leader epoch of this broker's current leadership."""
     since_ms: int
     is_journalled: bool = False
 
 
 class Partition:
-    """A partition of which this broker has a replica. Methods do not wait; `host` does what takes time."""
+    """A partition hosted on this broker. Methods do not wait; `host` does what takes time."""
 
     __slots__ = (
         "_held",
@@ -216,7 +216,7 @@ class Partition:
         """The epoch of the controller that made the last decision about this partition's leader."""
         self.leader_epoch_start: int | None = None
         self.led_since = NO_EPOCH
-        """The leader epoch in which this broker's current, uninterrupted leadership began."""
+        """The first leader epoch of this broker's current, uninterrupted leadership."""
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: tuple[int, ...] = ()
         self.followers: dict[int, FollowerState] = {}
@@ -351,14 +351,13 @@ class Partition:
         return changed
 
     def now_ms(self) -> int:
-        """Return the broker's monotonic time, with which the lag of followers is measured."""
+        """Return the broker's monotonic time. The lag of followers is measured with it."""
         return self.host.runtime.now().mono_ms
 
     # ---- leader: records ---------------------------------------------------------------------------------------
 
     def append(self, data: bytes, acks: int, at_once: AtOnce, sender: Sender = CLIENT) -> Appended | Validation:
-        """Append a producer's records as leader. If validating them takes long, return the unfinished validation
-        instead.
+        """Append a producer's records as leader. If the validation takes long, return the unfinished validation.
 
         The caller then completes the validation and passes its result to `append_validated`.
 
@@ -551,7 +550,7 @@ class Partition:
         return 0 if self.is_leader or not leader_only else ErrorCode.not_leader_or_follower
 
     def readable_end(self, params: FetchParams) -> int:
-        """Return the offset up to which a fetch can read.
+        """Return the end of the offsets that a fetch can read.
 
         This is the log end offset for followers, the high watermark for consumers, and the last stable offset for
         consumers with isolation level READ_COMMITTED (FetchIsolation).
@@ -579,8 +578,9 @@ class Partition:
         )
 
     def follower_fetched(self, follower: FollowerState, requested: FetchPartition, replica_epoch: int) -> None:
-        """Record a follower's log end offset, known from its fetch. Expand the ISR and advance the high watermark if
-        possible.
+        """Record a follower's log end offset, known from its fetch.
+
+        Then expand the ISR and advance the high watermark if possible.
         """
         before = follower.end_offset
         note_fetch(follower, requested.fetch_offset, self.log.end_offset, self.now_ms())
@@ -593,7 +593,7 @@ class Partition:
             self.maybe_advance_high_watermark()
 
     def last_readable(self, from_follower: bool, read_committed: bool) -> tuple[int, int]:
-        """Return an error code and the offset up to which ListOffsets can return offsets.
+        """Return an error code and the end of the offsets that ListOffsets can return.
 
         The code is OFFSET_NOT_AVAILABLE for clients while the high watermark has not reached this leader epoch
         (KIP-207), else 0.

@@ -80,7 +80,7 @@ class IsrWriter(Protocol):
 
 
 class Sender(NamedTuple):
-    """The kind of client that appends records, and the guard from the verification of its transaction."""
+    """Whether a client or a coordinator appends records, and the guard from the verification of its transaction."""
 
     origin: AppendOrigin
     guard: Guard
@@ -113,7 +113,7 @@ class IsrCounters:
 
 @dataclass(frozen=True, slots=True)
 class PartitionHost:
-    """What a partition uses of its broker."""
+    """The parts of a broker that its partitions use."""
 
     broker_id: int
     runtime: Runtime

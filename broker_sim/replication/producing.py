@@ -74,7 +74,7 @@ class Producing:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guards: Mapping[TopicPartition, Guard] | None = None,
     ) -> Awaitable[list[ProducedPartition]]:
-        """Append batches immediately, except those whose validation takes long.
+        """Append batches immediately, except batches whose validation takes long.
 
         With acks=all, the result is complete when every partition's ISR has replicated the records, or with
         REQUEST_TIMED_OUT. The result is in the order of `batches`. `guards` are the guards of verified transactions.

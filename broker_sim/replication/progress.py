@@ -41,7 +41,7 @@ class ProgressReports:
         self._is_due = False
         """Whether the timer is set to write a report immediately."""
         self._spent_ms = 0
-        """The rate limit's position: the time up to which past reports have used the budget. Each report advances it by
+        """The rate limit's position: past reports have used the budget up to this time. Each report advances it by
         PROGRESS_PERIOD_MS.
         """
 

@@ -78,7 +78,7 @@ class Purgatory:
             self._wake(held)
 
     def wake(self, key: TopicPartition) -> None:
-        """Check the operations that wait for this partition, and complete those that are ready."""
+        """Check the operations that wait for this partition. Complete the ready ones."""
         if key in self._watchers:
             if self._held is None:
                 self._wake((key,))

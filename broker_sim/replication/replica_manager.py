@@ -406,8 +406,9 @@ class ReplicaManager:
         return False
 
     def _note_sent(self, params: FetchParams, fetched: Sequence[FetchedPartition]) -> None:
-        """Charge the bytes of throttled replicas sent to followers to the throttle, also for followers that are in
-        sync.
+        """Count the bytes of throttled replicas sent to followers against the rate limit.
+
+        Bytes sent to followers that are in sync are also counted.
         """
         if params.replica_id < 0 or not self.throttles.leader.is_limited:
             return
@@ -519,10 +520,10 @@ class ReplicaManager:
     def offsets_before(
         self, topic_partition: TopicPartition, timestamp: int, count_max: int, from_consumer: bool, leader_only: bool
     ) -> tuple[int, list[int]]:
-        """Return (error, offsets) for ListOffsets 0: starts of segments that are not younger than `timestamp`, latest
-        first.
+        """Return (error, offsets) for ListOffsets 0.
 
-        Source: Partition.legacyFetchOffsetsForTimestamp.
+        The offsets are the starts of segments that are not younger than `timestamp`, latest first. Source:
+        Partition.legacyFetchOffsetsForTimestamp.
         """
         partition, error = self._leader(topic_partition, -1, leader_only)
         if partition is None or error:

@@ -37,7 +37,7 @@ _SKIPPED = IsrAnswer(int(KafkaError.operation_not_attempted))
 
 
 IsOwn = Callable[[LeaderAndIsr | None, LeaderAndIsr], bool]
-"""Returns whether the state in ZooKeeper is the one that this leader has written; None means unreadable."""
+"""Returns whether this leader has written the state in ZooKeeper; a state of None means unreadable."""
 
 
 def _is_equal(found: LeaderAndIsr | None, written: LeaderAndIsr) -> bool:

@@ -12,7 +12,7 @@ from zabka.broker_sim.configs.broker_config import KafkaConfig
 class TransactionConfig:
     """A transaction coordinator's settings.
 
-    Each field is named like a Kafka key, with underscores for dots; the defaults are those of Kafka 3.9.
+    Each field has the name of a Kafka key, with underscores for dots; the defaults are those of Kafka 3.9.
     """
 
     transactional_id_expiration_ms: int = 7 * 24 * 60 * 60_000
@@ -28,9 +28,7 @@ class TransactionConfig:
 
     @property
     def topic_configs(self) -> Mapping[str, str]:
-        """The overrides with which `__transaction_state` is created
-        (TransactionStateManager.transactionTopicConfigs).
-        """
+        """The overrides of a newly created `__transaction_state` (TransactionStateManager.transactionTopicConfigs)."""
         return {
             "unclean.leader.election.enable": "false",
             "compression.type": "uncompressed",

@@ -1,7 +1,7 @@
 """Processes requests to the transaction coordinator (kafka.coordinator.transaction.TransactionCoordinator).
 
 Like Kafka, the coordinator responds to some requests of producers only when a record is in the log. Such a request
-waits for a future that is resolved at the end of the append. Nothing else runs between two awaits, so no lock is
+waits for a future that is resolved at the end of the append. No other code runs between two awaits, so no lock is
 needed.
 """
 

@@ -114,9 +114,7 @@ class MarkerSender:
         self._complete_if_written(pending)
 
     def drop(self, number: int) -> None:
-        """Drop the markers of transactions in this partition of `__transaction_state`, which this broker no longer
-        leads.
-        """
+        """Drop the markers of transactions in a partition of `__transaction_state` that this broker no longer leads."""
         partition_for = self._store.partition_for
         for transactional_id in [each for each in self._pending if partition_for(each) == number]:
             del self._pending[transactional_id]

@@ -144,7 +144,7 @@ class TransactionMetadata:
     # ---- preparing --------------------------------------------------------------------------------------------
 
     def prepare_fence(self) -> Transition:
-        """Prepare a higher epoch, under which the ongoing transaction is then aborted."""
+        """Prepare a higher epoch, so that the ongoing transaction can then be aborted under it."""
         if self.producer_epoch == EPOCH_MAX:
             raise IllegalTransition(f"the epoch of {self.transactional_id} cannot rise above {EPOCH_MAX}")
         epoch = self.producer_epoch if self.has_failed_epoch_fence else self.producer_epoch + 1

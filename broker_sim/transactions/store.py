@@ -1,10 +1,10 @@
 """The transactional ids of a coordinator, and their log (kafka.coordinator.transaction.TransactionStateManager).
 
 The leader of a partition of `__transaction_state` coordinates the transactional ids that hash to it. The coordinator
-epoch is the leader epoch in which the broker began to lead that partition. Markers contain the coordinator epoch, and
-partitions reject markers with an older one. A transition is appended with acks=all, and assigned once every in-sync
-replica has it. If the leadership changes in between, the transition was either read from the log by the new coordinator
-or truncated, and the result is NOT_COORDINATOR.
+epoch is the first leader epoch of this leadership. Markers contain the coordinator epoch, and partitions reject markers
+with an older one. A transition is appended with acks=all, and assigned once every in-sync replica has it. If the
+leadership changes in between, the transition was either read from the log by the new coordinator or truncated, and the
+result is NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -132,8 +132,9 @@ class TransactionStore:
         return None if metadata is None else Coordinated(partition.coordinator_epoch, metadata)
 
     def add(self, metadata: TransactionMetadata) -> Coordinated:
-        """Add a transactional id and return it. If it already exists, return the existing one. Raises
-        TransactionRefused.
+        """Add a transactional id and return it. If the id already exists, return the existing one.
+
+        Raises TransactionRefused.
         """
         partition = self._partition(metadata.transactional_id)
         known = partition.transactions.setdefault(metadata.transactional_id, metadata)

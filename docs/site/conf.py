@@ -34,7 +34,7 @@ class Mermaid(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Return the diagram's source in the HTML element for which Mermaid searches."""
+        """Return the diagram's source as the HTML element that Mermaid looks for."""
         text = html.escape("\n".join(self.content))
         return [nodes.raw("", f'<pre class="mermaid">{text}</pre>\n', format="html")]
 

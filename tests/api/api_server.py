@@ -66,7 +66,7 @@ def settings(directory: Path, **changes: Any) -> Settings:
 
 
 class FakeAgent(Agent):
-    """Agent that carries out every request. While it is frozen, it sends no replies and its clock is stopped."""
+    """Agent that carries out every request. After `freeze`, it sends no replies and its clock stops."""
 
     def __init__(self, address: AgentAddress) -> None:
         self.frozen = False
@@ -94,7 +94,7 @@ class FakeAgent(Agent):
         )
 
     def set_status(self, node: str, age_ms: int, **status: Any) -> None:
-        """Set the node's last status to `status`, received `age_ms` ago. Its age then grows with the clock."""
+        """Set the node's last reported status to `status`, received `age_ms` ago. The age then grows with the clock."""
         self.statuses[node] = (time.monotonic() - age_ms / 1000, status)
         self._show()
 
@@ -126,7 +126,7 @@ class FakeAgent(Agent):
         return self.processes[node]
 
     def restart_process(self) -> None:
-        """Remove all faults, as a restart of the agent process does."""
+        """Remove all link faults, as a restart of the agent process does."""
         self.frozen, self.held, self.faults_known = False, [], False
 
     async def faults(self) -> list[AnyFault]:
@@ -166,7 +166,9 @@ class FakeEnsemble(EnsembleView):
 
 
 class FakeAdmin:
-    """Admin client whose brokers reject a request only if it creates an existing topic or changes a missing one."""
+    """Admin client without brokers. It rejects a request only if it creates an existing topic or changes a missing
+    one.
+    """
 
     def __init__(self, ensemble: FakeEnsemble) -> None:
         self._ensemble = ensemble
@@ -218,8 +220,9 @@ class FakeWorkloads:
 
 
 class FakePlayer:
-    """Fake of the process that plays outage scripts. It has three scripts: the second fails, and the third never
-    ends."""
+    """Fake of the process that runs outage scripts. It has three scripts: the second fails, and the third never
+    ends.
+    """
 
     SCRIPTS: ClassVar[list[dict[str, Any]]] = [
         {"name": "kafka-708", "title": "An empty ISR", "hypothesis": "The last member stays.", "source": "KAFKA-708",
@@ -307,7 +310,7 @@ class Server:
             yield
 
     def collect(self, chunk: JournalChunk) -> None:
-        """Accept and number an agent's chunk in the server's event loop, where the collector runs."""
+        """Pass an agent's chunk of journal entries to the collector and number them, in the server's event loop."""
 
         async def take() -> None:
             self.collector.accept_chunk(chunk)

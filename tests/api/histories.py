@@ -1,4 +1,4 @@
-"""Journals of simulated runs, for the tests of kept runs and past states."""
+"""Journals of simulated runs, for tests of stored runs and of past cluster states."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from zabka.journal.writer import encode_line
 from zabka.simulation.run import run_with_journal
 
 PIECE = 100
-"""Number of events in a chunk: the server's page size in these tests."""
+"""Number of events per chunk that an agent sends to the collector in these tests."""
 
 
 @cache
 def played(scenario: str = "kafka-1211", seed: int = 1) -> tuple[Entry, ...]:
-    """Return the journal of a simulated run, numbered from 1."""
+    """Return the journal of a simulated run, with events numbered from 1."""
     _, lines = run_with_journal(seed, scenario)
     entries = map(decode_line, lines)
     return tuple(msgspec.structs.replace(entry, seq=seq) for seq, entry in enumerate(entries, 1))
 
 
 def copies(history: tuple[Entry, ...], times: int) -> list[Entry]:
-    """Return a longer history that repeats these events `times` times, each repetition later than the previous one."""
+    """Return the events repeated `times` times, with later timestamps in each repetition."""
     span = max(entry.wall_us for entry in history) - min(entry.wall_us for entry in history) + 1
     last = {}
     for entry in history:
@@ -48,7 +48,7 @@ def copies(history: tuple[Entry, ...], times: int) -> list[Entry]:
 
 
 def kept_run(run_id: str, created_ms: int, history: tuple[Entry, ...], **about: object) -> Run:
-    """Return the description of a run with that history."""
+    """Return the metadata of a stored run that consists of the events in `history`."""
     known = {
         "id": run_id, "kind": "upload", "title": run_id, "first_seq": 1, "last_seq": len(history), "first_us": 0,
         "last_us": 0, "events": len(history), "created_ms": created_ms,
@@ -57,14 +57,14 @@ def kept_run(run_id: str, created_ms: int, history: tuple[Entry, ...], **about: 
 
 
 def keep(kept: KeptRuns, run: Run, history: tuple[Entry, ...]) -> Run:
-    """Keep a run with that history."""
+    """Store a run and its events, and list the run as available."""
     kept.keep(run, history)
     kept.admit(run)
     return run
 
 
 def collect_history(collector: Collector, history: list[Entry]) -> list[Entry]:
-    """Feed a history to a collector in chunks, and return its events with the numbers assigned by the collector."""
+    """Send the events to a collector in chunks, and return them with the numbers that the collector assigned."""
     numbered: list[Entry] = []
     for begin in range(0, len(history), PIECE):
         piece = history[begin : begin + PIECE]

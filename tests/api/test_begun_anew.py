@@ -1,4 +1,4 @@
-"""A node whose disk was emptied numbers its lines from 1 again. Every line is still collected exactly once."""
+"""A node whose disk was emptied numbers its journal entries from 1 again. The API still collects each entry once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODE = "broker-1"
 
 
 class Host:
-    """A node's journal, the agent that serves it, and the API that collects it. Each can be restarted."""
+    """A node's journal, the host agent that sends it, and the API's collector. Each can be restarted."""
 
     def __init__(self, directory: Path) -> None:
         self.journal = directory / "journal"
@@ -49,7 +49,7 @@ class Host:
         self._tail = JournalTail(self.journal, NODE)
 
     def begin_api(self) -> None:
-        # The previous collector was killed, not closed.
+        # Do not close the previous collector: the API process was killed.
         clock = self.clock
         self.collector = Collector(self._collected, wall_us=lambda: clock.wall_us, mono_s=lambda: clock.mono_s)
         self.collectors.append(self.collector)
@@ -67,7 +67,9 @@ class Host:
         self.collector.number_due(everything=True)
 
     def collected(self) -> list[tuple[int, int, int]]:
-        """Return (number in the collected history, number in the node's journal, accepted epoch) for each event."""
+        """Return (number in the collected history, number in the node's journal, accepted epoch) for each collected
+        event.
+        """
         entries = [decode_line(event.json) for event in self.collector.after(0, 10_000)]
         return [(e.seq, e.node_seq, e.event.accepted_epoch) for e in entries if isinstance(e.event, EpochAccepted)]
 
@@ -149,7 +151,10 @@ def test_rotation_or_restart_is_not_detected_as_new_journal(host: Host) -> None:
 
 
 def test_cause_in_a_restarted_journal_is_renumbered(host: Host) -> None:
-    """A cause in the node's own journal is renumbered with that journal; a cause in another node's journal is not."""
+    """A node's entries get new numbers after a restart of its journal, and so do references to them as causes.
+
+    References to causes in another node's journal do not change.
+    """
     host.write_epochs(1, 2)
     host.collect()
     host.empty_disk()

@@ -1,4 +1,4 @@
-"""Limits on bodies, slow requests and connections. They apply before the server stores any received data."""
+"""Limits on request bodies, slow requests and connections. They apply before the server stores any received data."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def dial(server: Server) -> socket.socket:
 
 
 def read_all(link: socket.socket) -> bytes:
-    """Return everything received until the connection is closed."""
+    """Return all bytes received until the connection is closed."""
     received = b""
     try:
         while data := link.recv(65_536):
@@ -92,8 +92,9 @@ def test_body_sent_byte_by_byte_within_the_limit_is_accepted(server: Server) -> 
 
 
 def answered(server: Server, request: bytes) -> tuple[socket.socket, bytes]:
-    """Return a connection whose request was received in time, and the first bytes of the response. A busy machine may
-    need retries.
+    """Return a connection and the first bytes of the response to its request.
+
+    On a busy machine, the server may time out the request, which is then retried on a new connection.
     """
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -177,12 +178,12 @@ def test_malformed_http_is_rejected_with_a_problem_document(server: Server, requ
 LONG = b"x" * (1 << 20)
 LONG_COUNT = 8
 KERNEL_KEEPS = 1 << 16
-"""Socket buffer size, small so that most of a response waits in the server until the client reads."""
+"""Socket buffer size in bytes. It is small, so that most of a response stays in the server until the client reads."""
 
 
 @pytest.fixture
 def long_answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, uvicorn.Server]]:
-    """Return a client with small buffers, and the server that sends it a long response."""
+    """Return a client socket that has received nothing yet, and the server that sends it an 8 MiB response."""
     monkeypatch.setattr(bounded_http, "STALLED_S", 1.0)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -225,14 +226,16 @@ def test_client_that_reads_slowly_gets_the_whole_response(long_answer: tuple[soc
     received, began = 0, time.monotonic()
     while data := link.recv(1 << 20):
         received += len(data)
-        # Read slowly for 3 s, which is longer than a client may pause without reading.
+        # Read slowly for 3 s in all, which is longer than the pause without a read after which the server disconnects.
         if time.monotonic() - began < 3:
             time.sleep(0.1)
     assert received > len(LONG) * LONG_COUNT
 
 
 def ask_agent(tmp_path: Path, token: str, body_bytes: int) -> tuple[int, int]:
-    """Return the agent's status code, and the number of body chunks that it read before it responded."""
+    """Send a large request to the agent. Return its status code, and how many body chunks it read before it
+    responded.
+    """
     topology = plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(topology, topology.hosts[0], tmp_path)
     app = create_app(host, "secret")
@@ -291,7 +294,7 @@ def test_total_size_of_large_bodies_is_limited_small_ones_pass() -> None:
 
         large = [(b"content-length", b"11")]
         taken = [asyncio.create_task(ask(large)) for _ in range(LARGE_AT_ONCE - 2)]
-        # A chunked body counts as large.
+        # A body with chunked encoding counts as large, because its size is not known in advance.
         taken.append(asyncio.create_task(ask([(b"transfer-encoding", b"chunked")])))
         taken.append(asyncio.create_task(ask([(b"transfer-encoding", b"chunked"), (b"content-length", b"1")])))
         taken += [asyncio.create_task(ask([(b"content-length", b"10")])) for _ in range(20)]

@@ -1,4 +1,4 @@
-"""The numbered history: its order, its unique numbers, and how much of it is kept."""
+"""The collector's numbered history: its order, its unique event numbers, and how many events it stores."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_event_waits_less_while_every_agent_sends_events(
         asked_again = asyncio.Event()
 
         class Telling(Agent):
-            """Agent whose first host sends one line and whose other hosts send none."""
+            """Agent that sends a single journal entry if it is `host-1`, and none otherwise."""
 
             async def read_journal(self, positions: dict[str, Position], wait_ms: int) -> JournalAnswer:
                 if self.name == "host-1" and positions["peer-1"].after == 0:
@@ -299,14 +299,14 @@ def test_full_disk_pauses_the_history_without_losing_events(
     found.accept_chunk(chunk("peer-1", (1, 10, A)))
     found.number_due()
     size = next(tmp_path.glob("*.collected")).stat().st_size
-    # A file may grow until the middle of the second of two lines.
+    # Two entries follow; let the file system fail in the middle of the second one.
     with no_file_grows_beyond(size + 150):
         found.accept_chunk(chunk("peer-1", (2, 20, A), (3, 30, A)))
         for _ in range(3):
             assert found.number_due() == 0
         assert found.trouble == "the history does not advance, because it cannot be stored: File too large"
         assert served(found) == [(1, "peer-1", 1)]
-        # A restarted collector keeps the events that were already served, and accepts the others again.
+        # A restarted collector returns the events that it returned before, and accepts the remaining events again.
         again = collector(clock)
         assert served(again) == [(1, "peer-1", 1)]
         found.accept_chunk(chunk("peer-2", (1, 25, A)))
@@ -455,7 +455,7 @@ def test_older_history_file_is_indexed_up_to_the_requested_event(
     written.close()
     written.append([Entry("peer-1", 5_001, 5_001, 0, A)])
     written.close()
-    # A new journal knows only the newest file at its start, not the older one.
+    # A new NumberedJournal reads only the newest file when it starts, and the older file on demand.
     again = NumberedJournal(tmp_path)
     assert [entry.seq for entry, _ in again.recover(lambda _: True)] == [5_001]
     looked: list[bytes] = []
@@ -522,7 +522,7 @@ def test_streamed_event_has_its_sequence_number_as_id(collector: MakeCollector) 
     assert text.endswith("\n\n")
 
 
-# ---- journal reading in the agent -------------------------------------------------------------------------------
+# ---- how the agent reads journals --------------------------------------------------------------------------------
 
 
 def _read_all(directory: Path, node: str, position: Position) -> tuple[bytes, Position]:
@@ -585,8 +585,10 @@ def test_journal_file_deleted_by_rotation_is_skipped(tmp_path: Path) -> None:
     ids=["a number that is none", "a number without end", "a pid beyond 64 bits", "a moment beyond 64 bits"],
 )
 def test_invalid_line_is_counted_once_and_the_history_continues(collector: MakeCollector, bad: bytes) -> None:
-    """An invalid line was once renumbered fifty times a second, together with all lines after it, and crashed the API
-    at its next start.
+    """The collector counts an invalid journal line once and skips it.
+
+    Before the fix, it renumbered that line and all later ones fifty times a second, and the API crashed at its next
+    start.
     """
     clock = Clock()
     found = collector(clock)
@@ -604,7 +606,7 @@ def test_invalid_line_is_counted_once_and_the_history_continues(collector: MakeC
 def test_error_after_numbering_does_not_number_events_twice(
     collector: MakeCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error occurs after the numbered events have been written to the files."""
+    """An error after the numbered events were written to the files does not cause a second numbering."""
     found = collector(Clock())
     found.accept_chunk(
         JournalChunk("host-1", b"".join(encode_line("host-1", n, 20 + n, 0, A) for n in range(1, 4)), None)

@@ -1,4 +1,4 @@
-"""Znodes as the API reads them. Valid znodes are shown; invalid ones are left out and reported, without an error."""
+"""How the API reads znodes. It shows valid znodes, and omits and reports invalid ones without raising an error."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ GOOD: dict[str, object] = {
 
 
 class FakeClient:
-    """Session with an ensemble that contains these znodes. Reads of the `refused` paths fail with NoAuth."""
+    """Client session with an ensemble that contains `znodes`. Reads of the `refused` paths fail with NoAuth."""
 
     state = SessionState.CONNECTED
 
@@ -271,7 +271,7 @@ class SlowClient(FakeClient):
 
 
 def looked_slowly(client: SlowClient) -> tuple[Fresh, float]:
-    """Return the data read from that ensemble, and the virtual seconds that reading took."""
+    """Return what the API read from that ensemble, and how many seconds of virtual time it took."""
 
     async def look() -> tuple[Fresh, float]:
         view = EnsembleView("127.0.0.1:1", 6000)
@@ -322,7 +322,7 @@ def test_unresponsive_ensemble_is_polled_often() -> None:
 
 
 def looked_at(own: list[int]) -> EnsembleView:
-    """Return a view after it has read the broker znodes twice. Only the brokers in `own` write journals."""
+    """Return an ensemble view that has read the broker znodes twice. Brokers not in `own` count as joined."""
 
     async def look() -> EnsembleView:
         view = EnsembleView("127.0.0.1:1", 6000)

@@ -1,4 +1,4 @@
-"""Journal events as the metrics count them."""
+"""Counts of journal events in the Prometheus metrics."""
 
 from __future__ import annotations
 

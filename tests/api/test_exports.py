@@ -1,4 +1,4 @@
-"""Exported runs over HTTP: the file, a part of it, and the file uploaded again."""
+"""Exports of runs over HTTP: the whole file, a byte range, and the upload of an exported file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several clients change link faults at the same time. No change undoes another."""
+"""Clients that change link faults at the same time do not undo each other's changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def _cut(source: str) -> NewFault:
 
 
 def test_fault_is_not_created_while_a_host_is_silent(tmp_path: Path) -> None:
-    """The request was once rejected with 503, but the fault was active on every other host."""
+    """While an agent does not reply, a request to create a fault fails and changes no host.
+
+    Before the fix, the request failed with 503, but the fault was active on every other host.
+    """
     service = _service(tmp_path)
     silent = FakeAgent(AgentAddress(name="host-2", url="http://127.0.0.1:1", nodes=[]))
     silent.freeze(2.0)
@@ -91,7 +94,10 @@ async def _until(agents: Agents, seen: Callable[[], bool]) -> None:
 
 
 def test_restarted_agent_receives_the_existing_faults() -> None:
-    """The list of faults once still contained them, but the agent's nodes did not apply them."""
+    """An agent that restarts receives the current link faults again.
+
+    Before the fix, the API listed the faults, but the restarted agent's nodes did not apply them.
+    """
     agents, (first, second) = _hosts("host-1", "host-2")
 
     async def run() -> None:
@@ -117,8 +123,9 @@ def test_faults_are_removed_when_all_agents_restart() -> None:
 
 
 def test_silent_agent_receives_the_faults_when_it_replies_again() -> None:
-    """Otherwise a link would be partitioned (or healed) at one end only, although the API lists the whole link as
-    partitioned (or healed).
+    """An agent receives the current link faults when it replies again.
+
+    Otherwise a link would be partitioned or healed at one end only, although the API lists the whole link.
     """
     agents, (first, second) = _hosts("host-1", "host-2")
 
@@ -128,7 +135,7 @@ def test_silent_agent_receives_the_faults_when_it_replies_again() -> None:
             await agents.set_faults(faults)
         assert first.held == faults != second.held
         second.frozen = False
-        # The agent still has an older list of faults, which must not count until it has received the new one.
+        # The silent agent still has the old list of faults, which does not count until it has received the new one.
         assert await agents.faults() == faults
         await _until(agents, lambda: second.held == faults)
         return refusal.value.detail
@@ -142,7 +149,7 @@ def test_silent_agent_receives_the_faults_when_it_replies_again() -> None:
 
 
 def test_error_names_every_agent_that_did_not_reply() -> None:
-    """With two silent agents, the error once stated that the second had applied the faults."""
+    """The error names both silent agents. Before the fix, it stated that the second one had applied the faults."""
     agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
 
     async def refused() -> str:
@@ -159,8 +166,9 @@ def test_error_names_every_agent_that_did_not_reply() -> None:
 
 
 def test_restarted_agent_also_receives_faults_of_a_silent_agent() -> None:
-    """The restarted agent receives the faults known to the responding agents immediately, and all faults once the
-    silent agent responds.
+    """A restarted agent receives the faults known to the responding agents immediately.
+
+    It receives the remaining faults once the silent agent responds.
     """
     agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
 

@@ -40,7 +40,11 @@ def lost(broker: int, first: int, last: int, committed: int) -> bytes:
 
 
 def test_lost_record_count_is_equal_in_every_response(server: Server, http: httpx.Client) -> None:
-    """Broker 1 lost 100 to 325 and broker 2 lost 156 to 325: 226 different offsets. 226 and 170 were committed."""
+    """Two brokers' losses of overlapping offsets are counted once in every response.
+
+    Broker 1 lost offsets 100 to 325, 226 of them committed. Broker 2 lost 156 to 325, all 170 committed. The union has
+    226 offsets.
+    """
     for broker, first, committed in ((1, 100, 226), (2, 156, 170)):
         server.collect(JournalChunk(f"broker-{broker}", lost(broker, first, 325, committed), Position("f", 1)))
 
@@ -54,7 +58,7 @@ def test_lost_record_count_is_equal_in_every_response(server: Server, http: http
 
 
 def test_controller_gap_is_equal_in_every_response(server: Server, http: httpx.Client) -> None:
-    """`tests/journal/test_controller_gaps.py` tests the definition of a gap."""
+    """Every response shows the same controller gap. `tests/journal/test_controller_gaps.py` tests its definition."""
     chunks: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in (GOLDEN / "histories" / "controller-gaps.jsonl").read_text().splitlines():
         entry = json.loads(line)

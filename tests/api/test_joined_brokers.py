@@ -1,4 +1,4 @@
-"""A broker started outside this cluster joins the ensemble. The API shows only what its znodes contain."""
+"""Brokers that joined the ensemble from outside this cluster. The API shows only what their znodes contain."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_process_action_on_a_joined_broker_is_a_conflict(server: Server, http: h
     assert http.post(f"{V1}/brokers/9/kill").status_code == 404
 
 
-# ---- events journalled for joined brokers ------------------------------------------------------------------------
+# ---- events that the API writes for joined brokers ----------------------------------------------------------------
 
 
 def a_reading(controller: ControllerZnodes) -> Reading:
@@ -74,7 +74,7 @@ def looking(state: ClusterState) -> tuple[JoinedBrokers, list[Event]]:
 
 
 def test_joined_broker_is_reported_once_per_registration() -> None:
-    """The joined broker's election as controller is also reported only once."""
+    """The API also reports only once that the joined broker was elected controller."""
     joined, reported = looking(ClusterState())
     reading = a_reading(ControllerZnodes(4, 7, 7, None, 60))
     joined.report_changes(reading)
@@ -92,7 +92,7 @@ def test_own_brokers_are_not_reported_as_joined() -> None:
 
 
 def test_inconsistent_controller_znodes_report_no_election() -> None:
-    """If /controller and /controller_epoch were not written together, no election is reported."""
+    """The API reports no election if /controller and /controller_epoch were not written in the same transaction."""
     joined, reported = looking(ClusterState())
     joined.report_changes(a_reading(ControllerZnodes(4, 8, 8, None, 0)))
     assert reported == [BrokerRegistered(4, 41, 0x400)]
@@ -108,7 +108,7 @@ def test_events_reported_before_a_restart_are_not_repeated() -> None:
 
 
 def test_term_of_a_joined_controller_ends_with_its_session() -> None:
-    """The state of its process remains unknown."""
+    """The API ends the controller's term when its session ends. The state of its process remains unknown."""
     state = ClusterState()
     for seq, (node, event) in enumerate(
         [

@@ -1,4 +1,4 @@
-"""Kept runs of scripts (with and without their bug) and of seeds, played by the real simulation process."""
+"""Stored runs of scripts (with and without their bug) and of seeds, executed in a real simulation process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from zabka.simulation.run import SEARCHED, run_with_journal
 
 
 def play(tmp_path: Path, *asked: Any) -> tuple[list[ScenarioRun], Runs, Collector]:
-    """Play each of the requested runs to its end."""
+    """Execute each of the requested runs, and wait until all have ended."""
     collector = Collector(tmp_path / "collected")
     runs = Runs(collector, KeptRuns(tmp_path / "runs"))
     plays = ScenarioRuns(ScenarioProcess(player_argv()), runs.kept, HERE)
@@ -54,7 +54,10 @@ def wait_for(what: Coroutine[Any, Any, Any]) -> Any:
 
 
 def test_requested_script_run_is_stored_with_and_without_its_bug(tmp_path: Path) -> None:
-    """A kept run opens in less than 2 s of CPU time. A run requested without `keep` is not kept."""
+    """A script run requested with `keep` is stored with and without its bug, and opens in under 2 s of CPU time.
+
+    A run requested without `keep` is not stored.
+    """
     requested = ("kafka-1211", NewScenarioRun(keep=True)), ("zookeeper-1549", NewScenarioRun())
     (run, other), runs, collector = play(tmp_path, *requested)
     assert (run.error, other.error, other.kept) == (None, None, None)
@@ -143,7 +146,9 @@ def test_invalid_seed_is_rejected(tmp_path: Path, seed: str, body: dict[str, Any
 
 
 def test_run_with_unstorable_journal_still_has_a_verdict(tmp_path: Path) -> None:
-    """The process that runs the script in this test writes no journal."""
+    """A run whose journal cannot be stored still reports its verdict. The fake process in this test writes no
+    journal.
+    """
 
     async def scenario() -> ScenarioRun:
         plays = ScenarioRuns(FakePlayer(), KeptRuns(tmp_path), HERE)

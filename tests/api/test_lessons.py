@@ -1,5 +1,5 @@
-"""Lessons over HTTP: their questions, the answers computed from a kept run, and the source files that rules link
-to.
+"""Lessons over HTTP: their questions, the answers computed from a stored run, and the source files linked from
+rules.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def a_run(run_id: str, pair: str | None, entries: list[Entry], of: str = "kafka-
 
 @pytest.fixture(scope="module")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """Return a client of a server that has kept kafka-1211 with and without its bug."""
+    """Return an HTTP client of a server that has stored runs of kafka-1211 with and without its bug."""
     script = LIBRARY["kafka-1211"]
     assert isinstance(script, WorldScenario)
     verdict = play(script)

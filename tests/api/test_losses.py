@@ -21,7 +21,7 @@ PATH = "/api/v1/losses/acknowledge"
 
 
 class Journal:
-    """Deliver one node's events to a collector, as the node's host agent does."""
+    """Journal of one node. Its events are sent to a collector as the node's host agent does."""
 
     def __init__(self, node: str) -> None:
         self.node = node
@@ -43,7 +43,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def journalled(server: Server) -> Server:
-    """Return a server that collects its own events: records lost by one broker, and records lost by one producer."""
+    """Return a server whose journal contains acknowledged records lost by a workload, and records lost by broker 1."""
     own = Journal("api")
 
     def emit(event: Event) -> None:

@@ -22,8 +22,7 @@ LONG_S = 30.0
 
 @pytest.fixture(autouse=True)
 def no_stream_of_others_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reset sse-starlette's exit flag. It is global to the process and would end the streams of other tests'
-    servers."""
+    """Reset sse-starlette's exit flag, which is global. Otherwise it would end the streams of other tests' servers."""
     monkeypatch.setattr(AppStatus, "should_exit", False)
 
 

@@ -1,4 +1,4 @@
-"""Request faults over HTTP and from the command line: creation, counts, rejection with a reason, and removal."""
+"""Request faults over HTTP and from the command line: creation, hit counts, rejection with a reason, and removal."""
 
 from __future__ import annotations
 

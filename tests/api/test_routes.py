@@ -90,7 +90,7 @@ def test_stopped_process_is_neither_controller_nor_leader(server: Server, http: 
 
 
 def _journal(server: Server, node: str, *events: Event) -> None:
-    """Append these events to a node's journal and collect them."""
+    """Journal these events on a node, and let the server collect them."""
     begin = server.collector.position(node).after + 1
     now_us = time.time_ns() // 1000
     lines = b"".join(encode_line(node, number, now_us, 0, event) for number, event in enumerate(events, begin))
@@ -98,7 +98,7 @@ def _journal(server: Server, node: str, *events: Event) -> None:
 
 
 def _lived(server: Server) -> None:
-    """Journal that peer 1 (process 100) was leader and broker 1 (process 103) was controller."""
+    """Journal that peer 1 (process 100) was the leader and broker 1 (process 103) was the controller."""
     _journal(server, "host-1", ProcessChanged("peer-1", "running", 100, "start"))
     _journal(server, "host-1", ProcessChanged("broker-1", "running", 103, "start"))
     _journal(server, "peer-1", PeerStateChanged("LEADING", "BROADCAST", 1, 1, 2, 2, 0x200000001))
@@ -130,7 +130,10 @@ def test_restarted_process_does_not_show_its_previous_state(server: Server, http
 
 
 def test_events_of_the_previous_process_do_not_affect_a_new_one(server: Server, http: httpx.Client) -> None:
-    """The agent's response arrives before the journal, which is delayed briefly."""
+    """A restarted process does not get the status of its predecessor from the journal.
+
+    The API receives the agent's response before the new journal entries.
+    """
     _lived(server)
     for path in ("brokers/1", "peers/1"):
         assert http.post(f"{V1}/{path}/restart").json()["process"] == "running"
@@ -506,12 +509,12 @@ def test_generated_calls_match_the_openapi_document(server: Server, tmp_path: Pa
     command = [
         *(str(Path(sys.executable).with_name("schemathesis")), "run", f"{server.url}/openapi.json"),
         *("--checks", checks, "--max-examples", "5", "--phases", "examples,coverage,fuzzing", "--seed", "1"),
-        # The event stream never ends; without a quorum, a change is correctly rejected with 503.
+        # Skip the event stream, which never ends, and accept 503, the correct response to a change without a quorum.
         *("--exclude-path", "/api/v1/events", "--exclude-path", "/readyz", "--request-timeout", "5"),
-        # The tool cannot generate JSON Lines; test_uploads sends malformed bodies.
+        # Schemathesis cannot generate JSON Lines; test_uploads sends malformed bodies.
         *("--exclude-operation-id", "post_run_api_v1_runs_post"),
     ]
-    # The tool keeps a cache in the working directory.
+    # Schemathesis writes a cache to the working directory.
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
@@ -578,7 +581,7 @@ def test_config_with_too_many_keys_is_rejected_immediately(http: httpx.Client) -
 def test_string_too_long_for_kafkas_protocol_is_rejected(
     http: httpx.Client, method: str, path: str, body: Callable[[str], Any]
 ) -> None:
-    """Kafka's strings have a signed 16-bit length."""
+    """Strings longer than 32,767 characters are rejected, because Kafka's strings have a signed 16-bit length."""
     assert http.request(method, V1 + path, json=body("x" * 32_767)).status_code < 300
     for text, size in (("x" * 32_768, 32_768), ("ä" * 16_384, 32_768)):
         refused = http.request(method, V1 + path, json=body(text))
@@ -601,7 +604,7 @@ def test_zookeeper_group_with_an_invalid_znode_name_is_rejected(http: httpx.Clie
 
     assert refused.status_code == 422
     assert f"this is not a valid znode name: {group}" in refused.json()["detail"]
-    # Kafka accepts this group name; the request fails with 404 because these brokers do not have the topic.
+    # The group name is valid in Kafka. The response is 404 only because the topic does not exist.
     assert http.post(f"{V1}/workloads", json=body).status_code == 404
 
 

@@ -1,4 +1,4 @@
-"""The causes of an event in a run, and the first difference between two runs, over HTTP."""
+"""The causes of an event in a run, and the first event in which two runs differ, over HTTP."""
 
 from __future__ import annotations
 

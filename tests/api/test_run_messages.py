@@ -1,4 +1,4 @@
-"""A run's messages over HTTP: every message in a window is shown or counted, whichever node journaled it."""
+"""A run's messages over HTTP: each message in a time window is shown or counted, whichever node journaled it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from zabka.simulation.engine.tap import MessageTap
 from zabka.simulation.scenarios.library import LIBRARY, play
 
 FAILOVER_US = (8_505_000, 8_530_000)
-"""The 25 ms in which kafka-1211's controller detects a dead broker and notifies the other brokers."""
+"""The 25 ms in which the controller detects a dead broker and notifies the others, in script kafka-1211."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def window(**changes: Any) -> Window:
 
 
 def within(message: Message) -> bool:
-    """Return whether the message was sent, in flight or received during the failover."""
+    """Return whether the message was in flight at any time during the failover."""
     ended = message.sent_us if message.arrived_us is None else message.arrived_us
     return message.sent_us <= FAILOVER_US[1] and ended >= FAILOVER_US[0]
 
@@ -103,7 +103,7 @@ def test_run_without_messages_returns_none(tmp_path: Path) -> None:
 
 
 class Talking(FakeAgent):
-    """Agent whose nodes wrote these lines. It returns one line per chunk."""
+    """Agent whose nodes have journaled the messages in `lines`. It returns one message per chunk."""
 
     lines: list[tuple[str, bytes]]
 
@@ -147,7 +147,7 @@ def test_live_messages_are_matched_from_sender_and_receiver(tmp_path: Path) -> N
 
 
 class Hanging(Talking):
-    """Agent that never replies to a request for messages."""
+    """Agent that never replies to requests for its nodes' messages."""
 
     async def read_messages(self, positions: dict[str, Position]) -> JournalAnswer:
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""Spans of a whole run or a part of it, and the merging of short spans."""
+"""Timeline spans of a whole run or of a part of it, and how short spans are merged."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from zabka.journal.spans import Span, Spans
 
 
 def folded(history: Sequence[Entry]) -> list[Span]:
-    """Return the spans computed by `zabka.journal.spans`, which tests/journal compares with a brute-force
-    computation."""
+    """Return the spans from `zabka.journal.spans`. tests/journal compares that module with a brute-force
+    computation.
+    """
     spans = Spans()
     for entry in history:
         spans.apply(entry)
@@ -32,7 +33,7 @@ def folded(history: Sequence[Entry]) -> list[Span]:
 
 
 def up_to(history: Sequence[Entry], to_us: int) -> list[Entry]:
-    """Return the events before the first event after `to_us`."""
+    """Return the events up to the last one that is not after `to_us`."""
     later = next((place for place, entry in enumerate(history) if entry.wall_us > to_us), len(history))
     return list(history[:later])
 
@@ -77,7 +78,7 @@ def test_live_spans_survive_deletion_of_the_oldest_events(tmp_path: Path) -> Non
     history = collect_history(collector, copies(played(), 5))
     oldest = collector.oldest_seq
     assert oldest > 1
-    # Events before the oldest kept one were deleted, and so were the spans that ended before it.
+    # The events before the oldest stored one were deleted, and with them the spans that had ended by then.
     gone_us = max(entry.wall_us for entry in history[: oldest - 1])
 
     def check(rewind: Rewind, from_us: int | None) -> None:
@@ -101,7 +102,7 @@ def test_run_without_events_has_no_spans(tmp_path: Path) -> None:
     collector.close()
 
 
-# ---- lanes ----------------------------------------------------------------------------------------------------------
+# ---- timeline lanes ------------------------------------------------------------------------------------------------
 
 
 def span(lane: str, of: str, from_us: int, to_us: int | None, state: str) -> Span:

@@ -1,5 +1,6 @@
-"""Past states of runs: the state at any time, of the live cluster or a kept run, is the fold of the events until
-then.
+"""Past states of runs. The state at any time is computed by folding the events up to that time.
+
+This holds for the live cluster and for stored runs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def as_json(state: ClusterState) -> Any:
 
 
 def numbers(last: int, count: int = 40) -> list[int]:
-    """Return a sample of event numbers, including the numbers around checkpoints."""
+    """Return a random sample of event numbers, and all numbers next to a checkpoint."""
     edges = [seq for every in range(0, last, CHECKPOINT_EVERY) for seq in (every - 1, every, every + 1)]
     drawn = random.Random(1).sample(range(1, last + 1), count)
     return [seq for seq in (*drawn, *edges, last) if 0 <= seq <= last]
@@ -116,7 +117,10 @@ def test_state_folded_by_another_version_is_computed_again(tmp_path: Path, monke
 
 
 def test_upgrade_keeps_the_state_from_before_the_oldest_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kept history covers about two days. An upgrade must not lose the state from before that."""
+    """After an upgrade, the collector still includes deleted events in the state.
+
+    The stored events cover only about two days, so the state before them cannot be computed again.
+    """
     collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
     history = collect_history(collector, copies(played(), 5))
     oldest = collector.oldest_seq
@@ -162,7 +166,7 @@ def test_events_deleted_during_a_fold_return_a_problem(tmp_path: Path) -> None:
     again.close()
 
 
-# ---- kept runs ---------------------------------------------------------------------------------------------------
+# ---- stored runs --------------------------------------------------------------------------------------------------
 
 
 def test_stored_runs_survive_a_restart_and_the_oldest_is_evicted(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The outage library over HTTP: its listing, and runs played one at a time, each in its own process."""
+"""The outage library over HTTP: the list of scripts, and runs executed one at a time, each in its own process."""
 
 from __future__ import annotations
 
@@ -239,7 +239,8 @@ def test_scenario_process_can_repair_if_cancelled_while_starting(tmp_path: Path)
 
     async def cancel() -> None:
         asking = asyncio.create_task(ScenarioProcess([sys.executable, "-S", "-c", AFTERWARDS]).ask(str(cluster)))
-        # Start the process, then block the loop, so that the loop has not processed the start when it is cancelled.
+        # Start the process, then block the event loop. The request is cancelled before the loop has processed the
+        # start.
         for _ in range(2):
             await asyncio.sleep(0)
         await_broken(cluster)

@@ -106,7 +106,10 @@ def test_loopback_addresses_are_recognised() -> None:
 
 
 def test_name_starting_like_a_loopback_address_is_not_loopback() -> None:
-    """Otherwise any client could use such a host name to change the cluster without a token."""
+    """A host name such as 127.example.com is not a loopback address.
+
+    Otherwise any web page could use such a name to change the cluster without a token.
+    """
     assert loopback("127.8.9.10")
     assert not loopback("127.example.com")
 
@@ -115,7 +118,10 @@ def test_name_starting_like_a_loopback_address_is_not_loopback() -> None:
     ("bind", "host"), [("127.0.0.2", "127.0.0.2:8080"), ("::1", "[::1]:8080"), ("192.0.2.7", "192.0.2.7")]
 )
 def test_server_accepts_its_listening_address_as_host_name(bind: str, host: str) -> None:
-    """`zabka up --host 127.0.0.2` once never became ready, because the API rejected its own address as a host name."""
+    """The API accepts its listening address in the Host header.
+
+    Before the fix, `zabka up --host 127.0.0.2` never became ready, because the API rejected its own address.
+    """
     gate = Gate(_app, hosts=names_of(bind), token=None, policy="x")
 
     assert call(gate, host=host)[0] == 200

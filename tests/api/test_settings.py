@@ -1,4 +1,4 @@
-"""Settings of the API: its file, and environment variables for keys that are not in the file."""
+"""Settings of the API: the settings file, and environment variables for keys that the file does not contain."""
 
 from __future__ import annotations
 

@@ -81,7 +81,11 @@ def test_state_is_known_again_when_the_agent_replies(server: Server, http: httpx
 
 
 def test_faults_are_unknown_while_no_agent_replies(server: Server, http: httpx.Client) -> None:
-    """Once the list was empty, the page showed every link as healthy, and healing a fault failed with 404."""
+    """While no agent replies, the API reports that the link faults are unknown.
+
+    Before the fix, it returned an empty list: the page showed every link as healthy, and healing a fault failed with
+    404.
+    """
     made = http.post(f"{V1}/faults", json={"from": "broker-1", "to": "*", "kind": "cut"}).json()
     server.agent.freeze(2.0)
 
@@ -133,7 +137,7 @@ async def _kill_of_an_agent_that_stalls(port: int) -> Problem:
 
 
 def test_agent_silent_during_an_action_means_unknown_outcome() -> None:
-    # Like a frozen process: the kernel accepts the connection and the request, but no response follows.
+    # The agent behaves like a frozen process: the kernel accepts the connection and the request; no response follows.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         refusal = asyncio.run(_kill_of_an_agent_that_stalls(listener.getsockname()[1]))
     assert refusal.status == 503

@@ -1,4 +1,4 @@
-"""The dashboard's event stream. If it cannot be resumed, it starts with a snapshot of the folded state."""
+"""The dashboard's event stream. If it cannot be resumed, it starts with a snapshot of the cluster state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def collect_elections(server: Server, first: int, last: int) -> None:
 
 
 def messages(server: Server, last_event_id: int | None, count: int) -> list[tuple[str, int, Any]]:
-    """Return the first messages of a stream (id, kind and data) without the history's name."""
+    """Return the first messages of a stream as (id, kind, data), without the message that names the history."""
     headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
     found: list[tuple[str, int, Any]] = []
     kind, number = "message", 0
@@ -103,7 +103,7 @@ def test_unresumable_stream_gets_a_snapshot(server: Server, position: int) -> No
 
 
 def named(server: Server, last_event_id: int) -> str:
-    """Return the history's name, which a stream sends first."""
+    """Return the history's name, which is the first message of a stream."""
     with (
         httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http,
         http.stream("GET", EVENTS, headers={"Last-Event-ID": str(last_event_id)}) as answer,
@@ -116,8 +116,10 @@ def named(server: Server, last_event_id: int) -> str:
 def test_history_id_changes_only_if_its_directory_is_emptied(
     tmp_path: Path,
 ) -> None:
-    """A browser was once suspended while the cluster was stopped and created again in an emptied directory. It then
-    received the new cluster's events only from the old cluster's last event number on.
+    """The history gets a new name if its directory was emptied, so that a browser starts over.
+
+    Before the fix, a browser suspended during that time skipped the new cluster's events up to the old cluster's last
+    number.
     """
     names = []
     for place in ("first", "first", "emptied"):

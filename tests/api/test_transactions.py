@@ -1,4 +1,4 @@
-"""GET /transactions: the open transactions last reported, and whether the reports may be out of date."""
+"""GET /transactions: the last reported open transactions, and whether these reports may be out of date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Uploaded journals: they become one history, or are rejected with a list of the invalid lines."""
+"""Uploaded journals are merged into one history, or rejected with a list of the invalid lines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def order(data: bytes) -> list[tuple[str, int]]:
     return [(entry.node, entry.node_seq) for entry in read_history(data).entries]
 
 
-# ---- one history from the uploaded lines ------------------------------------------------------------------------
+# ---- merging uploaded entries into one history -------------------------------------------------------------------
 
 
 def test_concatenated_journals_are_merged_by_wall_clock() -> None:
@@ -56,7 +56,7 @@ def test_collected_history_is_ordered_by_its_event_numbers() -> None:
 
 
 def test_uploaded_simulation_keeps_its_order_and_uses_true_time() -> None:
-    """The nodes' clocks are wrong on purpose. Replay writes the events in their true order."""
+    """Upload restores the simulation's event order and true time, although the nodes' journals have wrong clocks."""
     taken = read_history(lines(played()))
 
     assert [(e.node, e.node_seq) for e in taken.entries] == [(e.node, e.node_seq) for e in played()]

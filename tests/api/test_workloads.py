@@ -1,4 +1,4 @@
-"""Workloads that are stopping are listed as running until they have stopped."""
+"""Workloads that are being stopped are listed as running until they have stopped."""
 
 from __future__ import annotations
 

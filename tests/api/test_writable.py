@@ -1,4 +1,6 @@
-"""Reasons why a partition is not writable: the pure rules, and how GET /cluster reports an isolated leader."""
+"""Reasons why a partition is not writable: the rules as pure functions, and how GET /cluster shows an isolated
+leader.
+"""
 
 from __future__ import annotations
 

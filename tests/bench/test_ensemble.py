@@ -119,8 +119,8 @@ def test_compared_systems_alternate_and_each_has_a_warm_up(monkeypatch: pytest.M
     monkeypatch.setattr(Bench, "_load", load)
     with pytest.raises(typer.Exit), bench_run("test") as run:
         Bench(run, Path("zkload"), Plan([WORKS["set"]], 1.0, 2, 0)).compare(("ours", "zookeeper"))
-    # 16,000 sets take ZooKeeper a second: eight seconds to warm up, then one measured second, before which an
-    # eighth runs uncounted.
+    # ZooKeeper executes 16,000 sets in a second. The warm-up of eight seconds is 128,000 sets. The measured second has
+    # 16,000 sets, after 2,000 unmeasured ones (an eighth of a second).
     block = [(128_000, 0), (16_000, 2_000)]
     order: list[Side] = ["ours", "zookeeper", "zookeeper", "ours"]
     assert loads == [(side, *counts) for side in order for counts in block]
@@ -199,7 +199,7 @@ def test_interrupt_stops_every_server_and_removes_its_data(number: signal.Signal
     run = subprocess.Popen(command(*options), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 60
-        # Wait for the three servers and the load generator.
+        # Wait until the three servers and the load generator are running.
         while len(started := children(run.pid)) < 4:
             assert run.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)

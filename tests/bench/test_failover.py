@@ -1,4 +1,6 @@
-"""The failover benchmark: its arithmetic, the sources of its stages, and one freeze of each kind with real servers."""
+"""The failover benchmark: its arithmetic, where its stage times come from, and one freeze of each kind with real
+servers.
+"""
 
 from __future__ import annotations
 
@@ -93,8 +95,8 @@ def test_frozen_servers_are_detected_without_loss(as_json: bool, capsys: pytest.
     _, *found = map(json.loads, capsys.readouterr().out.splitlines())
     assert [each["work"] for each in found] == ["leader frozen", "followers frozen"]
     assert found[0]["figures"]["lost"] == found[0]["figures"]["sessions_lost"] == 0
-    # Followers wait for syncLimit. The frozen leader's own limit counts from its last ping, up to half a tick
-    # earlier.
+    # Followers detect the frozen leader after syncLimit, which counts from its last ping, up to half a tick before the
+    # freeze.
     assert found[0]["figures"]["took_ms"] > 300
 
 

@@ -1,4 +1,4 @@
-"""Ports reserved for servers that are started later. No other process can bind them before that."""
+"""Reserved ports for servers that start later. No other process can bind them before that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The broker benchmark: the workloads of its grid, and its clients with real brokers."""
+"""The broker benchmark: its grid of workloads, and its clients with real brokers."""
 
 from __future__ import annotations
 

@@ -100,8 +100,8 @@ def test_progress_line_has_figures_and_problems() -> None:
 
 
 def test_confidence_bounds_of_nine_pairs_are_ranks_2_and_8() -> None:
-    # One ratio is excluded at each end: at least eight of nine fair coins show the same side with probability
-    # 1/26.
+    # With nine ratios, the interval excludes one ratio at each end. Nine fair coins show the same side at least eight
+    # times with probability 1/26.
     assert ratio_of([0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 9.0]) == (1.3, 1.0, 1.6)
 
 

@@ -1,4 +1,4 @@
-"""The soak test: each check detects its problem, and a short run passes."""
+"""The soak test: each check detects the problem that it is for, and a short run passes."""
 
 from __future__ import annotations
 

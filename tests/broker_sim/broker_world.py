@@ -1,4 +1,4 @@
-"""Whole brokers with a fake ensemble, on virtual time and without sockets. Requests between brokers stay in order."""
+"""Whole brokers with a fake ensemble, on virtual time and without sockets. Requests on a connection stay in order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LANES = {ApiKey.FETCH: 0, ApiKey.LEADER_AND_ISR: 1, ApiKey.STOP_REPLICA: 1, Api
 
 
 class Node:
-    """The machine of one broker."""
+    """Simulated machine of one broker: its log directory, process and ZooKeeper session."""
 
     def __init__(self, cluster: Cluster, broker_id: int, keys: dict[str, str]) -> None:
         self.cluster = cluster
@@ -39,7 +39,7 @@ class Node:
         self.events: list[Event] = []
         self.logged: list[str] = []
         self.more_ports: dict[str, Any] = {}
-        """`BrokerPorts` fields of the next `Broker` that replace the defaults."""
+        """Replacements for default fields of the `BrokerPorts` of the next `Broker`."""
         self.runtime: SimRuntime
         self.session: FakeSession
         self.broker: Broker
@@ -76,7 +76,7 @@ class Node:
         return event_cause(f"broker-{self.broker_id}", len(self.events))
 
     def kill(self) -> None:
-        """Kill the process (SIGKILL); its session stays until it expires."""
+        """Kill the process (SIGKILL). Its ZooKeeper session stays until it expires."""
         self.runtime.stop()
 
     def of(self, kind: type[Event]) -> list[Any]:
@@ -84,7 +84,7 @@ class Node:
 
 
 class Channel:
-    """`BrokerChannel` that calls the other broker directly, one request per lane at a time."""
+    """`BrokerChannel` that calls the target broker directly. Each connection has one request in flight at a time."""
 
     def __init__(self, cluster: Cluster, runtime: SimRuntime) -> None:
         self._cluster = cluster
@@ -138,7 +138,7 @@ class Channel:
 
 
 class Cluster:
-    """Some brokers, and a client machine."""
+    """Simulated brokers, by default three, and a client machine."""
 
     def __init__(self, brokers: int = 3, **keys: str) -> None:
         self.scheduler = Scheduler()
@@ -176,7 +176,7 @@ class Cluster:
         self.scheduler.run_until(self.scheduler.now_us + ms * 1000)
 
     def start(self, *broker_ids: int) -> Cluster:
-        """Start these brokers (by default all), and wait for the first election."""
+        """Start these brokers (all by default), and wait until a controller has elected the leaders."""
         for broker_id in broker_ids or self.nodes:
             node = self.nodes[broker_id]
             node.boot()
@@ -189,7 +189,7 @@ class Cluster:
         return run_task(self.scheduler, node.runtime, work, limit_ms)
 
     def expire(self, node: Node) -> None:
-        """Expire the session of this node."""
+        """Expire the ZooKeeper session of this node."""
         self.ensemble.end_session(node.session.session_id)
 
     @property

@@ -1,4 +1,4 @@
-"""Random requests of every supported schema to a running broker: none causes an internal error."""
+"""Random requests of every supported schema, sent to a running broker: none causes an internal error."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def a_message(random: Random, schema: Any, topic_ids: list[Any]) -> Any:
     )
 
 
-# Control requests from a client change a broker's state, as in Kafka, so they come last.
+# Send control requests last, because they change the broker's state even if a client sends them, as in Kafka.
 ORDER = sorted(SUPPORTED, key=lambda key: (key in (4, 5, 6, 7), key))
 
 

@@ -195,7 +195,7 @@ def test_config_changes_during_session_expiry_are_read_later(cluster: Cluster) -
     assert node.of(ConfigChanged)[-1].config == {"min.insync.replicas": "2"}
 
 
-# ---- belief and status ----------------------------------------------------------------------------------------
+# ---- the broker's belief and its status -----------------------------------------------------------------------
 
 
 def test_topic_config_is_applied_to_a_log_before_its_leadership() -> None:
@@ -247,7 +247,7 @@ def test_age_of_a_belief_grows_until_it_is_confirmed(cluster: Cluster) -> None:
     assert node.broker.status()["believes"]["age_ms"] <= 10
 
 
-# ---- fences ---------------------------------------------------------------------------------------------------
+# ---- fencing by controller and leader epochs ------------------------------------------------------------------
 
 
 def update_metadata(**values: int) -> object:

@@ -1,4 +1,4 @@
-"""The broker epoch in control requests (BrokerEpochIntegrationTest), and requests from a former controller."""
+"""The broker epoch in control requests (BrokerEpochIntegrationTest), and control requests from a former controller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def send(cluster: Cluster, key: ApiKey, version: int, off_by: int) -> KafkaMessage:
-    """Send broker 2 a control request with its broker epoch plus `off_by`."""
+    """Send broker 2 a control request whose broker epoch is the current one plus `off_by`, and return the response."""
     node = cluster.nodes[2]
     epoch = int(node.broker.controller.broker_epoch) + off_by
     sent = request(key, version, controller_id=9, controller_epoch=1, broker_epoch=epoch)
@@ -55,15 +55,15 @@ def test_request_with_an_earlier_broker_epoch_is_rejected(cluster: Cluster, key:
 @pytest.mark.scenario(19)
 @KINDS
 def test_request_with_a_later_broker_epoch_is_accepted(cluster: Cluster, key: ApiKey, version: int) -> None:
-    # KAFKA-9839: the controller can read a registration and send its broker epoch before the broker itself
-    # receives the response.
+    # KAFKA-9839: after a registration, the controller can send the new broker epoch before the broker itself has
+    # received ZooKeeper's response.
     assert send(cluster, key, version, 1).error_code is ErrorCode.none
 
 
 @KINDS
 def test_restarted_broker_rejects_a_controller_of_an_older_epoch(cluster: Cluster, key: ApiKey, version: int) -> None:
-    # Kafka's broker accepts the first request from any controller (seed 400039): the controller of epoch 8, which
-    # had not noticed its successor, made a restarted broker leader again.
+    # In Kafka, a restarted broker accepts the first control request from any controller. Here the controller of epoch
+    # 8, which had not noticed its successor, made such a broker leader again (seed 400039).
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"9")
     node = cluster.nodes[2]
     node.kill()
@@ -71,7 +71,7 @@ def test_restarted_broker_rejects_a_controller_of_an_older_epoch(cluster: Cluste
     broker = node.boot()
     node.runtime.spawn(broker.start(), "start")
     while broker.controller.broker_epoch < 0:
-        # Before its registration the broker serves no request, so wait for that.
+        # A broker handles no requests before its registration, so wait for that.
         cluster.scheduler.step()
     assert broker.replicas.controller_epoch == 0
     sent = request(key, version, controller_id=1, controller_epoch=8, broker_epoch=int(broker.controller.broker_epoch))
@@ -105,7 +105,7 @@ def test_request_on_an_old_controllers_connection_is_rejected(cluster: Cluster, 
 
 
 def test_late_leader_and_isr_does_not_block_a_recreated_topic(cluster: Cluster) -> None:
-    # The late request passes all of Kafka's checks. The replica that it creates has another topic id than the new
+    # In Kafka the late request passes all checks. The replica that it creates has another topic id than the recreated
     # topic, so requests fail with INCONSISTENT_TOPIC_ID until an administrator removes the directory.
     node = next(node for node in cluster.nodes.values() if node is not cluster.controller)
     sent: list[KafkaMessage] = []

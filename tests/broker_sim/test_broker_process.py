@@ -1,4 +1,4 @@
-"""Immediate exit of a broker process."""
+"""How a broker process exits immediately."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Cases of kfake's control functions and faults (franz-go, pkg/kfake), as request fault rules of a broker.
+"""Test cases of kfake (franz-go, pkg/kfake), translated to request fault rules of a broker.
 
-A control function that replies once becomes a rule with `times=1`. A control function that is kept becomes a rule
-that applies until it is removed. A function that sleeps becomes `delay_before`. kfake can also apply a request and
-return an error; a rule here loses the response to an applied request instead.
+kfake intercepts requests with control functions. A function that replies once becomes a rule with `times=1`. A function
+that stays installed becomes a rule that applies until it is removed. A function that sleeps becomes `delay_before`.
+kfake can also apply a request and return an error; a rule here loses the response to an applied request instead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def refusal(error: str, **fields: Any) -> Any:
 
 
 def load_coordinator(cluster: Cluster, group: str) -> None:
-    """Create __consumer_offsets, as the first request for a coordinator does, and wait until a commit is accepted."""
+    """Create __consumer_offsets by looking up the group's coordinator, and wait until an offset commit succeeds."""
     ask(cluster, request(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=[group]))
     for _ in range(20):
         if set(commit_errors(ask(cluster, commit(group, 1)))) == {"none"}:

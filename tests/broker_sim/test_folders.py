@@ -1,4 +1,4 @@
-"""Imports between the broker's folders go in one direction only."""
+"""The broker's packages have an order: each imports only packages before it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Invalid values in znodes: whatever a client writes, the controller keeps running and serves all other topics.
+"""Invalid values in znodes: whatever a client writes, the controller keeps running and handles all other topics.
 
 The tests run a whole cluster of brokers with a fake ensemble. A client writes an invalid value. Then the controller's
-session expires, so that a new controller reads everything.
+session expires, so that a new controller reads all znodes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zabka.kafka.zk import znodes
 
 GOOD = TopicPartition("good", 0)
 FOREIGN_SESSION = 0x666
-"""Session that owns the ephemeral znodes of the client that writes invalid values."""
+"""Session id of the client that writes invalid values. It owns the client's ephemeral znodes."""
 
 LAWFUL: dict[str, object] = {
     "/brokers/ids/9": {
@@ -75,7 +75,7 @@ RAW = (None, b"", b"\xff\xfe", b"{", b"[]", b"null", b"5", b"9" * 40, b"[" * 100
 
 
 def made_odd(lawful: object, random: Random) -> bytes | None:
-    """Return bytes that are not JSON, or the znode's JSON with one or two values removed or replaced."""
+    """Return a damaged copy of the znode's JSON: one or two values are removed or replaced, or it is no JSON at all."""
     if random.random() < 0.15:
         return random.choice(RAW)
     value = json.loads(json.dumps(lawful))
@@ -133,7 +133,7 @@ def test_invalid_znode_affects_only_the_entity_it_describes(cluster: Cluster, se
     if random.random() < 0.7:
         change_controller(cluster)
     cluster.wait(1_500)
-    # Only an administrator can remove a /controller znode without a valid id. Its removal starts an election.
+    # If /controller has no valid broker id, only an administrator can remove the znode. The removal starts an election.
     if znodes.CONTROLLER in cluster.ensemble.nodes:
         cluster.ensemble.delete(znodes.CONTROLLER)
     cluster.wait(1_500)
@@ -160,7 +160,7 @@ def test_out_of_range_numbers_do_not_stop_the_controller(cluster: Cluster, path:
 
 
 HALF_A_PAIR = "\ud800"
-"""Half of a surrogate pair: valid in JSON, but not in a request or a znode."""
+"""Half of a surrogate pair. JSON can contain it, but Kafka requests and znodes cannot."""
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_unsendable_string_does_not_stop_the_controller(cluster: Cluster, path: 
 
 
 LONG = "a" * 32_768
-"""String with one byte more than a request allows."""
+"""String that is one byte longer than a Kafka request can contain."""
 
 
 @pytest.mark.parametrize(

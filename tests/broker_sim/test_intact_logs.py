@@ -1,4 +1,6 @@
-"""The log state in a broker's registration: whether the log is the same as at the previous registration (KIP-966)."""
+"""The log state in a broker's registration: whether the broker lost records since its previous registration
+(KIP-966).
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,9 @@ def kill(cluster: Cluster, node: Node) -> None:
 
 
 def lose_power_and_wait_in_vain(cluster: Cluster, node: Node) -> None:
-    """Start a process after a power loss. It waits for its predecessor's session to expire, so no controller sends it
-    its role.
+    """Cut the node's power, and start a process that stops before it is registered.
+
+    The process waits for its predecessor's session to expire, so no controller assigns it roles.
     """
     node.kill()
     node.directory.power_loss()
@@ -142,8 +145,9 @@ def test_new_session_of_a_process_with_roles_has_intact_logs(cluster: Cluster) -
 
 
 def test_clean_stop_before_role_assignment_keeps_the_log_state(cluster: Cluster) -> None:
-    """The process was still waiting for its predecessor's session to expire. Records that the predecessor lost remain
-    lost.
+    """A process that is stopped before its registration does not report its logs as intact.
+
+    The previous process lost its power, so it may have lost records.
     """
     node = cluster.nodes[3]
     lose_power_and_wait_in_vain(cluster, node)

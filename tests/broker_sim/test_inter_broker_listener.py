@@ -1,4 +1,4 @@
-"""Brokers connect to each other through inter.broker.listener.name, at any position in their list of listeners."""
+"""Brokers connect to each other through inter.broker.listener.name, wherever it is in their list of listeners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TP = TopicPartition("orders", 0)
 
 @pytest.fixture(params=[{"inter.broker.listener.name": "PLAINTEXT"}, {}], ids=["named", "that of the protocol"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Brokers whose first listener has an address that other brokers cannot reach."""
+    """Yield brokers whose first listener has an address that other brokers cannot reach."""
     made = Cluster(min_insync_replicas="3", controlled_shutdown_retry_backoff_ms="0")
     for node in made.nodes.values():
         node.keys |= {
@@ -40,7 +40,8 @@ def test_inter_broker_listener_is_used_for_fetch_and_isr_changes(cluster: Cluste
         return int(produced.error)
 
     assert cluster.on(cluster.nodes[1], produce(acks=-1)) == 0
-    # Pause a follower: it leaves the ISR and later returns, and the controller must change the ISR both times.
+    # Pause a follower, so that it leaves the ISR and returns to it later. The leader must reach the controller for both
+    # ISR changes.
     lagging = next(node for node in (cluster.nodes[2], cluster.nodes[3]) if not node.broker.controller.is_active)
     lagging.runtime.pause()
     assert cluster.on(cluster.nodes[1], produce(acks=1)) == 0
@@ -69,7 +70,7 @@ def test_metadata_returns_endpoints_of_the_clients_listener(cluster: Cluster) ->
 
 
 def test_metadata_omits_brokers_without_the_clients_listener(cluster: Cluster) -> None:
-    # KIP-103: the address of another listener can be useless to the client.
+    # KIP-103: the client may be unable to reach the address of another listener.
     cluster.run(cluster.client.create_topic("orders", assignment={0: [3, 1], 1: [1, 3]}))
     lacking = cluster.nodes[3]
     lacking.kill()

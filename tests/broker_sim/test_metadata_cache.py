@@ -1,4 +1,4 @@
-"""A broker's metadata cache: the latest state of all partitions that a controller sent."""
+"""A broker's metadata cache: for each partition, the latest state that a controller sent."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ def test_recreated_topic_has_only_its_own_partitions(cache: MetadataCache) -> No
 
 
 def test_deletion_of_a_newer_topic_removes_the_former_one(cache: MetadataCache) -> None:
-    # The topic's controller failed before it announced the deletion, and this broker was unreachable while the
-    # next topic with that name was created.
+    # The controller failed before it announced the first topic's deletion. This broker was unreachable while a second
+    # topic with the same name was created.
     cache.apply(update(1, 7, partitions=3))
     assert cache.apply(update(-2, 0, SECOND, partitions=2)) == [P0, TopicPartition("orders", 1)]
     assert "orders" not in cache and cache.topic_id("orders") is None
@@ -131,7 +131,10 @@ def test_deletion_of_a_newer_topic_removes_the_former_one(cache: MetadataCache) 
 
 @pytest.mark.parametrize("version", range(9))
 def test_update_metadata_of_any_version_sets_leader_and_endpoint(version: int) -> None:
-    """Versions 0 to 4 list partitions without grouping by topic. Version 0 has one plaintext endpoint per broker."""
+    """UpdateMetadata of any version sets the leader and the broker endpoints.
+
+    Versions 0 to 4 do not group partitions by topic. Version 0 has one plaintext endpoint per broker.
+    """
     state = {"partition_index": 0, "leader": 3, "leader_epoch": 5, "isr": [3], "replicas": [3, 4], "zk_version": 1}
     endpoint = {"host": "h", "port": 9092, "listener": "PLAINTEXT", "security_protocol": 0}
     message = request(

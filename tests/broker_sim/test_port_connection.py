@@ -31,7 +31,7 @@ FRAME_BYTES_MAX = 100_000
 
 
 class Served:
-    """A port whose handler can be paused, and the state of its connections."""
+    """Kafka port whose handler can be paused. It records the requests and the closed connections."""
 
     def __init__(self) -> None:
         self.broken: list[str] = []
@@ -85,7 +85,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Run the event loop until the condition is true. Only the test's timeout limits the wait."""
+    """Run the event loop until the condition is true, without a time limit of its own."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0)
 
@@ -111,8 +111,10 @@ async def ask(port: int, message: KafkaMessage) -> KafkaMessage:
 
 
 def test_clients_cannot_use_descriptors_reserved_for_brokers() -> None:
-    """The inter-broker listener can use the reserved descriptors, just as it is exempt from max.connections. Otherwise
-    replicas that cannot fetch leave the ISR, and producers fail.
+    """Clients cannot use the last file descriptors; the inter-broker listener can.
+
+    Likewise, that listener is exempt from max.connections. Otherwise replicas that cannot fetch would leave the ISR,
+    and produce requests would fail.
     """
 
     async def test() -> None:
@@ -127,8 +129,9 @@ def test_clients_cannot_use_descriptors_reserved_for_brokers() -> None:
 
 
 def test_connection_that_needs_a_reserved_descriptor_is_closed() -> None:
-    """The last descriptors are reserved for logs and checkpoints. A broker that cannot open such a file takes the log
-    directory offline.
+    """A connection that would need one of the last file descriptors is closed.
+
+    They are reserved for logs and checkpoints: if a broker cannot open such a file, it takes the log directory offline.
     """
 
     async def test() -> None:
@@ -227,7 +230,10 @@ def test_idle_connection_is_closed_after_the_idle_time() -> None:
 
 @pytest.mark.parametrize("requests", [1, 3])
 def test_long_muted_client_is_closed_after_the_idle_time(requests: int) -> None:
-    """As in Kafka: IdleExpiryManager does not consider why a connection was idle."""
+    """A client that was muted for longer than the idle limit is disconnected.
+
+    Kafka does the same: its IdleExpiryManager does not consider why a connection was idle.
+    """
 
     async def test() -> None:
         async with serving(idle_ms_max=100) as (served, port):
@@ -288,7 +294,8 @@ def test_unsupported_api_versions_version_keeps_connection_open() -> None:
 
 
 def test_connections_accepted_at_the_same_time_are_ordered() -> None:
-    # A resumed process accepts all pending connections in one iteration, with one reading of uvloop's clock.
+    # uvloop reads the clock once per iteration. A resumed process accepts all pending connections in one iteration, so
+    # they have the same timestamp.
     async def test() -> None:
         loop = asyncio.get_running_loop()
         precise = loop.time

@@ -1,4 +1,4 @@
-"""Effects of request faults on connections at the broker's port."""
+"""Request faults at the broker's port: what a client sees of delays, lost messages and closed connections."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def replies(
 
 
 class Once:
-    """Handler that treats the first request specially and replies normally to the others."""
+    """Handler that calls `first` for the first request, and replies normally to all requests."""
 
     def __init__(self, first: Callable[[RequestContext], None]) -> None:
         self._first = first

@@ -1,4 +1,4 @@
-"""Faults of links with clients at the Kafka port: when a rule applies to a connection, and which data it delays."""
+"""Link faults between clients and the Kafka port: to which connections a rule applies, and which data it delays."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHORT_S = 0.1
 
 
 class Links:
-    """A port, the faults of its clients' links, and their events."""
+    """A Kafka port, the link faults of its clients, and the events journaled for them."""
 
     def __init__(self, served: Served, port: KafkaPort) -> None:
         self.served = served
@@ -41,7 +41,7 @@ class Links:
 
 
 class Client:
-    """A raw client."""
+    """Test client that sends requests on a plain socket."""
 
     def __init__(self, client_id: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._id = client_id

@@ -1,4 +1,4 @@
-"""A broker restores its registration after another client changes it, and stops if no ensemble is reachable."""
+"""A broker restores its registration if another client changes it. It stops if no ensemble server is reachable."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_overwritten_registration_is_restored(cluster: broker_world.Cluster, dat
     first.kill()
     cluster.expire(first)
     cluster.wait(1_000)
-    # The next controller has read the correct registration and sent it to all brokers.
+    # The next controller has read the restored registration, and sent its endpoints to all brokers.
     brokers = cluster.controller.broker.metadata.brokers()
     assert sorted(broker.broker_id for broker in brokers) == sorted({1, 2, 3} - {first.broker_id})
 
@@ -76,7 +76,7 @@ def test_registration_of_an_expired_session_is_not_reported(cluster: broker_worl
 
 @pytest.mark.parametrize("key", ["zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms"])
 def test_unreachable_ensemble_is_reported_in_one_line(tmp_path: Path, key: str) -> None:
-    # zookeeper.session.timeout.ms is the default of zookeeper.connection.timeout.ms.
+    # If zookeeper.connection.timeout.ms is not set, it has the value of zookeeper.session.timeout.ms.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connect = f"127.0.0.1:{silent.getsockname()[1]}"
         config = tmp_path / "server.properties"

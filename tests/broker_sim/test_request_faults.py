@@ -1,4 +1,4 @@
-"""Request faults at a broker: every effect applies only to client requests, and is counted and journaled."""
+"""Request faults at a broker: each type applies only to client requests, is counted, and is journaled."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_truncate_fault_marks_the_response_as_truncated(cluster: Cluster) -> Non
     assert context.truncated and log_end(cluster) == 1
 
 
-# ---- other effects ------------------------------------------------------------------------------------------------
+# ---- other fault types --------------------------------------------------------------------------------------------
 
 
 def test_throttle_fault_sets_throttle_time_and_mutes_the_client(cluster: Cluster) -> None:
@@ -263,7 +263,7 @@ def test_stale_metadata_fault_omits_topics_created_later(cluster: Cluster) -> No
     assert [topic.error_code.name for topic in answer.topics] == ["unknown_topic_or_partition"]
 
 
-# ---- counts and the journal ---------------------------------------------------------------------------------------
+# ---- hit counts and the journal ------------------------------------------------------------------------------------
 
 
 def test_applied_request_fault_is_journaled_with_its_cause(cluster: Cluster) -> None:

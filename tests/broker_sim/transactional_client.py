@@ -1,4 +1,4 @@
-"""Requests that a transactional producer and its coordinator send to the brokers of a cluster."""
+"""Requests of a transactional producer and of its coordinator, sent to the brokers of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def produce(
     epoch: int = 0,
     version: int = 11,
 ) -> Any:
-    """Produce a record in a transaction, and return the partition's entry in the response."""
+    """Produce one record in a transaction, and return the partition's entry in the response."""
     data = build_batch(
         [Record(b"k", b"v", 5)],
         producer_id=PRODUCER,
@@ -56,7 +56,7 @@ def produce(
 
 
 def marker(*partitions: TopicPartition, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> dict[str, Any]:
-    """Return one marker entry of a WriteTxnMarkers request."""
+    """Return a marker entry for a WriteTxnMarkers request: commit or abort on these partitions."""
     return {
         "producer_id": PRODUCER,
         "producer_epoch": epoch,
@@ -67,7 +67,7 @@ def marker(*partitions: TopicPartition, commit: bool, epoch: int = 0, coordinato
 
 
 def write_markers(cluster: Cluster, node: Node, *markers: dict[str, Any], version: int = 1) -> list[ErrorCode]:
-    """Write markers, and return the errors of all partitions in response order."""
+    """Send WriteTxnMarkers to a broker. Return the error codes of all partitions in the order of the response."""
     asked = request(ApiKey.WRITE_TXN_MARKERS, version, markers=markers)
     answer = cluster.on(node, node.broker.handle(asked, "c", "PLAINTEXT"))
     return [row.error_code for each in answer.markers for topic in each.topics for row in topic.partitions]

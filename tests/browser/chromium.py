@@ -1,4 +1,4 @@
-"""The system's Chromium driven by Playwright, and a page that records its console messages."""
+"""The system's Chromium, driven by Playwright, and a page that records its console messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ ARGUMENTS = [
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 WAIT_MS = 30_000
-"""Generous timeout, because the page can be slow when other work runs. `page_times` measures its speed."""
+"""Timeout of page operations. It is long, because other work can slow the page. `page_times` measures the page's
+speed.
+"""
 POLL_MS = 20
 
 
@@ -30,7 +32,7 @@ def missing(tool: str) -> None:
 
 
 def launched() -> Iterator[Browser]:
-    """Run a browser for the duration of the `with` block."""
+    """Start a Chromium browser, and close it at the end of the `with` block."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         missing("Chromium")
@@ -41,7 +43,7 @@ def launched() -> Iterator[Browser]:
 
 
 def wait_until(page: Page, function: str, arg: Any = None) -> None:
-    """Wait until a function of the page returns true. It can be asynchronous.
+    """Wait until a JavaScript function, which can be asynchronous, returns true in the page.
 
     `Page.wait_for_function` does not wait for the promise that an asynchronous function returns, because it takes the
     promise itself as the result. It can evaluate an expression that is not a function only once, because the page's
@@ -54,7 +56,7 @@ def wait_until(page: Page, function: str, arg: Any = None) -> None:
 
 
 def wait_here(page: Page, seen: Callable[[], object]) -> None:
-    """Wait until the test has observed something, while the page and its messages to the test continue."""
+    """Wait until `seen` returns true. Meanwhile the page runs, and its events are passed to the test."""
     until = time.monotonic() + WAIT_MS / 1000
     while not seen():
         assert time.monotonic() < until, f"not seen within {WAIT_MS} ms"
@@ -65,9 +67,9 @@ VIEWPORT: ViewportSize = {"width": 1440, "height": 900}
 
 
 class Watched:
-    """A page, and its unexpected console messages.
+    """Page that records its unexpected console messages.
 
-    The tests of a file share one page, because each further tab needs a new process, which costs another second of CPU
+    All tests of a file share one page, because each further tab needs a new process, which costs another second of CPU
     time.
     """
 
@@ -90,8 +92,8 @@ class Watched:
         return found
 
     def _on_console(self, message: ConsoleMessage) -> None:
-        # The browser logs every failed response of the API and every refused connection, which the page shows itself.
-        # Any other message, including one about a missing file, is an error of the page.
+        # The browser logs each failed API response and each refused connection, which the page shows to the user as
+        # well. Any other message, including one about a missing file, is an error of the page.
         own = message.text.startswith("Failed to load resource") and "/api/v1/" in message.location["url"]
         if message.type in ("error", "warning") and not own:
             self.complaints.append(f"{message.type}: {message.text} ({message.location['url']})")

@@ -1,4 +1,4 @@
-"""A browser for this folder. Each test gets a clean page, whose console must stay empty."""
+"""A browser for the tests in this folder. Each test gets a clean page, whose console must stay empty."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def server(tmp_path: Path) -> Iterator[PageServer]:
 
 @pytest.fixture
 def page(watched: Watched, server: PageServer) -> Iterator[Page]:
-    """The page of a healthy cluster, showing its tables. The console must be empty at the end."""
+    """Yield the page of a healthy cluster with its tables. At the end, its console must be empty."""
     watched.page.goto(f"{server.url}#tab=table")
     yield watched.page
     assert watched.leave() == []

@@ -1,4 +1,4 @@
-"""The system's headless Firefox, driven over Marionette: WebDriver commands as JSON on a socket."""
+"""The system's Firefox without a window, driven over Marionette: WebDriver commands as JSON on a socket."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ COMPLAINTS = """
 
 
 class Refused(Exception):
-    """Firefox rejected a command; the message gives its reason."""
+    """Firefox rejected a command. The message gives Firefox's reason."""
 
 
 def installed() -> str:
-    """Return the path of Firefox. Skip the test if it is missing, because the page does not depend on it."""
+    """Return the path of Firefox. Skip the test if Firefox is missing: the page also has tests in Chromium."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         pytest.skip("needs Firefox on the PATH; Chromium sees the rest of the page's tests")
@@ -57,7 +57,7 @@ def installed() -> str:
 
 
 class Firefox:
-    """One browser with one page."""
+    """A Firefox process with one page."""
 
     def __init__(self, directory: Path, width: int = 1440, height: int = 900) -> None:
         profile = directory / "profile"
@@ -93,7 +93,7 @@ class Firefox:
         return int(port_file.read_text())
 
     def _read(self) -> Any:
-        """Read one message, which is its length, a colon and JSON."""
+        """Read one Marionette message: its length, a colon and JSON."""
         length = b""
         while (byte := self._socket.recv(1)) != b":":
             assert byte, "Firefox has closed the connection"
@@ -119,11 +119,11 @@ class Firefox:
         self.command("WebDriver:Navigate", {"url": url})
 
     def ask(self, program: str, *arguments: Any) -> Any:
-        """Run a function body in the page, await a promise, and return the value."""
+        """Run a JavaScript function body in the page, wait for its promise if it returns one, and return the value."""
         return self.command("WebDriver:ExecuteScript", {"script": program, "args": list(arguments)})["value"]
 
     def until(self, program: str, *arguments: Any) -> None:
-        """Wait until a function body of the page returns true."""
+        """Wait until a JavaScript function body returns true in the page."""
         until = time.monotonic() + WAIT_S
         while not self.ask(program, *arguments):
             assert time.monotonic() < until, f"not true within {WAIT_S} s: {program}"
@@ -137,7 +137,7 @@ class Firefox:
         self.command("WebDriver:PerformActions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
 
     def complaints(self, url: str) -> list[str]:
-        """Return the console messages about files under that address, except style sheets."""
+        """Return the console messages about files whose address starts with `url`, except style sheets."""
         self.command("Marionette:SetContext", {"value": "chrome"})
         try:
             found: list[str] = self.ask(COMPLAINTS, url)

@@ -1,4 +1,4 @@
-"""The real application for a page under test, with hand-written journals, a fake agent, and no node processes."""
+"""The real application for browser tests, with hand-written journals and a fake agent instead of node processes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ ALL = 1_000_000
 
 
 class JournallingAgent(FakeAgent):
-    """Agent that carries out every request, and serves the journal lines that the test writes. The agent outlives the
-    API's process.
+    """Agent that carries out every request, and returns the journal entries that the test writes.
+
+    The agent keeps its journals while the API server stops and starts again.
     """
 
     def __init__(self, address: Any) -> None:
@@ -77,7 +78,7 @@ class PageServer:
     def __init__(
         self, directory: Path, token: str | None = None, served_max: int = 5_000, player: Player | None = None
     ) -> None:
-        """Create a server that is not started. `player` plays scripts instead of the fake player."""
+        """Create a server without starting it. `player` runs scripts in place of the fake player."""
         self._settings = settings(directory)
         self._token = token
         self._served_max = served_max
@@ -88,7 +89,7 @@ class PageServer:
         self.url = ""
 
     def start(self) -> PageServer:
-        """Start serving."""
+        """Start the API server, and wait until it accepts requests."""
         self._collector = Collector(self._settings.data / "collected", served_max=self._served_max)
         agents = Agents([self.agent])
         views = Views(self._settings, agents, self.ensemble, self._collector)
@@ -114,30 +115,30 @@ class PageServer:
         return self
 
     def _emit(self, event: Event) -> None:
-        """Journal the API's own decisions, except the test's requests, which are not part of the checked history."""
+        """Journal the API's own events. Omit admin requests, which would change the history that the tests check."""
         if not isinstance(event, e.AdminRequested):
             self.agent.write(API_NODE, event)
 
     def stop(self) -> None:
-        """Stop serving; the collected history stays on disk."""
-        # Call the handler of SIGTERM, because sse-starlette watches it to end its streams.
+        """Stop the API server. The collected history stays on disk."""
+        # Call the server's SIGTERM handler: sse-starlette patches it, and ends its streams when it is called.
         self._server.handle_exit(signal.SIGTERM, None)
         self._thread.join(WAIT_S)
         AppStatus.should_exit = False
         assert not self._thread.is_alive()
 
     def append_events(self, node: str, *events: Event) -> None:
-        """Append events to a node's journal and wait until they are numbered."""
+        """Append events to a node's journal, and wait until the collector has numbered them."""
         self.agent.write(node, *events)
         self.settle()
 
     @property
     def last_seq(self) -> int:
-        """The last assigned event number."""
+        """Number of the last event in the history."""
         return self._collector.last_seq
 
     def settle(self, within_s: float = WAIT_S) -> None:
-        """Wait until all written events are numbered."""
+        """Wait until the collector has numbered all written events."""
         total = sum(map(len, self.agent.lines.values()))
         deadline = time.monotonic() + within_s
         while self.last_seq < total:
@@ -149,23 +150,26 @@ class PageServer:
         return [entry_from_dict(json.loads(each.json)) for each in self._collector.after(0, ALL)]
 
     def believe(self, broker: int, controller: int, epoch: int, age_ms: int = 100) -> None:
-        """Set the controller that a broker believes in, as reported by its control socket."""
+        """Set which controller a broker believes in. The broker's control socket reports it."""
         believes = {"controller_id": controller, "controller_epoch": epoch, "age_ms": age_ms}
         self.agent.set_status(f"broker-{broker}", age_ms, is_controller=broker == controller, believes=believes)
 
     def is_controller(self, broker: int, epoch: int) -> None:
-        """Set the controller in the ensemble's znodes."""
+        """Set the controller and its epoch in the fake ensemble's znodes."""
         reading = self.ensemble.reading
         controller = ControllerZnodes(broker, epoch, epoch, 1_700_000_000_000)
         self.ensemble.reading = reading._replace(controller=controller)
 
     def has_topic(self, name: str, partitions: dict[int, PartitionZnodes]) -> None:
-        """Add this topic to the ensemble's znodes."""
+        """Add a topic to the fake ensemble's znodes."""
         self.ensemble.reading.topics[name] = TopicZnodes(name, "id", {}, partitions)
 
 
 def write_healthy_cluster(server: PageServer) -> None:
-    """Write three peers with leader 2 in epoch 1, three brokers with controller 1 in epoch 3, and one topic."""
+    """Write the journals of a healthy cluster: ZAB leader 2 in epoch 1, controller 1 in epoch 3, and one topic.
+
+    The cluster has three peers and three brokers.
+    """
     write = server.agent.write
     for node in NODES:
         role, number = node.split("-")

@@ -43,12 +43,12 @@ PROGRAMS = (Path(__file__).parent / "js" / "page_times.js").read_text().rstrip()
 
 
 def ask(page: Page, program: str, argument: object = None) -> Any:
-    """Run one of the page's programs."""
+    """Run one of the page's benchmark functions, and return its result."""
     return page.evaluate(f"(argument) => {PROGRAMS}.{program}(argument)", argument)
 
 
 def of(times: list[float]) -> str:
-    """Format the median, 95th percentile and maximum of these times in ms."""
+    """Format the median, 95th percentile and maximum of these times, in ms."""
     ordered = sorted(times)
     p95 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
     return f"median {statistics.median(ordered):6.1f} ms, p95 {p95:6.1f} ms, worst {ordered[-1]:6.1f} ms"
@@ -68,7 +68,7 @@ class Busy:
 
 
 class LongTasks:
-    """The main thread's tasks longer than 50 ms, as reported by the Long Tasks API."""
+    """The main thread's tasks that took more than 50 ms, as reported by the Long Tasks API."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -83,7 +83,7 @@ class LongTasks:
 
 
 def many_events(count: int, seed: int = 1) -> Iterator[tuple[str, e.Event]]:
-    """Yield events in the mix of a cluster under load, where two of three report log progress."""
+    """Yield events as a cluster under load writes them: about two of three report replica progress."""
     draws = random.Random(seed)
     epochs = dict.fromkeys(range(PARTITIONS), 4)
     ends = dict.fromkeys(range(PARTITIONS), 0)
@@ -110,7 +110,7 @@ def many_events(count: int, seed: int = 1) -> Iterator[tuple[str, e.Event]]:
 
 
 def write_many_events(server: PageServer, count: int) -> None:
-    """Write a live journal of that many events."""
+    """Write a journal with `count` events of a running cluster."""
     server.agent.write("broker-1", e.TopicCreated("many", "id2", {n: [1, 2, 3] for n in range(PARTITIONS)}))
     for node, event in many_events(count):
         server.agent.write(node, event)
@@ -119,7 +119,7 @@ def write_many_events(server: PageServer, count: int) -> None:
 
 @contextmanager
 def page_of(browser: Browser, url: str, width: int = 1440, height: int = 900) -> Iterator[Page]:
-    """Open a page in a new context."""
+    """Open a page in a new browser context."""
     context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")
     page = context.new_page()
     page.set_default_timeout(120_000)
@@ -130,7 +130,7 @@ def page_of(browser: Browser, url: str, width: int = 1440, height: int = 900) ->
 
 @contextmanager
 def serving(events: int = 0) -> Iterator[PageServer]:
-    """Serve a cluster of hand-written journals."""
+    """Yield a server for a cluster whose journals are written by hand."""
     with tempfile.TemporaryDirectory(prefix="zabka-page-") as directory:
         server = PageServer(Path(directory), served_max=100_000).start()
         try:
@@ -168,7 +168,7 @@ def measure_draws(browser: Browser) -> None:
 
 
 def measure_seeks(browser: Browser) -> None:
-    """Measure jumps to random moments of a long journal."""
+    """Measure how long jumps to random moments of a long journal take."""
     with serving(EVENTS) as server, page_of(browser, server.url) as page:
         expect(card(page, "Broker 1")).to_be_visible()
         last = server.last_seq
@@ -184,7 +184,7 @@ def measure_seeks(browser: Browser) -> None:
 
 
 def measure_events(browser: Browser) -> None:
-    """Measure the time from writing an event until it is drawn."""
+    """Measure the time from writing an event to a journal until the page has drawn it."""
     with serving() as server, page_of(browser, server.url) as page:
         expect(card(page, "Broker 1")).to_be_visible()
         ask(page, "hear")
@@ -214,7 +214,7 @@ def measure_events(browser: Browser) -> None:
 
 
 def measure_kills(browser: Browser) -> None:
-    """Measure the time from clicking Kill until the page shows it, with real processes."""
+    """Measure the time from a click on Kill until the page shows the node as down, with real processes."""
     with tempfile.TemporaryDirectory(prefix="zabka-page-") as directory:
         cluster = start_live(Path(directory))
         try:

@@ -1,4 +1,4 @@
-"""Actions from the page, with the mouse, with the keyboard alone, and while the API restarts."""
+"""Actions that a user starts on the page: with the mouse, with the keyboard alone, and while the API restarts."""
 
 from __future__ import annotations
 
@@ -209,8 +209,8 @@ def test_page_resumes_when_the_api_returns(watched: Watched, server: PageServer)
     server.stop()
     expect(page.get_by_role("alert")).to_contain_text("Reconnecting:")
     expect(card(page, "Broker 1")).to_contain_text("controller")
-    # State that was not reported for a while is neither healthy nor broken; the page shows the last report with
-    # its age.
+    # Without recent reports, the health is neither good nor bad, but unknown. The page shows the last report and its
+    # age.
     expect(page.get_by_role("group", name="Health")).to_contain_text("Unknown")
     expect(page.get_by_role("group", name="Health")).to_contain_text("no response from the API for")
     expect(region(page, "Controller epoch")).to_contain_text("last known, ")
@@ -229,8 +229,9 @@ def test_page_resumes_when_the_api_returns(watched: Watched, server: PageServer)
 
 
 def recreate_cluster(server: PageServer, directory: Path) -> None:
-    """Create another cluster in the same directory, and add events until its history is longer than the old one before
-    a browser reconnects.
+    """Replace the cluster by a new one in the same directory, with a longer history than the old one.
+
+    A browser that reconnects afterwards finds events with the numbers that it already has.
     """
     server.stop()
     shutil.rmtree(directory / "api" / "collected")
@@ -260,7 +261,7 @@ def test_page_of_a_recreated_cluster_shows_no_old_state(watched: Watched, server
 def test_link_to_a_past_moment_shows_the_recreated_cluster(
     watched: Watched, server: PageServer, tmp_path: Path
 ) -> None:
-    """The event number in the link now refers to an event of the new cluster's history."""
+    """A link to an event number shows the new cluster if the cluster was created again in the meantime."""
     page = watched.page
     page.goto(f"{server.url}#tab=table&run=live&at={server.last_seq}")
     controller_terms = page.get_by_role("list", name="Controller terms, newest first")

@@ -1,4 +1,4 @@
-"""The first screen of a cluster without topics, and the search of the outage library."""
+"""The first page of a cluster without topics, and the search in the outage library."""
 
 from __future__ import annotations
 

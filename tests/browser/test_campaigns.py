@@ -1,4 +1,4 @@
-"""The Lab's Spark panels: the lake's tables with their lag, the last audit, campaigns and their reports."""
+"""The Spark panels of the Lab tab: the lake's tables and their lag, the last audit, campaigns and their reports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_pipeline_panel_shows_rows_lag_and_spark_message(page: Page, tmp_path: P
     status = {"batch": 3, "lines": 1234, "set_aside": 0, "latest_us": now_us - 2_500_000, "written_us": now_us,
               "made_ms": 700, "broken": {"faults": {"no fault is one": 2}}}  # fmt: skip
     (lake / "_status.json").write_text(json.dumps(status))
-    # Use a time in the future, so that the report is still recent when the page has opened.
+    # Use a time in the future, so that the progress report still counts as recent when the page has opened.
     progress = {"seen_us": now_us + 3600 * 10**6, "message": "Waiting for data to arrive", "batch": 3, "rows": 40,
             "rows_per_second": 55.5, "durations_ms": {"triggerExecution": 720, "addBatch": 700}}  # fmt: skip
     (lake / "_progress.json").write_text(json.dumps(progress))

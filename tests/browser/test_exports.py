@@ -1,4 +1,4 @@
-"""An exported run in a browser, opened from disk with the network off."""
+"""An exported run: an HTML file that a browser opens from disk with the network off."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def offline(browser_process: Browser) -> Iterator[Watched]:
 
 @pytest.fixture
 def page(offline: Watched, exported: Path) -> Iterator[Page]:
-    """The file, opened from disk. It must send no request, and its console must be empty at the end."""
+    """Yield the page of the exported file. It must send no request, and its console must be empty at the end."""
     requests: list[str] = []
     offline.page.on("request", lambda request: requests.append(request.url))
     offline.page.goto(exported.as_uri())
@@ -62,7 +62,7 @@ def page(offline: Watched, exported: Path) -> Iterator[Page]:
 
 
 def ask(page: Page, method: str, *asked: Any) -> Any:
-    """Call the file's source of runs."""
+    """Call a method of the object with which the exported page reads its runs."""
     return json.loads(page.evaluate(ASK, [method, *asked]))
 
 

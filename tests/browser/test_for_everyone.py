@@ -1,4 +1,4 @@
-"""Accessibility of the page: screen readers, keyboard use, narrow screens and contrast."""
+"""Accessibility of the page: screen readers, keyboard, narrow screens and contrast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.browser.test_page import act, button, card, row, turn_to
 from zabka.journal import events as e
 
 CONTRAST_MIN = 4.5
-"""Minimum contrast for text of this size (WCAG 2.1, success criterion 1.4.3)."""
+"""Minimum contrast ratio for text of normal size (WCAG 2.1, success criterion 1.4.3)."""
 
 CONTRASTS = """() => {
   const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
@@ -164,7 +164,8 @@ def test_belief_table_of_seven_brokers_fits_the_first_screen(browser_process: Br
         server.settle()
         context = browser_process.new_context(viewport={"width": 1440, "height": 900})
         page = context.new_page()
-        # Block this request: the API would respond with three peers and brokers, but the journal has five and seven.
+        # Block this request, because the API would respond with three peers and brokers, while the journal has five and
+        # seven.
         page.route("**/api/v1/cluster", lambda route: route.abort())
         page.goto(f"{server.url}#tab=table")
         last = row(page, "Belief of broker 7")

@@ -1,4 +1,4 @@
-"""The health status in the page header, and the page while the API does not respond."""
+"""The health status in the page header, and how the page looks while the API does not respond."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_unreachable_api_is_unhealthy_and_disables_all_actions(watched: Watched,
     expect(button(page, "Kill broker 2")).to_be_enabled()
 
     server.stop()
-    # A refused connection shows immediately that the API is down, so the page need not wait for a timeout.
+    # The connection is refused, so the page knows immediately that the API is down. It need not wait for a timeout.
     expect(health(page)).to_contain_text("Unknown", timeout=4_000)
     expect(health(page)).not_to_contain_text("Healthy")
     expect(button(page, "Kill broker 2")).to_be_disabled()
@@ -93,7 +93,7 @@ def test_acknowledged_loss_no_longer_degrades_cluster_health(page: Page, server:
     button(page, "Acknowledge the losses").click()
     expect(health(page)).to_contain_text("Healthy")
     expect(health(page)).not_to_contain_text("lost")
-    # The loss is acknowledged but not forgotten: it remains in the history.
+    # An acknowledged loss no longer affects the health, but it stays in the list of losses.
     losses = region(page, "Records removed from a replica")
     expect(losses).to_contain_text("30 committed records lost")
     expect(losses).to_contain_text("acknowledged")

@@ -1,4 +1,4 @@
-"""Layout on a screen of ordinary width: the header, the causes of an event, and a table with seven brokers."""
+"""Layout on a screen of ordinary width: the header, the list of an event's causes, and a table with seven brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_row_of_seven_replicas_fits_next_to_the_side_panel(page: Page, server: P
         e.TopicCreated("payments", "id2", {0: SEVEN}),
         e.LeaderElected("payments", 0, 1, 0, SEVEN, SEVEN, 0, 3, False, "new"),
     )
-    # Block this request: the API would respond with three brokers, but the journal has seven.
+    # Block this request, because the API would respond with three brokers, while the journal has seven.
     page.route("**/api/v1/cluster", lambda route: route.abort())
     page.reload()
 

@@ -1,4 +1,7 @@
-"""Lessons and side-by-side runs with the real player: from a key press to the rule that explains the result."""
+"""Lessons and the comparison of two runs in the browser, with the real player process.
+
+The tests go from a key press to the rule that explains the result.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,14 @@ from zabka.api.scenarios.process import ScenarioProcess
 from zabka.compose.launch import player_argv
 
 PLAYED_MS = 90_000
-"""Timeout for a run. The player is a separate process that may get little CPU time while the whole suite runs."""
+"""Time limit for a run in ms. The player is a separate process, which may get little CPU time during the whole
+suite.
+"""
 
 
 @pytest.fixture(scope="module")
 def playing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    """Server with the real player."""
+    """Yield a server that runs scripts in a real player process."""
     server = PageServer(tmp_path_factory.mktemp("playing"), player=ScenarioProcess(player_argv())).start()
     write_healthy_cluster(server)
     yield server
@@ -28,13 +33,13 @@ def playing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
 
 @pytest.fixture
 def pupil(watched: Watched, playing: PageServer) -> Iterator[Page]:
-    """The page at a lesson. Its console must be empty at the end."""
+    """Yield the page with an open lesson. At the end, its console must be empty."""
     watched.page.goto(f"{playing.url}#tab=lessons&lesson=high-watermark")
     yield watched.page
     assert watched.leave() == []
 
 
-# Containers include the text of their children, so count only elements that can be pressed.
+# Count only elements that can be clicked, because containers include the text of their children.
 FOCUSED = """() => {
   const at = document.activeElement;
   return at.matches("button, a, summary") ? at.ariaLabel ?? at.textContent.trim() : "";
@@ -42,7 +47,7 @@ FOCUSED = """() => {
 
 
 def press_until(page: Page, key: str, name: str) -> None:
-    """Press a key until the element with that name has the focus."""
+    """Press a key repeatedly until the element with that name has the focus."""
     for _ in range(60):
         page.keyboard.press(key)
         if name in str(page.evaluate(FOCUSED)):
@@ -60,7 +65,7 @@ def test_lesson_can_be_completed_with_only_the_keyboard(pupil: Page) -> None:
     pupil.keyboard.press("ArrowDown")
     pupil.keyboard.press("ArrowDown")
     expect(lesson.get_by_role("radio").nth(2)).to_be_checked()
-    # Tab skips elements that cannot be pressed yet.
+    # The Tab key skips elements that are still disabled.
     expect(button(pupil, "Predict and run")).to_be_enabled()
     press_until(pupil, "Tab", "Predict and run")
     pupil.keyboard.press("Enter")
@@ -98,7 +103,10 @@ def test_wrong_prediction_looks_different_from_the_right_one(pupil: Page) -> Non
 
 
 def test_run_with_a_changed_setting_opens_at_the_decisive_moment(pupil: Page) -> None:
-    """jepsen-2013 shows an unclean election, which a setting allows. It is not a bug and is not labeled as one."""
+    """The run of jepsen-2013 opens at its unclean election.
+
+    A setting of the run allows this election, so the page does not call it a bug.
+    """
     turn_to(pupil, "Lab")
     button(pupil, "Play jepsen-2013").click()
 
@@ -110,7 +118,7 @@ def test_run_with_a_changed_setting_opens_at_the_decisive_moment(pupil: Page) ->
     expect(parted).to_contain_text("jepsen-2013, with unclean.leader.election.enable=true")
     expect(parted).to_contain_text("leader 2, leader epoch 1, ISR 2, UNCLEAN")
     expect(parted).to_contain_text("no leader, leader epoch 1, ISR 1")
-    # The tab has its full height, not the height of the list of changes since a pinned moment.
+    # The Compare tab uses the full height, not the height of the list of changes since a pinned moment.
     both = region(pupil, "Events of both runs, side by side")
     expect(both.locator("time").nth(8)).to_be_visible()
     seen = both.evaluate(

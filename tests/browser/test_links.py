@@ -1,4 +1,4 @@
-"""Link faults, created by dragging from node to node and with the form for users without a mouse."""
+"""Creating link faults on the page: by dragging from node to node, or with the form for users without a mouse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.browser.test_page import button, region, turn_to
 
 
 def faults_asked_for(page: Page) -> list[Any]:
-    """Record the bodies of the page's requests that create faults."""
+    """Record the bodies of the page's requests that create link faults."""
     bodies: list[Any] = []
     page.on(
         "request",
@@ -26,7 +26,7 @@ def faults_asked_for(page: Page) -> list[Any]:
 
 
 def drag(page: Page, one: str, other: str) -> None:
-    """Press the mouse button on one node of the ring and release it over another."""
+    """Drag the mouse from one node of the ring to another."""
     for name, then in ((one, page.mouse.down), (other, page.mouse.up)):
         role, number = name.split("-")
         box = page.locator(f"svg.ring .spot.{role}").nth(int(number) - 1).locator("circle").bounding_box()

@@ -1,4 +1,4 @@
-"""The page with real processes: it kills the controller and shows how another broker replaces it."""
+"""The page with real processes: a click kills the controller, and the page shows which broker replaces it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Costs of the page: bytes of the first load, and CPU time of the main thread under load."""
+"""Cost of the page: the size of the first load, and the main thread's CPU time under load."""
 
 from __future__ import annotations
 
@@ -27,17 +27,16 @@ UNIT = """() => {
   }
   return sum;
 }"""
-"""JavaScript that does as much work as parsing 400 events of 500 rows. Its CPU time calibrates the test to this
-machine.
-"""
+"""JavaScript that takes as long as parsing 400 events of 500 partitions. It calibrates the test to this machine."""
 UNITS_OF_5_S_MAX = 16
-"""Maximum CPU time for 5 s of load, as a multiple of the time of `UNIT`. Processing 30 such events and drawing
-their changes takes about 4.
+"""Maximum CPU time for 5 s of load, as a multiple of the time of `UNIT`.
+
+Processing 30 progress events and drawing their changes takes about 4 times that of `UNIT`.
 """
 
 
 def bytes_received(network: CDPSession) -> list[int]:
-    """Record the bytes received: each request's size at its end, and the size of each uncompressed stream message."""
+    """Return a list to which the size of each response and of each uncompressed stream message is added."""
     stream: list[str] = []
     received: list[int] = []
 
@@ -67,7 +66,7 @@ def test_first_page_load_is_small_with_20000_stored_events(browser_process: Brow
         received = bytes_received(context.new_cdp_session(page))
         page.goto(server.url)
         expect(card(page, "Broker 1")).to_be_visible()
-        # An old event that is still kept: the list is not empty.
+        # This event is shown although it is old, because the API still has it.
         expect(page.get_by_text("created topic orders, 1 partition")).to_be_visible()
         context.close()
     finally:
@@ -96,7 +95,7 @@ def test_main_thread_is_mostly_idle_with_500_partitions(server: PageServer, page
 
 
 def processor_ms(page: Page, work: Callable[[], object]) -> float:
-    """Return the CPU time in ms that the page's main thread uses during `work`. It does not include other processes."""
+    """Return the CPU time in ms of the page's main thread during `work`. Other processes are not included."""
     busy = Busy(page)
     before = busy.ms()
     work()
@@ -104,7 +103,7 @@ def processor_ms(page: Page, work: Callable[[], object]) -> float:
 
 
 def write_progress(server: PageServer, page: Page, partitions: list[int]) -> None:
-    """Report log ends of three brokers twice a second for 5 s, at 2,000 records a second."""
+    """Write the replica progress of three brokers every 0.5 s for 5 s, at 2,000 records a second in all."""
     end_s = time.monotonic() + 5
     offset = 0
     while time.monotonic() < end_s:

@@ -1,4 +1,7 @@
-"""A long live journal on the page: any moment equals its fold, steps skip no event, and one key returns to live."""
+"""A long journal of a running cluster on the page.
+
+Any moment shows the folded state, steps skip no event, and one key returns to the present.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 MOMENTS = 100
 PAGE_END = 4_000
-"""Last event of a page of events. The page reads events in pages of 500."""
+"""Number of the last event in one page of events. The browser fetches events in pages of 500."""
 VISIT = """async () => {
   const {theMoment} = await import("/web/main.js");
   window.visited = [];
@@ -40,7 +43,7 @@ GO = """async (at) => {
 
 @pytest.fixture(scope="module")
 def long_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    """Cluster with a history of 20,000 kept events."""
+    """Yield the server of a cluster whose history has 20,000 events."""
     server = PageServer(tmp_path_factory.mktemp("long"), served_max=10 * EVENTS).start()
     write_healthy_cluster(server)
     write_many_events(server, EVENTS)
@@ -50,7 +53,7 @@ def long_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServe
 
 @pytest.fixture
 def page(watched: Watched, long_history: PageServer) -> Iterator[Page]:
-    """The page of that cluster, at the live moment."""
+    """Yield the page of that cluster, showing the present."""
     watched.page.goto(long_history.url)
     expect(card(watched.page, "Broker 1")).to_be_visible()
     yield watched.page
@@ -58,7 +61,7 @@ def page(watched: Watched, long_history: PageServer) -> Iterator[Page]:
 
 
 def folds(server: PageServer, numbers: list[int]) -> dict[int, Any]:
-    """Return Python's fold of each prefix, with numbers converted as the page does."""
+    """Return the Python fold of the events up to each number, in the page's number format."""
     state, found = ClusterState(), {}
     for entry in server.numbered():
         apply(state, entry)

@@ -1,4 +1,4 @@
-"""The space-time diagram draws or counts every message of the window, and works with mouse and keyboard."""
+"""The space-time diagram draws or counts each message in its time window. It works with mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from zabka.simulation.seeds.whole_cluster import WHOLE_CLUSTER
 
 RUN = "r00001211"
 WHOLE_RUN, WHOLE_SEED = "r00000003", 3
-"""Simulated run of whole processes with three peers, in which a controller is killed."""
+"""Id and seed of a simulated run of whole processes with three peers, in which a controller is killed."""
 ASKED = "performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('/messages?')).at(-1)"
 PAINTED = """() => {
   const canvas = document.querySelector(".spacetime canvas");
@@ -43,13 +43,13 @@ def followed(entry: Entry) -> bool:
 
 
 class Failover:
-    """Server that has kafka-1211 among its runs, and the messages of that run."""
+    """Server that has stored a run of kafka-1211 with its messages."""
 
     def __init__(self, directory: Path) -> None:
         self.tap = MessageTap()
         verdict = play(LIBRARY["kafka-1211"], self.tap, MessageTap())
         journal = [msgspec.structs.replace(e, wall_us=SIMULATION_BEGINS_US + e.mono_us) for e in verdict.journal]
-        # Choose the moment at which broker 4 becomes a follower of broker 3, during the failover.
+        # Find the last event with which broker 4 becomes a follower of broker 3, during the failover.
         follows = [seq for seq, entry in enumerate(journal, 1) if entry.node == "broker-4" and followed(entry)]
         self.seq = follows[-1]
         times = [entry.wall_us for entry in journal]
@@ -67,8 +67,11 @@ class Failover:
         write_healthy_cluster(self.server)
 
     def _keep_whole(self, kept: KeptRuns, file: Path) -> int:
-        """Keep a run of whole processes, and return the number of its last controller election."""
-        # Simulated processes run their own event loops, and the browser's loop runs in this thread.
+        """Store a run of whole processes with its messages, and return the number of its last ControllerElected
+        event.
+        """
+        # Use another thread, because simulated processes run their own event loops and the browser's loop runs in this
+        # thread.
         with ThreadPoolExecutor(1) as thread:
             _, lines = thread.submit(run_with_journal, WHOLE_SEED, WHOLE_CLUSTER, tap=self.whole_tap).result()
         journal = on_one_clock([decode_line(line) for line in lines])
@@ -108,8 +111,9 @@ def number(text: str) -> int:
 
 
 def drawn_and_hidden(page: Page, tap: MessageTap) -> tuple[int, int]:
-    """Return the numbers of drawn and of hidden (only counted) messages. Their sum must be the number of messages in
-    the window.
+    """Return how many messages are drawn, and how many are only counted.
+
+    The sum must be the number of messages in the time window.
     """
     asked = page.evaluate(ASKED)
     begin, end = (int(found) for found in re.findall(r"(?:from|to)_us=(\d+)", asked))
@@ -223,7 +227,10 @@ def test_message_diagram_is_painted_with_every_axis(page: Page, axis: str) -> No
 
 
 def test_axis_of_a_dense_moment_is_evenly_spaced_by_default(page: Page) -> None:
-    """The controller sends a dozen messages in the same millisecond. One click switches to real time."""
+    """The time axis is spaced evenly per event by default; one click switches to real time.
+
+    The controller sends a dozen messages in the same millisecond.
+    """
     axes = page.get_by_role("group", name="axis")
     expect(axes.get_by_role("button", name="Even spacing")).to_have_attribute("aria-pressed", "true")
     axes.get_by_role("button", name="Real time").click()
@@ -238,7 +245,7 @@ MOMENT = "import('/web/main.js').then(({theMoment}) => theMoment().entry()?.wall
 
 
 def shown_window(page: Page) -> tuple[int, int]:
-    """Return the window that the diagram shows, in µs."""
+    """Return the start and end of the diagram's time window in µs."""
     begin, end = page.evaluate(WINDOW)
     return begin, end
 
@@ -261,7 +268,7 @@ def test_zoom_near_an_edge_keeps_the_current_moment_visible(page: Page) -> None:
 
 def test_diagram_window_moved_by_the_user_is_not_moved_back(page: Page) -> None:
     before = shown_window(page)
-    # The page rounds up if half of the width is between two microseconds.
+    # Half of the window's width can be a fraction of a microsecond, which the page rounds up.
     step = (before[1] - before[0] + 1) // 2
     for _ in range(3):
         page.get_by_role("button", name="Later").click()

@@ -1,4 +1,6 @@
-"""Past moments on the page: each equals its fold, steps skip no event, and returning to live leaves no gap."""
+"""Past moments on the page: each shows the folded state, steps skip no event, and a return to the present has no
+gap.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from zabka.journal.fold import fold
 
 MOMENTS = 12
 TICK_MS = 40
-"""Interval at which the playback checks whether an event is due."""
+"""Interval in ms at which the playback checks whether it must show the next event."""
 SESSION_1 = 0x1_0000_A2C3_D001
 
 SHOWN = """async () => {
@@ -33,7 +35,9 @@ SHOWN = """async () => {
 
 
 def write_failover(server: PageServer) -> None:
-    """Write a failover: controller 1 is killed, its session expires, and broker 3 is elected. A partition moves and
+    """Write the events of a failover.
+
+    Controller 1 is killed, its session expires, broker 3 is elected controller, and a partition gets a new leader and
     loses records.
     """
     server.agent.write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
@@ -51,7 +55,7 @@ def write_failover(server: PageServer) -> None:
 
 @pytest.fixture(scope="module")
 def failed_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    """Cluster with a failover in its history."""
+    """Yield the server of a cluster whose history has a failover."""
     server = PageServer(tmp_path_factory.mktemp("failed_over")).start()
     write_healthy_cluster(server)
     write_failover(server)
@@ -61,7 +65,7 @@ def failed_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer
 
 @pytest.fixture
 def tracks(watched: Watched, failed_over: PageServer) -> Iterator[Page]:
-    """The page of that cluster, as it opens."""
+    """Yield the page of that cluster at its first tab, the tracks."""
     watched.page.goto(failed_over.url)
     expect(card(watched.page, "Broker 1")).to_be_visible()
     yield watched.page
@@ -74,7 +78,7 @@ def go_to(page: Page, seq: int) -> None:
 
 
 def folded(server: PageServer, seq: int) -> Any:
-    """Return Python's fold of the events up to `seq`, with numbers converted as the page does."""
+    """Return the Python fold of the events up to `seq`, in the page's number format."""
     state = fold(entry for entry in server.numbered() if entry.seq <= seq)
     return as_the_page_has_it(json.loads(msgspec.json.encode(state)))
 
@@ -170,7 +174,10 @@ def test_keys_e_i_x_jump_to_election_isr_change_and_loss(tracks: Page, failed_ov
 def test_jump_continues_across_several_api_responses(
     page: Page, server: PageServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An hour of a loaded cluster's history can consist of 200,000 lines that report nothing but progress."""
+    """A jump to the next loss of records works even if several API responses contain only progress events.
+
+    An hour of a loaded cluster's history can have 200,000 such events in a row.
+    """
     monkeypatch.setattr(pages, "BATCH_EVENTS", 250)
     monkeypatch.setattr(pages, "LOOKED_THROUGH_MAX", 500)
     progress = [e.ReplicaProgressed(2, [("orders", 0, 120 + i, 121 + i)]) for i in range(1_200)]
@@ -245,7 +252,7 @@ def test_home_key_goes_to_first_moment_and_end_key_to_live(tracks: Page) -> None
     )
     tracks.keyboard.press("End")
     expect(tracks.locator(".when")).to_contain_text("LIVE")
-    # The list of events shows the newest event again.
+    # The event list is scrolled to its newest event again.
     wait_until(tracks, "() => document.querySelector('.events').scrollTop === 0")
 
 
@@ -257,7 +264,7 @@ def test_late_response_does_not_replace_a_moment_chosen_later(tracks: Page) -> N
 
     tracks.route("**/runs/live/state?at=10", hold)
     tracks.evaluate("location.hash = 'run=live&at=10'")
-    # The page shows the new moment as soon as it requests the run's range; it requests the state afterwards.
+    # The page shows the new moment before it has the state: it first requests the run's range, and then the state.
     wait_here(tracks, lambda: held)
     expect(tracks.locator(".when.past")).to_contain_text("loading…")
     go_to(tracks, 20)

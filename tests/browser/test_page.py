@@ -1,4 +1,4 @@
-"""The page's tables in a real browser, with a hand-written journal."""
+"""The page's tables in a real browser, filled from a hand-written journal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def row(page: Page, name: str) -> Locator:
 
 
 def act(page: Page, action: str, node: str) -> None:
-    """Apply the action to a node, with its button or from its menu."""
+    """Apply an action to a node: click its button, or its entry in the node's menu."""
     if action in ("Stop", "Pause", "Restart"):
         button(page, f"More on {node}").click()
     button(page, f"{action} {node}").click()
@@ -213,7 +213,10 @@ def test_state_without_a_quorum_is_shown_as_last_known(page: Page, server: PageS
 
 
 def test_session_of_a_dead_controller_remains_without_a_leader(page: Page, server: PageServer) -> None:
-    """The session timeout has long passed, but without a leader no peer can expire the session."""
+    """A dead controller's session is still shown while the ensemble has no leader.
+
+    The session timeout has long passed, but without a leader no peer can expire the session.
+    """
     act(page, "Kill", "broker 1")
     expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("session expires in about")
     looks = [e.PeerStateChanged("LOOKING", "ELECTION", -1, 2, 1, 1, 0x1_0000_0012)]

@@ -1,4 +1,4 @@
-"""A topic of 500 partitions on the page: small topics remain visible, and deleting it is not shown as an outage."""
+"""A topic of 500 partitions on the page: smaller topics stay visible, and its deletion is not shown as an outage."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ BROKERS = (1, 2, 3)
 
 
 def replicas_of(partition: int) -> list[int]:
-    """Return a partition's replicas; each partition starts with the next broker."""
+    """Return a partition's replicas. The first replicas of consecutive partitions are on consecutive brokers."""
     return [BROKERS[(partition + i) % 3] for i in range(3)]
 
 
 @pytest.fixture
 def crowded(server: PageServer) -> PageServer:
-    """Cluster whose topic `archive` sorts before `orders` and has 500 partitions."""
+    """Add a topic `archive` of 500 partitions, which is listed before `orders`."""
     assignment = {number: replicas_of(number) for number in range(MANY)}
     server.has_topic("archive", {n: PartitionZnodes(tuple(r), r[0], 0, tuple(r), 3, 0) for n, r in assignment.items()})
     led = [e.LeaderElected("archive", n, r[0], 0, r, r, 0, 3, False, "new") for n, r in assignment.items()]

@@ -1,4 +1,4 @@
-"""Runs as files on the page of a cluster: download, open by button and by dropping, and links that play a scenario."""
+"""Run files on the page of a cluster: download, opening by button or by dropping, and links that run a script."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DROP = """([name, text]) => {
 
 @pytest.fixture(scope="module")
 def playing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    """A server with the real player."""
+    """Yield a server that runs scripts in a real player process."""
     server = PageServer(tmp_path_factory.mktemp("playing"), player=ScenarioProcess(player_argv())).start()
     write_healthy_cluster(server)
     yield server

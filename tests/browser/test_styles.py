@@ -1,4 +1,4 @@
-"""The page's stylesheets: a class has the same meaning in all of them."""
+"""The page's stylesheets: each CSS class has the same meaning in all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BARE = re.compile(r"\.[\w-]+")
 
 
 def bare_classes(path: Path) -> set[str]:
-    """Return the classes styled alone (`.name {`), outside of media queries."""
+    """Return the classes with a rule of their own (`.name {`), without the rules in media queries."""
     text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
     text = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", text)
     selectors = [each.strip() for block in re.findall(r"([^{}]+)\{", text) for each in block.split(",")]
@@ -19,7 +19,10 @@ def bare_classes(path: Path) -> set[str]:
 
 
 def test_css_class_is_styled_in_only_one_stylesheet() -> None:
-    """Rules for one class in two stylesheets conflict: the height of one panel's list once cut off another tab."""
+    """Each CSS class is styled in one stylesheet only.
+
+    Rules for one class in two stylesheets conflict: before the fix, the height of one panel's list cut off another tab.
+    """
     places: dict[str, list[str]] = defaultdict(list)
     for path in sorted(CSS.glob("*.css")):
         for name in bare_classes(path):

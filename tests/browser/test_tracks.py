@@ -1,4 +1,4 @@
-"""The tracks: lanes on one time axis, used by mouse, keyboard and screen reader."""
+"""The Tracks tab: lanes on one time axis, used with mouse, keyboard and screen reader."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_tracks_slider_value_is_the_current_moment(tracks: Page, failed_over: Pa
 
 
 def place(page: Page, lane: str, number: int) -> tuple[float, float, int]:
-    """Return the page position at which a span of a pinned lane begins, and the number of the event that started the
-    span.
+    """Return (x, y, event number) of a span of a pinned lane: the position of its start, and the event that started
+    it.
     """
     x, y, seq = page.evaluate(
         f"""async ([lane, number]) => {{ {STAGE}
@@ -81,7 +81,7 @@ def place(page: Page, lane: str, number: int) -> tuple[float, float, int]:
 
 def test_click_selects_an_event_wheel_zooms_and_drag_moves(tracks: Page) -> None:
     expect(slider(tracks).locator("canvas")).to_be_visible()
-    # Go to a past moment, at which the tracks do not move.
+    # Go to a past moment, at which the tracks do not scroll with the time.
     tracks.keyboard.press("ArrowLeft")
     expect(tracks.locator(".when.past")).to_contain_text("PAST")
     x, y, controller_terms = place(tracks, "controller", 3)
@@ -118,7 +118,7 @@ def test_hovering_shows_the_span_under_the_pointer(tracks: Page) -> None:
 def test_unchanged_tracks_are_not_redrawn(tracks: Page) -> None:
     tracks.keyboard.press("ArrowLeft")
     expect(tracks.locator(".when.past")).to_contain_text("PAST")
-    # Zoom in until the moving end of the tracks is not visible.
+    # Zoom in until the right end of the tracks, which moves with the time, is out of view.
     for _ in range(9):
         tracks.keyboard.press("+")
     wait_until(tracks, ZOOMED)
@@ -132,7 +132,7 @@ def test_unchanged_tracks_are_not_redrawn(tracks: Page) -> None:
           seen.observe(document.querySelector(".stage"), whatever);
         }"""
     )
-    # The page is redrawn twice a second, for its clocks.
+    # Wait longer than half a second: clocks on the page are redrawn at that interval.
     tracks.evaluate("() => new Promise((resolve) => setTimeout(resolve, 1600))")
     assert tracks.evaluate(DRAWS) == before
     assert tracks.evaluate("window.touched") == 0
@@ -167,7 +167,7 @@ def test_failover_can_be_triggered_with_only_the_keyboard(watched: Watched, serv
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("previous event, next event")
     page.keyboard.press("Escape")
     page.keyboard.press("End")
-    # Wait for live state, because actions are disabled until then.
+    # Wait until the page shows the present, because buttons for actions are disabled before that.
     expect(page.locator(".when")).to_contain_text("LIVE")
     for _ in range(60):
         page.keyboard.press("Tab")
@@ -208,7 +208,7 @@ SEEN = """() => [".transport", ".top", "html"].map((part) => {
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1440, 900), (1920, 1080)])
 @pytest.mark.parametrize("projector", [False, True])
 def test_projector_button_and_toolbar_fit_the_window(tracks: Page, width: int, height: int, projector: bool) -> None:
-    """With a pinned moment, which adds a button, the toolbar also fits."""
+    """The projector button and the toolbar fit into the window, even with a pinned moment, which adds a button."""
     tracks.set_viewport_size({"width": width, "height": height})
     tracks.keyboard.press("ArrowLeft")
     tracks.keyboard.press("a")
@@ -222,7 +222,10 @@ def test_projector_button_and_toolbar_fit_the_window(tracks: Page, width: int, h
 
 
 def test_projector_at_1280_by_720_shows_two_partitions(page: Page, server: PageServer) -> None:
-    """Two partitions of three replicas each are visible below the lanes of the controller and three brokers."""
+    """In projector mode at 1280 by 720, two partitions of three replicas each are visible.
+
+    They are below the lanes of the controller and of three brokers.
+    """
     server.has_topic("payments", {0: PartitionZnodes((1, 2, 3), 1, 0, (1, 2, 3), 3, 0)})
     led = e.LeaderElected("payments", 0, 1, 0, [1, 2, 3], [1, 2, 3], 0, 3, False, "new")
     server.append_events("broker-1", e.TopicCreated("payments", "id2", {0: [1, 2, 3]}), led)

@@ -1,4 +1,4 @@
-"""Open transactions on the page: the table, the health status and the tracks, for the present and past moments."""
+"""Open transactions on the page: in the table, the health status and the tracks, at the present and at past moments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def open_transaction(broker: int, transactional_id: str, partition: int, *, star
 
 @pytest.fixture
 def stuck(tmp_path: Path) -> Iterator[PageServer]:
-    """Cluster in which one partition waits for an open transaction, and another for a hanging transaction."""
+    """Yield the server of a cluster with two blocked partitions.
+
+    Consumers of one wait for an open transaction, consumers of the other for a hanging transaction.
+    """
     server = PageServer(tmp_path).start()
     write_healthy_cluster(server)
     assignment = {number: PartitionZnodes([1, 2, 3], 1, 4, [1, 2], 6) for number in (0, 1)}
@@ -69,7 +72,7 @@ def test_open_transaction_shows_age_producer_and_coordinator(page_of_stuck: Page
     for text in ("Ongoing", "7, epoch 3", "client shop-1", "broker 2", "orders-0"):
         expect(found).to_contain_text(text)
     expect(found).to_contain_text(re.compile(r"\b4[2-9] s|\b5\d s|min"))
-    # The transaction is older than its producer's timeout, which its shape indicates.
+    # A symbol marks this transaction, because it is older than its producer's transaction timeout.
     expect(found.locator("td.n svg")).to_have_count(1)
     expect(row(page_of_stuck, "Transaction of reports").locator("td.n")).to_have_text("unknown")
 

@@ -1,4 +1,4 @@
-"""Misspelled commands and options: a similar name is suggested, a distant one is not."""
+"""Misspelled commands and options: the error suggests a similar name if there is one."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def test_similar_command_or_option_is_suggested(capsys: pytest.CaptureFixture[st
 
 @pytest.mark.parametrize("args", [["statistics"], ["scenarios", "listing"], ["status", "--database"]])
 def test_dissimilar_command_or_option_is_not_suggested(capsys: pytest.CaptureFixture[str], args: list[str]) -> None:
-    """The arguments of this test only have letters in common with `status`, `list` and `--data`."""
+    """A name that only shares some letters with `status`, `list` or `--data` does not lead to a suggestion."""
     text = refused(capsys, args)
     assert "No such" in text and "mean" not in text and "Possible" not in text

@@ -17,7 +17,7 @@ from zabka.testing.live.cluster import LiveCluster
 
 @contextmanager
 def started(cluster: LiveCluster, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a subcommand as a process with its standard input open."""
+    """Start a subcommand as a process, with its standard input open."""
     command = [sys.executable, "-m", "zabka.cli.main", *arguments, "--data", str(cluster.data)]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
@@ -36,7 +36,7 @@ def test_console_producer_sends_each_line_immediately(zabka_cluster: LiveCluster
         producer.stdin.flush()
         zabka_cluster.until(lambda: zabka_cluster.consume("typed") == ["one", "two"], 30, "both lines")
         producer.send_signal(signal.SIGINT)
-        # No more lines are entered; the producer must not wait for one.
+        # The producer must exit on Ctrl-C without waiting for another input line.
         assert producer.wait(20) == 130
         assert producer.stderr is not None and producer.stderr.read() == b""
 

@@ -1,5 +1,6 @@
-"""Consumers with offsets in ZooKeeper and consumers with offsets in Kafka. The same tests run on a live and on a
-simulated cluster.
+"""Consumers that store offsets in ZooKeeper and consumers that store them in Kafka.
+
+The same tests run on a live and on a simulated cluster.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ def consumers_of_both_kinds_read_everything_once_and_in_order(cluster: Cluster) 
     cluster.until(lambda: sorted(p for each in members for p in each.counts.partitions) == [0, 1], 30, "a share each")
     cluster.until(lambda: old.counts.partitions == [0, 1], 30, "the old one owns both")
     cluster.until(lambda: all(each.counts.consumed > 50 for each in (*members, old)), 30, "records")
-    # In a clean hand-over, the first member's progress is committed before the other member continues.
+    # A member that leaves cleanly commits its offsets before the other member continues from them.
     left = members[0].stop()
     cluster.until(lambda: members[1].counts.partitions == [0, 1], 30, "the other takes over")
     done = producer.stop()

@@ -1,4 +1,4 @@
-"""`zabka export`: runs of seeds, scenarios, journals and a running cluster as one file."""
+"""`zabka export` writes a run to one file: of a seed, a scenario, a journal or a running cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A subcommand that cannot use its file prints one line with the file's name."""
+"""A subcommand that cannot use a file prints one line with the file's name."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from zabka.ensemble.server.process import peer_process
 
 
 def _files(tmp_path: Path) -> dict[str, Path]:
-    """Return unusable files, keyed by what is wrong with them."""
+    """Return unusable files, keyed by the problem that each has."""
     files = {name: tmp_path / name for name in ("missing", "a directory", "empty", "binary", "unreadable")}
     files["a directory"].mkdir()
     files["empty"].touch()
     files["binary"].write_bytes(b"\xdf\xaa\x00")
     files["unreadable"].touch(0o000)
     if os.access(files["unreadable"], os.R_OK):
-        # The root user can read every file.
+        # Skip this case as root, because root can read every file.
         del files["unreadable"]
     return files
 

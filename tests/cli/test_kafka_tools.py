@@ -1,4 +1,4 @@
-"""Kafka's tools without Java: their inputs and outputs."""
+"""Ports of Kafka's command-line tools that need no Java: their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -185,7 +185,10 @@ def test_missing_option_is_reported_with_exit_code_1(
 
 
 def test_moving_partition_is_not_listed_as_under_replicated() -> None:
-    """The partition's line in the output lists the replicas that are being added and removed."""
+    """A partition that is being moved does not count as under-replicated.
+
+    Its line in the output lists the replicas that are being added and removed.
+    """
     row = PartitionInfo(
         partition=0, leader=1, leader_epoch=0, replicas=(3, 1, 2), isr=(1, 2), offline=(), error=ErrorCode.none
     )
@@ -203,7 +206,7 @@ def test_moving_partition_is_not_listed_as_under_replicated() -> None:
 
 
 def test_config_overrides_are_listed_in_java_hash_map_order() -> None:
-    # The order in which kafka-topics prints these three overrides of a topic with 36 keys.
+    # kafka-topics prints these three overrides in this order for a topic with 36 keys.
     names = [*TOPIC_KEYS]
     entries = [
         ConfigEntry(name=name, value="", source=1, read_only=False, is_sensitive=False, type=0, synonyms=())
@@ -244,7 +247,7 @@ def test_record_passes_through_all_console_tools(zabka_cluster: LiveCluster, tmp
     moving = ("--reassignment-json-file", str(plan), *here)
     assert "Successfully started partition reassignment for t-0\n" in called(reassign.main, "--execute", *moving)[1]
     zabka_cluster.until(lambda: "t-0 is completed" in called(reassign.main, "--verify", *moving)[1])
-    # The API returns its last reading of the ensemble, which may be slightly outdated.
+    # The API returns the state that it last read from the ensemble, which may be slightly outdated.
     zabka_cluster.until(lambda: zabka_cluster.topics["t"].partitions[0].replicas == [3, 1])
 
     def brokers_with_a_log() -> list[int]:
@@ -252,7 +255,7 @@ def test_record_passes_through_all_console_tools(zabka_cluster: LiveCluster, tmp
         rows = {broker["broker"]: broker["logDirs"][0]["partitions"] for broker in directories["brokers"]}
         return sorted(broker for broker in rows if any(row["partition"] == "t-0" for row in rows[broker]))
 
-    # The tool does not wait until broker 2 has deleted its replica.
+    # The tool returns before broker 2 has deleted its replica, so wait for that.
     zabka_cluster.until(lambda: brokers_with_a_log() == [1, 3])
 
 
@@ -275,7 +278,7 @@ def test_record_is_printed_with_headers_on_request() -> None:
 
 
 def read(*answers: Fetched | BatchUnreadable) -> tuple[dict[TopicPartition, int], str]:
-    """Return the final position and the output of a console consumer of t-0 whose fetches get these responses."""
+    """Run a console consumer of t-0 whose fetches get these responses. Return its final positions and its output."""
     client = mock.Mock(fetch=mock.AsyncMock(side_effect=[*answers, CommandFailed("enough")]))
     positions, out = {TopicPartition("t", 0): 0}, io.TextIOWrapper(io.BytesIO(), write_through=True)
     with redirect_stdout(out), suppress(CommandFailed):

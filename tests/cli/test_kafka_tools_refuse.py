@@ -1,4 +1,4 @@
-"""Inputs that Kafka's tools reject: values that no request can carry, missing objects, and meaningless options."""
+"""Inputs that Kafka's tools reject: values that no request can contain, missing objects, and meaningless options."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_plan_entry_that_cannot_be_encoded_is_rejected(row: str, tmp_path: Path)
 
 def test_broker_ids_are_32_bit_and_offsets_64_bit_numbers(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
-    # The string is one number, not brokers 1 and 2.
+    # The string "12" is the single number 12, not the list of brokers 1 and 2.
     file.write_text('{"partitions":[{"topic":"t","partition":0,"replicas":"12","offset":9223372036854775808}]}')
     for read in (read_plan, delete_records.read_offsets):
         with pytest.raises(CommandFailed):

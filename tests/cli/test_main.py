@@ -66,7 +66,7 @@ def test_unwritable_output_is_reported_in_one_line(arguments: list[str], unbuffe
             [sys.executable, "-m", "zabka.cli.main", *arguments], stdout=full, stderr=subprocess.PIPE, env=environment,
             text=True, check=False,
         )  # fmt: skip
-    # 1 would mean that an invariant was violated.
+    # The exit code must not be 1, which means that an invariant was violated.
     assert (done.returncode, done.stderr) == (2, "zabka: [Errno 28] No space left on device\n")
 
 
@@ -108,7 +108,7 @@ def test_closed_output_pipe_is_not_reported_as_a_violation(arguments: list[str],
         )  # fmt: skip
     finally:
         os.close(writer)
-    # 1 would mean that an invariant was violated.
+    # The exit code must not be 1, which means that an invariant was violated.
     assert done.returncode == 2
     assert "Errno" not in done.stderr and "Traceback" not in done.stderr
 

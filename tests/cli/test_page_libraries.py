@@ -1,4 +1,4 @@
-"""The page's libraries in the wheel, and the error when npm has not installed them."""
+"""JavaScript libraries of the page in the wheel, and the error if npm has not installed them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_INSTALLED = not (ROOT / "node_modules" / "lit-html" / "LICENSE").is_file()
 
 
 def loaded_by_the_page() -> set[str]:
-    """Return every library file that the page's files refer to, as its path under /lib."""
+    """Return all library files that the page's files load, as paths under /lib."""
     text = "\n".join(path.read_text() for path in PAGE.rglob("*") if path.suffix in {".js", ".html", ".css"})
     named = set(re.findall(r'["(]/lib/([a-z-]+/[\w./-]+\.(?:js|css))', text))
     return named | {f"lit-html/{name}" for name in re.findall(r'"lit-html/([\w./-]+\.js)"', text)}

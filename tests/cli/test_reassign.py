@@ -1,4 +1,4 @@
-"""`zabka reassign`: its plans, and replica moves between log directories."""
+"""`zabka reassign`: the plans that it computes, and moves of replicas between log directories."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plan_file(path: Path, *rows: tuple[str, int, list[int], list[str] | None]) -
     return file
 
 
-# ---- plans ----------------------------------------------------------------------------------------------------
+# ---- reassignment plans ---------------------------------------------------------------------------------------
 
 
 def test_plan_ignores_log_directories_given_as_any(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_move_progress_is_printed_as_by_kafkas_tool(place: Place, message: str, 
     assert is_under_way(place) == under_way
 
 
-# ---- moves ----------------------------------------------------------------------------------------------------
+# ---- moves between log directories ----------------------------------------------------------------------------
 
 
 @pytest.fixture

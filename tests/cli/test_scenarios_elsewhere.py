@@ -1,4 +1,4 @@
-"""`zabka scenarios run --on URL` without a cluster at the URL reports an error and no verdict."""
+"""`zabka scenarios run --on URL` reports an error and no verdict if there is no cluster at the URL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.http_server import serving
 
 
 class _OtherServer(BaseHTTPRequestHandler):
-    """HTTP server that is not zabka's and responds to every request."""
+    """HTTP server that is not zabka's. It responds to every request."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -27,14 +27,15 @@ class _OtherServer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def other_server() -> Iterator[str]:
-    """URL of a server that is not zabka's."""
+    """Yield the URL of an HTTP server that is not zabka's."""
     with serving(_OtherServer) as url:
         yield url
 
 
 def refused(*arguments: str) -> str:
-    """Run with `--on …`, check that only standard error has output and the exit code means invalid usage, and return
-    that output.
+    """Run a scenario with `--on` and these arguments, check that it is rejected as invalid usage, and return the error.
+
+    Only standard error may have output.
     """
     command = [
         sys.executable,

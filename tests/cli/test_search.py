@@ -1,4 +1,4 @@
-"""`zabka search`, and `zabka replay` of its results, run as a user runs them."""
+"""`zabka search` and `zabka replay` of the runs that it found, executed as a user would."""
 
 from __future__ import annotations
 
@@ -144,7 +144,10 @@ def test_resumed_search_reports_its_earlier_finding(finding: Finding, tmp_path: 
 
 
 def test_killed_search_leaves_no_partial_file(tmp_path: Path) -> None:
-    """Partial files left by a kill are ignored by readers."""
+    """A search that is killed while it writes a file leaves no partial result file, only a temporary one.
+
+    Readers ignore temporary files.
+    """
     with mock.patch.object(Path, "replace", side_effect=KeyboardInterrupt):
         search("--runs", "5", "--out", str(tmp_path))
     assert not [*tmp_path.rglob("*.json")]

@@ -1,4 +1,4 @@
-"""`zabka simulate` and `zabka replay`, run as a user runs them."""
+"""`zabka simulate` and `zabka replay`, executed as a user would."""
 
 from __future__ import annotations
 

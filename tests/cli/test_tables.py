@@ -1,4 +1,4 @@
-"""Tables of the command line: a name is printed in full at any width."""
+"""Tables of the command line print every name in full, whatever the width of the terminal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_scenario_names_are_complete_on_80_columns() -> None:
         try:
             read = os.read(ours, 65_536)
         except OSError:
-            # The other side of the pseudo-terminal is closed.
+            # The process at the other end of the pseudo-terminal has closed it.
             break
         if not read:
             break

@@ -1,4 +1,4 @@
-"""`zabka up --pipeline` when the stream cannot start: it prints the reason, and the cluster keeps running."""
+"""If the stream of `zabka up --pipeline` cannot start, the reason is printed, and the cluster keeps running."""
 
 from __future__ import annotations
 

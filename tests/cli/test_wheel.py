@@ -1,4 +1,4 @@
-"""The wheel on a machine with only Python, without the source tree and npm."""
+"""The wheel on a machine that has Python, but neither the source tree nor npm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.built_wheel import ROOT, build_wheel, run
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 README_SIZE = re.compile(r"plain\s+installation\s+takes\s+(\d+)\s+MB")
-"""Size of a plain installation, as stated in the README."""
+"""Pattern of the README's sentence with the size of a plain installation."""
 SIZE = """
 import importlib.metadata, pathlib
 files = (pathlib.Path(d.locate_file(f)) for d in importlib.metadata.distributions()
@@ -33,15 +33,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Installed(NamedTuple):
-    """A separate virtual environment with zabka installed."""
+    """Virtual environment in which only zabka's wheel is installed."""
 
     directory: Path
     plain_bytes: int
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment variables for the installed program. They exclude this process's variables: no source tree, and
-        no npm in PATH.
+        """Environment variables for the installed program.
+
+        They do not include those of this process, so that it finds neither the source tree nor npm.
         """
         return {"PATH": f"{self.directory / 'bin'}:/usr/bin:/bin", "HOME": str(self.directory)}
 

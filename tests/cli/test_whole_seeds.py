@@ -1,4 +1,4 @@
-"""Seeds of whole processes, each played in a separate process as by a user."""
+"""Simulations of whole processes, each seed executed by its own command-line process as for a user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`zabka why`: a decision and each step back to its first cause."""
+"""`zabka why`: it prints a decision and the chain of its causes back to the first one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands with worker processes leave none running, and report a worker that was killed."""
+"""Commands with worker processes end all of them, and report a worker that was killed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def has_ended(pid: int) -> bool:
 
 @contextmanager
 def begun(arguments: list[str], directory: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """Run a command until two worker processes are running, and yield it with their pids."""
+    """Start a command, wait until it has two worker processes, and yield the command's process and the workers'
+    pids.
+    """
     with subprocess.Popen(
         [sys.executable, "-m", "zabka.cli.main", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True, env={**os.environ, "ZABKA_OUT": str(directory / "out")},
@@ -80,7 +82,7 @@ def test_killed_worker_is_reported_but_not_as_a_violation(arguments: list[str], 
     with begun(arguments, tmp_path) as (command, workers):
         os.kill(workers[0], signal.SIGKILL)
         _, error = command.communicate(timeout=PATIENCE_S)
-        # 1 would mean that an invariant was violated.
+        # The exit code must not be 1, which means that an invariant was violated.
         assert command.returncode == 2
         assert error == "a worker process of this command was killed before it had finished. " \
             "The machine may be out of memory\n"  # fmt: skip

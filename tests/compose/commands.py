@@ -1,4 +1,4 @@
-"""Commands that set up a container engine for the tests, and the reason when one fails."""
+"""Run commands that set up a container engine for the tests. If one fails, report why."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class NoEngine(Exception):
-    """No engine is available here; the message is the reason."""
+    """No container engine is available on this machine. The message is the reason."""
 
 
 def try_command(*command: str, timeout_s: float = 60, directory: Path | None = None) -> tuple[bool, str]:
@@ -21,7 +21,7 @@ def try_command(*command: str, timeout_s: float = 60, directory: Path | None = N
 
 
 def must(*command: str, timeout_s: float = 600, directory: Path | None = None) -> None:
-    """Run a command. Raise NoEngine with its last line of output if it fails."""
+    """Run a command. Raise NoEngine with the last line of its output if it fails."""
     works, output = try_command(*command, timeout_s=timeout_s, directory=directory)
     if not works:
         raise NoEngine(f"{' '.join(command[:4])}: {output}")

@@ -13,7 +13,7 @@ from tests.compose.engine import engine
 
 @pytest.fixture(scope="session")
 def container_engine() -> Iterator[None]:
-    """An engine that `docker` can reach. If none is available, skip with the reason, or fail in CI."""
+    """Provide an engine that `docker` can reach. If there is none, skip the tests with the reason, or fail in CI."""
     if os.environ.get("ZABKA_TEST_COMPOSE") != "1":
         pytest.skip("make test-compose runs these")
     try:

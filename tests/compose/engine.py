@@ -1,9 +1,10 @@
 """A container engine for the tests: the running one, or one that is started for the tests and stopped after them.
 
-Starting one requires root and an installed dockerd. ZABKA_INSTALL_ENGINE=1 (or CI) allows installing Debian's. If
-that is too old, a newer Debian's engine is unpacked for the duration of the tests (`newer_engine`). If no image
-registry is reachable, base images are made with debootstrap from the distribution's packages, and from this machine's
-Node.js. They suffice to build and run the project's images, but differ from the registry's images.
+Starting one requires root and an installed dockerd. If ZABKA_INSTALL_ENGINE=1 or CI is set, Debian's dockerd is
+installed. If Debian's version is too old, a newer Debian's engine is unpacked for the duration of the tests
+(`newer_engine`). If no image registry is reachable, base images are made with debootstrap from the distribution's
+packages, and from this machine's Node.js. They suffice to build and run the project's images, but differ from the
+registry's images.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def _prepare() -> None:
 
 
 def prepare_bases(engine: Sequence[str], registry: str = "") -> None:
-    """Pull or make the base images for the engine that this command controls. Raises NoEngine."""
+    """Pull the base images, or make them, for the engine that the command `engine` controls. Raises NoEngine."""
     named = (dockerfile().partition(f"ARG {each}=")[2].split()[0] for each in ("PYTHON_IMAGE", "NODE_IMAGE"))
     python, node = (None if _is_there(engine, image) else image for image in (f"{registry}{each}" for each in named))
     if python or node:
@@ -106,17 +107,17 @@ def _is_there(engine: Sequence[str], image: str) -> bool:
 
 
 def _make_bases(engine: Sequence[str], python: str | None, node: str | None) -> None:
-    """Make these base images from a local root file system."""
+    """Make the base images with these names from a local root file system."""
     if shutil.which("debootstrap") is None:
         raise NoEngine(f"the base image {python or node} is neither here nor reachable, nor is debootstrap installed")
     with tempfile.TemporaryDirectory(prefix="zabka-base-") as place:
-        # A rootless engine reads the directory as another user.
+        # Let other users read the directory: a rootless engine does not run as this user.
         Path(place).chmod(0o755)
         root = Path(place, "root")
         packages = "python3,python3-venv,ca-certificates,libstdc++6"
         must("debootstrap", "--variant=minbase", f"--include={packages}", SUITE, str(root), timeout_s=1200)
         if Path("/", CERTIFICATES).is_file():
-            # Trust the certificates of a proxy between this machine and the registries.
+            # Trust the certificates of this machine's HTTPS proxy, if it needs one to reach the registries.
             shutil.copyfile(Path("/", CERTIFICATES), root / CERTIFICATES)
         (root / "etc" / "pip.conf").write_text(f"[global]\ncert = /{CERTIFICATES}\n")
         for directory in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/share/man"):

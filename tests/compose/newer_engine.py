@@ -1,6 +1,6 @@
 """Engine of a newer Debian, for systems whose own is too old. Its packages are unpacked into a temporary directory.
 
-They are not installed, and apt's lists stay unchanged. The engine runs containers with this system's runc and
+They are not installed, and apt's package lists stay unchanged. The engine runs containers with this system's runc and
 iptables.
 """
 
@@ -19,11 +19,11 @@ SUITE = "trixie"
 PACKAGES = ("docker.io", "docker-cli", "docker-compose", "docker-buildx", "containerd")
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 MAJOR_MIN = 25
-"""First engine version whose health checks have a `start_interval`."""
+"""Oldest major version of Docker whose health checks support `start_interval`."""
 
 
 def old_engine(*version: str) -> str:
-    """Return why the engine version printed by this command cannot be used, or an empty string."""
+    """Run a command that prints the engine's version. Return why that version is too old, or an empty string."""
     works, output = try_command(*version)
     digits = "".join(c if c.isdigit() else " " for c in output).split()
     if works and digits and int(digits[0]) >= MAJOR_MIN:
@@ -59,7 +59,7 @@ def newer_engine() -> Iterator[None]:
 
 
 def _unpack(place: Path) -> None:
-    # Built from the same sources as this machine's Debian packages.
+    # Use this suite, because its packages are built from the same sources as this machine's.
     done = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian", "Created-By: Packages"],
         check=False, capture_output=True, text=True,

@@ -1,4 +1,4 @@
-"""compose.yaml, Dockerfile and locks match the topology, and give containers only what they need.
+"""compose.yaml, Dockerfile and lock files match the topology, and containers get only the files and rights they need.
 
 These tests check the files' content and structure. `test_engine` runs them where a container engine is available.
 """
@@ -43,7 +43,7 @@ def document() -> dict[str, Any]:
 
 
 def services() -> dict[str, dict[str, Any]]:
-    """Return the cluster's services, without Spark's."""
+    """Return the services in compose.yaml, without Spark's."""
     return {name: service for name, service in document()["services"].items() if name != "spark"}
 
 
@@ -117,7 +117,7 @@ def test_spark_starts_on_demand_with_read_only_journals() -> None:
     spark = document()["services"]["spark"]
     assert spark["profiles"] == ["spark"]
     assert spark["build"]["target"] == "spark"
-    # Parquet's compression library is loaded from there, and a tmpfs is not executable by default.
+    # Parquet's compression library is loaded from the tmpfs, which by default forbids executing files.
     assert "exec" in spark["tmpfs"][0].split(",")
     assert spark["volumes"] == [*(f"{name}:/journals/{name}:ro" for name in services()), "tables:/tables"]
 
@@ -140,7 +140,7 @@ def test_agents_and_the_api_have_health_checks() -> None:
     probe = ["CMD", "python", "-I", "-m", "zabka.compose.healthcheck", "7070"]
     for name, service in services().items():
         assert service["healthcheck"]["test"] == ([*probe, "8080"] if name == "api" else probe)
-        # Failed probes do not count in this period, which is enough for a busy machine to start seven containers.
+        # Failed probes do not count during this period. It is long enough to start seven containers on a busy machine.
         assert service["healthcheck"]["start_period"] == "180s"
 
 
@@ -196,7 +196,7 @@ def test_container_reads_the_requested_topology(monkeypatch: pytest.MonkeyPatch)
     topology = container_topology(5, 2, "kafka", settings)
     written = yaml.safe_load(compose_yaml(topology, settings))["services"]["broker-2"]["environment"]
     for key, value in written.items():
-        # Compose replaces two dollar signs by one.
+        # Compose replaces two dollar signs with one.
         assert "$" not in value.replace("$$", "")
         monkeypatch.setenv(key, value.replace("$$", "$"))
 
@@ -264,8 +264,8 @@ def test_every_imported_package_is_in_the_node_lock_file() -> None:
                 named.add(node.module.partition(".")[0])
     owners = packages_distributions()
     required = {re.sub(r"[-_.]+", "-", owner).lower() for name in named for owner in owners.get(name, [])}
-    # pyarrow is in the Spark image only, and the Spark session is imported only for types; packaging and
-    # setuptools build locks and wheels in the source tree.
+    # pyarrow is only in the Spark image, and pyspark is imported only for type checking. packaging and setuptools are
+    # used only to build lock files and wheels in the source tree.
     assert required - {"zabka", "pyarrow", "pyspark", "packaging", "setuptools"} <= pinned(NODES_LOCK)
     assert {"fastapi", "msgspec"} <= required
 
@@ -276,7 +276,8 @@ def test_editing_documents_does_not_invalidate_the_build_cache() -> None:
     kept = [rule.removeprefix("!") for rule in rules if rule.startswith("!")]
     assert not any(fnmatch(name, rule) for rule in kept for name in ("README.md", "CHANGELOG.md", "docs", "tests"))
     assert {*LINKED, "zabka"} <= set(kept)
-    # Dependencies do not depend on the project's own files, so they are installed before these are copied.
+    # The dependencies must be installed before the project's own files are copied, so that a change of these files
+    # keeps the cached layer.
     assert dockerfile().index(f"-r /tmp/{SPARK_LOCK}") < dockerfile().index("COPY . .")
 
 

@@ -1,4 +1,4 @@
-"""The agent's control connection to a node: its requests, and which responses it uses."""
+"""The agent's control connection to a node: the requests that it sends, and which responses it uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ LONG_S = 20.0
 
 
 def test_refresh_waits_for_the_reply_to_its_own_request(tmp_path: Path) -> None:
-    """The node replies to the first of two requests with state from before the refresh began."""
+    """A refresh waits for the response to its own request.
+
+    The node answers an earlier request later, with status from before the refresh began.
+    """
 
     async def scene() -> dict[str, object]:
         asked, begun, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""`zabka down` stops only the running cluster's processes. A failed start leaves no process running."""
+"""`zabka down` stops only processes of the running cluster. A failed start leaves no process running."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zabka.compose.progress import PlainProgress
 
 @pytest.fixture
 def bystander() -> Iterator[subprocess.Popen[bytes]]:
-    """Process that belongs to no cluster."""
+    """Yield a process that is not part of a cluster."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         yield process
         process.kill()
@@ -45,7 +45,7 @@ def test_process_id_of_an_earlier_run_is_not_signalled(
 
 @pytest.fixture
 def own_signals() -> Iterator[None]:
-    """Restore the signal handlers that `up` replaces and never restores."""
+    """Restore the signal handlers that `up` installs and does not remove."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():

@@ -1,4 +1,4 @@
-"""The composition with a real container engine: the README's first steps, and the API's view of failed containers.
+"""The composition with a real container engine: the README's first steps, and how the API reports failed containers.
 
 `make test-compose` runs these tests one after the other on one composition, which takes minutes. They publish the
 README's ports, so no other cluster may run on this machine at the same time. Without an engine (`engine`) they are
@@ -35,7 +35,7 @@ def docker(*arguments: str, timeout_s: float = 600) -> str:
 
 @pytest.fixture(scope="module")
 def api(container_engine: None) -> Iterator[httpx.Client]:
-    """The API of a composition built and started from scratch, without volumes of an earlier one."""
+    """Build and start a composition without earlier volumes, and yield an HTTP client of its API."""
     docker(*FILE, "down", "--volumes")
     try:
         docker(*FILE, "up", "--build", "--wait", timeout_s=900)
@@ -47,7 +47,7 @@ def api(container_engine: None) -> Iterator[httpx.Client]:
 
 @contextlib.contextmanager
 def asking() -> Iterator[httpx.Client]:
-    """HTTP client of the running composition's API, with the token."""
+    """Yield an HTTP client of the running composition's API, with its token."""
     token = docker(*FILE, "exec", "-T", "api", "cat", "/data/token").strip()
     with httpx.Client(
         base_url="http://127.0.0.1:8080/api/v1",

@@ -1,4 +1,4 @@
-"""Link faults that the journal contains from an earlier process of the agent."""
+"""An agent finds in its journal the link faults that were active when its previous process ended."""
 
 from __future__ import annotations
 

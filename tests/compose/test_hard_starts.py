@@ -1,4 +1,4 @@
-"""Difficult starts of the composition with a real engine: with data of an earlier version, and on a busy machine.
+"""Difficult starts of the composition with a real engine: with an earlier version's data, and on a busy machine.
 
 `make test-compose` runs these too (see `test_engine`). The earlier version is built from this repository's history.
 """
@@ -21,21 +21,21 @@ from tests.compose.test_engine import BACK_S, FILE, asking, container, docker, h
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 EARLIER = os.environ.get("ZABKA_TEST_EARLIER", "10a502713c2409ce2be651e2d54f8dccfd4b32a9")
-"""First commit with working containers and these volumes. Its users must be able to upgrade."""
+"""Earliest commit whose containers work and use these volumes. Its users must be able to upgrade."""
 SERVERS = "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
 UP_S = 900.0
 
 
 @pytest.fixture(scope="module", autouse=True)
 def volumes(container_engine: None) -> Iterator[None]:
-    """Delete the volumes of an earlier composition, and the test's volumes at its end."""
+    """Delete the volumes of an earlier composition before the test, and the test's own volumes after it."""
     docker(*FILE, "down", "--volumes")
     yield
     docker(*FILE, "down", "--volumes")
 
 
 def earlier(directory: Path) -> Path:
-    """Return the composition file of the earlier version, next to everything that it is built from."""
+    """Unpack the earlier version's files below `directory`, and return the path of its compose file."""
     packed = directory / "earlier.tar"
     done = subprocess.run(["git", "archive", "-o", str(packed), EARLIER], cwd=ROOT, check=False, capture_output=True)
     if done.returncode:
@@ -57,7 +57,7 @@ def produce(values: range) -> None:
 
 
 def records(count: int) -> list[int]:
-    """Return the first `count` records of the topic."""
+    """Read the first `count` records of the topic and return their values."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": SERVERS, "group.id": "reader", "enable.auto.commit": False})
@@ -99,7 +99,7 @@ def test_upgrade_of_the_image_keeps_records_and_history(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def busy_cores() -> Iterator[None]:
-    """Run a busy loop on every core."""
+    """Run a busy loop on every core during the `with` block."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
     try:
         yield

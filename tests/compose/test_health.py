@@ -1,4 +1,4 @@
-"""The health of a cluster as `zabka status` prints it."""
+"""The cluster's health in the output of `zabka status`."""
 
 from __future__ import annotations
 

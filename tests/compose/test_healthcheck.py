@@ -1,4 +1,4 @@
-"""A container's health: the agent's report about its host, and a probe that costs little CPU time."""
+"""Health of a container: what the agent reports about its host, and the cost of a probe in CPU time."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from zabka.compose.host import STALE_MS, Host
 from zabka.compose.plan import Requested, plan
 
 INTERPRETERS_MAX = 3
-"""Maximum CPU time of a probe, as a multiple of an interpreter that does nothing. A probe takes 1.3, or 5 if it
-imports an HTTP client.
+"""Maximum CPU time of a probe, relative to a Python interpreter that does nothing.
+
+A probe takes 1.3 times as long, or 5 times if it imports an HTTP client.
 """
 
 
 class Link:
-    """Status of a node as the agent received it."""
+    """Fake control link: the node's last status, and its age."""
 
     def __init__(self, age_ms: int = 0, **status: Any) -> None:
         self.status = status
@@ -42,7 +43,7 @@ class Link:
 
 
 class RunningHost(Host):
-    """Host that reports its processes as running, with these last statuses of its nodes."""
+    """Host that reports all its processes as running, and these last statuses of its nodes."""
 
     def __init__(self, tmp_path: Path) -> None:
         topology = plan(Requested(peers=1, brokers=1, zk_port=0, kafka_port=0, api_port=0), None)
@@ -75,7 +76,7 @@ def test_health_probe_imports_only_the_standard_library() -> None:
 
 
 def cpu_s(argv: list[str], message: str, code: int) -> float:
-    """Return the CPU time of a process in seconds: the minimum of three runs."""
+    """Run the command three times. Return the smallest CPU time in seconds."""
     costs = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -144,7 +145,9 @@ def test_peer_without_a_quorum_is_unhealthy(host: RunningHost) -> None:
 
 
 def asked(of: Host, path: str) -> httpx.Response:
-    """Return the agent's response. Skip its lifespan, which would start the processes."""
+    """Send a request to the agent's app and return the response. Skip the app's lifespan, which would start the
+    nodes.
+    """
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(create_app(of, "secret"))

@@ -1,4 +1,4 @@
-"""`zabka agent --hosts` on three hosts, each with an agent, a peer and a broker, on a network that fails.
+"""`zabka agent --hosts` on three hosts, each with an agent, a peer and a broker, while the network or a disk fails.
 
 A host is a network namespace with its own hosts file. Its disk is a small file system in memory. The tests need
 permission to create both, and are skipped with the kernel's reason otherwise.
@@ -40,7 +40,7 @@ def run(*command: object, check: bool = True) -> subprocess.CompletedProcess[str
 
 
 def why_not() -> str:
-    """Return why these tests cannot run here, or an empty string."""
+    """Return the reason why these tests cannot run on this machine, or an empty string."""
     if shutil.which("ip") is None:
         return "there is no ip command here"
     name = f"zabka-try-{os.getpid()}"
@@ -63,7 +63,7 @@ def until(condition: Callable[[], bool], within_s: float) -> float:
 
 
 class Network:
-    """Switch with hosts connected to it, and this machine at `10.93.N.254`.
+    """Virtual switch that connects the hosts and this machine, which has the address `10.93.N.254`.
 
     The switch has its own namespace, so this machine's packet filter rules do not apply there. Docker's rules drop
     unknown traffic.
@@ -103,7 +103,7 @@ class Network:
         for name in NAMES:
             hosts = Path("/etc/netns") / self.space(name) / "hosts"
             hosts.parent.mkdir(parents=True, exist_ok=True)
-            # Write in place, because processes of the namespace have this very file as their /etc/hosts.
+            # Write the file in place instead of replacing it, because it is mounted as /etc/hosts in running processes.
             hosts.write_text(text)
 
     def disconnect(self, name: str) -> None:
@@ -113,7 +113,7 @@ class Network:
         run("ip", "-n", self._switch, "link", "set", name, "up")
 
     def move(self, name: str) -> None:
-        """Give the host another address, and update every hosts file."""
+        """Give the host another IP address, and update the hosts files of all hosts."""
         space, before = self.space(name), self.addresses[name]
         self.addresses[name] = f"{self._subnet}.{int(before.rpartition('.')[2]) + 100}"
         run("ip", "-n", space, "address", "delete", f"{before}/24", "dev", "eth0")
@@ -128,7 +128,7 @@ class Network:
 
 
 class Hosts:
-    """The agents of all hosts."""
+    """The agent processes of all hosts."""
 
     def __init__(self, network: Network, directory: Path) -> None:
         self.network = network
@@ -157,12 +157,12 @@ class Hosts:
             )  # fmt: skip
 
     def kill(self, name: str) -> None:
-        """Kill the host's agent. Its nodes die with it."""
+        """Kill the host's agent. Its node processes end with it."""
         self._agents[name].kill()
         self._agents[name].wait()
 
     def journalled_faults(self, name: str) -> list[str]:
-        """Return the types of the link fault events in the host's journal, in order."""
+        """Return the types of all link fault events in the journal of the host, in order."""
         number = NAMES.index(name) + 1
         entries = read_directory(self.disk(name) / f"host-{number}" / "journal")
         return [type(e.event).__name__ for e in entries if isinstance(e.event, FaultInjected | FaultRemoved)]
@@ -181,7 +181,7 @@ class Hosts:
 
 
 class Cluster:
-    """The API on the first host, and requests to it from this machine."""
+    """Cluster on all hosts, used through the API on the first host."""
 
     def __init__(self, hosts: Hosts) -> None:
         self.hosts = hosts
@@ -207,7 +207,7 @@ class Cluster:
             return False
 
     def nodes(self, number: int) -> set[str]:
-        """Return the process states of the peer and the broker with that number."""
+        """Return the process states of peer `number` and broker `number`."""
         return {self.get(f"/api/v1/{kind}/{number}")["process"] for kind in ("peers", "brokers")}
 
     def in_sync(self, topic: str) -> list[int]:
@@ -226,7 +226,7 @@ class Cluster:
         return int(self.get(f"/api/v1/workloads/{workload}")["acknowledged"])
 
     def ended(self, workload: str) -> dict[str, Any]:
-        """Stop the workload, and return its final counts after all its records have been read back."""
+        """Stop the workload. Return its final counts once it has read back all of its records."""
         done = self.http.delete(f"/api/v1/workloads/{workload}", timeout=60)
         assert done.is_success, done.text
         counts: dict[str, Any] = done.json()
@@ -325,8 +325,8 @@ def test_full_disk_stops_only_the_broker_that_uses_it(cluster: Cluster) -> None:
         # The workload's records do not fit on the disk, so the broker loses its only log directory and stops.
         until(lambda: cluster.get("/api/v1/brokers/3")["process"] == "down", SEEN_S)
         again = cluster.http.post("/api/v1/brokers/3/start")
-        # The request may or may not be able to write the broker's files; on such a disk the broker cannot serve in
-        # either case.
+        # The start request may fail because the agent cannot write the broker's files. If it succeeds, the broker stops
+        # again because of the full disk.
         assert again.status_code == 202 or "No space left on device" in again.json()["detail"]
         until(lambda: cluster.get("/api/v1/brokers/3")["process"] == "down", BACK_S)
         until(lambda: cluster.in_sync("full") == [1, 2], 20)

@@ -1,4 +1,4 @@
-"""Waiting for journals to grow: the kernel sends notifications, or else the files are polled."""
+"""Waiting for new data in journals: by notifications of the kernel, or else by polling the files."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ def test_every_waiting_journal_reader_is_notified(journal: Path, growth: Journal
         waiting = [asyncio.create_task(growth.grown(growth.next_growth(), 2 * LONG_S)) for _ in range(3)]
         await asyncio.sleep(0)
         add(journal / FIRST)
-        # The kernel's notification now goes to a later waiter instead of the earlier ones.
+        # A new waiter replaces the object that the kernel's notification sets. The earlier waiters must be notified all
+        # the same.
         growth.next_growth()
         await asyncio.gather(*waiting)
 
@@ -155,7 +156,7 @@ def test_replaced_journal_directory_is_watched_after_a_timeout(journal: Path, gr
 
 
 def looked_soon(growth: JournalGrowth) -> bool:
-    """Return whether the wait ends without a notification, well before its timeout."""
+    """Return whether the wait ends early without a notification: the files are polled."""
 
     async def scene() -> bool:
         notice = growth.next_growth()

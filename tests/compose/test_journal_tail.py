@@ -1,4 +1,4 @@
-"""Continued reading of a journal: an unchanged journal costs two stat calls, and new lines are never missed."""
+"""How a journal is read on: an unchanged journal costs two stat calls, and no new entry is missed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Files = Callable[[Path, str], list[Path]]
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record every listing of a directory."""
+    """Return a list to which every later listing of a directory is added."""
     found: list[str] = []
     real = journal_files.read_on
 
@@ -73,7 +73,7 @@ def test_added_journal_file_is_read(tmp_path: Path) -> None:
 
 
 def test_file_added_within_one_clock_tick_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Increase the limit, so that the test does not depend on the time between the writes of the two files.
+    # Increase the limit, so that the test passes no matter how much time passes between the two writes.
     monkeypatch.setattr(journal_files, "SETTLED_NS", 3600 * 10**9)
     (tmp_path / FIRST).write_bytes(b"one\n")
     stamp = tmp_path.stat().st_mtime_ns

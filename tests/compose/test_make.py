@@ -1,4 +1,4 @@
-"""`make up` also stops if only make received the SIGINT."""
+"""`make up` stops the cluster even if only make received the SIGINT."""
 
 from __future__ import annotations
 

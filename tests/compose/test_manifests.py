@@ -1,7 +1,7 @@
 """Kubernetes manifests: they match the topology, and every name that they refer to is defined.
 
-Kubernetes does not run here. These tests check structure and cross references. A long test validates against the
-schemas published for the API.
+Kubernetes does not run here. These tests check structure and cross references. A long test validates the manifests
+against the published schemas of Kubernetes' API.
 """
 
 from __future__ import annotations
@@ -199,7 +199,8 @@ def test_pod_reads_the_requested_topology(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_nodes_reach_each_other_by_headless_service_name(tmp_path: Path) -> None:
     zoo = zoo_cfg(TOPOLOGY, TOPOLOGY.peers[0], tmp_path)
     assert "server.2=peer-2.peers:2888:3888\n" in zoo
-    # The pod's address changes at each start, and before that its name may not resolve.
+    # A peer listens on all addresses, because its pod's address changes at each start, and its name may not resolve
+    # yet.
     assert "quorumListenOnAllIPs=true\n" in zoo
     properties = server_properties(TOPOLOGY, TOPOLOGY.brokers[1], tmp_path)
     assert "INTERNAL://broker-2.brokers:19092,EXTERNAL://127.0.0.1:9093\n" in properties
@@ -209,8 +210,8 @@ def test_nodes_reach_each_other_by_headless_service_name(tmp_path: Path) -> None
 
 
 def test_peers_are_started_in_parallel() -> None:
-    # With Kubernetes' other policy a pod starts when the previous pod is ready, but a peer is ready only with a
-    # quorum.
+    # With the policy OrderedReady, each pod would wait until the previous one is ready. But a peer is not ready without
+    # a quorum.
     assert {each["spec"]["podManagementPolicy"] for each in of_kind("StatefulSet").values()} == {"Parallel"}
 
 
@@ -284,7 +285,10 @@ def test_invalid_option_is_rejected_with_a_message(option: str, value: str) -> N
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_manifests_match_the_kubernetes_schemas(tmp_path: Path) -> None:
-    """The validator runs in a separate environment, because it installs 22 MB of schemas that nothing else needs."""
+    """The manifests match the published schemas of Kubernetes' API.
+
+    The validator runs in a separate environment, because it installs 22 MB of schemas that nothing else needs.
+    """
     environment = tmp_path / "validator"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True, timeout=120)
     install = [environment / "bin" / "python", "-m", "pip", "install", "--quiet", VALIDATOR]

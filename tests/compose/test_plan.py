@@ -1,4 +1,4 @@
-"""Planning a cluster: counts, ports, settings, and the files that a second `up` reads."""
+"""How a cluster is planned: counts, ports, settings, and the files that a second `up` reads."""
 
 from __future__ import annotations
 
@@ -73,7 +73,10 @@ def test_address_not_on_this_machine_is_rejected(host: str) -> None:
     ("host", "written"), [("127.0.0.2", "127.0.0.2"), ("::1", "[::1]"), ("127.0.0.1", "127.0.0.1")]
 )
 def test_nodes_are_contacted_at_their_listening_address(host: str, written: str) -> None:
-    """Peers listening on another loopback address were once contacted at 127.0.0.1."""
+    """The API contacts each node at the address on which it listens.
+
+    Before the fix, peers that listened on another loopback address were contacted at 127.0.0.1.
+    """
     topology = plan(Requested(peers=1, brokers=1, host=host, api_port=0, zk_port=0, kafka_port=0), None)
 
     assert topology.connect == f"{written}:{topology.peers[0].client_port}"
@@ -82,7 +85,9 @@ def test_nodes_are_contacted_at_their_listening_address(host: str, written: str)
 
 
 def test_ipv6_wildcard_is_contacted_only_over_ipv6() -> None:
-    """`up --host ::` once never became ready: peers were contacted at 127.0.0.1, and brokers advertised an IPv4
+    """Nodes that listen on `::` are contacted over IPv6.
+
+    Before the fix, `up --host ::` never became ready: peers were contacted at 127.0.0.1, and brokers advertised an IPv4
     address.
     """
     topology = plan(Requested(peers=1, brokers=1, host="::", api_port=0, zk_port=0, kafka_port=0), None)

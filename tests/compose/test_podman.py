@@ -1,8 +1,8 @@
 """The composition with rootless Podman and podman-compose, which must behave as with Docker.
 
-`make test-compose` runs these tests if both are installed. root runs them as the user ZABKA_TEST_PODMAN_USER, which
-needs subordinate ids (/etc/subuid, /etc/subgid). podman-compose supports neither `--wait` nor profiles. Therefore
-services are started by name, and the tests poll the API.
+`make test-compose` runs these tests if both are installed. If the tests run as root, they run Podman as the user
+ZABKA_TEST_PODMAN_USER, who needs subordinate ids (/etc/subuid, /etc/subgid). podman-compose supports neither `--wait`
+nor profiles. Therefore services are started by name, and the tests poll the API.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CREATE = ("zabka", "topics", "--create", "--topic", "orders", "--partitions", "1
 
 
 def rootless() -> tuple[str, ...]:
-    """Return the command prefix that runs a command as a non-root user. Skip the test without such a user."""
+    """Return the command prefix that runs a command as a non-root user. Skip the test if there is no such user."""
     if os.getuid() != 0:
         return ()
     name = os.environ.get("ZABKA_TEST_PODMAN_USER")
@@ -49,7 +49,7 @@ def rootless() -> tuple[str, ...]:
 
 
 class Podman:
-    """A user's Podman, and the composition that it runs."""
+    """Rootless Podman of one user, and the composition started with it."""
 
     def __init__(self, user: tuple[str, ...]) -> None:
         self.command = (*user, "podman")
@@ -125,7 +125,7 @@ def test_clients_outside_the_network_produce_and_consume(engine: Podman, api: ht
 
 
 def test_health_check_of_every_container_succeeds(engine: Podman, api: httpx.Client) -> None:
-    # Run the health check manually, because a machine without a user systemd has no timer for it.
+    # Run the health check explicitly, because Podman has no timer for it if the user has no systemd.
     for service in (*NODES, "api"):
         engine.podman("healthcheck", "run", container(service))
 

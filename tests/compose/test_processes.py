@@ -1,4 +1,4 @@
-"""Processes managed by an agent: signals take effect, and the process table reports that correctly."""
+"""Processes managed by an agent: signals take effect, and the agent reports the resulting process states."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STUBBORN = [
 
 
 class Watched:
-    """A managed process and its reported changes."""
+    """A managed process, and the state changes that it has reported."""
 
     def __init__(self, tmp_path: Path, argv: list[str]) -> None:
         self.changes: list[tuple[str, str]] = []
@@ -104,7 +104,7 @@ def test_process_that_ignores_sigstop_is_not_reported_as_paused(
             await process.pause()
         process.observe()
         assert (process.state, watched.changes) == ("running", [("running", "start")])
-        # Open the other end of the pipe: the child returns from its open call, and the pending SIGSTOP takes effect.
+        # Open the other end of the pipe: the child's open call returns, and the pending SIGSTOP takes effect.
         os.close(await asyncio.to_thread(os.open, pipe, os.O_WRONLY))
         await wait_for(lambda: (process.observe(), process.state == "paused")[1])
         assert watched.changes[-1] == ("paused", "stopped")
@@ -252,7 +252,7 @@ def test_log_file_of_a_running_process_is_limited_in_size(tmp_path: Path, monkey
             await wait_for(lambda: watched.log.stat().st_size > 10_000)
             process.observe()
         await wait_for(lambda: watched.log.stat().st_size > 10_000)
-        # Pause the process first, because it may otherwise fill the log again before the next check.
+        # Pause the process before the check, because otherwise it may have filled the log again.
         await process.pause()
         process.observe()
         assert watched.log.stat().st_size == 0

@@ -1,4 +1,4 @@
-"""The requester of a fault, in the journal of the host that applied the fault."""
+"""A host's journal contains who requested a fault that the host applied."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
 def test_process_change_events_name_their_requesters(tmp_path: Path) -> None:
-    """The journal also contains exits of the process by itself and at the end of its host. A start by the host has no
-    requester.
+    """Each process change in the journal has its requester, except changes without a request.
+
+    These are exits of the process by itself and at the end of its host, and the first start by the host.
     """
     topology = plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(topology, topology.hosts[0], tmp_path)

@@ -30,7 +30,7 @@ def isr_request(
     isr: Sequence[int],
     member_epochs: Mapping[int, int] | None = None,
 ) -> AlterPartitionRequest:
-    """Return the AlterPartition request (version 3) that the leader known to the controller would send."""
+    """Return the AlterPartition request (version 3) of the leader that the controller knows. It proposes this ISR."""
     state = context.leadership[partition]
     epochs = member_epochs or {}
     row = PartitionData(
@@ -55,8 +55,9 @@ def ask_for_isr(
     partition: int = 0,
     member_epochs: Mapping[int, int] | None = None,
 ) -> Any:
-    """Send AlterPartition (version 3) as the partition's leader, and return the error. Members not in `member_epochs`
-    have epoch -1.
+    """Send AlterPartition (version 3) as the partition's leader, and return the error.
+
+    Members that are not in `member_epochs` have broker epoch -1.
     """
     context = world.active().controller.term.context
     request = isr_request(context, TopicPartition(topic, partition), isr, member_epochs)
@@ -74,13 +75,13 @@ def shut_down(world: World, broker_id: int, broker_epoch: int = -1) -> tuple[Any
 
 
 def reassignment_request(partition: TopicPartition, target: Sequence[int] | None) -> AlterPartitionReassignmentsRequest:
-    """Return an AlterPartitionReassignments request for one partition. Target None cancels the reassignment."""
+    """Return an AlterPartitionReassignments request for one partition. A target of None cancels the reassignment."""
     row = ReassignablePartition(partition_index=partition.partition, replicas=None if target is None else tuple(target))
     return AlterPartitionReassignmentsRequest(topics=(ReassignableTopic(name=partition.topic, partitions=(row,)),))
 
 
 def reassign(world: World, partition: TopicPartition, target: Sequence[int] | None) -> Any:
-    """Send AlterPartitionReassignments for one partition (None cancels), and return its error."""
+    """Send AlterPartitionReassignments for one partition, and return the error. A target of None cancels."""
     return reassignment_answer(world, partition, target).error_code
 
 
@@ -94,7 +95,9 @@ def reassignment_answer(world: World, partition: TopicPartition, target: Sequenc
 
 
 def under_way(world: World, *partitions: TopicPartition) -> dict[TopicPartition, ReplicaAssignment]:
-    """Return the result of ListPartitionReassignments for these partitions, or for all."""
+    """Send ListPartitionReassignments. Return the assignments of these partitions, or of all that are being
+    reassigned.
+    """
     rows = [
         listing.ListPartitionReassignmentsTopics(name=TopicName(p.topic), partition_indexes=(i32(p.partition),))
         for p in partitions
@@ -111,6 +114,6 @@ def under_way(world: World, *partitions: TopicPartition) -> dict[TopicPartition,
 
 
 def caught_up(world: World, isr: Sequence[int], topic: str = "orders") -> None:
-    """Send AlterPartition with that ISR, as the partition's leader."""
+    """Send AlterPartition with this ISR as the partition's leader, after followers have caught up."""
     assert ask_for_isr(world, isr, topic) is KafkaError.none
     world.settle()

@@ -20,7 +20,7 @@ from zabka.kafka.zk import znodes
 
 
 class Transcript:
-    """Transcript that starts when it is created. `take` returns the writes and requests since the previous call."""
+    """Record of a controller's writes and requests. `take` returns those since the previous call."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -29,8 +29,8 @@ class Transcript:
 
         def multi(ops: Sequence[Op], session: int) -> list[OpResult]:
             results = apply(ops, session)
-            # Count only writes by controllers. Writes by tests have no session, and brokers that are only registered
-            # have session ids outside this range.
+            # Record only writes by controllers. Writes by tests have no session, and brokers without a controller have
+            # session ids outside this range.
             if 0x1000 <= session < 0x7000 and all(result.error is ErrorCode.OK for result in results):
                 for op, result in zip(ops, results, strict=True):
                     self._written(op, result)
@@ -40,9 +40,10 @@ class Transcript:
         world.received = _RecordedRequests(self)
 
     def take(self) -> str:
-        """Return the writes since the previous call in order, followed by the requests in order.
+        """Return the writes since the previous call in order, followed by the control requests in order.
 
-        Brokers that received the same request share a line. Every broker received its lines in this order.
+        Equal requests to several brokers share one line. The lines that name a broker are in the order in which it
+        received them.
         """
         self._world.settle()
         lines = [text for broker_id, text in self._lines if broker_id is None]
@@ -95,8 +96,9 @@ class _RecordedRequests(list[ControlRequest]):
 
 
 def _side_by_side(orders: Mapping[int, Sequence[str]]) -> list[str]:
-    """Merge the brokers' lines and keep each broker's order. A line that several brokers have at the same position
-    appears once.
+    """Merge the lines of all brokers, with each broker's lines in their order.
+
+    If several brokers have the same line next, it appears once.
     """
     merged: list[tuple[list[int], str]] = []
     for broker_id, texts in sorted(orders.items(), key=lambda item: (-len(item[1]), item[0])):

@@ -1,6 +1,6 @@
 """World of controllers: a fake coordination service with ZooKeeper's semantics, and brokers that record requests.
 
-Everything runs on the simulation's scheduler. Service requests and control requests take a millisecond each way.
+Everything runs on the simulation's scheduler. Requests to the service and control requests take a millisecond each way.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ControlRequest:
 
 
 class World:
-    """Controllers and fake brokers, and the ensemble that they share."""
+    """Controllers and fake brokers that share a fake ensemble."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()
@@ -69,9 +69,9 @@ class World:
         self.unreachable: set[int] = set()
         self.refuse_deletes: set[int] = set()
         self.offline_replicas: dict[int, set[TopicPartition]] = {}
-        """Replicas on failed log directories, keyed by broker."""
+        """Replicas on failed log directories, keyed by broker id. Brokers return an error for them."""
         self.epochs_known: dict[int, int] = {}
-        """Latest controller epoch that each broker has received from another controller."""
+        """Latest epoch of another controller that each broker has received, keyed by broker id."""
         self.random = Random(7)
         for path in znodes.PERSISTENT_PATHS:
             self.ensemble.put(path)
@@ -90,20 +90,20 @@ class World:
             self.scheduler.step()
 
     def settle(self) -> None:
-        """Run until all work in progress has finished. Distant timers stay pending."""
+        """Run for 300 ms of virtual time, so that all work in progress finishes. Later timers stay pending."""
         self.run(300)
 
-    # -- nodes with a controller
+    # -- brokers with a controller
 
     def start(self, *broker_ids: int, **config: Any) -> None:
-        """Start brokers and wait for the first election."""
+        """Start brokers that can become controller, and wait for the first election."""
         for broker_id in broker_ids:
             self.nodes[broker_id] = Node(self, broker_id, ControllerConfig(**config))
             self.nodes[broker_id].start()
         self.settle()
 
     def kill(self, broker_id: int, *, expire: bool = True) -> None:
-        """Kill with SIGKILL. With `expire`, the session expires immediately."""
+        """Kill a broker with SIGKILL. With `expire`, its session expires immediately."""
         node = self.nodes.pop(broker_id)
         node.runtime.stop()
         self.unreachable.add(broker_id)
@@ -111,15 +111,17 @@ class World:
             self.ensemble.end_session(node.session.session_id)
 
     def active(self) -> Node:
-        """Return the node that owns /controller."""
+        """Return the node whose session owns /controller."""
         broker_id = znodes.decode_controller(self.ensemble.data(znodes.CONTROLLER))
         assert broker_id is not None
         return self.nodes[broker_id]
 
-    # -- brokers that are only registered
+    # -- fake brokers without a controller
 
     def join(self, *broker_ids: int, rack: str | None = None, intact: bool = False) -> None:
-        """Register brokers that only respond to requests. With `intact`, they register an intact log."""
+        """Register fake brokers that only respond to requests. With `intact`, their registrations report an intact
+        log.
+        """
         for broker_id in broker_ids:
             session_id = 0x9000 + broker_id
             endpoints = (BrokerEndpoint("PLAINTEXT", f"b{broker_id}", 9092),)
@@ -131,7 +133,7 @@ class World:
             self.unreachable.discard(broker_id)
 
     def leave(self, *broker_ids: int) -> None:
-        """Expire these brokers' sessions, and stop their responses."""
+        """Expire the sessions of these fake brokers, and let them respond no longer."""
         for broker_id in broker_ids:
             self.unreachable.add(broker_id)
             self.ensemble.end_session(0x9000 + broker_id)
@@ -155,19 +157,19 @@ class World:
         self.ensemble.put(znodes.config_path("topics", topic), znodes.encode_config(overrides))
 
     def state(self, topic: str, partition: int = 0) -> LeaderAndIsr:
-        """Return the state znode of a partition."""
+        """Return the content of a partition's state znode."""
         node = self.ensemble.nodes[znodes.partition_state_path(TopicPartition(topic, partition))]
         state = znodes.decode_partition_state(node.data, node.version)
         assert state is not None
         return state
 
     def brief(self, topic: str, partition: int = 0) -> tuple[int, tuple[int, ...], int]:
-        """Return (leader, ISR, leader epoch)."""
+        """Return the partition's (leader, ISR, leader epoch)."""
         state = self.state(topic, partition)
         return state.leader, state.isr, state.leader_epoch
 
     def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
-        """Write an ISR to ZooKeeper, as a leader with an old inter-broker protocol does."""
+        """Write an ISR to ZooKeeper, as a leader with an inter-broker protocol before 2.7 does."""
         state = self.state(topic, partition)
         path = znodes.partition_state_path(TopicPartition(topic, partition))
         self.ensemble.put(path, znodes.encode_partition_state(state._replace(isr=tuple(isr))))
@@ -181,7 +183,7 @@ class World:
         return [event for broker_id, event in self.journal if isinstance(event, kind) and node in (None, broker_id)]
 
     def call(self, request: Awaitable[Any]) -> Any:
-        """Return the result of an awaitable, in the world's virtual time."""
+        """Run the world until a request has completed, and return its result."""
 
         raised: list[Exception] = []
 
@@ -198,7 +200,7 @@ class World:
 
 
 class Node:
-    """A broker process: its runtime, session and controller. It handles session expiry as a broker does."""
+    """A broker process with its runtime, session and controller. It handles session expiry as a real broker does."""
 
     def __init__(self, world: World, broker_id: int, config: ControllerConfig) -> None:
         self.world = world
@@ -236,7 +238,7 @@ class Node:
         self.controller.session_renewed()
 
     def stop(self) -> None:
-        """Stop cleanly, but without a controlled shutdown."""
+        """Stop the broker process cleanly, but without a controlled shutdown."""
 
         async def stop() -> None:
             await self.controller.shutdown()
@@ -249,7 +251,7 @@ class Node:
 
 
 class FakeChannel:
-    """`BrokerChannel` to brokers that record and accept every request."""
+    """`BrokerChannel` to fake brokers, which record and accept every request."""
 
     def __init__(self, world: World, runtime: SimRuntime) -> None:
         self.world = world
@@ -280,7 +282,7 @@ class FakeChannel:
         return future
 
     def _obey(self, broker_id: int, request: KafkaMessage) -> LeaderAndIsrResponse:
-        """Accept every replica, except replicas on a failed log directory."""
+        """Return the response of a broker that accepts all replicas, except those on a failed log directory."""
         offline = self.world.offline_replicas.get(broker_id, ())
         topics = tuple(
             LeaderAndIsrTopicError(
@@ -320,7 +322,7 @@ class FakeChannel:
 
 
 def lose_all_but(world: World, topic: str, survivor: int, last: int) -> None:
-    """Remove `survivor` from the ISR, kill `last`, and restart `survivor`."""
+    """Stop `survivor` so that it leaves the ISR, then stop the leader `last`, and restart `survivor`."""
     world.leave(survivor)
     world.settle()
     world.leave(last)
@@ -335,7 +337,9 @@ def epoch(world: World) -> tuple[str, int]:
 
 
 def take_over(world: World, broker_id: int = 99) -> None:
-    """Delete /controller and win the election as another process, as in Kafka's ControllerIntegrationTest."""
+    """Make broker 99 the controller: delete /controller and win the election, as in Kafka's
+    ControllerIntegrationTest.
+    """
     world.ensemble.multi([Delete(znodes.CONTROLLER)], 0)
     number, version = epoch(world)
     results = world.ensemble.multi(

@@ -61,7 +61,7 @@ class Znode:
 
 
 class FakeEnsemble:
-    """The znode tree. Every applied write has a separate zxid."""
+    """The znode tree of the fake service. Each write gets its own zxid."""
 
     def __init__(self) -> None:
         self.zxid = 0x100000000
@@ -69,7 +69,7 @@ class FakeEnsemble:
         self.sessions: dict[int, FakeSession] = {}
         self.next_session = 0x1000
         self.unreadable: dict[str, ErrorCode] = {}
-        """Errors with which reading a znode's data fails, keyed by path."""
+        """Errors that reads of a znode's data return, keyed by path."""
         self.unwritable: dict[str, ErrorCode] = {}
 
     # -- operations
@@ -125,7 +125,7 @@ class FakeEnsemble:
         fired += [(path, EventType.DELETED), (parent_path or "/", EventType.CHILDREN_CHANGED)]
 
     def multi(self, ops: Sequence[Op], session: int) -> list[OpResult]:
-        """Apply all operations or none. The first failure restores the tree."""
+        """Apply all operations, or none if one of them fails."""
         self.zxid += 1
         touched = {path for op in ops for path in (op.path, op.path.rpartition("/")[0] or "/")}
         kept = {path: self.nodes[path].copy() for path in touched if path in self.nodes}
@@ -149,7 +149,7 @@ class FakeEnsemble:
                 session.fire(path, kind)
 
     def end_session(self, session_id: int) -> None:
-        """Close a session. One transaction deletes its ephemeral znodes."""
+        """End a session, and delete its ephemeral znodes in one transaction."""
         self.zxid += 1
         fired: list[tuple[str, EventType]] = []
         for path in sorted(path for path, node in self.nodes.items() if node.owner == session_id):
@@ -183,7 +183,7 @@ class FakeEnsemble:
 
 
 class FakeSession:
-    """`CoordinationService` of one node."""
+    """`CoordinationService` with which one node uses the fake ensemble."""
 
     def __init__(self, ensemble: FakeEnsemble, runtime: SimRuntime) -> None:
         self.ensemble = ensemble
@@ -192,9 +192,9 @@ class FakeSession:
         self.session_id = SessionId(0)
         self.hold_watches = False
         self.sends_zxid = True
-        """Whether watch events contain their zxid. They do not after a reconnection, or from servers before 3.9."""
+        """Whether watch events contain the zxid. It is missing after a reconnection, and from servers before 3.9."""
         self.lose_replies = 0
-        """Number of upcoming replies to lose. Their requests are applied nevertheless."""
+        """Number of next replies to lose. Their requests are applied nevertheless."""
         self.lose_requests = 0
         self.lose_reply_to: Callable[[Sequence[Op]], bool] = lambda ops: False
         self.multis: list[list[Op]] = []
@@ -230,7 +230,7 @@ class FakeSession:
             listener(state)
 
     def expire(self) -> None:
-        """Expire this session. The node notices it when it runs."""
+        """Expire this session. The node is notified as soon as it runs."""
         session_id = self.session_id
 
         def learn() -> None:

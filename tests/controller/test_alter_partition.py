@@ -1,4 +1,4 @@
-"""AlterPartition at the controller, in the order of its checks (acceptance scenarios 46 and 61)."""
+"""The controller's checks of AlterPartition requests, in their order (acceptance scenarios 46 and 61)."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ def alter(
     partition: int = 0,
     member_epochs: dict[int, int] | None = None,
 ) -> Any:
-    """Send AlterPartition as the leader of t-0, with correct defaults. Return the partition's entry in the response, or
-    a response without partition entries.
+    """Send AlterPartition for t-0 as its leader, with valid values for all other fields.
+
+    Return the partition's entry in the response, or the whole response if it has no partition entry.
     """
     context = world.active().controller.term.context
     state = context.leadership[T0]
@@ -97,7 +98,7 @@ def test_isr_shrink_and_expansion_increment_only_partition_epoch(world: World) -
 
 @pytest.mark.scenario(61)
 def test_invalid_isr_change_returns_the_error_for_its_cause(world: World) -> None:
-    # testAlterPartitionErrors
+    # Port of Kafka's testAlterPartitionErrors.
     assert alter(world, [2, 3]).error_code is KafkaError.none
     context = world.active().controller.term.context
     epoch = context.broker_epoch(2)
@@ -119,7 +120,7 @@ def test_invalid_isr_change_returns_the_error_for_its_cause(world: World) -> Non
 
 @pytest.mark.scenario(61)
 def test_unchanged_isr_succeeds_even_with_an_older_epoch(world: World) -> None:
-    # testIdempotentAlterPartition
+    # Port of Kafka's testIdempotentAlterPartition.
     assert alter(world, [2, 3]).partition_epoch == 1
     row = alter(world, [2, 3], partition_epoch=0)
     assert (row.error_code, row.partition_epoch, row.isr) == (KafkaError.none, 1, (2, 3))
@@ -128,7 +129,7 @@ def test_unchanged_isr_succeeds_even_with_an_older_epoch(world: World) -> None:
 
 @pytest.mark.scenario(61)
 def test_dead_or_stopping_replica_cannot_join_the_isr(world: World) -> None:
-    # testShutdownBrokerNotAddedToIsr
+    # Port of Kafka's testShutdownBrokerNotAddedToIsr.
     shutdown = ControlledShutdownRequest(broker_id=4, broker_epoch=-1)
     world.call(world.active().controller.controlled_shutdown(shutdown))
     assert world.state("t").isr == (2, 3)
@@ -140,7 +141,7 @@ def test_dead_or_stopping_replica_cannot_join_the_isr(world: World) -> None:
 
 
 def test_replica_with_an_earlier_broker_epoch_cannot_join_isr(world: World) -> None:
-    # KIP-903: the broker can have restarted without its disk.
+    # KIP-903: the broker may have restarted with an empty disk.
     context = world.active().controller.term.context
     assert alter(world, [2, 3]).error_code is KafkaError.none
     old = context.broker_epoch(4)
@@ -183,7 +184,7 @@ def test_recovering_isr_keeps_one_member_after_unclean_election() -> None:
     world.join(3)
     world.settle()
     assert alter(world, [2, 3], recovering=True).error_code is KafkaError.invalid_request
-    # The new leader reports that it has recovered, after which other replicas can join.
+    # The new leader reports that it has recovered. After that, other replicas can join the ISR.
     row = alter(world, [2])
     assert (row.error_code, row.leader_recovery_state) == (KafkaError.none, 0)
     assert not world.state("t").recovering and world.state("t").leader_epoch == 3
@@ -224,11 +225,13 @@ def test_unexpected_failure_returns_an_error_and_ends_the_term(world: World) -> 
     assert not world.nodes[1].controller.is_active
 
 
-# ---- versions -------------------------------------------------------------------------------------------------
+# ---- older request versions -----------------------------------------------------------------------------------
 
 
 def alter_in(world: World, version: int, isr: list[int], **fields: int) -> Any:
-    """Send AlterPartition in an older version. Versions 0 and 1 have topic names; none has member epochs."""
+    """Send AlterPartition in a version before 3. Versions 0 and 1 have topic names; no such version has member
+    epochs.
+    """
     context = world.active().controller.term.context
     state = context.leadership[T0]
     schema = import_module(f"kio.schema.alter_partition.v{version}.request")

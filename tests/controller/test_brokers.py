@@ -98,7 +98,8 @@ def test_start_rejected_because_of_a_registration_can_be_retried(world: World) -
 
 
 def test_registration_waits_for_another_session_and_journals_it(world: World) -> None:
-    # KAFKA-14845: in this case, Kafka's broker stays outside the cluster until it is restarted.
+    # KAFKA-14845: if another session owns the registration, Kafka's broker stays outside the cluster until it is
+    # restarted.
     world.start(1)
     node = world.nodes[1]
     world.ensemble.end_session(node.session.session_id)
@@ -168,7 +169,7 @@ def test_bounced_broker_is_handled_as_failed_and_then_started(world: World) -> N
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     old = world.active().controller.term.context.broker_epoch(2)
-    # Broker 2 leaves and returns before the controller reads the list of brokers, so the list is unchanged.
+    # Broker 2 leaves and returns before the controller reads the list of brokers, so the list itself is unchanged.
     world.ensemble.end_session(0x9002)
     world.join(2)
     world.settle()
@@ -178,7 +179,7 @@ def test_bounced_broker_is_handled_as_failed_and_then_started(world: World) -> N
     assert context.broker_epoch(2) == world.ensemble.nodes["/brokers/ids/2"].czxid > old
     assert world.brief("t") == (3, (3,), 1)
     assert 2 in world.nodes[1].channel.forgotten
-    # Because the broker is a new process, it receives the state of all its replicas.
+    # The controller sends the broker the state of all its replicas, because it is a new process.
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader == 3
 
 
@@ -295,7 +296,7 @@ def test_control_requests_are_sent_only_to_registered_brokers(world: World) -> N
 
 
 def test_live_brokers_are_sent_before_leader_and_isr_requests(world: World) -> None:
-    # KAFKA-4443
+    # KAFKA-4443: the list of live brokers must be sent before LeaderAndIsr requests.
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -407,11 +408,11 @@ def test_controlled_shutdown_moves_leaders_with_one_new_epoch(world: World) -> N
     world.settle()
     received = world.requests("LeaderAndIsr", 2)[-1]
     assert received.partitions()[T0].leader == 3
-    # Stop the broker. The partitions whose leadership it has already handed over must not change.
+    # Stop the broker. Partitions that another broker already leads must not change.
     world.leave(2)
     world.settle()
     assert world.brief("t") == (3, (3,), 1) and world.brief("alone") == (-1, (2,), 1)
-    # The broker returns like any other broker.
+    # When the broker returns, it can lead partitions again.
     world.join(2)
     world.settle()
     assert world.active().controller.term.context.shutting_down == set()
@@ -434,7 +435,7 @@ def test_controlled_shutdown_response_has_its_requests_version(world: World, ver
     assert world.brief("t") == (3, (3,), 1)
 
 
-# ---- the wire -------------------------------------------------------------------------------------------------
+# ---- responses in the request's version -----------------------------------------------------------------------
 
 
 def test_control_requests_decode_to_what_was_encoded(world: World) -> None:

@@ -1,5 +1,6 @@
-"""The controller epoch: every write checks it. A controller that sees a later epoch checks whether it is still
-active.
+"""The controller epoch: every write checks it.
+
+A controller that reads a later epoch checks whether it still is the active controller.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ def test_later_epoch_seen_at_a_broker_makes_the_controller_check(world: World) -
     world.start(1)
     world.join(2)
     world.settle()
-    # Another client writes another number while the controller has nothing to write. Broker 3 read the number
-    # when it started.
+    # Another client overwrites /controller_epoch while the controller is idle. Broker 3 read that epoch when it
+    # started.
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
     world.settle()
     assert world.nodes[1].controller.controller_epoch == 1
@@ -88,8 +89,8 @@ def test_overwritten_epoch_znode_restarts_the_controller_term(world: World) -> N
 
 
 def test_reelected_controller_reports_its_lost_session(world: World) -> None:
-    # The broker was elected immediately, and since then another controller was elected and has resigned; then a
-    # write is rejected (seed 577 of chaos).
+    # The broker was elected immediately after its start. Then another controller was elected and resigned, so that a
+    # write by the first one is rejected (seed 577 of chaos).
     world.join(2)
     world.create_topic("t", {0: [1]})
     node = world.nodes[1] = Node(world, 1, ControllerConfig())

@@ -1,4 +1,4 @@
-"""Deletion of topics whose partitions are being reassigned: it waits until the reassignment ends."""
+"""Deletion of a topic whose partitions are being reassigned: it waits until the reassignments end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_topic_with_a_delayed_deletion_stays_in_metadata(world: World) -> None:
         ]
         return set(received)
 
-    # The replica that must catch up fetches by topic id, so its leader must know the id.
+    # The new replica fetches by topic id, so the leader must be sent the id although the topic is being deleted.
     assert leaders_sent() == {1}
     caught_up(world, [1, 2])
     assert -2 in leaders_sent()
@@ -67,8 +67,8 @@ def test_replica_removed_during_a_delayed_deletion_is_stopped(world: World) -> N
     world.settle()
     world.received.clear()
     caught_up(world, [1, 2])
-    # The broker knows the topic, and would mistake a StopReplica with the epoch of a topic deletion for an
-    # outdated one.
+    # The broker has the topic's metadata, so it would reject a StopReplica with the leader epoch of a deletion (-2) as
+    # outdated.
     stopped = [received.partitions()[P0] for received in world.requests("StopReplica", 1)]
     assert any(row.delete_partition for row in stopped)
     assert all(row.leader_epoch >= 0 for row in stopped)
@@ -109,8 +109,8 @@ def test_halted_deletion_remains_halted_when_a_broker_returns(world: World) -> N
 
 
 def test_reassignment_that_halts_a_deletion_can_elect_a_leader(world: World) -> None:
-    # Kafka elects no leader for a topic that is being deleted, so no replica catches up, and deletion and
-    # reassignment wait forever.
+    # Kafka elects no leader for a topic that is being deleted. So no replica catches up, and deletion and reassignment
+    # wait for each other forever.
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, P0, [2])

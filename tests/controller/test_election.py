@@ -78,7 +78,7 @@ def test_exactly_one_of_many_brokers_is_elected(world: World) -> None:
         last = world.events(ControllerBelieved, node.broker_id)[-1]
         assert (last.controller_id, last.controller_epoch) == (active[0], 1)
         assert last.is_controller == (node.broker_id == active[0])
-    # The other brokers watch /controller. When the controller dies, exactly one of them becomes controller.
+    # The other brokers watch /controller. After the controller's death, exactly one of them becomes controller.
     world.kill(active[0])
     world.settle()
     assert epoch(world) == ("2", 2)
@@ -136,7 +136,7 @@ def test_zombie_controller_is_fenced_and_resigns_without_a_write(world: World, w
     zombie.session.hold_watches = True
     take_over(world)
     received = len(world.received)
-    # The zombie receives watch events of these changes, but not that of /controller.
+    # The zombie receives the watch events of these changes, but not the event of the change of /controller.
     if work == "topic_creation":
         world.create_topic("new", {0: [2, 3]})
     elif work == "topic_deletion":
@@ -175,8 +175,8 @@ def test_zombie_controller_is_fenced_and_resigns_without_a_write(world: World, w
 def test_zombie_controller_that_reads_a_later_state_resigns(
     world: World,
 ) -> None:
-    # Kafka's controller fails only the election of that partition, then sends the broker the leader epoch of its
-    # former process.
+    # Kafka's controller skips only the election of that partition. It then sends the restarted broker the leader epoch
+    # from before its restart.
     world.start(1)
     world.join(2, 3)
     world.create_topic("old", {0: [2, 3]})
@@ -213,7 +213,7 @@ def test_unsent_request_batch_is_an_illegal_state_and_fails_over(world: World) -
     assert [e.reason for e in world.events(ControllerResigned)] == ["illegal_state"]
     [failed] = world.events(ControllerEventFailed)
     assert failed.event == "TopicChange" and "unsent" in failed.problem
-    # The new controller completes the work. The old one is still a candidate, and wins the next election.
+    # The new controller completes the work. The former controller is still a candidate, and wins the next election.
     assert world.brief("u") == (3, (3,), 0)
     world.kill(second.broker_id)
     world.run(3_000)
@@ -231,7 +231,7 @@ def test_single_controller_is_reelected_after_an_illegal_state(world: World) -> 
 
 
 def test_fenced_controllers_batch_is_not_sent_in_the_next_term(world: World) -> None:
-    # KAFKA-12315: ControllerMoved in the replica state machine must not leave requests in the batch.
+    # KAFKA-12315: a ControllerMoved exception while replica states change must not leave requests in the batch.
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -253,8 +253,8 @@ def test_fenced_controllers_batch_is_not_sent_in_the_next_term(world: World) -> 
 
 
 def test_own_controller_znode_from_no_known_term_is_replaced(world: World) -> None:
-    # KAFKA-13407: /controller contains the id of this broker, which has resigned, so no other broker would ever
-    # become active.
+    # KAFKA-13407: the broker has resigned, but /controller still contains its id. In Kafka, no other broker would ever
+    # become controller.
     world.start(1, 2)
     first = world.active()
     first.controller._resign("controller_moved", UNKNOWN)
@@ -319,8 +319,9 @@ def test_first_broker_creates_the_persistent_paths() -> None:
 
 
 def test_term_ended_by_session_expiry_reports_no_rejected_write(world: World) -> None:
-    """The term's /controller znode was deleted together with the session. A resignation that finds nothing to delete is
-    not a rejected write.
+    """A controller whose session has expired reports no rejected write when it resigns.
+
+    Its /controller znode was deleted with the session, so the resignation finds nothing to delete.
     """
     world.start(1)
     world.ensemble.end_session(world.nodes[1].session.session_id)
@@ -376,8 +377,7 @@ def test_lost_controller_session_is_followed_by_an_election(world: World) -> Non
     world.start(1, 2)
     loser = next(n for n in world.nodes.values() if not n.controller.is_active)
     winner = world.active()
-    # /controller is deleted, created and deleted before the other broker reads it, so that its watch fires only
-    # once.
+    # /controller is deleted, created and deleted before the other broker reads it. So its watch fires only once.
     loser.session.hold_watches = True
     world.kill(winner.broker_id)
     world.ensemble.put(znodes.CONTROLLER, znodes.encode_controller(50, 0), owner=0x5050)
@@ -404,7 +404,7 @@ def test_shutdown_skips_queued_events_and_fails_their_callers(world: World) -> N
     world.create_topic("t", {0: [2]})
     world.settle()
     controller = world.nodes[1].controller
-    # Queue requests of every kind while one event is being processed.
+    # While one event is processed, queue requests of every type.
     world.create_topic("u", {0: [2]})
     world.run(3)
     alter = controller.alter_partition(AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=()))
@@ -421,7 +421,7 @@ def test_shutdown_skips_queued_events_and_fails_their_callers(world: World) -> N
     assert world.brief("u") == (2, (2,), 0)
     assert not controller.is_active
     assert [e.reason for e in world.events(ControllerResigned)] == ["shutdown"]
-    # A request after the shutdown fails at once, so that its caller does not wait for ever.
+    # A request after the shutdown fails at once, so that its caller does not wait forever.
     again = controller.alter_partition(AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=()))
     assert world.call(again).error_code is KafkaError.not_controller
     world.call(controller.shutdown())

@@ -1,4 +1,4 @@
-"""Eligible leader replicas (KIP-966): replicas that left an ISR below the minimum and still have all committed
+"""Eligible leader replicas (KIP-966): they left an ISR smaller than min.insync.replicas, but have all committed
 records.
 """
 
@@ -18,7 +18,7 @@ T0 = TopicPartition("t", 0)
 
 @pytest.fixture
 def world() -> World:
-    """Controller on broker 1. Brokers 2, 3 and 4 host the partition, and two of them must be in sync."""
+    """Return a world with the controller on broker 1, and t-0 on brokers 2, 3 and 4 with min.insync.replicas=2."""
     made = World()
     made.start(1)
     made.join(2, 3, 4)
@@ -28,13 +28,13 @@ def world() -> World:
 
 
 def stands(world: World) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    """Return the partition's (leader, ISR, eligible leader replicas)."""
+    """Return the (leader, ISR, eligible leader replicas) of t-0."""
     state = world.state("t")
     return state.leader, state.isr, state.eligible
 
 
 def leave(world: World, *broker_ids: int) -> None:
-    """Stop the brokers one by one, and wait until the controller has handled each."""
+    """Stop the brokers one after the other. Wait each time until the controller has handled it."""
     for broker_id in broker_ids:
         world.leave(broker_id)
         world.settle()
@@ -50,7 +50,7 @@ def last_election(world: World) -> tuple[int, str, bool]:
     return event.leader, event.cause, event.unclean
 
 
-# ---- eligibility ----------------------------------------------------------------------------------------------
+# ---- which replicas become eligible ---------------------------------------------------------------------------
 
 
 def test_replica_leaving_an_isr_of_min_isr_size_is_not_eligible(world: World) -> None:
@@ -98,7 +98,7 @@ def test_recently_changed_min_isr_makes_no_replica_eligible(world: World) -> Non
     changed.mtime_ms = node.runtime.now().wall_ms
     leave(world, 4)
     assert stands(world) == (2, (2, 3), ())
-    # By now, a leader that has not received the change has lost its session.
+    # Let twice the session timeout pass. A leader that has not received the config change has lost its session by then.
     changed.mtime_ms -= 2 * node.config.session_timeout_ms
     leave(world, 3)
     assert stands(world) == (2, (2,), (3,))
@@ -118,7 +118,7 @@ def test_just_changed_default_min_isr_makes_no_replica_eligible(world: World) ->
     world.ensemble.put(path, znodes.encode_config({"min.insync.replicas": "2"}))
     world.ensemble.nodes[path].mtime_ms = node.runtime.now().wall_ms
     leave(world, 4, 3)
-    # A leader that still uses the minimum of one can have committed more records since then.
+    # A leader that still uses min.insync.replicas=1 can have committed records without replica 3.
     assert (world.state("u").isr, world.state("u").eligible) == ((2,), ())
 
 
@@ -172,8 +172,7 @@ def test_eligible_replica_without_an_intact_log_is_removed(world: World) -> None
     leader_epoch = world.state("t").leader_epoch
     join(world, 3, intact=False)
     assert stands(world) == (2, (2,), ())
-    # The controller must send the new state to the leader; otherwise the leader's partition epoch would be
-    # outdated.
+    # The controller must send the leader the new state, because the leader otherwise keeps an outdated partition epoch.
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader_epoch == leader_epoch + 1
 
 
@@ -181,7 +180,7 @@ def test_broker_that_deleted_its_replica_gets_no_later_request(world: World) -> 
     leave(world, 4, 3)
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
-    # Broker 2 has deleted its replica. The topic is removed once the other brokers return.
+    # Broker 2 has deleted its replica. The topic's znodes are removed after the other brokers have returned.
     world.leave(2)
     world.settle()
     world.received.clear()
@@ -199,7 +198,7 @@ def test_last_isr_member_with_lost_log_waits_for_an_eligible_one(world: World) -
     assert stands(world) == (-1, (2,), (3,)) and world.state("t").doubtful == (2,)
     assert last_election(world)[1] == "doubtful_return"
     join(world, 3, intact=True)
-    # Records that the other replica lost are now fetched from this replica.
+    # Broker 2 may have lost records. As a follower, it fetches them from replica 3.
     assert stands(world) == (3, (3,), ()) and world.state("t").doubtful == ()
     assert last_election(world) == (3, "offline", False)
 
@@ -241,8 +240,8 @@ def test_next_controller_handles_a_broker_return_none_has_seen(world: World) -> 
 
 def test_unseen_broker_return_is_handled_despite_a_newer_state(world: World) -> None:
     leave(world, 4, 3)
-    # Replica 3 returns while the controller receives no watch events. The controller then writes the state again,
-    # as after a shrink, and dies.
+    # Replica 3 returns while the controller receives no watch events. The controller then writes the partition state
+    # again, as it does after an ISR shrink, and dies.
     node = world.active()
     node.session.hold_watches = True
     world.join(3)
@@ -265,7 +264,10 @@ def test_possibly_incomplete_replica_stays_marked_on_failover(world: World) -> N
 
 
 def test_state_without_eligible_replicas_decodes_as_encoded() -> None:
-    """A repeated write is recognized by the content of the znode, so decoding must return exactly what was encoded."""
+    """A partition state without eligible replicas is decoded exactly as it was encoded.
+
+    The controller recognizes its own repeated write by the znode's content.
+    """
     state = LeaderAndIsr(2, 7, (2,), 3, 11, eligible=(3,), eligible_by_zxid=9)
     for changed in (with_isr(state, (2, 3)), not_eligible(state, [3]), without_eligible(state)):
         assert znodes.decode_partition_state(znodes.encode_partition_state(changed), 11) == changed

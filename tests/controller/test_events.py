@@ -1,4 +1,4 @@
-"""The controller's event queue: a caller is notified after its event is processed."""
+"""The controller's event queue: the sender of an event is notified after the event has been processed."""
 
 from __future__ import annotations
 

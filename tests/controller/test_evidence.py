@@ -1,4 +1,4 @@
-"""Evidence and causes recorded with a controller's decisions."""
+"""The evidence and the causes that a controller records with its decisions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T0 = TopicPartition("t", 0)
 
 
 def led_by_the_second(world: World) -> None:
-    """Make broker 4 the controller and broker 2 the leader of t-0, with broker 1 outside its ISR."""
+    """Make broker 4 the controller and broker 2 the leader of t-0. Broker 1 is outside the ISR."""
     world.start(4)
     world.settle()
     world.start(1, 2, 3)
@@ -34,7 +34,10 @@ def test_election_event_contains_previous_leader_and_candidates() -> None:
 
 
 def test_state_write_without_an_election_lists_no_candidates() -> None:
-    """A write without an election either keeps the leader, or removes it and leaves the election to a later write."""
+    """The journal lists no candidates for a state change that elects no leader.
+
+    Such a change either keeps the leader, or removes it and leaves the election to a later write.
+    """
     world = World()
     led_by_the_second(world)
     context = world.active().controller.term.context

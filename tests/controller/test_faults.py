@@ -1,4 +1,4 @@
-"""Several controllers with random faults: the journal's invariants hold, and the cluster recovers afterwards."""
+"""Several controllers with random faults: the invariants hold for the journal, and the cluster recovers afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONTROLLERS, BROKERS = (1, 2, 3), (11, 12, 13)
 
 
 def disturb(world: World, random: Random, down: set[int]) -> None:
-    """Inject one fault, or run one administrative action."""
+    """Inject one random fault, or run one random administrative action."""
     nodes = sorted(world.nodes)
     node = world.nodes[random.choice(nodes)]
     match random.randrange(9):
@@ -60,7 +60,10 @@ def disturb(world: World, random: Random, down: set[int]) -> None:
 
 
 def operate(world: World, random: Random) -> None:
-    """Run one action that moves replicas: an operator's action, a leader's, or a controlled shutdown."""
+    """Run one random action that moves replicas or leaders.
+
+    It is an operator's reassignment, a leader's ISR change, or a controlled shutdown.
+    """
     topic = random.choice(sorted(world.ensemble.nodes["/brokers/topics"].children))
     partition = TopicPartition(topic, random.randrange(2))
     target = random.sample(BROKERS, random.randrange(1, 4))
@@ -82,7 +85,7 @@ def operate(world: World, random: Random) -> None:
 
 
 def catch_up(controller: KafkaController, partition: TopicPartition) -> None:
-    """Propose all live replicas for the ISR, as the leader."""
+    """Propose an ISR of all live replicas, as the partition's leader does."""
     assert controller.term is not None
     context = controller.term.context
     state = context.leadership.get(partition)
@@ -112,7 +115,7 @@ def test_reassignments_complete_under_random_faults(seed: int) -> None:
         node.session.lose_replies = node.session.lose_requests = 0
         node.session.release_watches()
         node.runtime.resume()
-    # Brokers that began a controlled shutdown are restarted as well.
+    # Brokers that have begun a controlled shutdown also need a restart.
     world.leave(*(broker_id for broker_id in BROKERS if broker_id not in down))
     world.run(2_000)
     world.join(*BROKERS)

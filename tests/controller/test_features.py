@@ -1,5 +1,6 @@
-"""/feature (ControllerIntegrationTest.testControllerFeatureZNodeSetup...), and brokers that lack a finalized
-feature.
+"""The /feature znode (ControllerIntegrationTest.testControllerFeatureZNodeSetup...).
+
+Also tests brokers that do not support a finalized feature.
 """
 
 from __future__ import annotations

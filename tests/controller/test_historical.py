@@ -1,4 +1,4 @@
-"""Earlier behavior of Kafka's controller: present with the switch on, absent with it off."""
+"""Former bugs of Kafka's controller: each occurs if its switch is on, and does not if the switch is off."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def start(world: World, *broker_ids: int, on: bool, switch: Historical) -> None:
 
 
 def take_over(world: World) -> None:
-    """Delete /controller and win the next election as broker 99."""
+    """Delete /controller, and win the next election as broker 99."""
     seen = int(world.ensemble.data(znodes.CONTROLLER_EPOCH))
     world.ensemble.delete(znodes.CONTROLLER)
     world.ensemble.put(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(seen + 1))
@@ -37,7 +37,7 @@ def take_over(world: World) -> None:
 
 
 def moved_unnoticed(world: World) -> None:
-    """Make broker 99 take over without broker 1 noticing: its watch on /controller does not fire."""
+    """Make broker 99 the controller. Broker 1 does not notice, because its watch on /controller does not fire."""
     session = world.nodes[1].session
     session.hold_watches = True
     take_over(world)
@@ -46,7 +46,7 @@ def moved_unnoticed(world: World) -> None:
 
 
 def assignment(world: World) -> ReplicaAssignment:
-    """Return the assignment of t-0 in the topic's znode."""
+    """Return the assignment of t-0 from the topic's znode."""
     found = znodes.decode_topic(world.ensemble.data(znodes.topic_path("t")))
     assert found is not None
     return found.partitions[0]
@@ -90,7 +90,7 @@ def test_unfenced_resumed_controller_removes_the_next_one(world: World, on: bool
 def test_ghost_controller_bug_leaves_no_active_controller(world: World, on: bool) -> None:
     start(world, 1, 2, on=on, switch=Historical.GHOST_CONTROLLER)
     ghost = world.active()
-    # The controller has resigned, but /controller still belongs to its session.
+    # The controller has resigned, but its session still owns /controller.
     ghost.controller._resign("controller_moved", UNKNOWN)
     ghost.controller.controller_changed()
     world.run(30_000)
@@ -109,7 +109,7 @@ def test_broker_id_held_by_a_lost_session_is_awaited_or_fatal(world: World, on: 
     assert (znodes.broker_path(1) in world.ensemble.nodes) is not on
 
 
-# ---- state left to the next controller ------------------------------------------------------------------------
+# ---- state that a former term leaves behind -------------------------------------------------------------------
 
 
 @ON_AND_OFF
@@ -121,7 +121,7 @@ def test_unsent_batch_loses_changes_of_the_next_controller(world: World, on: boo
     moved_unnoticed(world)
     world.leave(3)
     world.settle()
-    # Broker 1 loses the controller's role while it removes broker 3 from the ISR. It is then elected again.
+    # While broker 1 removes broker 3 from the ISR, another broker becomes controller. Then broker 1 is elected again.
     world.ensemble.end_session(0x7777)
     world.settle()
     assert world.nodes[1].controller.is_active
@@ -143,7 +143,7 @@ def test_stale_context_restores_an_old_reassignment(world: World, on: bool) -> N
     listed = znodes.encode_reassignments({T0: (3,)})
     world.ensemble.put(znodes.REASSIGN_PARTITIONS, listed)
     world.settle()
-    # The next controller completes this, and then moves the partition to broker 4.
+    # The next controller completes this reassignment. Then it moves the partition to broker 4.
     world.ensemble.end_session(first.session.session_id)
     world.settle()
     assert world.active() is not first

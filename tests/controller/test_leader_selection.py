@@ -1,4 +1,4 @@
-"""The four leader selections (PartitionLeaderElectionAlgorithmsTest)."""
+"""The four leader selection strategies (PartitionLeaderElectionAlgorithmsTest)."""
 
 from __future__ import annotations
 

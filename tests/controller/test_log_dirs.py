@@ -28,7 +28,7 @@ def world() -> World:
 
 
 def fail_log_dir(world: World, broker_id: int, *partitions: TopicPartition) -> None:
-    """Fail a log directory that contains these replicas. Its broker writes a notification."""
+    """Fail the log directory with these replicas. The broker then writes its notification znode."""
     world.offline_replicas[broker_id] = set(partitions)
     path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_{world.ensemble.zxid:010d}"
     world.ensemble.put(path, znodes.encode_log_dir_event(broker_id))
@@ -115,6 +115,6 @@ def test_log_dir_notifications_of_a_dead_controller_are_removed(world: World) ->
     world.offline_replicas[2] = {T0}
     world.start(5)
     assert not world.ensemble.nodes[znodes.LOG_DIR_EVENT_NOTIFICATION].children
-    # The notification is not needed: every broker receives its replicas at the start and reports its offline
-    # ones.
+    # The new controller does not need the notification: it sends each broker its replicas, and the broker reports which
+    # ones are offline.
     assert world.brief("t") == (3, (3,), 1)

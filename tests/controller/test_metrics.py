@@ -1,4 +1,4 @@
-"""The controller's MBeans, as in Kafka."""
+"""The controller's metrics have the names and values of Kafka's MBeans."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_topics_being_deleted_are_not_counted_as_offline(world: World) -> None:
     found = gauges(world)
     assert (found["PreferredReplicaImbalanceCount"], found["OfflinePartitionsCount"]) == (0, 0)
     assert (found["TopicsToDeleteCount"], found["TopicsIneligibleToDeleteCount"]) == (1, 1)
-    # The replicas on broker 3 have already been deleted.
+    # Two replicas remain to be deleted, because broker 3 has already deleted its own.
     assert found["ReplicasToDeleteCount"] == 2
 
 

@@ -1,4 +1,6 @@
-"""Partition leadership: offline and unclean elections, retries, valid transitions (acceptance scenarios 32 to 47)."""
+"""Partition leadership: offline and unclean elections, retries, valid state transitions (acceptance scenarios 32 to
+47).
+"""
 
 from __future__ import annotations
 
@@ -133,7 +135,7 @@ def test_failover_does_not_change_healthy_partitions(world: World) -> None:
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader_epoch == 0
 
 
-# ---- unclean --------------------------------------------------------------------------------------------------
+# ---- unclean elections ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.scenario(42)
@@ -151,7 +153,7 @@ def test_broker_default_allows_unclean_elections() -> None:
     assert (last.unclean, last.cause, last.leader) == (True, "unclean", 3)
     assert world.active().controller.metrics()["ControllerStats"]["UncleanLeaderElectionsPerSec_Count"] == 1
     assert world.requests("LeaderAndIsr", 3)[-1].partitions()[T0].leader_recovery_state == 1
-    # When the old leader returns, it becomes a follower.
+    # When the former leader returns, it becomes a follower.
     world.join(2)
     world.settle()
     assert world.brief("t") == (3, (3,), 3)
@@ -240,7 +242,7 @@ def test_state_changed_by_another_client_is_read_again(world: World) -> None:
         answer = original(path, watcher)
         if path.endswith("/state") and not reads:
             reads.append(1)
-            # The leader shrinks the ISR after this read, and before the write that follows it.
+            # The leader shrinks the ISR after the controller has read it, and before the controller writes it.
             world.scheduler.after(1_500, lambda: world.set_isr("t", 0, [2, 4]))
         return answer
 
@@ -305,7 +307,9 @@ PARTITION_PREVIOUS = {
     "OfflinePartition": {"NewPartition", "OnlinePartition", "OfflinePartition"},
     "NonExistentPartition": {"OfflinePartition"},
 }
-"""validPreviousStates in Kafka 3.9's PartitionStateMachine.scala, for each state."""
+"""Previous states that Kafka allows for each partition state (validPreviousStates in 3.9's
+PartitionStateMachine.scala).
+"""
 REPLICA_PREVIOUS = {
     "NewReplica": {"NonExistentReplica"},
     "OnlineReplica": {"NewReplica", "OnlineReplica", "OfflineReplica", "ReplicaDeletionIneligible"},
@@ -315,7 +319,7 @@ REPLICA_PREVIOUS = {
     "ReplicaDeletionIneligible": {"OfflineReplica", "ReplicaDeletionStarted"},
     "NonExistentReplica": {"ReplicaDeletionSuccessful"},
 }
-"""validPreviousStates in Kafka 3.9's ReplicaStateMachine.scala, for each state."""
+"""Previous states that Kafka allows for each replica state (validPreviousStates in 3.9's ReplicaStateMachine.scala)."""
 
 
 @pytest.mark.parametrize("target", list(PartitionState))
@@ -357,8 +361,9 @@ def test_replica_state_change_needs_a_valid_previous_state(world: World, target:
 
 
 def test_replica_of_a_leaderless_partition_can_go_offline(world: World) -> None:
-    """ReplicaStateMachine.doHandleStateChanges: a replica without a leader also changes state, and UpdateMetadata
-    reports it.
+    """A replica whose partition has no leader also becomes offline, and UpdateMetadata reports it.
+
+    Kafka does the same (ReplicaStateMachine.doHandleStateChanges).
     """
     world.create_topic("t", {0: [2, 3]})
     world.settle()

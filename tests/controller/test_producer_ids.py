@@ -24,7 +24,7 @@ def world() -> World:
 
 
 def allocate(world: World, broker_id: int, broker_epoch: int | None = None) -> Any:
-    """Send AllocateProducerIds as a broker. Its broker epoch is correct by default."""
+    """Send AllocateProducerIds as a broker. By default, the broker epoch is valid."""
     context = world.active().controller.term.context
     epoch = context.broker_epoch(broker_id) if broker_epoch is None else broker_epoch
     asked = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=epoch)

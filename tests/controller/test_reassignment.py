@@ -1,7 +1,7 @@
-"""Reassignment by request and through /admin/reassign_partitions: KafkaController.onPartitionReassignment.
+"""Reassignment by request and through /admin/reassign_partitions (KafkaController.onPartitionReassignment).
 
-The followers in these tests are only registered. `caught_up` sends the leader's AlterPartition for followers that
-have caught up.
+The followers in these tests are fake brokers that do not fetch. `caught_up` sends the AlterPartition request with which
+a leader adds them to the ISR.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ def world() -> World:
 
 
 def assignment(world: World, topic: str = "orders", partition: int = 0) -> ReplicaAssignment:
-    """Return the assignment in the topic's znode."""
+    """Return a partition's assignment from the topic's znode."""
     found = znodes.decode_topic(world.ensemble.data(znodes.topic_path(topic)))
     assert found is not None
     return found.partitions[partition]
 
 
 def reassign(world: World, target: Sequence[int] | None, partition: TopicPartition = P0) -> tuple[Any, str | None]:
-    """Send AlterPartitionReassignments for one partition. Return its error and message."""
+    """Send AlterPartitionReassignments for one partition. Return its error code and message."""
     answered = reassignment_answer(world, partition, target)
     return answered.error_code, answered.error_message
 
 
 def ask_by_znode(world: World, **targets: Sequence[int]) -> None:
-    """Write the reassignments to the znode, as Kafka's old tool does."""
+    """Write the targets to /admin/reassign_partitions, as Kafka's tool did before requests existed."""
     listed = {TopicPartition(topic, 0): tuple(target) for topic, target in targets.items()}
     world.ensemble.put(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(listed))
     world.settle()
@@ -56,7 +56,7 @@ def path_is_gone(world: World) -> bool:
     return znodes.REASSIGN_PARTITIONS not in world.ensemble.nodes
 
 
-# ---- arithmetic -----------------------------------------------------------------------------------------------
+# ---- computing adding and removing replicas -------------------------------------------------------------------
 
 
 @pytest.mark.scenario(51)
@@ -89,7 +89,7 @@ def test_later_target_replaces_the_target_but_keeps_first_origin() -> None:
 
 
 class _Compared(int):
-    """Broker id that counts its comparisons with other ids."""
+    """Broker id that counts how often it is compared with other ids."""
 
     times = 0
 
@@ -104,7 +104,8 @@ def test_target_lookup_is_linear_in_the_number_of_replicas() -> None:
     origin, target = (tuple(map(_Compared, range(first, first + 1_000))) for first in (0, 500))
     moving = ReplicaAssignment(origin).reassign_to(target)
     assert len(moving.replicas) == 1_500 and sorted(moving.origin) == list(origin) and moving.target == target
-    # All pairs would be more than a million, and a request can be a hundred times as large.
+    # Comparing all pairs would take more than a million comparisons, and a request can have a hundred times as many
+    # replicas.
     assert _Compared.times < 50_000
 
 
@@ -131,7 +132,7 @@ def test_reassignment_by_znode_adds_three_leader_epochs(world: World) -> None:
     assert world.brief("orders") == (1, (1,), 0)
     world.received.clear()
     ask_by_znode(world, orders=[2])
-    # Phase A: the leader receives the new replica list, and the new replica starts to fetch.
+    # Phase A: the leader receives the extended replica list, and the new replica starts to fetch.
     assert world.brief("orders") == (1, (1,), 1)
     assert assignment(world) == ReplicaAssignment((2, 1), (2,), (1,))
     first = world.requests("LeaderAndIsr", 2)[0].partitions()[P0]
@@ -182,7 +183,7 @@ def test_reassignment_to_an_in_sync_target_completes_at_once(world: World) -> No
     world.create_topic("orders", {0: [1, 2, 3]})
     world.settle()
     assert reassign(world, [2, 1]) == (KafkaError.none, None)
-    # The leader epoch increases twice: to send the shorter list, and to remove the replica from the ISR.
+    # The leader epoch increases twice: with the shorter replica list, and with the removal from the ISR.
     assert world.brief("orders") == (1, (1, 2), 2)
     assert assignment(world) == ReplicaAssignment((2, 1))
 
@@ -240,8 +241,7 @@ def test_new_target_replaces_the_old_and_stops_its_replicas(world: World) -> Non
 
 
 def test_leader_outside_a_new_target_is_replaced_from_the_isr(world: World) -> None:
-    # In this case Kafka's controller leaves the partition without a leader, and the reassignment never ends (seed
-    # 500116).
+    # Kafka's controller would leave the partition without a leader, and the reassignment would never end (seed 500116).
     world.create_topic("orders", {0: [3]})
     world.settle()
     assert reassign(world, [2, 1, 4])[0] is KafkaError.none
@@ -257,7 +257,7 @@ def test_leader_outside_a_new_target_is_replaced_from_the_isr(world: World) -> N
 
 
 def test_reassignment_cannot_delete_every_in_sync_replica(world: World) -> None:
-    # In this case Kafka's controller deletes all in-sync replicas, so all records are lost.
+    # Kafka's controller would delete all in-sync replicas, so that all records would be lost.
     world.create_topic("orders", {0: [3]})
     world.settle()
     reassign(world, [2, 1, 4])
@@ -291,7 +291,7 @@ def test_reassignment_request_removes_only_its_own_znode_entries(world: World) -
     assert world.state("users").leader_epoch == 1, "the remaining reassignments are not restarted"
     caught_up(world, [1, 2], topic="users")
     assert path_is_gone(world)
-    # The controller still watches the znode, so it notices the next list.
+    # The controller must still watch /admin/reassign_partitions, so that it reads the next list.
     ask_by_znode(world, users=[3])
     assert assignment(world, "users").adding == (3,)
 
@@ -340,7 +340,8 @@ def test_missing_partition_state_fails_only_its_reassignment(world: World) -> No
 def test_reassignment_too_large_for_the_znode_is_rejected(
     world: World,
 ) -> None:
-    # ZooKeeper closes the connection for a larger znode, and the controller would send it again forever.
+    # ZooKeeper would close the connection because of the large znode, and the controller would repeat the write
+    # forever.
     world.create_topic("orders", {0: [1], 1: list(range(10_000, 160_000))})
     world.settle()
     written = world.ensemble.data(znodes.topic_path("orders"))
@@ -351,12 +352,12 @@ def test_reassignment_too_large_for_the_znode_is_rejected(
     assert not world.events(ControllerResigned)
 
 
-# ---- partitions without a first leader -------------------------------------------------------------------------
+# ---- partitions that never had a leader -----------------------------------------------------------------------
 
 
 @pytest.fixture
 def leaderless(world: World) -> World:
-    """Create a partition whose only replica is dead."""
+    """Create a partition on a single, dead broker."""
     world.leave(1)
     world.create_topic("orders", {0: [1]})
     world.settle()
@@ -373,7 +374,7 @@ def test_leaderless_new_partition_starts_on_its_target_replicas(leaderless: Worl
 
 def test_returning_replica_is_sent_the_started_partition_again(leaderless: World) -> None:
     reassign(leaderless, [2, 3])
-    # A broker leaves, so the controller elects a leader for the partition; that leader then proposes an ISR.
+    # A broker leaves, which makes the controller elect a leader for this partition. That leader then proposes an ISR.
     leaderless.leave(4)
     leaderless.settle()
     caught_up(leaderless, [2, 3])
@@ -416,7 +417,7 @@ def test_replicas_removed_together_get_no_later_leader_and_isr(world: World) -> 
     world.settle()
     caught_up(world, [1, 3])
     world.received.clear()
-    # One state covers the removal of both replicas: broker 1 leaves the ISR, and broker 2 was not in it.
+    # A single write of the partition state removes both replicas: broker 1 leaves the ISR, and broker 2 was not in it.
     reassign(world, [3])
     assert world.brief("orders")[:2] == (3, (3,))
     assert world.requests("LeaderAndIsr", 3)
@@ -443,7 +444,10 @@ def test_next_controller_continues_a_reassignment(world: World) -> None:
 
 
 def test_replicas_are_not_removed_while_no_target_can_lead(world: World) -> None:
-    """The target is in sync but dead, so only the original replica has the records."""
+    """A replica is not removed while no target replica can lead.
+
+    The target is in sync but dead, so the original replica is the only live one with the records.
+    """
     world.start(8)
     world.create_topic("orders", {0: [1]})
     world.settle()
@@ -469,7 +473,7 @@ def test_replicas_are_not_removed_while_no_target_can_lead(world: World) -> None
 
 
 def begun_with_its_only_leader_on_the_way_out(world: World) -> None:
-    """Start a reassignment of the partition to broker 1, its only in-sync replica, which is shutting down."""
+    """Start a reassignment to broker 1, the only ISR member, which has begun a controlled shutdown."""
     world.create_topic("orders", {0: [1, 2]})
     world.settle()
     world.leave(2)
@@ -521,7 +525,7 @@ def test_isr_change_by_a_leader_completes_a_reassignment(world: World) -> None:
 def test_partitions_added_during_a_reassignment_are_kept(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
-    # The reassignment request arrives before the watch event of the changed topic znode.
+    # The controller receives the reassignment request before the watch event of the changed topic znode.
     world.create_topic("orders", {0: [1], 1: [3]})
     assert reassign(world, [2]) == (KafkaError.none, None)
     world.settle()
@@ -533,7 +537,11 @@ def test_partitions_added_during_a_reassignment_are_kept(world: World) -> None:
 
 
 def test_assignment_that_removes_every_replica_can_be_canceled(world: World) -> None:
-    """No request can create such an assignment; only an edit of the znode that a new controller reads can."""
+    """A reassignment that would remove every replica can be canceled.
+
+    No request can create such an assignment. It exists only if the topic's znode was edited, and then read by a new
+    controller.
+    """
     world.create_topic("orders", {0: [1, 2]})
     world.settle()
     by_hand = json.loads(world.ensemble.data(znodes.topic_path("orders")))

@@ -1,5 +1,6 @@
-"""Znodes that the ensemble does not allow the controller to read or write. It reports the path, and continues or
-resigns.
+"""Znodes that the ensemble does not allow the controller to read or write.
+
+The controller reports the path, and either continues or resigns.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ TOPIC = znodes.topic_path("t")
 
 
 def led() -> World:
-    """Return a world with its controller on broker 1, and t-0 on brokers 2 and 3."""
+    """Return a world with the controller on broker 1, and t-0 on brokers 2 and 3."""
     world = World()
     world.start(1)
     world.join(2, 3)
@@ -33,8 +34,9 @@ def problems(world: World) -> list[str]:
 
 @pytest.mark.parametrize("path", [znodes.FEATURE, znodes.broker_path(2), TOPIC])
 def test_controller_that_cannot_read_required_state_resigns(path: str) -> None:
-    """KafkaController.elect: any exception during the election makes the controller resign, so that another broker
-    takes over.
+    """A controller that cannot read required znodes during its election resigns, so that another broker takes over.
+
+    Kafka does so after any exception during the election (KafkaController.elect).
     """
     world = led()
     world.kill(1)

@@ -1,4 +1,4 @@
-"""Elections requested by znode or by request, and the leader imbalance check (acceptance scenarios 39 to 41)."""
+"""Elections requested by znode or by request, and the check for leader imbalance (acceptance scenarios 39 to 41)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def elect(world: World, kind: int, *partitions: TopicPartition) -> dict[TopicPar
 
 
 def move_off_the_preferred(world: World) -> None:
-    """Create t-0 on [2, 3] with leader 3, and with broker 2 back in the ISR."""
+    """Create t-0 with replicas [2, 3] whose leader is 3, although broker 2 is in the ISR again."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(2)
@@ -53,7 +53,7 @@ def move_off_the_preferred(world: World) -> None:
 
 
 def back_in_isr(world: World) -> None:
-    """Add broker 2 to the ISR in ZooKeeper, as a leader before Kafka 2.7 does."""
+    """Add broker 2 to the ISR in ZooKeeper, as a partition leader before Kafka 2.7 does."""
     world.set_isr("t", 0, [*world.state("t").isr, 2])
     notice = znodes.encode_partition_set([T0])
     world.ensemble.put(f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_{world.ensemble.zxid:010d}", notice)
@@ -125,7 +125,7 @@ def test_preferred_election_by_request_elects_first_replica(world: World) -> Non
         TopicPartition("no", 0): KafkaError.unknown_topic_or_partition,
     }
     assert world.brief("t") == (2, (3, 2), 2)
-    # If all partitions are requested, the response lists only partitions that needed an election.
+    # If the request names no partitions, all are meant, and the response lists only those that needed an election.
     assert elect(world, 0) == {}
     world.leave(4)
     world.settle()
@@ -185,7 +185,7 @@ def test_imbalance_check_skips_a_partition_being_reassigned() -> None:
     moves = {T0: (4, 2)}
     world.ensemble.put(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(moves))
     world.run(6_000)
-    # Broker 4 is now preferred, but not in sync.
+    # Broker 4 is now the preferred leader, but not in sync.
     assert world.brief("t") == (2, (2, 3), 1)
     world.set_isr("t", 0, [2, 3, 4])
     world.ensemble.put(f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_0000000001", znodes.encode_partition_set([T0]))
@@ -196,7 +196,10 @@ def test_imbalance_check_skips_a_partition_being_reassigned() -> None:
 
 
 def test_admin_request_is_journaled_only_by_the_controller() -> None:
-    """Otherwise the journals would show that every broker that rejected the request had run it."""
+    """Only the controller that executes an admin request journals it.
+
+    Otherwise the journals would show that every broker that rejected the request had executed it.
+    """
     world = World()
     for broker_id in (1, 2):
         world.start(broker_id)
@@ -212,7 +215,10 @@ def test_admin_request_is_journaled_only_by_the_controller() -> None:
 
 
 def test_imbalance_check_runs_after_5_s_and_then_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    """KafkaController.scheduleAutoLeaderRebalanceTask: first after five seconds, then at the configured interval."""
+    """The imbalance check runs five seconds after the election, and then at the configured interval.
+
+    Kafka does the same (KafkaController.scheduleAutoLeaderRebalanceTask).
+    """
     asked_ms: list[int] = []
     schedule = ControllerTerm.schedule_rebalance
 
@@ -235,13 +241,16 @@ def test_imbalance_check_ignores_a_small_imbalance() -> None:
     move_off_the_preferred(world)
     world.create_topic("u", {0: [2, 3]})
     world.run(6_000)
-    # One of the two partitions that prefer broker 2 has another leader: exactly 50 percent, which does not exceed
+    # Broker 2 does not lead one of the two partitions that prefer it. This is exactly 50 percent, which does not exceed
     # the limit.
     assert world.brief("t")[0] == 3 and world.brief("u")[0] == 2
 
 
 def test_imbalance_check_waits_for_reassignments() -> None:
-    """Kafka does the same (KafkaController.checkAndTriggerAutoLeaderRebalance)."""
+    """The imbalance check elects no leader for a topic while partitions are being reassigned.
+
+    Kafka does the same (KafkaController.checkAndTriggerAutoLeaderRebalance).
+    """
     world = World()
     world.start(1, leader_imbalance_check_interval_seconds=7)
     world.join(2, 3)

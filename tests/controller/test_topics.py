@@ -143,7 +143,7 @@ def test_topic_id_removed_by_an_old_tool_is_restored(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     before = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]
-    # This znode is written by kafka-topics --zookeeper --alter of Kafka 2.4 to 2.7, which omits the topic id.
+    # The topic znode as written by kafka-topics --zookeeper --alter of Kafka 2.4 to 2.7: it has no topic id.
     rows = '{"0":[2,3],"1":[3,2]}'
     old = f'{{"version":2,"partitions":{rows},"adding_replicas":{{}},"removing_replicas":{{}}}}'
     world.ensemble.put("/brokers/topics/t", old.encode())
@@ -210,7 +210,7 @@ def test_repaired_topic_is_loaded_with_its_isr(world: World) -> None:
     world.settle()
     assert world.brief("t") == (2, (2,), 1)
     assert world.active().controller.term.unreadable_topics == {}
-    # The topic is ordinary again: 3 is out of sync, so it is not elected when 2 is down.
+    # The topic is handled normally again: replica 3 is out of sync, so it is not elected while broker 2 is down.
     world.leave(2)
     world.settle()
     assert world.brief("t") == (-1, (2,), 2)
@@ -266,8 +266,9 @@ def test_topic_deletion_first_removes_replicas_and_then_znodes(world: World) -> 
 
 
 def test_topic_with_many_partitions_is_deleted_in_few_requests(world: World) -> None:
-    """A topic of a thousand partitions has 2,002 znodes. The event queue and every election wait until they are
-    deleted.
+    """A topic of a thousand partitions, with 2,002 znodes, is deleted in less than a second.
+
+    The event queue and every election wait until the znodes are deleted.
     """
     world.create_topic("t", {number: [2, 3] for number in range(1_000)})
     world.run(3_000)
@@ -277,7 +278,7 @@ def test_topic_with_many_partitions_is_deleted_in_few_requests(world: World) -> 
 
 
 class _NeverWalked(dict[Replica, ReplicaState]):
-    """Replica states that allow lookups but no iteration."""
+    """Replica states that can be looked up, but not iterated over."""
 
     def __iter__(self) -> Iterator[Replica]:
         raise AssertionError("every replica of the cluster was looked at")
@@ -312,7 +313,7 @@ def test_failover_with_many_dead_replicas_is_not_quadratic(world: World, monkeyp
     world.start(9)
     world.run(2_000)
     assert len(received) < 1_000
-    # Requests to the live brokers must not be affected.
+    # The requests of the new controller to live brokers are sent all the same.
     assert world.requests("LeaderAndIsr", 2) and world.requests("LeaderAndIsr", 3)
 
 
@@ -330,7 +331,7 @@ def test_deleted_topic_can_be_recreated(world: World) -> None:
     world.settle()
     assert world.brief("t") == (3, (3,), 0) and world.state("t").partition_epoch == 0
     assert world.events(TopicCreated)[1].topic_id != first
-    # The controller watches the recreated topic, so it notices the added partition.
+    # The controller watches the recreated topic's znode, so it reads the added partition.
     world.create_topic("t", {0: [3], 1: [2]})
     world.settle()
     assert world.brief("t", 1) == (2, (2,), 0)
@@ -348,7 +349,10 @@ def test_immediately_recreated_topic_keeps_its_configuration(world: World) -> No
 
 
 def test_topic_recreated_before_a_retried_deletion_is_kept(world: World) -> None:
-    """The reply to the deletion's last write is lost, and the topic is created again before the deletion is retried."""
+    """A topic that is created again before a deletion is retried is not deleted.
+
+    The retry happens because the response to the deletion's last write is lost.
+    """
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     last, lost = Delete(znodes.topic_path("t")), list[Op]()
@@ -422,8 +426,9 @@ def test_deletion_waits_for_an_offline_replica(world: World) -> None:
 
 
 def test_topic_with_a_delayed_deletion_has_no_partition_states(world: World) -> None:
-    """TopicDeletionManager.onTopicDeletion moves partitions to Offline and then NonExistent, so that they do not count
-    as offline.
+    """Partitions of a topic whose deletion is delayed do not count as offline.
+
+    TopicDeletionManager.onTopicDeletion moves them to the state Offline and then NonExistent.
     """
     world.create_topic("t", {0: [2, 3]})
     world.settle()
@@ -438,8 +443,8 @@ def test_topic_with_a_delayed_deletion_has_no_partition_states(world: World) -> 
 
 
 def test_restarted_leader_does_not_lead_a_topic_being_deleted(world: World) -> None:
-    # No leader is elected for a topic that is being deleted; Kafka's controller sends the old leader epoch again
-    # (seed 17).
+    # The controller elects no leader for a topic that is being deleted. In this case, Kafka's controller sends the old
+    # leader epoch again (seed 17).
     world.create_topic("t", {0: [3]})
     world.settle()
     shutdown = ControlledShutdownRequest(broker_id=3, broker_epoch=-1)
@@ -473,8 +478,7 @@ def test_broker_failure_halts_the_deletion_of_its_topics(world: World) -> None:
     world.settle()
     assert not gone(world, "t")
     assert states[Replica(T0, 2)] is ReplicaState.DELETION_SUCCESSFUL
-    # The replica was ineligible for deletion. It has returned to its earlier state, so the deletion can be
-    # retried.
+    # The replica was ineligible for deletion. It is now in its earlier state again, so the deletion can be retried.
     assert states[Replica(T0, 3)] is ReplicaState.OFFLINE
     metrics = world.active().controller.metrics()["KafkaController"]
     assert (metrics["TopicsToDeleteCount"], metrics["TopicsIneligibleToDeleteCount"]) == (1, 1)
@@ -495,7 +499,7 @@ def test_deletion_continues_under_the_next_controller(world: World) -> None:
     world.received.clear()
     world.start(4)
     assert not gone(world, "t")
-    # A deletion that cannot be completed is not started.
+    # A deletion is not started while a replica's broker is down.
     assert not any(row.delete_partition for t in world.requests("StopReplica") for row in t.partitions().values())
     world.join(3)
     world.settle()
@@ -556,7 +560,7 @@ def test_second_topic_deletion_does_not_wait_for_the_first(
 ) -> None:
     world.create_topic("t", {0: [2]})
     world.settle()
-    # The event of the first deletion is queued before the event of the second topic.
+    # The event of the first topic's deletion is in the queue before the event of the second topic's creation.
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.create_topic("u", {0: [2]})
     world.ensemble.put(znodes.delete_topic_path("u"))
@@ -574,7 +578,7 @@ def test_delete_request_is_only_removed_if_deletion_is_disabled() -> None:
     world.settle()
     assert world.brief("t") == (2, (2,), 0)
     assert znodes.delete_topic_path("t") not in world.ensemble.nodes
-    # A request that was written while there was no controller is removed as well.
+    # A deletion request that was created while there was no controller is removed as well.
     world.kill(1)
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.start(4, delete_topic_enable=False)
@@ -609,7 +613,7 @@ def test_topic_being_deleted_keeps_its_id_despite_old_tools(world: World) -> Non
     world.settle()
     content = json.loads(world.ensemble.data("/brokers/topics/t"))
     assert (content["topic_id"], content["partitions"]) == (before, {"0": [2, 3]})
-    # The topic id and the existing partitions are both restored in one write.
+    # One write restores both the topic id and the existing partitions.
     assert world.ensemble.nodes["/brokers/topics/t"].version == version + 2
 
 
@@ -626,7 +630,10 @@ def test_topic_whose_znode_was_removed_is_removed(world: World) -> None:
 
 
 def test_topic_with_manually_deleted_znodes_can_be_recreated(world: World) -> None:
-    """Otherwise the next controller would find the remaining deletion request and delete the new topic."""
+    """A topic whose znodes were deleted by hand can be created again.
+
+    The deletion request must be removed too; otherwise the next controller would delete the new topic.
+    """
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(3)

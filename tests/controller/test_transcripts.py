@@ -1,6 +1,6 @@
-"""The acceptance scenarios as lines of a state-change log (see `controller_transcript`).
+"""The acceptance scenarios, checked against lines like those of Kafka's state-change log (`controller_transcript`).
 
-Broker 9 runs the controller and hosts no replicas. The other brokers are only registered.
+Broker 9 runs the controller and hosts no replicas. The other brokers are fakes without a controller.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Brokers that bounce while there is no controller. The next controller detects the bounce by comparing czxid and
-mzxid.
+"""Brokers that bounce while there is no controller.
+
+The next controller detects the bounce by comparing the czxid of a broker's registration with the mzxid of the partition
+state.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ T0 = TopicPartition("t", 0)
 
 @pytest.fixture
 def world() -> World:
-    """Controller on broker 1. Brokers 2, 3 and 4 host the topics of the tests."""
+    """Return a world with the controller on broker 1, and brokers 2, 3 and 4 for the topics of the tests."""
     made = World()
     made.start(1)
     made.join(2, 3, 4)
@@ -45,7 +47,7 @@ def bounce(world: World, *broker_ids: int, intact: bool = False) -> None:
 
 
 def next_controller(world: World, broker_id: int = 9) -> Node:
-    """Start the next controller. Afterwards `world.received` contains only its requests."""
+    """Start the next controller. Then `world.received` contains only the requests of this controller."""
     world.received.clear()
     world.start(broker_id)
     assert world.nodes[broker_id].controller.is_active
@@ -65,12 +67,11 @@ def test_isr_member_replaces_a_leader_whose_bounce_was_not_seen(world: World) ->
     world.kill(1)
     bounce(world, 2)
     next_controller(world)
-    # The result is the same as if a controller had noticed the bounce.
+    # The partition state is the same as if a controller had noticed the bounce.
     assert world.brief("t") == (3, (3,), 1)
     assert causes(world) == ["new_topic", "bounced"]
     assert [event.unclean for event in world.events(LeaderElected)] == [False, False]
-    # No broker receives the old epoch again, and requests are sent to the live brokers first as usual
-    # (KAFKA-4443).
+    # No broker is sent the old leader epoch again. As usual, the list of live brokers is sent first (KAFKA-4443).
     assert set(epochs_sent(world, 2)) == set(epochs_sent(world, 3)) == {1}
     assert next(received.kind for received in world.received if received.to == 2) == "UpdateMetadata"
 
@@ -115,7 +116,7 @@ def test_isr_whose_members_bounced_keeps_those_with_intact_logs(world: World) ->
     bounce(world, 2)
     bounce(world, 3, 4, intact=True)
     next_controller(world)
-    # The leader can have lost records that the others have, and then they would truncate their logs.
+    # Broker 2 may have lost records. If it stayed leader, the others would truncate their logs to its log.
     assert world.brief("t") == (3, (3, 4), 1)
     assert world.state("t").eligible == ()
 
@@ -131,8 +132,8 @@ def test_possibly_incomplete_replica_is_not_counted_for_min_isr(world: World) ->
     bounce(world, 2, intact=True)
     bounce(world, 3)
     next_controller(world)
-    # If 3 were in the ISR (and 5 once it has caught up), the leader would commit records that 4 lacks, and 4
-    # could still become leader.
+    # If broker 3 (and 5 once it has caught up) were in the ISR, the leader would commit records that broker 4 does not
+    # have, although 4 could still become leader.
     assert world.state("t").isr == (2,) and world.state("t").eligible == (4,)
     assert world.state("t").leader == 2
 
@@ -145,7 +146,7 @@ def test_replica_back_without_its_log_waits_for_an_eligible_one(world: World) ->
     world.leave(3)
     bounce(world, 2)
     next_controller(world)
-    # Broker 3 has the records that 2 can have lost.
+    # Broker 3 has the records that broker 2 may have lost.
     assert world.brief("t")[:2] == (-1, (2,)) and world.state("t").eligible == (3,)
     world.join(3, intact=True)
     world.settle()
@@ -169,7 +170,7 @@ def test_first_isr_member_leads_after_a_cluster_restart(world: World, back: int)
     create(world, 2, 3, 4, unclean_leader_election_enable="false")
     world.leave(2, 3, 4)
     world.kill(1)
-    # The old controller died before it noticed that the brokers had left.
+    # The previous controller died before it noticed that the brokers were down.
     assert world.brief("t") == (2, (2, 3, 4), 0)
     world.join(back)
     next_controller(world)
@@ -201,7 +202,7 @@ def test_state_newer_than_the_registration_is_not_changed(world: World) -> None:
     bounce(world, 3)
     world.settle()
     assert world.brief("t") == (2, (2, 4), 1)
-    # Replica 3 catches up, so its leader adds it to the ISR again.
+    # Replica 3 has caught up, so its leader proposes to add it to the ISR again.
     controller = world.nodes[1].controller
     epoch = controller.term.context.broker_epoch(2)
     row = alter_v3.PartitionData(
@@ -239,7 +240,7 @@ def test_bounces_before_and_after_a_failover_are_both_handled(world: World) -> N
     next_controller(world)
     bounce(world, 3)
     world.settle()
-    # Broker 3 was the last ISR member when it left and returned.
+    # Broker 3 was the only ISR member when it bounced.
     assert world.brief("t") == (3, (3,), 3)
 
 
@@ -275,7 +276,7 @@ def test_state_changed_before_the_fencing_write_is_read_again(world: World) -> N
         if ops[-1].path.endswith("/state") and not changed:
             changed.append(1)
             world.set_isr("t", 0, [2, 3])
-            # The broker bounced again after the controller had read the list of brokers.
+            # The broker bounces again, after the controller has read the list of brokers.
             bounce(world, 2)
         return original(ops)
 
@@ -298,7 +299,7 @@ def test_topic_being_deleted_is_deleted_if_its_leader_bounced(world: World) -> N
 
 def test_isr_after_any_set_of_bounces_contains_the_leader() -> None:
     replicas = (1, 2, 3)
-    # Each replica is outside the ISR, dead in it, bounced in it, or steady in it.
+    # Each replica is either outside the ISR, or in the ISR and down, restarted or running.
     for places in product(("out", "dead", "bounced", "steady"), repeat=3):
         at = dict(zip(replicas, places, strict=True))
         isr = tuple(b for b in replicas if at[b] != "out")
@@ -328,7 +329,8 @@ def test_pending_bounce_is_handled_after_another_broker_returned(
     def multi(ops: list[Op]) -> object:
         answer = original(ops)
         if ops[-1].path.endswith("/state"):
-            # The controller dies at the election of 3, before it handles the records that 2 can have lost.
+            # The controller dies right after the election of broker 3, before it handles that broker 2 may have lost
+            # records.
             node.runtime.pause()
         return answer
 
@@ -345,8 +347,9 @@ def test_pending_bounce_is_handled_after_another_broker_returned(
 
 @pytest.mark.parametrize(("written_in", "fenced"), [(-1, True), (0, True), (1, False)])
 def test_state_of_a_later_controller_is_not_changed(world: World, written_in: int, fenced: bool) -> None:
-    """A state is fenced if its controller epoch is later than this controller's epoch. The controller can overwrite its
-    own writes.
+    """A controller does not overwrite a partition state that a later controller has written.
+
+    Such a state has a later controller epoch. The controller can overwrite states of its own and of earlier epochs.
     """
     create(world, 2, 3)
     context = world.active().controller.term.context

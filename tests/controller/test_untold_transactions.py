@@ -1,5 +1,6 @@
-"""Decisions record the zxid of the transaction that caused them even if a watch event has no zxid: after a
-reconnection (SetWatches has none), and before ZooKeeper 3.9 (ZOOKEEPER-4655).
+"""The journal contains the zxid that caused a decision, even if the watch event did not.
+
+Watch events have no zxid after a reconnection (SetWatches), and before ZooKeeper 3.9 (ZOOKEEPER-4655).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def last_election_cause(world: World) -> str:
 
 
 def handles(world: World, zxid: int) -> bool:
-    """Wait until the controller handles that transaction, however briefly. Return whether it did."""
+    """Run until the controller handles this transaction, however briefly. Return True, or fail after a second."""
     causes = world.active().controller.term.causes
     world.until(lambda: causes.cause == transaction_cause(zxid), 1_000)
     return True

@@ -1,4 +1,4 @@
-"""The controller's ZooKeeper requests, write by write (KafkaZkClientTest)."""
+"""The controller's ZooKeeper requests, one test per kind of write (KafkaZkClientTest)."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_removed_parent_znode_is_recreated_and_watched(world: World, path: str, 
     world.start(1, 2)
     world.join(3)
     if not is_active_controller:
-        # Only the controller that is elected next reads the znode.
+        # Only the next controller reads this znode, when it is elected.
         world.active().session.hold_watches = True
     world.ensemble.delete(path)
     world.settle()

@@ -1,1 +1,1 @@
-"""Tests of the documents: their links, paths and commands, and the reference generated from the code."""
+"""Tests of the documents: their links, paths and commands, and the reference pages generated from the code."""

@@ -1,4 +1,4 @@
-"""One cluster shared by the tests of all documents."""
+"""The cluster that the tests of all documents share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.docs.started import Started
 
 @pytest.fixture(scope="session")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """Cluster started by the README's first command. It must stop as documented."""
+    """Yield a cluster started by the README's first command. At the end, it must stop as the README says."""
     cluster = Started(tmp_path_factory.mktemp("documents") / "data")
     yield cluster
     assert "stopped" in cluster.end()

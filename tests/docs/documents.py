@@ -1,4 +1,4 @@
-"""The documents as files, and the fenced blocks in them."""
+"""Find the project's documents, and the fenced code blocks in them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 
 
 class Block(NamedTuple):
-    """One fenced block: its language, its content, and its position in the document."""
+    """One fenced code block: its language, its content, and its position in the document."""
 
     language: str
     text: str
@@ -22,7 +22,7 @@ class Block(NamedTuple):
 
 
 def documents() -> list[Path]:
-    """Return every Markdown document of the project, except documents of the site's generator."""
+    """Return every Markdown document of the project, except those that belong to the site generator."""
     below = [path for path in sorted(DOCS.rglob("*.md")) if "node_modules" not in path.parts]
     return [*(ROOT / name for name in AT_THE_TOP), *below]
 
@@ -33,12 +33,12 @@ def name_of(path: Path) -> str:
 
 
 def blocks(text: str) -> list[Block]:
-    """Return the fenced blocks of a document, in order."""
+    """Return the fenced code blocks of a document, in order."""
     return [Block(m.group(2), m.group(3), m.start(), m.end()) for m in _FENCE.finditer(text)]
 
 
 def prose(text: str) -> str:
-    """Return the document without its fenced blocks."""
+    """Return a document's text without its fenced code blocks."""
     return _FENCE.sub("", text)
 
 

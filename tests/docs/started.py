@@ -1,4 +1,7 @@
-"""The cluster started by the documents' first command. Other commands are adapted to its ports."""
+"""The cluster that the documents' first command starts.
+
+The documents' other commands are changed to use this cluster's ports.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +22,26 @@ from tests.docs.documents import ROOT
 
 _PR_SET_PDEATHSIG = 1
 SESSION = "zookeeper.session.timeout.ms=3000"
-"""Half of the time that the documents allow a reader to watch a killed broker."""
-BY_HAND = "auto.leader.rebalance.enable=false"
-"""Disable the controller's check of preferred leaders every five minutes: the tutorial's reader elects one by hand.
+"""Session timeout of the brokers. It is half of the time for which the documents tell the reader to watch a killed
+broker.
 """
+BY_HAND = "auto.leader.rebalance.enable=false"
+"""Disable the check for leader imbalance every five minutes, because the tutorial's reader elects a leader by hand."""
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""In a job of a few seconds, Java's optimizing compiler and parallel collector cost more than they save."""
+"""Turn off Java's optimizing compiler and parallel collector, which cost more than they save in a job of seconds."""
 
 
 def _die_with_the_test_run() -> None:
-    """Run in the child before it becomes `make`. `make` passes SIGTERM to its children."""
+    """Let the kernel send SIGTERM to this child when the test process dies.
+
+    The child runs this before it becomes `make`, which passes SIGTERM to its own children.
+    """
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
 
 class Started:
-    """A cluster on free ports, and the documents' commands adapted to it."""
+    """A cluster on free ports. It runs the documents' commands, changed to use these ports."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -62,8 +69,9 @@ class Started:
         pytest.fail(f"`make up` ended with {self.process.wait()}:\n{output}")
 
     def end(self) -> str:
-        """Send SIGINT to make alone, and return the last output. This is a stricter test than Ctrl-C in a terminal,
-        which signals all processes.
+        """Send SIGINT only to make, and return the last output.
+
+        This is stricter than Ctrl-C in a terminal, which sends the signal to all processes.
         """
         assert self.process.stdout is not None
         self.process.send_signal(signal.SIGINT)
@@ -73,12 +81,12 @@ class Started:
         return output
 
     def settle(self) -> None:
-        """Wait until every running broker is registered, since a reader also pauses between two commands."""
+        """Wait until all running brokers are registered. A reader, too, pauses between two commands."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with urllib.request.urlopen(f"http://{self.url}/api/v1/brokers", timeout=10) as answer:
                 brokers = json.load(answer)
-            # Wait for a broker that was killed and restarted: it registers only when its old session has expired.
+            # Wait for a broker that was killed and restarted: it cannot register before its old session has expired.
             running = [broker for broker in brokers if broker["process"] != "down"]
             if all((broker["status"] or {}).get("state") == "running" for broker in running):
                 return
@@ -86,7 +94,7 @@ class Started:
         pytest.fail(f"the brokers did not settle: {brokers}")
 
     def bent(self, command: str) -> str:
-        """Return a document's command, adapted to this cluster."""
+        """Return a document's command with the addresses and directory of this cluster."""
         for written, real in (
             ("localhost:8080", self.url),
             ("localhost:2181", self.zookeeper),
@@ -97,7 +105,7 @@ class Started:
         return command
 
     def run(self, script: str, timeout_s: float = 280) -> subprocess.CompletedProcess[str]:
-        """Run a document's commands as a reader does. Stop at the first that fails."""
+        """Run a document's commands in a shell as a reader does. Stop at the first command that fails."""
         return subprocess.run(
             ["bash", "-ec", self.bent(script)],
             cwd=ROOT,

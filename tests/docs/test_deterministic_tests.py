@@ -1,5 +1,6 @@
-"""The tutorial about deterministic tests: its service fails with the seed that the tutorial names, and passes after
-the tutorial's correction.
+"""The tutorial about deterministic tests.
+
+Its example service fails with the seed that the tutorial names, and passes after the tutorial's correction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The example projects of the documents: their tests pass in a separate pytest, as a user runs it."""
+"""Example projects in the documents: their tests pass when a user's pytest runs them."""
 
 from __future__ import annotations
 

@@ -13,9 +13,12 @@ from tests.docs.documents import AT_THE_TOP, ROOT, documents, name_of, prose
 
 DOCUMENTS = [pytest.param(path, id=name_of(path)) for path in documents()]
 CURRENT = [param for param in DOCUMENTS if param.id != "CHANGELOG.md"]
-"""The changelog describes the past. All other documents describe the present."""
+"""All documents except the changelog, which describes earlier versions."""
 OF_MODULES = [param for param in CURRENT if not param.id.endswith("-keys.md")]
-"""Documents without lists of Kafka's keys, which contain dots and begin with names of packages here."""
+"""Documents without lists of Kafka's config keys.
+
+Such keys look like module names: they contain dots, and start with the name of a package here.
+"""
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]+))?\)")
 _CODE = re.compile(r"`([^`\n]+)`")
 _DEFINED = re.compile(r"`([A-Za-z_]\w*)`\s\(`([\w.-]+/[\w./-]*)`\)")
@@ -24,7 +27,7 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 @cache
 def tracked() -> frozenset[str]:
-    """Return every tracked file of the repository, and every folder."""
+    """Return all files of the repository that git tracks or does not ignore, and their folders."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -105,7 +108,7 @@ def test_every_documented_name_is_defined_in_the_stated_file(path: Path) -> None
 
 @pytest.mark.parametrize("path", OF_MODULES)
 def test_every_documented_module_exists(path: Path) -> None:
-    # Skip names that begin with `zabka.`: these are configuration keys, although a package has the same name.
+    # Skip names that begin with `zabka.`: they are config keys, although a package has this name.
     dotted = [t for t in _CODE.findall(prose(path.read_text())) if re.fullmatch(r"(?!zabka\.)[a-z_]\w*(\.\w+)+", t)]
     wrong = [t for t in dotted if t.split(".")[0] in packages() and (ROOT / t.split(".")[0] / "__init__.py").is_file()]
     assert [token for token in wrong if not is_code(token)] == []

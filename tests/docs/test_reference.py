@@ -1,4 +1,4 @@
-"""The committed reference pages equal those generated from the code."""
+"""The committed reference pages are equal to what the generator writes for the current code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scripts.reference.pages import PAGES
 from tests.docs.documents import DOCS
 
 SLOW = "state-machines.md"
-"""Page whose generation takes many seeds."""
+"""Page that is slow to generate, because its generator simulates many seeds."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The shell blocks of all other documents: each command is run or excluded with a reason."""
+"""Shell blocks of all other documents: each command is either run, or excluded with a reason."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ EXCUSED = {
     ".venv/bin/zabka agent --hosts ": "it needs three hosts; tests/compose/test_host_networks.py makes them",
     "kcat ": "the README's tour has the same command, and knows where kcat is missing",
 }
-"""Reason why a command is not run here, keyed by the beginning of the command."""
+"""Why a command is not run here, keyed by the start of the command."""
 ELSEWHERE = ("README.md", "docs/tutorial/three-elections.md")
 PAGES = [path for path in documents() if name_of(path) not in ELSEWHERE and commands(path.read_text())]
 _WRITTEN = re.compile(r"\b(seed-\d+\.jsonl|hashes\.txt|searches/\w+|zabka\.yaml)\b")
 
 
 AFTER_AN_OUTAGE = ("docs/how-to/find-out-why-an-isr-shrank.md",)
-"""Pages whose commands assume an earlier outage."""
+"""Pages with commands that work only after an outage."""
 
 
 def have_an_outage(started: Started) -> None:
-    """Kill the leader of orders-0, wait until another is elected, and start the killed broker again."""
+    """Cause an outage: kill the leader of orders-0, wait until another broker leads, and restart the killed broker."""
     api = f"http://{started.url}/api/v1"
     made = started.run(
         ".venv/bin/zabka topics --create --if-not-exists --topic orders --partitions 3 --replication-factor 3"
@@ -75,7 +75,7 @@ def excuse(line: str) -> str | None:
 
 
 def script(path: Path) -> str:
-    """Return the page's commands that are run."""
+    """Return the page's shell commands, without the excluded ones."""
     lines = [line for block in blocks(path.read_text()) if block.language == "sh" for line in block.text.splitlines()]
     return "\n".join(line for line in lines if excuse(line.strip()) is None)
 

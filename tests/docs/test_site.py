@@ -1,4 +1,4 @@
-"""The documentation site's generator: pinned by hash, and independent of the project's dependencies."""
+"""The generator of the documentation site: its packages are pinned by hash, and the project does not depend on them."""
 
 from __future__ import annotations
 

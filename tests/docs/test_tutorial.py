@@ -1,4 +1,4 @@
-"""The tutorial, tested part by part in reading order: its commands print the output that it shows."""
+"""The tutorial, tested part by part in the order of reading: its commands print the output that the page shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.docs.started import Started
 TUTORIAL = (DOCS / "tutorial/three-elections.md").read_text()
 PARTS = [part for part in re.split(r"^(?=## )", TUTORIAL, flags=re.MULTILINE) if "```sh" in part]
 IN_THE_TOUR = frozenset(commands((ROOT / "README.md").read_text()))
-"""Commands that the README's test runs."""
+"""Commands that the test of the README runs already."""
 _MARK = "---- block"
 _CHANGES = re.compile(r"(…)|(\s+)|(\d+)")
 
@@ -22,7 +22,9 @@ def title(part: str) -> str:
 
 
 def pattern_of(line: str) -> re.Pattern[str]:
-    """Compile a line of expected output. A number matches any number, and an ellipsis matches anything."""
+    """Compile an expected line of output to a pattern. A number matches any number, and an ellipsis matches
+    anything.
+    """
     out, at = "", 0
     for found in _CHANGES.finditer(line):
         out += re.escape(line[at : found.start()])
@@ -32,7 +34,7 @@ def pattern_of(line: str) -> re.Pattern[str]:
 
 
 def steps(part: str) -> list[tuple[str, list[str]]]:
-    """Return each block of commands with the output lines that the tutorial shows directly after it."""
+    """Return each block of shell commands with the output lines that the tutorial shows directly after it."""
     found = blocks(part)
     return [
         (block.text, following[0].text.strip("\n").splitlines() if following else [])

@@ -1,6 +1,4 @@
-"""Every row of the table in docs/how-to/upgrade.md, tested with files that an older or newer zabka could have
-written.
-"""
+"""Each row of the table in docs/how-to/upgrade.md, tested with files as an older or newer zabka would write them."""
 
 from __future__ import annotations
 
@@ -84,12 +82,15 @@ VERSIONS: dict[str, int | None] = {
     "producer snapshot": producer_snapshots._VERSION,
     "`partition.metadata`": int(checkpoints._partition_metadata("x").split("\n")[0].removeprefix("version: ")),
 }
-"""Versions that the code writes, keyed by the page's name of the format."""
+"""Format versions that the code writes, keyed by the format's name on the page."""
 
 Show = Callable[[Path], str]
 OLDER: dict[str, Show] = {}
 NEWER: dict[str, Show] = {}
-"""For each format, a function that reads a newer file and returns the text expected in the page's table."""
+"""Test for each file format.
+
+It checks how a newer file is handled, and returns what the page's table must say.
+"""
 
 
 def older(name: str) -> Callable[[Show], Show]:
@@ -101,7 +102,7 @@ def newer(name: str) -> Callable[[Show], Show]:
 
 
 def rows() -> dict[str, tuple[str, str, str]]:
-    """Return the page's table, keyed by format: version, older file and newer file."""
+    """Return the page's table: for each format, its version and how older and newer files are handled."""
     table = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", PAGE, re.MULTILINE)
     return {name: (version, old, new) for name, version, old, new in table if name not in ("format", "---")}
 
@@ -142,7 +143,7 @@ def test_figures_on_the_upgrade_page_equal_those_in_the_code() -> None:
     assert "`ZKLG`" in PAGE and "`ZKSN`" in PAGE
 
 
-# ---- data of the journals and the API ------------------------------------------------------------------------------
+# ---- journals and the API's data -----------------------------------------------------------------------------------
 
 FAULT = e.FaultInjected("f1", "cut", "peer-1", "peer-2", both_ways=True)
 STARTED = e.NodeStarted("peer", 1, {})
@@ -170,7 +171,9 @@ def read_journal_without_newer_fields(tmp_path: Path) -> str:
 
 @newer("journal")
 def set_newer_line_of_a_journal_aside(tmp_path: Path) -> str:
-    """The type is also unknown, but the reported reason is the schema."""
+    """A journal entry with a newer schema is set aside as invalid. The reported reason is its schema, not its unknown
+    type.
+    """
     line = edited(encode_line("peer-1", 2, 1, 1, FAULT), schema=SCHEMA_VERSION + 1, type="weather_changed")
     path = journal(tmp_path, encode_line("peer-1", 1, 1, 1, STARTED), line, encode_line("peer-1", 3, 1, 1, STARTED))
     bad: list[BadLine] = []
@@ -200,7 +203,7 @@ SENT = Sighting(
 
 
 class _Talking(FakeAgent):
-    """Agent whose peer-1 wrote these message lines."""
+    """Agent whose node peer-1 has recorded these messages, as lines."""
 
     lines = b""
 
@@ -210,7 +213,7 @@ class _Talking(FakeAgent):
 
 
 def sent_us(tmp_path: Path, *lines: bytes) -> list[int]:
-    """Return the send times of the messages that the API reads from these lines."""
+    """Return the send times of the messages that the API can read from these lines."""
 
     async def select() -> list[int]:
         agent = _Talking(settings(tmp_path).agents[0])
@@ -238,7 +241,7 @@ def leave_unreadable_message_out(tmp_path: Path) -> str:
 
 
 def collected(directory: Path) -> Path:
-    """Write a collected history with one event to a file, and return the file."""
+    """Collect one event into a history on disk, and return the history's file."""
     collector = Collector(directory)
     collector.accept_chunk(JournalChunk("peer-1", encode_line("peer-1", 1, 1, 1, STARTED), Position()))
     collector.number_due(everything=True)
@@ -262,7 +265,7 @@ def read_collected_history_without_newer_fields(tmp_path: Path) -> str:
 
 @newer("collected history")
 def refuse_newer_collected_history(tmp_path: Path) -> str:
-    """The API process exits before it writes anything, with one line on standard error."""
+    """The API process exits with one line on standard error, and has not changed any file."""
     mine = settings(tmp_path, port=0)
     mine.agent_token_file.write_text("token")
     file = collected(mine.data / "collected")
@@ -309,7 +312,7 @@ RUN = Run(
 
 
 def kept_run(directory: Path) -> Path:
-    """Return the journal of a kept run."""
+    """Store a run, and return the path of its journal."""
     kept = KeptRuns(directory)
     kept.keep(RUN, [Entry("peer-1", 1, 1, 1, STARTED)])
     return directory / RUN.id / JOURNAL
@@ -367,7 +370,7 @@ def test_unknown_fields_of_a_topology_are_ignored(tmp_path: Path) -> None:
 
 
 def lake(directory: Path) -> tuple[Commit, Path]:
-    """Return a lake's only commit and its file."""
+    """Create a lake with one commit. Return the commit and its file."""
     made = Commit(batch=0, files={}, lines=[Lines(".", "peer-1", 1, 3)], quarantined=0, latest_us=1)
     commits.write(directory, made)
     return made, commits.path_of(directory, 0)
@@ -383,7 +386,7 @@ def read_lake_without_format(tmp_path: Path) -> str:
 
 @newer("lake")
 def refuse_newer_lake(tmp_path: Path) -> str:
-    """`audit`, `tables` and `stream` reject it before they use Spark, and the command `vacuum` rejects it too."""
+    """`audit`, `tables`, `stream` and `vacuum` reject a newer lake, the first three before they use Spark."""
     _, path = lake(tmp_path)
     path.write_bytes(edited(path.read_bytes(), "lines", format=commits.FORMAT + 1, files=[]))
     before, no_spark = files_below(tmp_path), cast(Any, None)
@@ -444,7 +447,7 @@ def read_log_with_a_newer_version(tmp_path: Path) -> str:
     header(path, LOG_MAGIC, LOG_VERSION + 1)
     assert counters(directories) == [1, 2, 3]
     known = a_txn(EPOCH_1 + 4).encoded()
-    # After the session id, cxid, zxid and time of the TxnHeader.
+    # Replace the transaction type, which follows the session id, cxid, zxid and time in the TxnHeader.
     unknown = known[:28] + (999).to_bytes(4, "big") + known[32:]
     record = RECORD_HEAD.pack(adler32(unknown), len(unknown)) + unknown + END_OF_RECORD
     path.write_bytes(path.read_bytes().rstrip(b"\0") + record + bytes(100))
@@ -535,7 +538,10 @@ def read_meta_properties_without_version(tmp_path: Path) -> str:
 
 @newer("`meta.properties`")
 def refuse_newer_meta_properties(tmp_path: Path) -> str:
-    """The error message is from Kafka's MetaPropertiesVersion. Version 1 is KRaft's version."""
+    """A broker rejects newer meta.properties with the error message of Kafka's MetaPropertiesVersion.
+
+    Version 1 is KRaft's.
+    """
     for version, message in (("1", "Unknown meta.properties version number 1"), ("2", "number 2"),
                            ("x", "Invalid meta.properties version string 'x'")):  # fmt: skip
         directory = properties(tmp_path, "cluster.id=c", f"version={version}", "node.id=1", "broker.id=1")
@@ -558,7 +564,7 @@ def a_log(directory: Path, segment_bytes: int = 1 << 20) -> PartitionLog:
 
 
 def truncated_at_magic(directory: Path, magic: int) -> str:
-    """Write two batches, the second with another magic value, and return what opening the log reports."""
+    """Write two batches, the second with another magic value, and open the log. Return what is reported."""
     log = a_log(directory)
     append(log, ("a", "1"))
     (segment,) = (directory / "orders-0").glob("*.log")
@@ -566,7 +572,7 @@ def truncated_at_magic(directory: Path, magic: int) -> str:
     append(log, ("b", "2"))
     log.close()
     raw = bytearray(segment.read_bytes())
-    # After the base offset, length and leader epoch (DefaultRecordBatch).
+    # The magic byte follows the base offset, length and leader epoch (DefaultRecordBatch).
     assert raw[first + 16] == MAGIC
     raw[first + 16] = magic
     segment.write_bytes(raw)
@@ -587,7 +593,7 @@ def truncate_segment_at_a_newer_magic(tmp_path: Path) -> str:
 
 @newer("checkpoint")
 def build_newer_checkpoint_again(tmp_path: Path) -> str:
-    """Offsets count as missing. Leader epochs are restored from the batches."""
+    """A newer checkpoint is ignored. Its offsets count as missing, and leader epochs are rebuilt from the batches."""
     directory = FileLogDirectory(tmp_path)
     checkpoints.write_offsets(directory, checkpoints.REPLICATION_OFFSETS, {TP: 7})
     assert checkpoints.read_offsets(directory, checkpoints.REPLICATION_OFFSETS) == {TP: 7}

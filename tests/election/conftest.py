@@ -1,6 +1,6 @@
-"""`cluster`: every test that uses it runs twice, on virtual time and with real processes.
+"""Fixture `cluster`: each test that uses it runs twice, on virtual time and with real processes.
 
-If another test with real processes covers the same behavior, the second run is left to `make test-long`.
+If another test with real processes covers the same behavior, only `make test-long` runs the second variant.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The controller and the partition leaders: the effects of their crashes and returns."""
+"""How controllers and partition leaders are replaced when they crash, and what they do when they return."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from zabka.testing.worlds.cluster import SimulatedCluster
 
 
 def failover_ms_max(cluster: Cluster) -> int:
-    """Return the maximum failover time. The ensemble checks for expired sessions every tick, and another broker takes
-    over within a second after the expiry.
+    """Return the maximum failover time in ms: the session timeout, one tick and a second.
+
+    The ensemble checks for expired sessions every tick, and another broker becomes controller within a second after the
+    expiry.
     """
     tick_ms = int(cluster.settings("peer-1")["tickTime"])
     return int(cluster.settings()["zookeeper.session.timeout.ms"]) + 2 * tick_ms + 1_000
@@ -24,7 +26,7 @@ def controller_of(cluster: Cluster) -> Broker:
 
 
 def successor_of(cluster: Cluster, dead: Broker, epoch: int) -> Broker:
-    """Wait until the controller epoch has increased, and return the controller."""
+    """Wait until the controller epoch has increased, and return the new controller."""
     return cluster.until(
         lambda: cluster.controller_epoch > epoch and cluster.controller not in (None, dead) and cluster.controller,
         2 * failover_ms_max(cluster) / 1000,
@@ -60,7 +62,7 @@ def test_killed_controller_is_replaced_and_leaders_are_elected(cluster: Cluster)
     elected = cluster.until(lambda: cluster.events("controller_elected", after_us=killed_us))
     assert [event["controller_epoch"] for event in elected] == [epoch + 1]
     assert elected[0]["mono_us"] - killed_us <= failover_ms_max(cluster) * 1000
-    # The failover first writes that the partition has no leader (+1), then its new leader (+1).
+    # The controller writes the partition state twice: without a leader (+1), and then with the new leader (+1).
     cluster.until(lambda: led_on(before, orders.partitions, controller, bump=2))
     assert only(cluster.events("leader_elected", after_us=killed_us), unclean=True) == []
 
@@ -84,7 +86,7 @@ def test_leader_kill_increments_the_leader_epoch_once(cluster: Cluster) -> None:
     cluster.until(lambda: not first.registered, failover_ms_max(cluster) / 1000)
     led, followed = cluster.until(lambda: led_on(before, now := orders.partitions, first, bump=1) and now)
 
-    # The next replica in the assignment becomes leader.
+    # The next replica in the assignment becomes the leader.
     assert led.leader == second.id
     # If the dead broker was a follower, it leaves the ISR, and the partition keeps its leader.
     cluster.until(lambda: orders.partitions[1].isr == [second.id, controller.id])
@@ -94,7 +96,7 @@ def test_leader_kill_increments_the_leader_epoch_once(cluster: Cluster) -> None:
 
     first.start()
     cluster.until(lambda: all_in_sync(cluster, "orders"))
-    # The returned broker is a follower, until a preferred election makes it leader again.
+    # The returned broker stays a follower until a preferred election makes it the leader again.
     assert orders.partitions[0].leader == second.id
     assert cluster.elect("PREFERRED", "orders", 0) is None
     cluster.until(lambda: orders.partitions[0].leader == first.id)
@@ -114,7 +116,7 @@ def test_stopping_broker_first_moves_its_leadership(cluster: Cluster) -> None:
 
     after = cluster.until(lambda: (now := orders.partitions[0]).leader in others and now)
     assert leaver.id not in after.isr
-    # The failover did not have to wait for a session to expire.
+    # The failover did not wait until the session expired.
     assert broker_sessions.expired(cluster) == []
     counts = workload.stop()
     assert (counts.failed, counts.lost) == (0, 0)

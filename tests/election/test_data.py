@@ -1,4 +1,4 @@
-"""A cluster's data survives a restart: its topics and records are still present after a stop and a start."""
+"""Topics and records of a cluster are still present after a stop and a start."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from zabka.testing.live.start import start_live, stop_live
 
 STOP_S_MAX = 20
 READY_S_MAX = 12
-"""Maximum time to start. It takes a few seconds on an idle machine."""
+"""Maximum time in seconds until a cluster is ready. It takes a few seconds on an idle machine."""
 
 
 def processes(data: Path) -> list[int]:
-    """Return the pids of all processes of a cluster."""
+    """Return the pids of all processes of the cluster in this data directory."""
     command = [sys.executable, "-P", "-m", "zabka.cli.main", "status", "--json", "--data", str(data)]
     status = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout)
     return [status["agent_pid"], *(process["pid"] for process in status["processes"])]
@@ -36,7 +36,7 @@ def is_alive(pid: int) -> bool:
 
 
 def listening(data: Path) -> list[int]:
-    """Return the cluster's ports that accept connections."""
+    """Return the ports of the cluster in this data directory that accept connections."""
     topology = load(data)
     assert topology is not None
     ports = [topology.api_port, topology.hosts[0].agent_port, *(broker.port for broker in topology.brokers)]
@@ -52,7 +52,7 @@ def listening(data: Path) -> list[int]:
 
 
 def end(cluster: LiveCluster, how: signal.Signals) -> None:
-    """Send `up` a signal, and assert that all its processes and ports are closed."""
+    """Send a signal to the `up` process, and assert that all of the cluster's processes and ports are closed."""
     pids = processes(cluster.data)
     assert all(is_alive(pid) for pid in pids)
     assert len(listening(cluster.data)) == 2 + 3 + 3 * 3

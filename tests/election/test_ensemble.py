@@ -1,4 +1,4 @@
-"""The ensemble loses its leader or its quorum: the effects on clients, brokers and the controller."""
+"""How clients, brokers and the controller are affected if the ensemble loses its leader or its quorum."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def another_leader(cluster: Cluster, dead: Peer) -> Peer:
 
 
 def kill_the_leader(cluster: Cluster) -> Peer:
-    """Kill the ZAB leader, and wait for another one. Restart the dead peer as a follower, and return the new leader."""
+    """Kill the ZAB leader, and wait for another one. Then restart the killed peer as a follower, and return the new
+    leader.
+    """
     dead = cluster.until(lambda: cluster.zab_leader)
     killed_us = cluster.now_us
     dead.kill()
@@ -41,8 +43,9 @@ def kill_the_leader(cluster: Cluster) -> Peer:
 
 
 def nothing_was_elected(cluster: Cluster, since_us: int) -> None:
-    """Assert that no broker lost its session and that the controller and all partition leaders are unchanged. Elections
-    of preferred replicas are allowed, because the controller runs them from time to time.
+    """Assert that no broker session expired, and that the controller and the partition leaders are the same as before.
+
+    Elections of preferred replicas are allowed, because the controller runs them from time to time.
     """
     kinds = ("controller_elected", "controller_resigned", "leader_elected", "isr_changed")
     changes = cluster.events(*kinds, after_us=since_us)
@@ -68,7 +71,7 @@ def kill_leaders(cluster: Cluster, count: int) -> None:
     nothing_was_elected(cluster, since_us)
     assert cluster.controller == controller
     assert cluster.controller_epoch == epoch
-    # Records are still acknowledged, because producing does not need the ensemble.
+    # Brokers still acknowledge records, because producing does not need the ensemble.
     counts = workload.stop()
     assert (counts.failed, counts.lost, counts.verified) == (0, 0, True)
     epochs = [event["epoch"] for event in cluster.events("leader_established", after_us=since_us)]
@@ -78,7 +81,7 @@ def kill_leaders(cluster: Cluster, count: int) -> None:
 
 @contextmanager
 def writing(hosts: str) -> Iterator[list[int]]:
-    """Run a client that creates one znode after the other. Yield the list of numbers acknowledged so far."""
+    """Run a client that creates one znode after the other. Yield the list of the acknowledged numbers, which grows."""
     acknowledged: list[int] = []
     done = threading.Event()
     client = KazooClient(hosts, timeout=6.0)
@@ -92,7 +95,7 @@ def writing(hosts: str) -> Iterator[list[int]]:
             try:
                 client.create(f"/written/{number}", str(number).encode())
             except KazooException:
-                # The result of this unacknowledged write is unknown.
+                # It is unknown whether this unacknowledged write was applied.
                 done.wait(0.02)
             else:
                 acknowledged.append(number)
@@ -156,12 +159,12 @@ def test_produce_works_without_zk_quorum_but_election_does_not(cluster: Cluster)
     cluster.until(lambda: workload.counts.acknowledged > 10)
 
     since_us = cluster.now_us
-    # Kill the follower first. In the other order, the two remaining servers may elect one of themselves before
-    # the second kill, and the last server then waits for initLimit.
+    # Kill the follower first. If the leader died first, the two other servers might elect one of themselves before the
+    # second kill, and the last server would then wait for initLimit.
     other.kill()
     leader.kill()
     cluster.until(lambda: left.state == "LOOKING")
-    # Wait longer than any session timeout. Without a quorum no server can expire sessions.
+    # Wait longer than any session timeout. Without a quorum, no server can expire sessions.
     cluster.let_pass(session_s + 1)
 
     assert cluster.zab_leader is None
@@ -171,7 +174,7 @@ def test_produce_works_without_zk_quorum_but_election_does_not(cluster: Cluster)
 
     other.start()
     cluster.until_ready()
-    # The quorum returns: sessions are reattached, not lost, and operations that need the ensemble work again.
+    # When the quorum returns, clients continue their sessions, and operations that need the ensemble work again.
     cluster.topics.create("payments")
     assert cluster.controller == controller
     assert cluster.controller_epoch == epoch

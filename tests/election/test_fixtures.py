@@ -1,4 +1,4 @@
-"""The fixtures themselves: their state at the start of a test, and the message when a condition never becomes true."""
+"""The cluster fixtures: their state at the start of a test, and the error if a condition never becomes true."""
 
 from __future__ import annotations
 

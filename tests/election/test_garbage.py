@@ -1,4 +1,4 @@
-"""Garbage on every port affects only the client that sends it."""
+"""Invalid bytes on any port of a node affect only the client that sends them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GARBAGE = {
     "a Kafka request without its list": struct.pack(">ihhih", 15, 32, 4, 1, -1) + bytes(5),
 }
 ANSWERS = {"the dashboard's port", "the agent's port"}
-"""Ports that serve HTTP."""
+"""HTTP ports. They respond to invalid bytes with an error."""
 
 
 def ports(cluster: LiveCluster) -> dict[str, tuple[str, int]]:
@@ -54,7 +54,7 @@ def pids(cluster: LiveCluster) -> dict[str, int | None]:
 
 @contextlib.contextmanager
 def sent(address: tuple[str, int], data: bytes) -> Iterator[socket.socket]:
-    """Open a connection and send the data. The server may already have closed the connection."""
+    """Yield a connection on which the data was sent. The server may already have closed it."""
     with socket.create_connection(address, timeout=5) as connection:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(data)
@@ -62,7 +62,7 @@ def sent(address: tuple[str, int], data: bytes) -> Iterator[socket.socket]:
 
 
 def answer(connection: socket.socket, timeout_s: float) -> bytes | None:
-    """Return the data received until the connection closes, or None if it stays open without data."""
+    """Return the data received until the connection closes, or None if it stays open and nothing was received."""
     connection.settimeout(timeout_s)
     received = b""
     try:
@@ -76,9 +76,7 @@ def answer(connection: socket.socket, timeout_s: float) -> bytes | None:
 
 
 def assert_undisturbed(cluster: LiveCluster, before: dict[str, int | None]) -> None:
-    """Assert that processes, leader, controller and broker sessions are unchanged, and that every node still serves
-    requests.
-    """
+    """Assert that all nodes still run and respond, with the same processes, leader, controller and broker sessions."""
     disturbances = ("node_started", "node_stopped", "leader_established", "controller_elected")
     assert cluster.events(*disturbances, "leader_elected", "isr_changed") == []
     assert broker_sessions.expired(cluster) == []
@@ -122,7 +120,7 @@ def test_incomplete_frames_do_not_block_other_clients(zabka_cluster: LiveCluster
             for garbage in (GARBAGE["half a frame"], GARBAGE["a length and nothing"], b"", b"\x00"):
                 held.enter_context(sent(address, garbage))
         assert_undisturbed(zabka_cluster, before)
-        # The open connections must not prevent an election.
+        # The open connections with invalid data must not prevent an election.
         leader = zabka_cluster.until(lambda: zabka_cluster.zab_leader)
         leader.kill()
         zabka_cluster.until(lambda: zabka_cluster.zab_leader not in (None, leader))

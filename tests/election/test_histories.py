@@ -1,5 +1,6 @@
-"""Histories of many clients of real peers, with kills, freezes and partitioned links, are linearizable and in
-order.
+"""Operations of many clients on real peers are linearizable, and each client's operations stay in order.
+
+Meanwhile peers are killed and frozen, and links are partitioned.
 """
 
 from __future__ import annotations

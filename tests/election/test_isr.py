@@ -1,4 +1,4 @@
-"""The ISR: which replicas leave it, when and why, and which ones return."""
+"""The ISR: when and why replicas leave it, and when they return."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from zabka.testing.cluster import Broker, Cluster, Happening, Topic, Workload, o
 from zabka.testing.worlds.cluster import SimulatedCluster
 
 SLACK_US = 100_000
-"""Tolerance: under load, a follower was last caught up slightly before the fault, and its removal from the ISR
-takes one more controller reply.
+"""Tolerance for the time after which a follower leaves the ISR.
+
+Under load, the follower was last caught up slightly before the fault, and the removal takes one more response of the
+controller.
 """
 LIVE_SLACK_US = 500_000
-"""The tolerance `SLACK_US` for real processes on a busy machine."""
+"""As `SLACK_US`, for real processes on a busy machine."""
 
 
 class Roles(NamedTuple):
-    """Three brokers with one role each, and a topic on the last two, under load."""
+    """Controller, leader and follower on three brokers. A workload writes to a topic on the last two."""
 
     controller: Broker
     leader: Broker
@@ -46,22 +48,20 @@ def isr_changes(cluster: Cluster, after_us: int) -> list[Happening]:
 
 
 def falls_behind(cluster: Cluster, roles: Roles, held_up_us: int) -> int:
-    """Wait until the follower leaves the ISR because of lag. Return the time since the start of the fault, in
-    microseconds.
-    """
+    """Wait until the follower leaves the ISR because of its lag. Return the time in microseconds since the fault."""
     lag_us = lag_max_ms(cluster) * 1000
     slack_us = SLACK_US if isinstance(cluster, SimulatedCluster) else LIVE_SLACK_US
     before = roles.orders.partitions[0]
     (left,) = cluster.until(lambda: isr_changes(cluster, held_up_us), 3 * lag_us / 1_000_000, "the follower's eviction")
     assert (left["isr"], left["cause"]) == ([roles.leader.id], "lag")
-    # The leader checks for lag at half of the interval, so the ISR change takes up to 1.5 times the lag, and the
-    # controller's reply adds to it.
+    # The leader checks for lagging followers every half replica.lag.time.max.ms. So the removal takes up to 1.5 times
+    # that setting, and one more response of the controller.
     took_us: int = left["mono_us"] - held_up_us
     assert lag_us - slack_us < took_us < 1.5 * lag_us + slack_us
     after = cluster.until(lambda: (now := roles.orders.partitions[0]).isr == [roles.leader.id] and now)
     assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
     assert after.partition_epoch == before.partition_epoch + 1
-    # The cause was the lag, not an expired session.
+    # The follower must leave because of its lag, not because its session expired.
     assert broker_sessions.expired(cluster) == []
     return took_us
 
@@ -92,7 +92,8 @@ def test_paused_follower_leaves_the_isr_by_lag_and_returns(cluster: Cluster) -> 
 @pytest.mark.parametrize("direction", ["what it asks", "what it is answered"])
 def test_isolated_follower_leaves_the_isr_and_returns(cluster: Cluster, direction: str) -> None:
     roles = under_load(cluster)
-    # The follower fetches: it opens the connection, and a fault in either direction is enough to delay it.
+    # The follower opens the connection and fetches. Its fetches stall in either case: if its requests are lost, or the
+    # responses.
     ends = (roles.follower, roles.leader) if direction == "what it asks" else (roles.leader, roles.follower)
 
     cut_us = cluster.now_us
@@ -155,9 +156,9 @@ def test_acks_all_is_rejected_with_too_few_in_sync_replicas(cluster: Cluster) ->
 
     with pytest.raises(AssertionError, match=r"(?i)not_?enough_?replicas"):
         cluster.produce("orders", ["with one"], timeout_s=1)
-    # This write succeeds, because only acks=all requires min.insync.replicas.
+    # This produce request succeeds, because min.insync.replicas applies only to acks=all.
     cluster.produce("orders", ["with one, and that is enough"], acks=1)
-    # A record on one replica only is not committed, and no consumer can read it.
+    # A record that only one replica has is not committed, so no consumer can read it.
     assert cluster.consume("orders") == ["with both"]
 
     follower.start()

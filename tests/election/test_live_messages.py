@@ -1,4 +1,4 @@
-"""The nodes of a live cluster record all messages of an election and a failover, and their journals count them."""
+"""The nodes of a live cluster record all messages of an election and of a failover. Their journals have the counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zabka.testing.live.cluster import LiveCluster
 
 
 def recorded_messages(cluster: LiveCluster) -> list[Message]:
-    """Return every message recorded by at least one of its two ends."""
+    """Return every message that its sender or its receiver has recorded."""
     matcher = Matcher({})
     for directory in sorted(cluster.data.glob("*/journal")):
         for path in message_files(directory, directory.parent.name):
@@ -23,7 +23,7 @@ def recorded_messages(cluster: LiveCluster) -> list[Message]:
 
 
 def controller_requests(found: list[Message], epoch: int) -> list[Message]:
-    """Return the requests that the controller with that epoch sent to brokers."""
+    """Return the requests that the controller with this epoch sent to brokers."""
     return [
         message
         for message in found
@@ -32,7 +32,7 @@ def controller_requests(found: list[Message], epoch: int) -> list[Message]:
 
 
 def all_answered(found: list[Message], epoch: int) -> bool:
-    """Return whether each of these requests has a response, and both ends recorded the request and the response."""
+    """Return whether each request of this controller has a response, and whether both ends recorded both messages."""
     answers = {message.answers: message for message in found if message.answers is not None}
     requests = controller_requests(found, epoch)
     whole = [request.lost is None and answers.get(request.id, request).lost is None for request in requests]
@@ -74,7 +74,7 @@ def test_election_and_failover_messages_are_recorded(zabka_cluster: LiveCluster)
         assert kinds[kind] >= synced, kind
     assert kinds["DIFF"] + kinds["SNAP"] + kinds["TRUNC"] >= synced
 
-    # The remaining peers have voted for the new leader, each in a message that the other received.
+    # Each remaining peer has sent its vote for the new leader to each other remaining peer, which received it.
     new = [event for event in journal if isinstance(event, LeaderEstablished)][-1]
     left = {f"peer-{number}" for number in cluster.peers} - {f"peer-{leader.id}"}
     votes = [message for message in found if message.kind == "Notification" and message.lost is None]

@@ -1,4 +1,4 @@
-"""Replicas are reassigned while records are produced, and a controller dies during the reassignment."""
+"""Reassignment of replicas while a producer runs, and while a controller dies during the reassignment."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from zabka.testing.worlds.cluster import SimulatedCluster
 
 
 def reassign(cluster: SimulatedCluster, topic: str, replicas: list[int] | None) -> KafkaMessage:
-    """Send AlterPartitionReassignments for partition 0, as kafka-reassign-partitions does. Return its entry in the
-    response.
+    """Send AlterPartitionReassignments for partition 0, as kafka-reassign-partitions does.
+
+    Return the partition's entry in the response.
     """
     row = {"partition_index": 0, "replicas": replicas}
     asked = request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, topics=[{"name": topic, "partitions": [row]}])
@@ -38,7 +39,7 @@ def test_reassigned_partition_keeps_every_acknowledged_record(zabka_world: Simul
     assert counts.acknowledged > 0 and counts.lost == 0
     now = orders.partitions[0]
     assert (now.leader, sorted(now.isr)) == (3, [3, 4])
-    # One to start, one to elect, one for each replica that leaves the ISR.
+    # The leader epoch increases once at the start, once at the election, and once for each replica that leaves the ISR.
     assert now.leader_epoch == before + 4
     assert [(e["adding"], e["removing"]) for e in moved(zabka_world, "orders")] == [([3, 4], [1, 2]), ([], [])]
     zabka_world.until(lambda: set(orders.partitions[0].log_end_offsets) == {3, 4})

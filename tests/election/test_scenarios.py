@@ -1,4 +1,4 @@
-"""Scripts of the outage library, and recorded histories of Kafka's clients, with real processes."""
+"""Scripts of the outage library with real processes, and recorded operations of Kafka's clients."""
 
 from __future__ import annotations
 

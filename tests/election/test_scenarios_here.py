@@ -1,4 +1,4 @@
-"""Scripts of the outage library, run on a running cluster that its users continue to use."""
+"""Scripts of the outage library that run on a live cluster while its users continue to use it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The last in-sync replica dies, with unclean elections enabled or disabled.
 
-Depending on the topic's configuration, the partition stays offline with all records, or becomes available without
-some.
+Depending on the topic's configuration, the partition stays offline with all records, or becomes available without some
+of them.
 
-Section 4.6 of the reference on Kafka's behavior: A is leader and the whole ISR, and has m1, m2 and m3. B has only
-m1. A dies, and B returns.
+Section 4.6 of the reference on Kafka's behavior: broker A is leader and the whole ISR, and has m1, m2 and m3. Broker B
+has only m1. A dies, and B returns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 class OfflineCase(NamedTuple):
-    """Partition orders-0: A is dead and has all records. B has returned without m2 and m3."""
+    """State of partition orders-0: broker A has all records but is dead, and broker B has returned without m2 and
+    m3.
+    """
 
     a: Broker
     b: Broker
@@ -43,7 +45,7 @@ def offline_case(cluster: Cluster) -> OfflineCase:
     since_us = cluster.now_us
     a.kill()
     offline = cluster.until(lambda: (now := orders.partitions[0]).offline and now)
-    # An ISR is never empty: it still contains A, the last replica with every record.
+    # The ISR is never empty: it still contains A, the last replica with all records.
     assert offline.isr == [a.id]
     assert offline.leader_epoch == before.leader_epoch + 1
     b.start()
@@ -62,7 +64,9 @@ def b_leads(cluster: Cluster, case: OfflineCase) -> Partition:
 
 
 def a_returns_and_the_logs_converge(cluster: Cluster, case: OfflineCase) -> None:
-    """Assert that A follows B, truncates the records that B never had, and reports the truncation."""
+    """Assert that A returns as a follower of B, truncates the records that B does not have, and reports the
+    truncation.
+    """
     assert cluster.consume("orders") == ["m1"]
     assert cluster.produce("orders", ["m4"]) == 1
     case.a.start()
@@ -75,7 +79,8 @@ def a_returns_and_the_logs_converge(cluster: Cluster, case: OfflineCase) -> None
         **{"broker_id": case.a.id, "topic": "orders", "partition": 0},
         **{"first_offset": 1, "last_offset": 2, "count": 2},
     }
-    # Both were committed: A was the whole ISR. Its checkpoint is a few seconds old; its journal is current.
+    # Both lost records were committed, because A was the whole ISR. A knows this from its journal, which is newer than
+    # its checkpoint.
     assert (lost["committed_at_least"], lost["below_high_watermark"]) == (2, 2)
     (truncated,) = cluster.until(lambda: cluster.events("log_truncated", after_us=case.since_us))
     assert (truncated["broker_id"], truncated["from_offset"], truncated["to_offset"]) == (case.a.id, 3, 1)
@@ -88,7 +93,7 @@ def a_returns_and_the_logs_converge(cluster: Cluster, case: OfflineCase) -> None
 def test_partition_waits_for_old_leader_if_unclean_is_disabled(cluster: Cluster) -> None:
     case = offline_case(cluster)
 
-    # B is live but must not be elected.
+    # B is running, but must not be elected.
     cluster.let_pass(1)
     assert case.orders.partitions[0].offline
     with pytest.raises(AssertionError):
@@ -153,7 +158,7 @@ def test_topic_override_disables_unclean_election_of_the_default(
 def test_admin_can_force_an_unclean_election(zabka_world: SimulatedCluster) -> None:
     case = offline_case(zabka_world)
 
-    # No replica can be elected until the controller has been notified of B's return.
+    # Before the controller is notified of B's return, no replica can be elected.
     zabka_world.until(lambda: zabka_world.elect("UNCLEAN", "orders") != "ELIGIBLE_LEADERS_NOT_AVAILABLE")
 
     b_leads(zabka_world, case)

@@ -1,6 +1,4 @@
-"""The zombie controller: paused for longer than its session timeout, it continues as if it were still the
-controller.
-"""
+"""A controller that is paused for longer than its session timeout continues as a zombie, as if still elected."""
 
 from __future__ import annotations
 
@@ -15,7 +13,8 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
     epoch = cluster.controller_epoch
     session_s = int(cluster.settings()["zookeeper.session.timeout.ms"]) / 1000
     dead, _ = (broker for broker in cluster.brokers.values() if broker.id != zombie.id)
-    # Give the controller unfinished work: a dead broker, requests to that broker, and a topic to create.
+    # Give the controller work that it has not finished when it is paused: a dead broker, requests to that broker, and a
+    # new topic.
     dead.kill()
     cluster.topics.create("early", partitions=3)
     zombie.pause()
@@ -28,7 +27,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
     assert successor
     assert successor != zombie
     assert cluster.controller_epoch == epoch + 1
-    # The zombie believes that it is the controller, and its status shows this.
+    # The zombie's status shows that it believes to be the controller.
     assert zombie.is_controller
     assert (zombie.believes.controller_id, zombie.believes.controller_epoch) == (zombie.id, epoch)
     cluster.until(lambda: dead.registered and dead.believes.controller_id == successor.id)
@@ -36,7 +35,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
     resumed_us = cluster.now_us
     zombie.resume()
 
-    # The zombie resigns. Its last writes and requests are rejected.
+    # The zombie resigns, after its writes and requests were rejected.
     (resigned,) = cluster.until(
         lambda: only(cluster.events("controller_resigned", after_us=resumed_us), broker_id=zombie.id)
     )
@@ -44,7 +43,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
     written = cluster.until(lambda: only(cluster.events("write_fenced", after_us=resumed_us), broker_id=zombie.id))
     assert {event["controller_epoch"] for event in written} == {epoch}
     asked = cluster.until(lambda: only(cluster.events("request_fenced", after_us=resumed_us), sender_id=zombie.id))
-    # All rejected requests have an old epoch, both those it sent as controller and those it sent as leader.
+    # Each rejected request had an old epoch, whether the zombie sent it as controller or as partition leader.
     assert {event["reason"] for event in asked} <= {
         "STALE_CONTROLLER_EPOCH",
         "STALE_BROKER_EPOCH",
@@ -55,7 +54,7 @@ def a_zombie_is_fenced(cluster: Cluster) -> None:
         lambda: (zombie.believes.controller_id, zombie.believes.controller_epoch) == (successor.id, epoch + 1)
     )
 
-    # All replicas are in sync again, so only the successor's decisions have taken effect.
+    # All replicas are in sync again, and only the successor changed any state.
     cluster.until(lambda: all(partition.in_sync for partition in cluster.topics["early"].partitions))
     for event in cluster.events("leader_elected", "isr_changed", "controller_elected", after_us=resumed_us):
         assert event["controller_epoch"] == epoch + 1

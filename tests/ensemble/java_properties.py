@@ -1,4 +1,4 @@
-"""Properties files, and the values that `java.util.Properties` (Java 17) reads from them."""
+"""Properties files, and what `java.util.Properties` (Java 17) reads from them."""
 
 from __future__ import annotations
 
@@ -53,4 +53,4 @@ FILES: dict[bytes, dict[str, str] | None] = {
     b"\\u=1": None,
     b"a=\\u12g4": None,
 }
-"""Properties of each file, or None if Java rejects the file."""
+"""Properties that Java reads from each file, or None if it rejects the file."""

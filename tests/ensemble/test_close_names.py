@@ -1,4 +1,4 @@
-"""A name is suggested only if it is similar and no other name is."""
+"""For a misspelled name, a similar name is suggested, but only if it is the only similar one."""
 
 from __future__ import annotations
 
@@ -43,5 +43,8 @@ def test_name_that_differs_only_in_digits_is_not_suggested() -> None:
 
 
 def test_similar_key_with_another_meaning_is_not_suggested() -> None:
-    """ZooKeeper has `digest.enabled`. The most similar key here enables another feature."""
+    """The ZooKeeper key `digest.enabled` does not lead to a suggestion.
+
+    The most similar key of our servers enables another feature.
+    """
     assert close_name("digest.enabled", [*_ZOOKEEPER, *_KAFKA]) is None

@@ -1,4 +1,4 @@
-"""Allowed imports between the packages of `ensemble`: ZAB imports neither the tree nor the tree files."""
+"""Which packages of `ensemble` can import which: for example, `zab` imports neither `tree` nor the tree's files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAYERS = (
     ("zabka.ensemble.server.operator",),
     ("zabka.ensemble.server.process",),
 )
-"""Layers from the lowest to the highest. A package imports only packages of lower layers and itself."""
+"""Packages in layers, from the lowest to the highest. A package imports only itself and packages of lower layers."""
 ONLY_RECORDS_AND_AUTH = ("zabka.ensemble.client",)
 PACKAGES = [package for layer in LAYERS for package in layer]
 

@@ -1,4 +1,4 @@
-"""Java properties: one parser for zoo.cfg, the dynamic file, memberships and server.properties."""
+"""Java properties: one parser reads zoo.cfg, the dynamic file, memberships and server.properties."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ def test_dynamic_file_is_parsed_as_properties(tmp_path: Path) -> None:
 
 
 def test_rewritten_zoo_cfg_keeps_all_other_bytes_and_values(tmp_path: Path) -> None:
-    """Only the members' lines are removed, including continued lines. All other bytes stay the same."""
+    """A reconfig removes only the server lines from zoo.cfg, even if a line is continued. All other bytes stay the
+    same.
+    """
     path = tmp_path / "zürich.cfg"
     kept = b"# z\xfcrich\r\ndataDir = /z\xfcrich\r\na=1\\\n  2\n"
     path.write_bytes(kept + b"server.1 h:1:\\\n  2\npeer\\\n  Type=observer\nb=c\\")

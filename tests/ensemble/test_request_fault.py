@@ -1,4 +1,4 @@
-"""Request faults: the rule, its number of uses, and combinations that are invalid for ZooKeeper."""
+"""Request faults: how a rule matches, how often it is injected, and which combinations are invalid for ZooKeeper."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rule(text: str) -> RequestFault:
 
 
 def taken(uses: FaultUses, requests: int, now_ms: int = 0) -> list[int]:
-    """Return the numbers of the requests to which the rule applies."""
+    """Return which of the requests, numbered from 1, the fault is injected into."""
     draw = random.Random(1).random
     return [n for n in range(1, requests + 1) if not uses.is_over(now_ms) and uses.take(draw)]
 

@@ -1,4 +1,7 @@
-"""Summaries: extremes and means are exact, quantiles are exact for small values, and memory is bounded."""
+"""Summaries of measurements.
+
+Extremes and means are exact, quantiles are exact for small values, and memory is bounded.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes as a source of choices, and corruption of bytes, for hypothesis, atheris and plain seeds."""
+"""Bytes as a source of random choices, and damaged bytes, for hypothesis, atheris and plain seeds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ LENGTHS = (-1, 0, 1, -2, 0x7FFFFFFF, -0x80000000, 0x00FFFFFF, 0x03FFFFFF, 0x42, 
 
 
 class Target(NamedTuple):
-    """One fuzz target. `run` returns, or raises an undocumented error if it finds a bug. `seeds` are real encodings."""
+    """One fuzz target.
+
+    `run` returns normally, or raises an undocumented error if it has found a bug. `seeds` are valid inputs.
+    """
 
     run: Callable[[bytes], None]
     seeds: Callable[[], list[bytes]]
 
 
 class Choices:
-    """Decisions read from bytes. When no bytes are left, every decision is the first option."""
+    """Choices that are read from bytes. When no bytes are left, each choice is the first option."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -54,7 +57,7 @@ class Choices:
 
 
 def spoil(data: bytes, choices: Choices, edits_max: int = 3) -> bytes:
-    """Return the bytes with a few edits: flipped bits, wrong lengths, and parts removed, repeated or inserted."""
+    """Return the bytes with a few changes: flipped bits, wrong lengths, and parts removed, repeated or inserted."""
     out = bytearray(data)
     for _ in range(choices.below(edits_max + 1)):
         at = choices.below(len(out) + 1)
@@ -75,7 +78,7 @@ def spoil(data: bytes, choices: Choices, edits_max: int = 3) -> bytes:
 
 
 def pieces(data: bytes, choices: Choices) -> Iterator[bytes]:
-    """Split the bytes as a network could deliver them."""
+    """Split the bytes into chunks as a network could deliver them."""
     pos = 0
     while pos < len(data):
         size = choices.one((1, 2, 3, 7, 16, 64, 4096))
@@ -84,7 +87,7 @@ def pieces(data: bytes, choices: Choices) -> Iterator[bytes]:
 
 
 def lying_lengths(seed: bytes) -> Iterator[bytes]:
-    """Yield the seed with a huge length at every position that can be a length field."""
+    """Yield copies of the seed with a huge number at each position that can be a length field."""
     for lie in (0x7FFFFFFF, 0x03FFFFFF, 0x000FFFFF):
         for at in range(0, max(1, len(seed) - 3)):
             yield seed[:at] + struct.pack(">i", lie) + seed[at + 4 :]

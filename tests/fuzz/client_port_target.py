@@ -1,4 +1,4 @@
-"""The client port itself: it splits a connection's bytes into frames, in whatever chunks they arrive."""
+"""The client port itself: whatever chunks a connection's bytes arrive in, the port splits them into the same frames."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Transport:
 
 
 class _Listener:
-    """Client port listener that records its input."""
+    """Receiver of the client port's input, which it records."""
 
     def __init__(self) -> None:
         self.received: list[object] = []

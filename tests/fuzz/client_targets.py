@@ -1,4 +1,4 @@
-"""Messages between clients and servers: requests, replies and credentials."""
+"""Messages between clients and servers: requests, replies and credentials, as fuzz targets."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ REQUESTS: list[tuple[OpCode, Record | MultiRequest]] = [
 
 
 def request_frames() -> list[bytes]:
-    """Return at least one frame for every op."""
+    """Return at least one valid frame for each operation."""
     return [Request(-4 if op == OpCode.AUTH else 1 + n, op, body).encode() for n, (op, body) in enumerate(REQUESTS)]
 
 
@@ -112,7 +112,7 @@ def connect_frames() -> list[bytes]:
 
 
 def outcome(decode: Callable[[], object]) -> object:
-    """Return a decoder's result: a value, or the fact that the bytes are malformed."""
+    """Return a decoder's result, or MalformedRecord if it raises that."""
     try:
         return decode()
     except MalformedRecord:
@@ -120,8 +120,9 @@ def outcome(decode: Callable[[], object]) -> object:
 
 
 def request(data: bytes) -> None:
-    """Decode a frame: it is a request, a request with an error, or malformed. A decoded request encodes to the same
-    bytes. The hand-written codecs agree with the layouts.
+    """Decode a frame to a request, to a request with an error, or reject it as malformed.
+
+    A decoded request encodes to the same bytes. The hand-written codecs and the generic codec return the same results.
     """
     try:
         first = Request.decode(data)
@@ -148,7 +149,7 @@ def connect(data: bytes) -> None:
 
 
 class _Recorder:
-    """Session end of a connection that records messages and stops when it is disconnected."""
+    """Session side of a connection. It records messages, and stops when the connection ends."""
 
     def __init__(self) -> None:
         self.received: list[object] = []
@@ -166,7 +167,7 @@ class _Recorder:
 
 
 def replies(data: bytes) -> None:
-    """Split a server's bytes in any way: they are replies to the requests, or they end the connection."""
+    """Decode a server's bytes, split at any position: the client gets replies, or ends the connection."""
     choices = Choices(data[:16])
     ops = [choices.one(REQUESTS)[0] for _ in range(6)]
     stream = data[16:]
@@ -194,7 +195,8 @@ def reply_streams() -> list[bytes]:
     ]  # fmt: skip
     seeds = []
     for answer in answers:
-        # The first bytes select the requests. One seed per request makes each reply match its request once.
+        # The first bytes of an input select the requests. With one seed per request, each reply is once the reply to
+        # its own request.
         for op in range(len(REQUESTS)):
             seeds.append(bytes([op] * 6 + [0] * 10) + framed(hello, Reply(1, 5, 0, answer)))
     watch = Reply(-1, -1, 0, WatcherEvent(3, 3, "/a"))
@@ -205,8 +207,9 @@ USERS = {"ann": "secret", "é": "p\\w"}
 
 
 def sasl(data: bytes) -> None:
-    """Check a digest-response, which authenticates a user or fails, and a challenge, which gets a response or is
-    rejected.
+    """Check a digest-response, which authenticates a user or fails.
+
+    Also answer a challenge, which gets a response or is rejected.
     """
     server = DigestMd5Server(USERS, "nonce")
     with suppress(SaslError):
@@ -225,7 +228,7 @@ def sasl_tokens() -> list[bytes]:
 
 
 def credentials(data: bytes) -> None:
-    """Check ids in ACLs, identities and certificates, whether valid or not and matching or not."""
+    """Check ids in ACLs, identities and certificates: valid and invalid ones, matching or not."""
     choices = Choices(data[:4])
     text = data[4:].decode("utf-8", "surrogatepass" if choices.below(2) else "replace") if _is_text(data[4:]) else ""
     scheme = choices.one(("digest", "ip", "x509", "sasl", "world", "auth", text))
@@ -252,7 +255,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def certificate(data: bytes) -> None:
-    """Read a DER certificate: it has a subject or is malformed."""
+    """Read the subject of a DER certificate, or reject it as malformed."""
     with suppress(MalformedRecord):
         assert isinstance(subject_of(data), str)
 

@@ -1,4 +1,7 @@
-"""Files of operators and other programs: configurations, epochs, passwords, keys, strings in znodes, and journals."""
+"""Files that operators and other programs write, as fuzz targets.
+
+They are configurations, epochs, passwords, keys, strings in znodes, and journals.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ from zabka.journal.reader import decode_line
 
 @cache
 def _directory() -> Path:
-    """Return a directory for files that are read by name."""
+    """Return the directory for input files that the code under test reads by name."""
     directory = tempfile.mkdtemp(prefix="fuzz-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return Path(directory)
@@ -48,7 +51,7 @@ def _text(data: bytes) -> str:
 
 
 def zoo_cfg(data: bytes) -> None:
-    """Read a configuration: it is accepted, or a one-line error gives the reason."""
+    """Parse a zoo.cfg: it is accepted, or rejected with a one-line reason."""
     directory = _directory()
     path = directory / "zoo.cfg"
     path.write_bytes(data)
@@ -61,7 +64,7 @@ def zoo_cfg(data: bytes) -> None:
 
 
 def my_id(data: bytes) -> None:
-    """Read a server's own id: it is a number, or an error is raised."""
+    """Read a server's own id (myid): a number, or an error."""
     directory = _directory()
     (directory / "myid").write_bytes(data)
     with suppress(ConfigError):
@@ -69,7 +72,7 @@ def my_id(data: bytes) -> None:
 
 
 def membership(data: bytes) -> None:
-    """Format a parsed membership so that it can be parsed again."""
+    """Parse a membership. A valid one can be formatted as text that is parsed to the same membership."""
     text = _text(data)
     with suppress(BadMembership):
         found = Membership.parse(text)
@@ -81,7 +84,7 @@ def membership(data: bytes) -> None:
 
 
 def reconfig(data: bytes) -> None:
-    """Apply a client's reconfig request: it gives a new membership or an error."""
+    """Apply a client's reconfig request: the result is a new membership or an error."""
     parts = [part or None for part in data.split(b"|")[:3]]
     joining, leaving, whole = (*parts, None, None, None)[:3]
     now = Membership.parse(MEMBERS)
@@ -93,20 +96,20 @@ def reconfig(data: bytes) -> None:
 
 
 def jaas(data: bytes) -> None:
-    """Read the users of a section: some, none, or ValueError."""
+    """Read the users of a JAAS section: some users, none, or ValueError."""
     with suppress(ValueError):
         digest_users(_text(data), "Server")
 
 
 def quota(data: bytes) -> None:
-    """Read limits from any string."""
+    """Read quota limits from any string."""
     limits = parse_limits(data)
     assert all(value >= NO_LIMIT for value in (limits.count, limits.bytes, limits.count_hard, limits.bytes_hard))
     assert isinstance(limits, Limits)
 
 
 def epochs(data: bytes) -> None:
-    """Read an epoch: a number or DataDirectoryError."""
+    """Read an epoch file: a number or DataDirectoryError."""
     directory = _directory() / "epochs"
     directory.mkdir(exist_ok=True)
     current, _, accepted = data.partition(b"|")
@@ -119,7 +122,7 @@ def epochs(data: bytes) -> None:
 
 
 def snapshot_file(data: bytes) -> None:
-    """Read a snapshot file, compressed or not, with or without a known name: a snapshot or SnapshotDamaged."""
+    """Read snapshot files, compressed or not, and an uploaded snapshot: a snapshot or SnapshotDamaged."""
     for suffix in ("", ".gz", ".snappy"):
         path = _directory() / f"snapshot.5{suffix}"
         path.write_bytes(data)
@@ -130,7 +133,7 @@ def snapshot_file(data: bytes) -> None:
 
 
 def pem(data: bytes) -> None:
-    """Read keys and certificates: they are accepted, or a one-line error gives the reason."""
+    """Read PEM keys and certificates: they are accepted, or rejected with a one-line reason."""
     path = _directory() / "store.pem"
     path.write_bytes(data)
     settings = TlsSettings(prefix="ssl.", key_store=path, key_password="p", trust_store=path)
@@ -139,7 +142,7 @@ def pem(data: bytes) -> None:
 
 
 def pkcs12(data: bytes) -> None:
-    """Read PKCS12 stores and revocation lists, with the same outcomes as `pem`."""
+    """Read PKCS12 stores and revocation lists. As in `pem`, they are accepted, or rejected with a one-line reason."""
     path = _directory() / "store.p12"
     path.write_bytes(data)
     stores = {"key_type": "PKCS12", "trust_type": "PKCS12"}
@@ -158,7 +161,7 @@ def pkcs12(data: bytes) -> None:
 
 
 def journal_line(data: bytes) -> None:
-    """Read a journal line: an entry or ValueError."""
+    """Read a journal line: an event or ValueError."""
     with suppress(ValueError):
         decode_line(data)
 

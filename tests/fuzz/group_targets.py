@@ -1,4 +1,7 @@
-"""Records of `__consumer_offsets`, messages of group members, and znodes of ZooKeeper-based consumers."""
+"""Consumer groups, as fuzz targets.
+
+The inputs are records of `__consumer_offsets`, messages of group members, and znodes of ZooKeeper-based consumers.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ _GROUP = StoredGroup("consumer", 4, "range", "m-1", 1_234, (_MEMBER,))
 
 
 def group_records(data: bytes) -> None:
-    """Decode keys and values, alone and in the batches that a coordinator loads."""
+    """Decode record keys and values, alone and in batches that a group coordinator loads."""
     for read in (read_key, read_offset, read_group):
         with suppress(UnreadableRecord):
             read(data)
@@ -50,14 +53,14 @@ def group_records(data: bytes) -> None:
 
 
 def consumer_protocol(data: bytes) -> None:
-    """Decode subscriptions and assignments, which members send through the coordinator."""
+    """Decode subscriptions and assignments, which group members exchange through the coordinator."""
     for decode in (decode_subscription, decode_assignment):
         with suppress(BadConsumerProtocol):
             decode(data)
 
 
 def consumer_znodes(data: bytes) -> None:
-    """Decode members and offsets of ZooKeeper-based consumers."""
+    """Decode the members and offsets in znodes of ZooKeeper-based consumers."""
     decode_member(data)
     decode_offset(data)
 

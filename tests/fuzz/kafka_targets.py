@@ -1,4 +1,4 @@
-"""Input on the Kafka port, brokers' responses, and the contents of logs, znodes and server.properties."""
+"""The Kafka port, responses of brokers, and the contents of logs, znodes and server.properties, as fuzz targets."""
 
 from __future__ import annotations
 
@@ -48,12 +48,13 @@ from zabka.kafka.zk import znodes
 WITNESS = TopicPartition("witness", 0)
 CLUSTER_RUNS_MAX = 300
 _CONTROL = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN)
-"""Requests that only a controller sends. Brokers obey them from any client, as in Kafka, so the attacker's would
-stop the witness.
+"""Requests that only a controller sends. The attacker does not send them.
+
+As in Kafka, brokers execute them for any client, so they would stop the witness client.
 """
 
 
-# ---- frames ---------------------------------------------------------------------------------------------------
+# ---- request and response frames -------------------------------------------------------------------------------
 
 
 def _versions(key: ApiKey) -> list[int]:
@@ -62,7 +63,7 @@ def _versions(key: ApiKey) -> list[int]:
 
 
 def filled(schema: Any) -> Any:
-    """Return a message of that class with one element in every list."""
+    """Return a message of this class in which every list has one element."""
     return fill(schema, _one_of_each(schema))
 
 
@@ -82,7 +83,7 @@ def _member_class(schema: Any, name: str) -> Any:
 
 @cache
 def request_frames() -> list[bytes]:
-    """Return every served request without its size field, in its lowest, middle and highest version."""
+    """Return frames, without their size field, of every supported request in its lowest, middle and highest version."""
     frames = []
     for key in SUPPORTED:
         for version in _versions(key):
@@ -93,7 +94,7 @@ def request_frames() -> list[bytes]:
 
 @cache
 def _responses() -> list[tuple[Any, bytes]]:
-    """Return requests with the response frames for them."""
+    """Return requests, each with the frame of its response."""
     pairs = []
     for key in SUPPORTED:
         for version in _versions(key):
@@ -106,13 +107,13 @@ def _responses() -> list[tuple[Any, bytes]]:
 
 
 def kafka_request(data: bytes) -> None:
-    """Decode a request: it is valid, has an unsupported version, or is malformed."""
+    """Decode a request frame: the request is valid, has an unsupported version, or is malformed."""
     with suppress(UnsupportedVersion, WireError):
         decode_request(data)
 
 
 def kafka_response(data: bytes) -> None:
-    """Decode a response to the request: it is valid or malformed."""
+    """Decode the response to a request: it is valid or malformed."""
     choices = Choices(data)
     asked, _ = choices.one(_responses())
     with suppress(WireError):
@@ -158,14 +159,16 @@ def _message_sets() -> list[bytes]:
 
 
 def _with_checksum(data: bytes) -> bytes:
-    """Return the same bytes with a correct checksum, without which almost no input would pass that check."""
+    """Return the record batch with a correct checksum. Otherwise almost all inputs would be rejected at the
+    checksum.
+    """
     if len(data) > 17 and data[16] == 2:
         return data[:17] + int(crc32c(data[21:])).to_bytes(4, "big") + data[21:]
     return data[:12] + zlib.crc32(data[16:]).to_bytes(4, "big") + data[16:]
 
 
 def produced_records(data: bytes) -> None:
-    """Validate produced records: appended records are readable by every client, and others are rejected."""
+    """Validate produced records: accepted records can be read by every client, and all others are rejected."""
     for records in (data, _with_checksum(data)):
         with suppress(RecordsRefused, ProduceRefused):
             check_request(records, 9, is_transactional=False)
@@ -180,7 +183,7 @@ def produced_records(data: bytes) -> None:
 
 
 def packed_bytes(data: bytes) -> None:
-    """Decompress bytes: the result is no larger than allowed, or an error is raised."""
+    """Decompress bytes: the result is not larger than allowed, or an error is raised."""
     for codec in Codec:
         for magic in (0, 2):
             with suppress(CompressionError):
@@ -188,7 +191,7 @@ def packed_bytes(data: bytes) -> None:
 
 
 def record_batches(data: bytes) -> None:
-    """Read record batches: they are readable or raise an error."""
+    """Read record batches: they are valid or raise an error."""
     for checked in (True, False):
         split_batches(data, checked)
     with suppress(BatchUnreadable):
@@ -210,7 +213,7 @@ def producer_snapshot(data: bytes) -> None:
         ProducerStates().replace(producer_snapshots.decode(data))
 
 
-# ---- texts ----------------------------------------------------------------------------------------------------
+# ---- znodes and configuration files ---------------------------------------------------------------------------
 
 
 def kafka_znode(data: bytes) -> None:
@@ -254,7 +257,10 @@ def _znode_seeds() -> list[bytes]:
 
 
 def server_properties(data: bytes) -> None:
-    """Read a configuration: it is accepted, or a one-line error gives the reason. A topic's overrides never fail."""
+    """Parse a server.properties: it is accepted, or rejected with a one-line reason.
+
+    Topic configs in znodes are never rejected: invalid values are ignored.
+    """
     text = data.decode("utf-8", "replace")
     with suppress(ConfigError):
         parse_config(text)
@@ -266,11 +272,11 @@ def server_properties(data: bytes) -> None:
     partition_config(ReplicaConfig(), dict.fromkeys(TOPIC_KEYS, text))
 
 
-# ---- a broker -------------------------------------------------------------------------------------------------
+# ---- a running broker -----------------------------------------------------------------------------------------
 
 
 class _Attacked:
-    """One broker, a witness client that must always be served, and an attacking client."""
+    """A broker, a witness client whose requests must always succeed, and an attacking client."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(1).start()
@@ -303,7 +309,7 @@ _attacked: list[_Attacked] = []
 
 
 def kafka_broker(data: bytes) -> None:
-    """Send corrupted and real requests in any order, while a witness keeps producing."""
+    """Send damaged and valid requests in any order, while a witness client produces records."""
     if not _attacked or _attacked[0].runs >= CLUSTER_RUNS_MAX:
         for old in _attacked:
             old.cluster.stop_all()

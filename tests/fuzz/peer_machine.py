@@ -1,6 +1,6 @@
-"""One peer with its real service, and links that deliver anything in any order.
+"""One peer with its real service, and links that deliver any packets in any order.
 
-For any invalid packet, the peer closes the link or ignores the packet. It continues, and can be elected, follow and
+After an invalid packet, the peer closes the link or ignores the packet. It continues, and can be elected, follow and
 lead afterwards. Everything that it sends can be encoded.
 """
 
@@ -67,7 +67,7 @@ _FROM_LEARNER = from_learner()
 
 
 class Lone:
-    """Server 1 of three. The fuzzer acts as servers 2 and 3."""
+    """Server 1 of three. The fuzzer sends the packets of servers 2 and 3."""
 
     def __init__(self, *, reconfig: bool = False) -> None:
         self.disk = Disk()
@@ -121,7 +121,7 @@ class Lone:
                     pass
 
     def flush(self) -> None:
-        """Run all pending disk operations."""
+        """Execute all pending disk operations."""
         while self.queue:
             effect = self.queue.pop(0)
             self.disk.execute(effect)
@@ -143,7 +143,7 @@ class Lone:
         self.do(self.peer.on_notification(self.now, PeerId(src), notification))
 
     def elect(self, leader: int) -> None:
-        """Make all other voters vote for that server, whatever the round is."""
+        """Deliver votes of all other voters for that server, in this peer's round."""
         for voter in (2, 3):
             if self.peer.state is PeerState.LOOKING:
                 best = (PeerId(leader), Zxid(2**62), Epoch(2**30))
@@ -152,7 +152,7 @@ class Lone:
         self.flush()
 
     def connect(self, *, learner: bool) -> LinkId:
-        """Open a link to the leader, or accept a learner's link."""
+        """Open a link to the leader, or accept a link from a learner."""
         self._next += 1
         link = LinkId(self._next)
         self.links[link] = QuorumCodec(learner=learner)
@@ -183,7 +183,7 @@ class Lone:
             self.do(self.peer.on_link_down(self.now, link))
 
     def follow(self, upto: int = 99) -> LinkId | None:
-        """Follow server 3 up to `upto` of its packets. Return None if there is no link to it."""
+        """Follow server 3, up to `upto` of the packets that it sends. Return None if there is no link to it."""
         self.elect(3)
         if self.peer.state is not PeerState.FOLLOWING:
             return None
@@ -201,8 +201,9 @@ class Lone:
         return link
 
     def lead(self, upto: int = 99) -> LinkId | None:
-        """Lead with server 2 as the quorum, up to `upto` of its packets. Return None if this server does not become
-        leader.
+        """Lead with server 2 as follower, up to `upto` of its packets.
+
+        Return None if this peer does not become leader.
         """
         self.elect(1)
         if self.peer.state is not PeerState.LEADING:
@@ -222,7 +223,7 @@ class Lone:
 
 
 def _packets(choices: Choices, pool: list[Packet], peer: Peer) -> list[Packet] | bytes:
-    """Return real packets, packets with almost correct numbers, or corrupted bytes."""
+    """Return valid packets, packets with slightly wrong numbers, or damaged bytes."""
     packets: list[Packet] = []
     for _ in range(1 + choices.below(3)):
         packet = choices.one(pool)
@@ -279,9 +280,9 @@ def _client(lone: Lone, choices: Choices) -> None:
 
 
 def _check(lone: Lone) -> None:
-    """Assert that the peer continues: it can be elected again, follow and lead.
+    """Assert that the peer continues to work: it can be elected again, follow and lead.
 
-    A peer whose tree differed from a reported digest is not a candidate until it gets a whole tree.
+    A peer whose tree differed from a reported digest cannot be elected until it has received a whole tree.
     """
     assert lone.halted is None, lone.halted
     for link in list(lone.links):
@@ -304,7 +305,7 @@ def _check(lone: Lone) -> None:
 
 
 def learner(data: bytes) -> None:
-    """Run a learner whose leader sends anything."""
+    """Run a learner whose leader sends any packets."""
     choices = Choices(data)
     lone = Lone(reconfig=bool(choices.below(2)))
     link = lone.follow(choices.below(6))
@@ -318,7 +319,7 @@ def learner(data: bytes) -> None:
 
 
 def leader(data: bytes) -> None:
-    """Run a leader whose learners send anything."""
+    """Run a leader whose learners send any packets."""
     choices = Choices(data)
     lone = Lone(reconfig=bool(choices.below(2)))
     link = lone.lead(choices.below(6))
@@ -334,7 +335,7 @@ def leader(data: bytes) -> None:
 
 
 def _steps() -> list[bytes]:
-    """Return each packet once at each stage."""
+    """Return inputs that send each packet once in each stage of the protocol."""
     return [
         bytes([reconfig, stage, 9, 0, packet, 0, 0, 4])
         for reconfig in (0, 1)

@@ -1,4 +1,6 @@
-"""Messages between peers, and peers' files: packets, notifications, transactions, logs and snapshots."""
+"""Messages between peers, and files of peers, as fuzz targets: packets, notifications, transactions, logs,
+snapshots.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,7 @@ _BODIES = [
 
 
 def transactions(epoch: int = 1) -> list[Txn]:
-    """Return one transaction of every type, in sequence."""
+    """Return one transaction of every type, with consecutive zxids."""
     return [
         Txn(SESSION, n, make_zxid(epoch, n), 1000 + n, kind, body, n << 40 if kind > 0 else None)
         for n, (kind, body) in enumerate(_BODIES, 1)
@@ -108,7 +110,7 @@ def small_snapshot() -> TreeSnapshot:
 
 
 def from_leader(snapshot: TreeSnapshot | None = None) -> list[Packet]:
-    """Return a leader's packets in a valid order."""
+    """Return packets that a leader sends, in a valid order."""
     txns = transactions()
     config = txns[11]
     return [
@@ -121,7 +123,7 @@ def from_leader(snapshot: TreeSnapshot | None = None) -> list[Packet]:
 
 
 def from_learner() -> list[Packet]:
-    """Return a learner's packets."""
+    """Return packets that a learner sends."""
     auth = (("ip", "127.0.0.1"), ("digest", "ann:x"))
     return [
         FollowerInfo(Epoch(1), PeerId(2), cumulative=True, heeds_acks=True),
@@ -134,7 +136,7 @@ def from_learner() -> list[Packet]:
 
 
 def encoded(packets: Iterable[Packet], *, learner: bool) -> list[bytes]:
-    """Return the bytes of each packet, as sent by a learner or a leader."""
+    """Return each packet as bytes, encoded as a learner or a leader does."""
     codec = QuorumCodec(learner=learner)
     return [
         codec.encode(packet) + (b"".join(codec.encode_stream(packet)) if isinstance(packet, Snap) else b"")
@@ -143,7 +145,10 @@ def encoded(packets: Iterable[Packet], *, learner: bool) -> list[bytes]:
 
 
 def _flat(packets: Iterable[Packet]) -> list[Packet]:
-    """Return the packets with each proposal separate. Otherwise the chunks of bytes determine how many are joined."""
+    """Return the packets with one transaction per proposal.
+
+    Otherwise the result would depend on the chunks: the decoder joins proposals that arrive together.
+    """
     return [
         single
         for packet in packets
@@ -166,7 +171,8 @@ def _fed(learner: bool, cuts: Iterable[bytes]) -> list[Packet] | type[MalformedR
 def _quorum(learner: bool) -> Callable[[bytes], None]:
     def run(data: bytes) -> None:
         """Decode packets, split at any position, or reject them as malformed. Decoded packets encode to the same
-        bytes."""
+        bytes.
+        """
         choices, stream = Choices(data[:16]), data[16:]
         whole = _fed(learner, [stream])
         torn = _fed(learner, pieces(stream, choices))
@@ -189,7 +195,7 @@ def _streams(learner: bool) -> list[bytes]:
 
 
 def election(data: bytes) -> None:
-    """Decode an opening message and notifications, split at any position."""
+    """Decode an election connection's opening message and notifications, split at any position."""
     choices, stream = Choices(data[:8]), data[8:]
     opening: Opening | None = None
     with suppress(MalformedRecord):
@@ -229,7 +235,7 @@ def _election_streams() -> list[bytes]:
 
 
 def _restore(snapshot: TreeSnapshot) -> DataTree | None:
-    """Restore a tree received over the wire, or return None if an error is raised."""
+    """Build a tree from a received snapshot, or return None if the snapshot is invalid."""
     try:
         tree = DataTree.from_snapshot(snapshot)
     except ValueError:
@@ -240,8 +246,9 @@ def _restore(snapshot: TreeSnapshot) -> DataTree | None:
 
 
 def transaction(data: bytes) -> None:
-    """Decode a transaction, or reject it as malformed. The hand-written and the general codec agree and encode it to
-    the same bytes, and a tree can apply it.
+    """Decode a transaction, or reject it as malformed.
+
+    The hand-written and the generic codec return the same result and encode it to the same bytes. A tree can apply it.
     """
     try:
         txn = Txn.decode(data)
@@ -253,7 +260,7 @@ def transaction(data: bytes) -> None:
     assert decode_body(txn.type, reader) == txn.body
     if reader.left >= 12:
         assert int.from_bytes(data[reader.pos + 4 : reader.pos + 12], "big") == txn.digest
-    # Create the object again, so that it must be encoded instead of returning the bytes that it was decoded from.
+    # Create a new object, which must be encoded. The decoded one would return the bytes that it was decoded from.
     fresh = Txn(txn.session_id, txn.cxid, txn.zxid, txn.time_ms, txn.type, txn.body, txn.digest)
     again = Txn.decode(fresh.encoded())
     assert again.body == txn.body and again.digest == txn.digest and again.type == txn.type
@@ -263,7 +270,7 @@ def transaction(data: bytes) -> None:
 
 
 def log(data: bytes) -> None:
-    """Read a log up to its first error. Each transaction encodes to the bytes that were read."""
+    """Read a log up to its first error. Each transaction that was read encodes to the same bytes."""
     scanned = scan(data)
     assert len(scanned.txns) == len(scanned.ends)
     start = 16
@@ -283,8 +290,9 @@ def _logs() -> list[bytes]:
 
 
 def snapshot(data: bytes) -> None:
-    """Decode a serialized tree, split at any position, or reject it as malformed. A decoded tree encodes to bytes that
-    decode to the same tree.
+    """Decode a serialized tree, split at any position, or reject it as malformed.
+
+    A decoded tree encodes to bytes that decode to the same tree.
     """
     choices, stream = Choices(data[:8]), data[8:]
     read = []
@@ -314,7 +322,7 @@ QUORUM_LOGIN = QuorumSasl(
 
 
 def quorum_sasl(data: bytes) -> None:
-    """Run SASL between servers: it rejects or requires more input, and leaks no secrets."""
+    """Run SASL between two servers: it is rejected or needs more input, and no secret is in the output."""
     choices, stream = Choices(data[:8]), data[8:]
     for side in (LearnerSide(QUORUM_LOGIN, "other"), ServerSide(QUORUM_LOGIN, "other")):
         try:

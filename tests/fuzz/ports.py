@@ -1,4 +1,4 @@
-"""Three running peers whose ports receive anything, while a client is always served."""
+"""Three running peers that receive garbage on all ports, while the requests of a normal client succeed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WORDS = [b"srvr", b"mntr", b"ruok", b"dump", b"stmk", b"wchp", b"abcd", b"SRVR"
 
 
 class Ports:
-    """Ports that a peer listens on, by type."""
+    """The ports of the peers, keyed by type."""
 
     def __init__(self, ensemble: Ensemble, secure: dict[int, int]) -> None:
         self.by_kind = {"client": list(ensemble.client_ports.values()), "secure": list(secure.values())}
@@ -47,7 +47,7 @@ def _framed(frames: list[bytes]) -> bytes:
 
 
 def _stream(kind: str, random: Random) -> bytes:
-    """Return plausible bytes from a real client of that port."""
+    """Return bytes such as a real client of that port could send."""
     if kind in ("client", "secure"):
         if random.random() < 0.1:
             return random.choice(_WORDS)
@@ -60,7 +60,7 @@ def _stream(kind: str, random: Random) -> bytes:
 
 
 class Attack:
-    """Connections that misbehave one after the other. Some are left open."""
+    """Opens connections one after the other that send garbage or nothing. Some of them stay open."""
 
     def __init__(self, ports: Ports, random: Random, context: ssl.SSLContext | None) -> None:
         self._ports = ports
@@ -98,7 +98,7 @@ class Attack:
         elif manner == 5:
             for byte in _stream(kind, random)[:20]:
                 connection.send(bytes([byte]))
-        # In manner 6 nothing is sent.
+        # (In manner 6, send nothing.)
         if random.random() < 0.2:
             connection.settimeout(0.02)
             connection.recv(4096)
@@ -120,7 +120,7 @@ class Attack:
 
 
 class Worker:
-    """Client that alternately writes and reads, and records its longest wait."""
+    """Client that alternately writes and reads, and records the longest time for which it had to wait."""
 
     def __init__(self, ensemble: Ensemble) -> None:
         self._ensemble = ensemble
@@ -160,11 +160,13 @@ def _memory_bytes(pid: int) -> int:
 def fuzz_ports(
     ensemble: Ensemble, ports: Ports, seconds: float, seed: int, context: ssl.SSLContext | None = None
 ) -> str:
-    """Attack a running ensemble for `seconds` and return the result. Raises AssertionError if the ensemble fails."""
+    """Attack a running ensemble for `seconds`, and return a summary.
+
+    Raises AssertionError if the ensemble does not work as before.
+    """
     attack = Attack(ports, Random(seed), context)
     processes = dict(ensemble.processes)
-    # Connect a few times first, so that everything needed by a first connection is loaded before memory is
-    # measured.
+    # Connect a few times before memory is measured, so that everything that a first connection needs is loaded.
     for _ in range(50):
         attack.once()
     before = {i: _memory_bytes(process.pid) for i, process in processes.items()}
@@ -192,7 +194,7 @@ def fuzz_ports(
 
 
 def attack_new_ensemble(directory: Path, seconds: float, seed: int) -> str:
-    """Attack a new ensemble of three peers, with a TLS port each if `openssl` can create certificates."""
+    """Attack a new ensemble of three peers. If `openssl` can create certificates, each peer also has a TLS port."""
     ensemble = Ensemble(directory, 3)
     secure: dict[int, int] = {}
     context: ssl.SSLContext | None = None

@@ -1,8 +1,8 @@
 """Coverage-guided fuzzing with atheris, one target after the other.
 
 Usage: `python -m tests.fuzz.run --seconds 60 --target all` (or a target's name). `ports` attacks a running ensemble.
-Any other target runs in a separate process, starting from its seeds. Findings are saved in --findings with the bytes
-that caused them. `--replay FILE --target NAME` runs these bytes again. The exit code is 1 if anything was found.
+Any other target runs in a separate process, starting from its seeds. Inputs that cause an error are saved in
+--findings. `--replay FILE --target NAME` runs such an input again. The exit code is 1 if any error was found.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COVERAGE = re.compile(r"cov: (\d+)")
 
 
 def fuzz(name: str, options: list[str]) -> None:
-    """Fuzz in a separate process. Never returns."""
+    """Fuzz a target in this process until atheris ends it. Never returns."""
     import atheris
 
     with atheris.instrument_imports(include=["zabka.ensemble", "zabka.journal"]):
@@ -37,14 +37,17 @@ def fuzz(name: str, options: list[str]) -> None:
 
 
 def replay(name: str, file: Path) -> None:
-    """Run the input in that file again."""
+    """Run a target with the input saved in that file."""
     from tests.fuzz.targets import TARGETS
 
     TARGETS[name].run(file.read_bytes())
 
 
 def supervise(name: str, seeds: list[bytes], seconds: int, findings: Path) -> tuple[int, int, str]:
-    """Fuzz one target for `seconds`. Return executions, edges covered, and findings (empty if none)."""
+    """Fuzz one target for `seconds` in a child process.
+
+    Return (number of executions, covered edges, findings as text or an empty string).
+    """
     with tempfile.TemporaryDirectory() as directory:
         corpus = Path(directory) / "corpus"
         corpus.mkdir()

@@ -1,7 +1,7 @@
-"""Whole services with several connections that send real, corrupted and invalid requests.
+"""Whole services with several connections that send valid, damaged and invalid requests.
 
-The same history runs twice: as bytes, as a port delivers them, and as request objects, which take the general path.
-Both runs send the same messages to every client. Other clients are always served, and both servers have the same
+The same history runs twice: with bytes, as a port delivers them, and with request objects, which use the general code.
+Both runs send the same messages to every client. Other clients' requests always succeed, and both servers have the same
 valid tree.
 """
 
@@ -29,7 +29,7 @@ _TOKENS = [Request(9, OpCode.SASL, None).encode() + len(token).to_bytes(4, "big"
 
 
 class _Side(Ensemble):
-    """One of the two sides: a leader and a learner with a witness client each, and the fuzzed connections."""
+    """One of the two runs: a leader and a learner, with a witness client each, and the fuzzed connections."""
 
     def __init__(self, *, in_bytes: bool) -> None:
         super().__init__(servers=2, auto=False, auth=POLICY, full_journal=True)
@@ -73,7 +73,7 @@ class _Side(Ensemble):
                 self.revalidate()
 
     def note(self, slot: int) -> None:
-        """Record the messages to the connection in that slot, in bytes."""
+        """Append the bytes sent to the connection in that slot since the previous call to `received`."""
         connection = self.fuzzed[slot]
         if connection is not None:
             self.received += b"|%d:" % slot + b"".join(map(_framed, self.take(connection)))
@@ -122,8 +122,8 @@ def _frames(choices: Choices, *, leads: bool) -> list[bytes]:
             frame = spoil(frame, choices)
         frame = frame.ljust(8, b"\0")  # the port rejects shorter frames
         request = Request.decode(frame)
-        # Leave out malformed writes to a leader: normally they become an error in the history, but the general path
-        # rejects them directly.
+        # Omit malformed writes to a leader: as bytes they become an error transaction, but the general code rejects
+        # them without one.
         if not (leads and request.op in PLAIN_WRITES and request.body is None):
             frames.append(frame)
     return frames
@@ -167,8 +167,9 @@ def service(data: bytes) -> None:
 
 
 def forwarded(data: bytes) -> None:
-    """Apply every request that a learner forwards. Each becomes a transaction, even an error, and both servers can
-    apply it.
+    """Apply all requests that a learner forwards.
+
+    Each becomes a transaction, even if it is an error, and both servers can apply it.
     """
     choices = Choices(data)
     leader = Ensemble(servers=2, auth=POLICY)
@@ -194,7 +195,9 @@ def forwarded(data: bytes) -> None:
 
 
 def _histories() -> list[bytes]:
-    """Return histories with each request once from each slot: a connect followed by two steps."""
+    """Return inputs in which each slot connects and sends a few requests. Together they contain each request in each
+    slot.
+    """
     out = []
     for begin in range(0, len(_FRAMES), 4):
         steps = bytearray()

@@ -1,4 +1,4 @@
-"""All fuzz targets, keyed by name."""
+"""Dictionary of all fuzz targets, keyed by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs found by fuzzing, each as a test of the rule that fixes it."""
+"""Bugs found by fuzzing. Each has a test of the rule that fixes it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def sent_by(server: int, frame: bytes) -> tuple[Ensemble, list[object]]:
 
 @pytest.mark.parametrize("op", WHOLE)
 def test_learner_rejects_a_malformed_write_without_its_leader(op: OpCode) -> None:
-    """A leader of another implementation might crash on such a write."""
+    """A learner rejects a malformed write, and does not forward it, because another leader might crash on it."""
     whole = WHOLE[op]
     huge, null = struct.pack(">i", 0x7FFFFFFF), struct.pack(">i", -1)
     for frame in (
@@ -85,7 +85,7 @@ def test_learner_rejects_a_malformed_write_without_its_leader(op: OpCode) -> Non
         assert ensemble.history == []
         assert [message.err for message in replies if isinstance(message, Reply)] == [ErrorCode.MARSHALLING_ERROR]
     assert len(sent_by(1, whole)[0].history) == 1
-    # Here a null path is decoded and forwarded as an empty path.
+    # A null path is valid: it is decoded, and forwarded as an empty path.
     ensemble, replies = sent_by(1, whole[:8] + null + whole[14 if op != OpCode.SET_DATA else 13 :])
     assert len(ensemble.history) == 1 and ensemble.history[0].type == OpCode.ERROR
 
@@ -237,7 +237,10 @@ def test_impossible_file_name_is_a_config_error(name: str) -> None:
 @pytest.mark.parametrize("char", "\x1e\x0b\x85\u2028\t []\0")
 @pytest.mark.parametrize("line", ["h{}:1:2;3", "h:1:2;g{}:3", "h:1:2|i{}:3:4"])
 def test_membership_that_does_not_read_back_is_rejected(char: str, line: str) -> None:
-    """Otherwise a client could commit such a membership, and then no server could follow a leader."""
+    """A reconfig to a membership whose text form cannot be parsed is rejected.
+
+    Otherwise a client could commit such a membership, and then no server could follow a leader.
+    """
     with pytest.raises(BadMembership):
         Membership.parse("server.1=" + line.format(f"{char}x"))
 

@@ -1,4 +1,4 @@
-"""A running ensemble that receives garbage. `make fuzz` runs this for longer."""
+"""A running ensemble that receives garbage on its ports. `make fuzz` runs this for longer."""
 
 from __future__ import annotations
 

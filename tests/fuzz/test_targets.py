@@ -1,6 +1,7 @@
-"""Every decoder and state machine that reads untrusted input: real and corrupted encodings, and random bytes.
+"""All decoders and state machines that read untrusted input.
 
-`make fuzz` runs the same targets for longer, guided by coverage.
+Their inputs are valid encodings, damaged encodings, and random bytes. `make fuzz` runs the same targets for longer,
+guided by coverage.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FROM_THE_WIRE = (
 )  # fmt: skip
 SEED_BYTES_MAX = 110
 GROWTH_BYTES = 256 * 1024
-"""Memory limit of a decoder. Trusting a length field without a check would take megabytes."""
+"""Maximum memory that a decoder may use. A decoder that trusts a length field would use megabytes."""
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -68,13 +69,13 @@ def test_wrong_length_field_reserves_no_memory(name: str) -> None:
 def test_large_packet_in_small_pieces_is_joined_once() -> None:
     data = next(iter(transactions())).encoded()
     size = 8 * 1024 * 1024
-    # Send a NEWLEADER with a long payload, then a proposal.
+    # The stream has a NEWLEADER packet with a long payload, and then a proposal.
     stream = struct.pack(">iqi", 10, 1 << 32, size) + b"x" * size + b"\xff" * 4
     stream += struct.pack(">iqi", 2, transactions()[0].zxid, len(data)) + data + b"\xff" * 4
     codec = QuorumCodec(learner=True)
     packets = [packet for at in range(0, len(stream), 1024) for packet in codec.feed(stream[at : at + 1024])]
     assert len(packets) == 2 and isinstance(packets[1], Proposal)
-    # The codec keeps no data. If it copied all data for every piece, it would copy tens of gigabytes.
+    # The codec does not store the payload. If it copied all data for each chunk, it would copy tens of gigabytes.
     assert codec._buffer == b"" and codec._late == []
 
 

@@ -1,4 +1,4 @@
-"""The packages under `zabka`, and the folder of each package.
+"""Find the packages of `zabka`, and the folder of each package.
 
 Five packages have their folder at the top level of the repository, and `zabka` contains a symbolic link to each.
 """
@@ -26,18 +26,18 @@ def files_of(package: str) -> list[Path]:
 
 
 def name_of(path: Path) -> str:
-    """Return the path relative to the repository root."""
+    """Return the file's path relative to the repository root."""
     return path.relative_to(ROOT).as_posix()
 
 
 def module_of(path: Path) -> str:
-    """Return the dotted import name of a package's file."""
+    """Return the dotted name with which a package's file is imported."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     dotted = ".".join(parts if parts[0] == "zabka" else ("zabka", *parts))
     return dotted.removesuffix(".__init__")
 
 
 def package_of(module: str) -> str:
-    """Return the package of an imported name, or an empty string for a third-party name."""
+    """Return the project's package that contains an imported name, or an empty string for a third-party name."""
     first, *rest = module.split(".")
     return rest[0] if first == "zabka" and rest else ""

@@ -1,4 +1,4 @@
-"""No import cycles: no file imports, directly or indirectly, a file that imports it, even in a function."""
+"""There are no import cycles between files, not even through imports in functions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ Graph = dict[str, list[str]]
 
 
 def imports() -> Graph:
-    """Return each module with the modules of this project that it imports, including in functions and under
-    TYPE_CHECKING.
+    """Return each module with the modules of this project that it imports.
+
+    This includes imports in functions and under TYPE_CHECKING.
     """
     modules = {module_of(path): path for package in PACKAGES for path in files_of(package)}
     return {
@@ -22,8 +23,10 @@ def imports() -> Graph:
 
 
 def imported(path: Path) -> list[str]:
-    """Return every name that a file imports. `from a import b` gives both `a.b` and `a`, because `b` can be a
-    module."""
+    """Return all names that a file imports.
+
+    `from a import b` gives both `a.b` and `a`, because `b` can be a module.
+    """
     found: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -34,7 +37,7 @@ def imported(path: Path) -> list[str]:
 
 
 def circles(graph: Graph) -> list[list[str]]:
-    """Return the strongly connected components with more than one node (Tarjan, SIAM J. Comput. 1972)."""
+    """Return the import cycles: strongly connected components of several modules (Tarjan, SIAM J. Comput. 1972)."""
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

@@ -1,4 +1,4 @@
-"""No Kafka config key is silently ignored: each is supported, rejected, or listed as without effect."""
+"""Each of Kafka's config keys is supported, rejected, or listed as without effect. None is ignored silently."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ LISTS = {
 TABLES = {"broker_keys.py", "topic_config.py", "key_sentences.py", "keys_without_effect.py", "unsupported_values.py"}
 """Modules that list key names without reading the keys."""
 CHECKED_ONLY = {"background.threads", "num.io.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers"}
-"""Keys of thread pools. A change is checked as in Kafka, with the size that the pool would have."""
+"""Keys of thread pools that these brokers do not have.
+
+A change of such a key is still checked as in Kafka, against the size that the pool would have.
+"""
 
 
 @cache
 def _named() -> frozenset[str]:
-    """Return every string constant in the brokers' code, except in the tables."""
+    """Return all string constants in the brokers' code, except those in `TABLES`."""
     found: set[str] = set()
     for folder in ("broker_sim", "controller"):
         for path in sorted((ROOT / folder).rglob("*.py")):

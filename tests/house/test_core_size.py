@@ -1,4 +1,4 @@
-"""Disk size of a plain installation: the files of zabka and of all requirements without extras."""
+"""Disk size of a plain installation: the files of zabka and of all required packages, without extras."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from packaging.requirements import Requirement
 from tests.house.packages import ROOT
 
 CORE_MB = 30
-"""Maximum size without the bytecode that Python adds (19 MB in 3.11), which depends on the installer."""
+"""Maximum size in MB, without bytecode.
+
+Python's bytecode takes another 19 MB in Python 3.11, and whether it is written depends on the installer.
+"""
 ABSENT = {"typer", "rich", "pygments", "httpx", "pydantic-settings", "sse-starlette", "prometheus-client", "pyspark"}
 
 
 def required(lines: list[str], found: set[str]) -> set[str]:
-    """Return the distributions that these requirements install, including indirect ones."""
+    """Add to `found` the packages that these requirements install, directly or indirectly, and return it."""
     for requirement in map(Requirement, lines):
         name = re.sub(r"[-_.]+", "-", requirement.name).lower()
         if name not in found and (requirement.marker is None or requirement.marker.evaluate({"extra": ""})):

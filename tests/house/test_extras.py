@@ -1,5 +1,6 @@
-"""Packages missing from a plain installation: which modules can import them, the extras in pyproject.toml, and
-messages.
+"""Packages that a plain installation does not have.
+
+The tests check which modules can import them, the extras in pyproject.toml, and the error messages.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ MAY_IMPORT = {
     "testing": {"hypothesis", "msgspec", "pytest"},
     "cli": {"msgspec", "kio"},
 }
-"""Third-party packages that each package can import."""
+"""Third-party packages that each package of this project can import."""
 OF_EXTRAS = {
     "compose/progress.py": "cli",
     "zabka/cli/": "cli",
@@ -62,23 +63,24 @@ OF_EXTRAS = {
     "zabka/testing/kazoo_harness.py": "kazoo",
     "ensemble/runtime/node_process.py": "uvloop",
 }
-"""Modules and folders that can import the packages of an extra."""
+"""Modules and folders that can import the packages of an extra, keyed by path."""
 DEVELOPMENT = {"compose/locks.py": {"packaging"}, "scripts/setup/page_libraries.py": {"setuptools"}}
-"""Programs that run only in the source tree, with the packages of the lock file."""
+"""Programs that run only in the source tree, and the packages from the lock file that they import."""
 ALWAYS_THERE = {"starlette", "pydantic_core"}
-"""Packages that a requirement always installs: FastAPI requires Starlette, and pydantic its core."""
+"""Packages that are always installed as requirements of others: Starlette by FastAPI, the core by pydantic."""
 
 
 BROUGHT_ALONG = {"pandas": "numpy", "pyspark": "py4j", "typer": "click"}
-"""Packages that an extra's package always installs. pandas requires numpy, PySpark calls Java through py4j, and
-Typer requires Click until it has its own copy.
+"""Packages that are always installed with a package of an extra.
+
+pandas requires numpy, PySpark calls Java through py4j, and Typer requires Click until it has its own copy.
 """
 NEW_IN_THE_LIBRARY = {"compression"}
-"""Packages of Python 3.14's standard library that our oldest supported Python lacks."""
+"""Packages in the standard library of Python 3.14 that the oldest supported Python does not have."""
 
 
 def imported(path: Path) -> set[str]:
-    """Return every top-level package that a module imports anywhere, including in functions."""
+    """Return all top-level packages that a module imports, also in functions."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -117,7 +119,7 @@ def test_every_allowed_import_is_used() -> None:
 
 
 def packages_of(requirements: list[str]) -> set[str]:
-    """Return the top-level packages that these requirements install, according to this environment."""
+    """Return the top-level packages that these requirements provide in the current environment."""
     names = {re.sub(r"[-_.]+", "-", Requirement(line).name).lower() for line in requirements}
     found = {
         package
@@ -151,7 +153,7 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Absent())
 """
-"""Code that makes imports of these packages fail in that process, as if they were not installed."""
+"""Program that makes imports of some packages fail, as if they were not installed."""
 
 
 def run_without(extra: str, code: str) -> subprocess.CompletedProcess[str]:

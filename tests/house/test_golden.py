@@ -1,4 +1,4 @@
-"""The golden files cover every event: each event type has a sentence, and each history has its state."""
+"""The golden files are complete: each event type has a sentence, and each history has its expected state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package layout: which package can import which, and what pure packages can use."""
+"""Layout of the packages: which package can import which, and which modules of Python pure packages can use."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ENSEMBLE_LAYERS: dict[str, set[str]] = {
     "client": {"runtime", "auth", "base", "records"},
     "server": {"runtime", "txnlog", "tree", "zab", "auth", "base", "records"},
 }
-"""Allowed imports of each part of `ensemble`. `base` contains the modules outside the parts (ids, jute, txn, …)."""
+"""Parts of `ensemble` that each part can import. `base` are the modules outside the parts (ids, jute, txn, …)."""
 SHELLS = {
     "zabka/journal/writer.py",
     "zabka/journal/high_watermark_files.py",
@@ -103,7 +103,7 @@ def test_package_imports_only_lower_packages(package: str) -> None:
 
 
 def ensemble_layer(module: str) -> str:
-    """Return the part of `ensemble` that contains a module."""
+    """Return the part of `ensemble` to which a module belongs."""
     parts = module.split(".")
     return parts[2] if len(parts) > 2 and parts[2] in ENSEMBLE_LAYERS else "base"
 
@@ -158,7 +158,7 @@ def test_pure_module_calls_no_function_that_varies_by_process(name: str) -> None
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id in MAY_NOT_CALL
-        # A __hash__ method can use hash(): no iteration order depends on its result.
+        # A __hash__ method can call hash(), because no order of iteration depends on the result.
         and not (node.func.id == "hash" and _inside_dunder_hash(ROOT / name, node.lineno))
     ]
     assert wrong == []
@@ -179,8 +179,10 @@ SET_METHODS = {"union", "intersection", "difference", "symmetric_difference"}
 
 
 class _SetIterations(ast.NodeVisitor):
-    """Find loops over expressions that are clearly sets: a set literal, a call of set(), a name annotated or assigned
-    as a set, or an operator result of sets or of dictionaries' keys() and items().
+    """Find loops over sets, whose order is not deterministic.
+
+    An expression counts as a set if it is a set literal, a call of set(), a name annotated or assigned as a set, or the
+    result of an operator on sets or on dictionaries' keys() and items().
     """
 
     def __init__(self, tree: ast.Module) -> None:

@@ -1,4 +1,4 @@
-"""The table of the long test run: its contents for each part, and where it is stored."""
+"""The result table of the long test run: its rows for each part of the run, and the file that stores it."""
 
 from __future__ import annotations
 

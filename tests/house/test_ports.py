@@ -1,4 +1,6 @@
-"""Code that stores histories uses files and threads only through ports, so that the simulated world can run it."""
+"""Code that stores histories uses files and threads only through ports, so that the simulated world can replace
+them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ PATHS_OWN_IO = {
     "rglob", "rmdir", "samefile", "symlink_to", "touch", "write_bytes", "write_text",
 }  # fmt: skip
 OF_BOTH = {"open", "rename", "resolve", "stat", "unlink"}
-"""Methods of both `pathlib.Path` and the port. The name of the object shows which one is called."""
+"""Methods that both `pathlib.Path` and the file port have. The object's name shows which one is called."""
 THREADS = {"Thread", "ThreadPoolExecutor", "Timer", "to_thread", "run_in_executor", "sleep"}
 
 
@@ -40,7 +42,7 @@ def _is_constant(attribute: ast.Attribute) -> bool:
 
 
 def _bypasses(tree: ast.Module) -> list[str]:
-    """Return the places where a module bypasses a port."""
+    """Return the places where a module uses files or threads without a port."""
     found: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("os", "io"):
@@ -52,7 +54,7 @@ def _bypasses(tree: ast.Module) -> list[str]:
     for call in _calls(tree):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-        # str.replace has two arguments, Path.replace has one.
+        # A call of `replace` with two arguments is str.replace; Path.replace has one.
         of_a_path = name in PATHS_OWN_IO and owner and not (name == "replace" and len(call.args) == 2)
         on_no_port = name in OF_BOTH and owner and not owner.endswith(("files", "_inner", "_directory", "directory"))
         if of_a_path and owner.endswith("files"):
@@ -96,7 +98,7 @@ def test_use_of_files_through_ports_is_accepted(line: str) -> None:
 
 
 def _takes_files(name: str) -> set[str]:
-    """Return a module's functions and classes whose file system parameter has the host's file system as default."""
+    """Return the functions and classes of a module whose file system parameter defaults to the host's file system."""
     tree = ast.parse((ROOT / name).read_text())
     found: set[str] = set()
     for node in ast.walk(tree):
@@ -116,7 +118,7 @@ TAKE_FILES = set().union(*(_takes_files(name) for name in STANDS_ON_PORTS)) - {"
 
 
 def _without_files(tree: ast.Module) -> list[str]:
-    """Return the calls that use the default file system."""
+    """Return the calls that do not pass on the file system, so that the default would be used."""
     return [
         f"line {call.lineno}: {ast.unparse(call)}"
         for call in _calls(tree)
@@ -129,7 +131,10 @@ def _without_files(tree: ast.Module) -> list[str]:
 
 @pytest.mark.parametrize("name", STANDS_ON_PORTS)
 def test_file_system_argument_is_passed_on(name: str) -> None:
-    """Only the outermost caller may use the host's file system as default. In inner calls it would be the wrong one."""
+    """Each inner call passes on the file system parameter.
+
+    Only the outermost caller may use the host's file system as default.
+    """
     assert _without_files(ast.parse((ROOT / name).read_text())) == []
 
 

@@ -1,4 +1,4 @@
-"""The choice of Python for the virtual environment (scripts/setup/choose_python.sh)."""
+"""Which Python the virtual environment is created with (scripts/setup/choose_python.sh)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def interpreter(directory: Path, name: str, *, profiles: bool = True, environments: bool = True) -> None:
-    """Create this Python under another name, with the features that a test needs."""
+    """Create a fake interpreter with that name, with or without the checked features.
+
+    Other commands run this Python.
+    """
     directory.mkdir(exist_ok=True)
     script = directory / name
     script.write_text(
@@ -25,7 +28,10 @@ def interpreter(directory: Path, name: str, *, profiles: bool = True, environmen
 
 
 def chosen(tmp_path: Path) -> str:
-    """Return the chosen Python, with `path` first in PATH and the distribution's programs in `distribution`."""
+    """Run the script and return the Python that it chooses.
+
+    `path` is first in PATH, and `distribution` contains the programs of the distribution.
+    """
     done = subprocess.run(
         ["sh", ROOT / "scripts/setup/choose_python.sh", tmp_path / "distribution"],
         env={**os.environ, "PATH": f"{tmp_path / 'path'}:{os.environ['PATH']}"},

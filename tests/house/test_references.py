@@ -1,4 +1,4 @@
-"""Modules and files named in docstrings and comments exist."""
+"""Docstrings and comments name only modules and files that exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXTS = [
 _DOTTED = re.compile(rf"`((?:zabka\.(?:{'|'.join(PACKAGES)})|bench|scripts|tests)(?:\.\w+)+)`")
 _SLASHED = re.compile(r"`((?:api|broker_sim|compose|controller|ensemble|zabka|bench|scripts|tests)(?:/[\w.]+)+/?)`")
 NOT_IN_THE_TREE = {"zabka/cli/VERB.py", "compose.yaml"}
-"""Names that need not exist: a pattern, and a file that a user writes."""
+"""Names that do not exist in the repository: a pattern, and a file that users write."""
 
 
 @cache
@@ -36,7 +36,7 @@ def _names_of(path: Path) -> frozenset[str]:
 
 
 def _is_there(dotted: str) -> bool:
-    """Return whether a package, module or name in a module exists: `package.module`, `package.module.Class.method`."""
+    """Return whether a dotted name exists: a package, a module, or `package.module.Class.method`."""
     place, *rest = dotted.split(".")
     path = ROOT / place
     while rest and (path / rest[0]).is_dir():

@@ -1,4 +1,4 @@
-"""Each package has a description, and test folders have the names of the packages that they test."""
+"""Each package has a description, and each test folder has the name of the package that it tests."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ SCENARIOS = range(1, 73)
 
 
 def marked(path: Path) -> set[int]:
-    """Return the numbers in `pytest.mark.scenario(n)` of a file."""
+    """Return the numbers of all `pytest.mark.scenario(n)` in a file."""
     text = path.read_text()
     if "mark.scenario(" not in text:
         return set()

@@ -1,4 +1,4 @@
-"""The style rules that a program can check."""
+"""Style rules that a program can check."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ MODULES = [name_of(path) for folder in FOLDERS for path in sorted(folder.rglob("
 LINES_MAX = 800
 POSITIONAL_MAX = 6
 TAKES_ANY_NUMBER = {"pack", "pack_into", "pack_stat", "_pack_digested", "select", "agg"}
-"""Calls whose arguments are a list of values (struct) or columns (Spark)."""
+"""Functions that can have more than six positional arguments: a list of values (struct) or of columns (Spark)."""
 TOO_OFTEN_TO_NAME = {
     "ensemble/tree/plain_proposals.py:self._set_data",  # 10 ns more; once per write, as the calls below
     "ensemble/tree/plain_proposals.py:self._create",  # 10 ns more
     "ensemble/tree/plain_proposals.py:plain_set_data_bytes",  # 140 ns, and 8 more
     "ensemble/tree/plain_proposals.py:plain_create_bytes",  # 142 ns, and 10 more
 }
-"""Frequent calls (module:function) on every write or read path, in which keyword arguments cost time. A Python
-function takes 5 ns per keyword argument. msgspec classes take 1 ns, less than the variation of the measurements.
+"""Calls (module:function) that can have many positional arguments, because each write or read executes them.
+
+A Python function takes 5 ns per keyword argument. msgspec classes take 1 ns, less than the variation of the
+measurements.
 """
 FUNCTION_LINES_MAX = 75
 BANNED_NAMES = {"utils.py", "helpers.py", "misc.py", "common.py", "manager.py"}

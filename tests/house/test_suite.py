@@ -1,4 +1,4 @@
-"""`make test` runs every test exactly once."""
+"""The commands of `make test` run every test exactly once."""
 
 from __future__ import annotations
 

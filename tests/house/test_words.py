@@ -1,4 +1,4 @@
-"""The word check: which sentences, names and commit subjects it flags."""
+"""The word check (`plainwords`): which sentences, names and commit subjects it reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures for aiokafka's own tests, with brokers that already run instead of a Docker container.
+"""Fixtures for aiokafka's own tests. They use brokers that already run, instead of a Docker container.
 
 This file replaces the suite's conftest.py, and reads the broker's address and version from the environment.
 """
@@ -15,7 +15,7 @@ import pytest
 
 @pytest.fixture(scope="class")
 def loop() -> Iterator[asyncio.AbstractEventLoop]:
-    """Event loop for the tests of one class."""
+    """Yield an event loop for the tests of one class."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     yield loop
@@ -26,7 +26,7 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 @pytest.fixture(scope="class")
 def setup_test_class(request: pytest.FixtureRequest, loop: asyncio.AbstractEventLoop) -> None:
-    """Set the attributes that the suite's test classes read."""
+    """Set the attributes that the suite's test classes read, such as the broker's address."""
     host, _, port = os.environ["AIOKAFKA_TESTS_BROKER"].partition(":")
     attributes = {
         "loop": loop,
@@ -41,5 +41,5 @@ def setup_test_class(request: pytest.FixtureRequest, loop: asyncio.AbstractEvent
 
 @pytest.fixture(scope="class")
 def setup_test_class_serverless(request: pytest.FixtureRequest, loop: asyncio.AbstractEventLoop) -> None:
-    """Set the event loop of test classes that need no broker."""
+    """Set the event loop for test classes that need no broker."""
     request.cls.loop = loop

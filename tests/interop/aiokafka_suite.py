@@ -29,7 +29,10 @@ LIMIT_MS = 600_000
 
 
 class SuiteLoop:
-    """Event loop of a simulated program, with `run_until_complete` for tests, which run outside the simulated world."""
+    """Event loop of a program in a simulated world.
+
+    It has `run_until_complete` for the tests, which run outside that world.
+    """
 
     def __init__(self, world: SimulatedCluster) -> None:
         self._world = world
@@ -37,7 +40,7 @@ class SuiteLoop:
         world.let_pass(0.1)
 
     def run_until_complete(self, work: Awaitable[Any]) -> Any:
-        """Advance the simulated world until the coroutine has ended, and return its result."""
+        """Advance the simulated world until the coroutine has completed, and return its result."""
 
         async def do() -> Any:
             return await work
@@ -57,14 +60,14 @@ async def _forever(_: str) -> None:
 
 @pytest.fixture(scope="class")
 def world() -> Iterator[SimulatedCluster]:
-    """Simulated world with one broker, which creates topics with two partitions on request."""
+    """Yield a simulated world with one broker, which creates missing topics with two partitions."""
     with running_world(peers=1, brokers=1, settings=SETTINGS) as started:
         yield started
 
 
 @pytest.fixture(scope="class")
 def setup_test_class_serverless(request: pytest.FixtureRequest, world: SimulatedCluster) -> None:
-    """Give a test class the event loop of a simulated program."""
+    """Set the event loop of a test class to the loop of a simulated program."""
     cls: Any = request.cls
     cls.loop = SuiteLoop(world)
 
@@ -73,7 +76,7 @@ def setup_test_class_serverless(request: pytest.FixtureRequest, world: Simulated
 def setup_test_class(
     request: pytest.FixtureRequest, world: SimulatedCluster, setup_test_class_serverless: None
 ) -> None:
-    """Give a test class the address of the world's broker."""
+    """Set the attributes of a test class that contain the broker's address."""
     cls: Any = request.cls
     host, port = world.world.bootstrap[0]
     cls.kafka_host, cls.kafka_port, cls.hosts = host, port, [f"{host}:{port}"]

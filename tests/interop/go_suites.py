@@ -1,4 +1,4 @@
-"""Tests shipped in Go modules, built from the module's source and run against our brokers."""
+"""Tests that Go modules contain. They are built from the module's source, and run with our brokers."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from tests.interop.interop_brokers import tool
 
 FETCH_S = 180.0
 BUILD_S = 600.0
-"""Maximum time to build a client with its dependencies on a busy machine."""
+"""Maximum time in seconds to build a client and its dependencies on a busy machine."""
 ENDS_WITHIN_S = 10.0
 LOOKS_EVERY_S = 0.05
 
 
 class Module(NamedTuple):
-    """A version of a Go module."""
+    """A Go module and its version."""
 
     path: str
     version: str
 
 
 class Ended(NamedTuple):
-    """Outcome of a test suite run."""
+    """Result of a run of a test suite: its exit code and output."""
 
     code: int
     output: str
@@ -47,14 +47,14 @@ class Ended(NamedTuple):
 
 
 class GoSuite:
-    """Compiled tests of one package."""
+    """The compiled tests of a Go package."""
 
     def __init__(self, program: Path) -> None:
         self._program = program
 
     def missing(self, names: Collection[str]) -> set[str]:
-        """Return the names (`Test` or `Test/part_of_it`) that the sources do not contain."""
-        # Read the sources, because the program may need its servers before it can list its tests.
+        """Return those of these tests (`Test` or `Test/part_of_it`) that the sources do not contain."""
+        # Search the sources, because a test program may need its servers even to list its tests.
         text = "".join(file.read_text() for file in sorted(self._program.parent.glob("*_test.go")))
         tests = set(re.findall(r"(?m)^func (Test\w+)\(t \*testing\.T\)", text))
 
@@ -101,9 +101,10 @@ class GoSuite:
 
 
 def source(module: Module, home: Path) -> Path:
-    """Return a writable copy of the module's source. Skips with a reason if the source or Go is missing.
+    """Return a writable copy of the module's source.
 
-    `home` must be outside any Go module, so that only the requested version is used.
+    Skips the test with a reason if the source or Go is missing. `home` must be outside any Go module, so that only the
+    requested version is used.
     """
     go = tool("go")
     name = f"{module.path}@{module.version}"
@@ -121,9 +122,9 @@ def source(module: Module, home: Path) -> Path:
 
 
 def built(package: Path, *tags: str) -> GoSuite:
-    """Build the tests of a package in a copy made by `source`, selected by `tags`."""
+    """Build the tests of a package, selected by `tags`, in a copy made by `source`."""
     program = package / "suite.test"
-    # A module's go.mod may be older than the format that the installed Go requires.
+    # The go.mod of an older module may lack what the installed Go requires.
     command = [tool("go"), "test", "-mod=mod", "-c", "-tags", ",".join(tags), "-o", str(program), "."]
     done = subprocess.run(command, cwd=package, capture_output=True, text=True, timeout=BUILD_S, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -131,7 +132,7 @@ def built(package: Path, *tags: str) -> GoSuite:
 
 
 def program_of(module: Module, package: str, home: Path) -> Path:
-    """Build a command of a module into `home`. Skips if the module is not available."""
+    """Build a command of a Go module in `home`, and return its path. Skips if the module is not available."""
     go = tool("go")
     name = f"{module.path}/{package}@{module.version}"
     done = subprocess.run(

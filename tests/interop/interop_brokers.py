@@ -1,4 +1,4 @@
-"""Three broker processes on an ensemble of our own, for tests with stock clients."""
+"""Three of our broker processes with one of our peers, for tests with other clients."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class BrokerServer:
         self._process.send_signal(number)
 
     def stand_still(self) -> None:
-        """Freeze the process until SIGCONT. Its threads continue until one of them is scheduled and stops them all."""
+        """Freeze the process until SIGCONT, and wait until all its threads have stopped."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
@@ -101,7 +101,7 @@ class BrokerServer:
         return (self.home / "out.log").read_text(errors="replace")
 
     def status(self) -> dict[str, Any]:
-        """Return the status from its control socket, or an empty status while it does not respond."""
+        """Return the status from the broker's control socket, or an empty one if it does not respond."""
         try:
             with socket.socket(socket.AF_UNIX) as link:
                 link.settimeout(2)
@@ -119,7 +119,7 @@ class BrokerServer:
         return status
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        """Return the events of that type in its journal."""
+        """Return the events of that type from the broker's journal."""
         lines = [
             line
             for file in sorted(self.journal.glob("broker-*.????????????.jsonl"))
@@ -129,7 +129,7 @@ class BrokerServer:
 
 
 class BrokerCluster:
-    """The brokers of a cluster and their addresses."""
+    """The broker processes of a cluster, and their addresses."""
 
     def __init__(self, brokers: list[BrokerServer], ensemble: Ensemble) -> None:
         self.ensemble = ensemble
@@ -158,7 +158,7 @@ class BrokerCluster:
             time.sleep(0.1)
 
     def await_ready(self) -> None:
-        """Wait until all brokers run and know each other."""
+        """Wait until all brokers run, and each has the others in its metadata."""
         everybody = sorted(self.brokers)
         self.until(lambda: all(s.get("state") == "running" and s["live_brokers"] == everybody for s in self.statuses()))
         self.controller()
@@ -168,10 +168,11 @@ class BrokerCluster:
 def broker_cluster(
     directory: Path, ports: Sequence[int] = (), *, first_id: int = 1, **others: object
 ) -> Iterator[BrokerCluster]:
-    """An ensemble of one peer and three brokers, with extra broker settings (`log_dirs` for log.dirs).
+    """Run an ensemble of one peer and three brokers, with additional broker settings (`log_dirs` for log.dirs).
 
-    `ports` are the brokers' ports and set their number; `first_id` is the first one's id. In a setting `{home}` is a
-    broker's own folder, and a function of the broker's number gives each broker its own value.
+    `ports` are the brokers' ports, and set the number of brokers. `first_id` is the id of the first broker. In a
+    setting, `{home}` is replaced by the broker's own folder. A setting that is a function is called with the broker's
+    number, and gives each broker its own value.
     """
     ports = ports or free_ports(BROKERS)
     (directory / "peers").mkdir()

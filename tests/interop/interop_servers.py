@@ -1,4 +1,4 @@
-"""Servers for the interop tests: our own peers, and Apache ZooKeeper from PySpark's jars."""
+"""Servers for the interoperability tests: our own peers, and Apache ZooKeeper from PySpark's jars."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _JARS = (
 
 
 class Server:
-    """A server process, either ours or Apache ZooKeeper's."""
+    """A server process: one of our peers, or Apache ZooKeeper."""
 
     def __init__(self, command: list[str], directory: Path, port: int, environment: dict[str, str]) -> None:
         self.address = f"127.0.0.1:{port}"
@@ -51,11 +51,11 @@ class Server:
             self._process = None
 
     def serves(self) -> bool:
-        """Return whether it replies to `srvr` with a mode."""
+        """Return whether the server replies to `srvr` with its mode."""
         return bool(self.mode())
 
     def mode(self) -> str:
-        """Return the mode that it reports, such as `leader`, or an empty string while it does not serve."""
+        """Return the mode in the server's reply, such as `leader`, or an empty string if it is not part of a quorum."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), 2) as link:
                 link.settimeout(2)
@@ -72,7 +72,7 @@ class Server:
 
 
 class Ensemble:
-    """Ensemble of servers."""
+    """Servers of one ensemble, and their addresses."""
 
     def __init__(self, kind: str, servers: list[Server]) -> None:
         self.kind = kind
@@ -89,7 +89,7 @@ class Ensemble:
 
 @contextmanager
 def running(kind: str, size: int, directory: Path, **keys: str) -> Iterator[Ensemble]:
-    """Run ready servers of that kind ("ours" or "zookeeper"). `keys` are added to zoo.cfg."""
+    """Run an ensemble of this kind ("ours" or "zookeeper"), and yield it when ready. `keys` are added to zoo.cfg."""
     made = Ensemble(kind, _servers(kind, size, directory, keys))
     try:
         for server in made.servers:

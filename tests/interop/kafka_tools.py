@@ -1,4 +1,4 @@
-"""Kafka's command line tools, run on two clusters to compare their output."""
+"""Run Kafka's command-line tools on two clusters to compare the output."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _BOOTSTRAP_LAST = ("cluster",)
 
 
 class Output(NamedTuple):
-    """Output of a tool."""
+    """Exit code, standard output and standard error of a tool."""
 
     code: int
     out: str
@@ -57,7 +57,7 @@ class Output(NamedTuple):
 
 
 class ToolServer:
-    """A JVM that runs tools."""
+    """A JVM that stays running and executes tools, because starting a JVM for each takes long."""
 
     def __init__(self, directory: Path) -> None:
         logging = directory / "tools-log4j.properties"
@@ -69,7 +69,7 @@ class ToolServer:
         )  # fmt: skip
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> Output:
-        """Run one tool and return its output."""
+        """Run one tool in the JVM, and return its output."""
         assert self._process.stdin is not None and self._process.stdout is not None
         call = "\1".join((base64.b64encode(stdin.encode()).decode(), TOOLS[tool], *arguments))
         self._process.stdin.write(call.encode() + b"\n")
@@ -95,7 +95,7 @@ def alone(main_class: str, *arguments: str) -> str:
 
 
 def rows(text: str) -> list[dict[str, object]]:
-    """Return the JSON lines that Kafka's verifiable clients print."""
+    """Return the lines of JSON in the output of Kafka's verifiable clients, decoded."""
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
@@ -118,27 +118,30 @@ _MASKS: tuple[tuple[str, str], ...] = (
     (r"console-consumer-[0-9a-f-]+", "MEMBER"),
     (r"/127\.0\.0\.1", "IP"),
     (r" +", " "),
-    # Remove stack frames, because they are specific to the JVM.
+    # Remove stack frames, because they depend on the JVM.
     (r"(?m)^(\tat |\t\.\.\. ).*\n", ""),
     (r"\[20\d\d-\S+ \S+\]", "[TIME]"),
 )
 
 
 def masked(text: str) -> str:
-    """Return a tool's output without the parts that differ between clusters."""
+    """Return a tool's output without the parts that depend on the cluster, such as ids, addresses and times."""
     for pattern, instead in _MASKS:
         text = re.sub(pattern, instead, text)
-    # Sort the ISR, because its order depends on which replica caught up first.
+    # Sort the ISR, because its order depends on which replica has caught up first.
     return re.sub(r"Isr: ([\d,]+)", lambda found: f"Isr: {','.join(sorted(found[1].split(',')))}", text)
 
 
 def in_any_order(text: str) -> str:
-    """Sort lines that have no guaranteed order, and the words of lines that Java prints from hash maps."""
+    """Return the text with sorted lines, and sorted words in each line.
+
+    Neither order is guaranteed: Java prints some words from hash maps.
+    """
     return "\n".join(sorted(", ".join(sorted(re.split(r", | are ", line))) for line in text.splitlines()))
 
 
 class TwoClusters:
-    """Apache Kafka's cluster and our cluster."""
+    """A cluster of Apache Kafka brokers, and a cluster of our brokers."""
 
     def __init__(self, servers: list[KafkaServer], ours: BrokerCluster, tools: ToolServer, directory: Path) -> None:
         self.servers = servers
@@ -171,19 +174,20 @@ class TwoClusters:
             assert producer.flush(ANSWER_S) == 0
 
     def homes(self) -> list[tuple[str, dict[int, Path]]]:
-        """Return each cluster's address and its brokers' directories, Kafka's first."""
+        """Return each cluster's address and the directories of its brokers, Kafka's cluster first."""
         return [
             (self.kafka, {server.broker_id: server.home for server in self.servers}),
             (self.ours.bootstrap, {number: broker.home for number, broker in self.ours.brokers.items()}),
         ]
 
     def until(self, condition: Callable[[str], bool], tool: str, *arguments: str) -> None:
-        """Wait until a tool's output meets the condition on both clusters."""
+        """Run a tool repeatedly until its output meets the condition on both clusters."""
         self.ours.until(lambda: all(condition(output.out) for output in self.run(tool, *arguments)), SETTLES_S)
 
     def settles(self, tool: str, *arguments: str) -> str:
-        """Wait until a tool prints the same on both clusters, whichever broker it contacts. Return the masked
-        output."""
+        """Run a tool repeatedly until it prints the same for both clusters and all their brokers. Return the masked
+        output.
+        """
         output: list[str] = []
 
         def same() -> bool:
@@ -194,7 +198,9 @@ class TwoClusters:
         return output[1]
 
     def same(self, tool: str, *arguments: str, stdin: str = "", mask: Callable[[str], str] = lambda text: text) -> str:
-        """Run a tool on both clusters, and return the masked output. Output and exit code must be equal."""
+        """Run a tool on both clusters. Assert that the masked outputs and exit codes are equal, and return the
+        output.
+        """
         kafka, ours = self.run(tool, *arguments, stdin=stdin)
         words = [
             mask(masked(f"{output.out}\n--- errors\n{output.err}\n--- exit {output.code}")) for output in (kafka, ours)
@@ -206,16 +212,17 @@ class TwoClusters:
 
 @contextmanager
 def two_clusters(directory: Path) -> Iterator[TwoClusters]:
-    """Run three Apache Kafka brokers and three of our brokers, each cluster with an ensemble of one of our peers."""
+    """Run three Apache Kafka brokers and three of our brokers, each cluster with one of our peers."""
     classpath()
     (directory / "kafka-peers").mkdir()
     (directory / "ours").mkdir()
     settings = {
         "default_replication_factor": 1, "offsets_topic_num_partitions": 5, "auto_leader_rebalance_enable": "false",
         "group_initial_rebalance_delay_ms": 0, "num_io_threads": 4, "log_dirs": "{home}/logs,{home}/more",
-        # A JVM that starts on a busy machine pauses for seconds, and Kafka's broker gives up after a lost session.
+        # On a busy machine, a JVM pauses for seconds when it starts, and a Kafka broker does not recover if its session
+        # expires.
         "zookeeper_session_timeout_ms": 9_000,
-        # Keep fetches small: a throttle allows one fetch and then waits for as long as its bytes take.
+        # Limit the size of a fetch: after each throttled fetch, the next one waits for as long as its bytes need.
         "replica_fetch_max_bytes": 50_000, "replica_fetch_response_max_bytes": 100_000,
     }  # fmt: skip
     with (

@@ -1,4 +1,4 @@
-"""ZooKeeper 3.9.5's metrics without a counterpart here, each with the reason."""
+"""Metrics of ZooKeeper 3.9.5 that our servers do not have, each with the reason."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ _KEYED = re.compile(r".+_((?:read|write)_per_namespace)|\d+_(learner_handler_qp_
 
 
 def metrics_of(mntr: str) -> set[str]:
-    """Return the names of the metrics in a reply to `mntr`. The five to nine lines of one summary count as one name."""
+    """Return the names of the metrics in a reply to `mntr`.
+
+    The five to nine lines of one summary count as one name.
+    """
     rows = {line.partition("\t")[0].removeprefix("zk_") for line in mntr.splitlines()}
     found = set()
     for row in rows:

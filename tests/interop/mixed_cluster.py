@@ -1,4 +1,4 @@
-"""Our brokers and Apache Kafka brokers in one cluster, with our ensemble."""
+"""Our brokers and Apache Kafka brokers in one cluster, on an ensemble of our peers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.interop.interop_servers import Ensemble, Server, running
 from tests.interop.real_kafka import KafkaServer
 
 with warnings.catch_warnings():
-    # kafka-python reads its schemas with a function of importlib.resources that Python 3.11 deprecates.
+    # kafka-python reads its schemas with a function of importlib.resources that is deprecated in Python 3.11.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import KafkaAdminClient, NewTopic
@@ -45,7 +45,7 @@ SOCKETS_ARE_LEFT = (
     pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 )
-"""Marks for tests with kafka-python, which leaves sockets open when a broker dies."""
+"""pytest marks for tests with kafka-python, which leaves sockets open when a broker dies."""
 
 
 def until(condition: Callable[[], object], what: str, within_s: float = WITHIN_S) -> None:
@@ -57,7 +57,7 @@ def until(condition: Callable[[], object], what: str, within_s: float = WITHIN_S
 
 
 def write(producer: KafkaProducer, topic: str, values: Sequence[str], partition: int = 0) -> None:
-    """Produce these values, and return once all are acknowledged."""
+    """Produce these values, and wait until all are acknowledged."""
     sent = [producer.send(topic, value.encode(), partition=partition) for value in values]
     producer.flush(WITHIN_S)
     for future in sent:
@@ -65,7 +65,7 @@ def write(producer: KafkaProducer, topic: str, values: Sequence[str], partition:
 
 
 class MixedCluster:
-    """Broker processes, keyed by id. Our brokers have small ids; Apache Kafka's start at 101."""
+    """Broker processes, keyed by id. Our brokers have small ids; the ids of Apache Kafka's brokers start at 101."""
 
     def __init__(self, ensemble: Ensemble, zk: KazooClient, nodes: dict[int, BrokerServer | KafkaServer]) -> None:
         self.ensemble = ensemble
@@ -87,11 +87,11 @@ class MixedCluster:
 
     @property
     def bootstrap(self) -> list[str]:
-        """Return the addresses of the brokers that respond."""
+        """Return the addresses of all brokers that accept connections."""
         return [f"127.0.0.1:{self.nodes[b].port}" for b in self.registered if b not in self._paused]
 
     def start(self, *broker_ids: int) -> None:
-        """Start these brokers, and return once they are registered and serve."""
+        """Start these brokers, and wait until they are registered and know all other brokers."""
         for broker_id in broker_ids:
             self.nodes[broker_id].start()
         for broker_id in broker_ids:
@@ -104,7 +104,7 @@ class MixedCluster:
         return sorted(self._metadata(broker_id).brokers) == self.registered
 
     def _metadata(self, broker_id: int) -> ClusterMetadata:
-        """Return the metadata from that broker, or empty metadata if it does not respond."""
+        """Return the metadata from that broker's response, or empty metadata if it does not respond."""
         client = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.nodes[broker_id].port}", "log_level": 0})
         try:
             return client.list_topics(timeout=2)
@@ -112,11 +112,11 @@ class MixedCluster:
             return ClusterMetadata()
 
     def start_the_dead(self) -> None:
-        """Start every broker without a process."""
+        """Start every broker whose process has ended."""
         self.start(*(broker_id for broker_id, node in self.nodes.items() if not node.is_running))
 
     def kill(self, broker_id: int) -> None:
-        """Send SIGKILL, and wait until its session has expired."""
+        """Send SIGKILL to the broker, and wait until its session has expired."""
         self.nodes[broker_id].kill()
         self.until_gone(broker_id)
 
@@ -147,7 +147,7 @@ class MixedCluster:
 
     @property
     def controller(self) -> int:
-        """Return the broker in /controller, or -1."""
+        """Return the broker id in /controller, or -1 if the znode does not exist."""
         try:
             return int(json.loads(self.zk.retry(self.zk.get, "/controller")[0])["brokerid"])
         except NoNodeError:
@@ -158,7 +158,7 @@ class MixedCluster:
         return int(self.zk.retry(self.zk.get, "/controller_epoch")[0])
 
     def make_controller(self, *candidates: int) -> None:
-        """Move /controller to one of the candidates, while all other brokers are frozen."""
+        """Make one of these brokers the controller: delete /controller while all other brokers are frozen."""
         if self.controller in candidates:
             return
         with self.paused(*(broker_id for broker_id in self.registered if broker_id not in candidates)):
@@ -176,7 +176,7 @@ class MixedCluster:
 
     @contextmanager
     def admin(self) -> Iterator[KafkaAdminClient]:
-        """Run kafka-python's admin client."""
+        """Yield an admin client of kafka-python."""
         client = KafkaAdminClient(bootstrap_servers=self.bootstrap)
         try:
             yield client
@@ -184,7 +184,7 @@ class MixedCluster:
             client.close()
 
     def create(self, topic: str, *assigned: Sequence[int], **configs: str) -> None:
-        """Create a topic from one replica list per partition. Return once every replica is in sync."""
+        """Create a topic with one list of replicas per partition, and wait until all replicas are in sync."""
         rows = {number: list(replicas) for number, replicas in enumerate(assigned)}
         with self.admin() as admin:
             settings = {name.replace("_", "."): value for name, value in configs.items()}
@@ -192,7 +192,7 @@ class MixedCluster:
         self.until_in_sync(topic, *assigned)
 
     def state(self, topic: str, partition: int = 0) -> dict[str, Any]:
-        """Return a partition's state znode, or an empty dictionary while there is none."""
+        """Return the content of a partition's state znode, or an empty dictionary if it does not exist."""
         try:
             data, _ = self.zk.retry(self.zk.get, f"/brokers/topics/{topic}/partitions/{partition}/state")
         except NoNodeError:
@@ -211,12 +211,15 @@ class MixedCluster:
             )
 
     def is_moving(self, topic: str) -> bool:
-        """Return whether a reassignment of a topic's partitions is unfinished."""
+        """Return whether a reassignment of the topic's partitions is still in progress."""
         data, _ = self.zk.get(f"/brokers/topics/{topic}")
         return b'"adding_replicas":{}' not in data or b'"removing_replicas":{}' not in data
 
     def lead(self, leader: int, topic: str, partition: int = 0) -> None:
-        """Make a broker the leader of a partition on all brokers: move it first in the assignment, and elect it."""
+        """Make a broker the leader of a partition that all brokers host.
+
+        Put it first in the assignment, and elect the preferred leader if necessary.
+        """
         with self.admin() as admin:
             replicas = [leader, *(broker_id for broker_id in self.nodes if broker_id != leader)]
             admin.alter_partition_reassignments({TopicPartition(topic, partition): replicas})
@@ -232,12 +235,15 @@ class MixedCluster:
         )
 
     def log(self, broker_id: int, topic: str, partition: int = 0) -> bytes:
-        """Return the bytes of a replica's first segment, or a string with the broker's id if there is none yet."""
+        """Return the bytes of a replica's first segment.
+
+        If it does not exist, return bytes that are unique to this broker.
+        """
         segment = self.nodes[broker_id].home / "logs" / f"{topic}-{partition}" / SEGMENT
         return segment.read_bytes() if segment.exists() else b"none at %d" % broker_id
 
     def until_logs_equal(self, topic: str, replicas: Sequence[int], partition: int = 0) -> None:
-        """Wait until these replicas have the same bytes."""
+        """Wait until the first segments of these replicas have the same bytes."""
         until(
             lambda: len({self.log(broker_id, topic, partition).rstrip(b"\0") for broker_id in replicas}) == 1,
             f"the replicas of {topic}-{partition} differ",
@@ -247,7 +253,7 @@ class MixedCluster:
 
     @contextmanager
     def producer(self) -> Iterator[KafkaProducer]:
-        """Run an idempotent producer with acks=all."""
+        """Yield an idempotent producer with acks=all."""
         producer = KafkaProducer(bootstrap_servers=self.bootstrap, acks="all")
         try:
             yield producer
@@ -255,7 +261,7 @@ class MixedCluster:
             producer.close(1)
 
     def produce(self, topic: str, values: Sequence[str], partition: int = 0) -> None:
-        """Produce these values with acks=all, and return once all are acknowledged."""
+        """Produce these values with acks=all, and wait until all are acknowledged."""
         with self.producer() as producer:
             write(producer, topic, values, partition)
 
@@ -283,15 +289,17 @@ class MixedCluster:
 def mixed_cluster(
     directory: Path, ours: Sequence[int] = OURS, kafka: Sequence[int] = (KAFKA,), peers: int = 1
 ) -> Iterator[MixedCluster]:
-    """Run a cluster of these brokers, on `peers` of our peers."""
+    """Run a cluster of our brokers with ids `ours` and Apache Kafka brokers with ids `kafka`, on `peers` of our
+    peers.
+    """
     (directory / "peers").mkdir(parents=True)
     settings: dict[str, object] = {**SETTINGS, "zookeeper_session_timeout_ms": SESSION_MS}
     with ExitStack() as stack:
         ensemble = stack.enter_context(running("ours", peers, directory / "peers"))
-        # Every read is retried while the ensemble has no leader.
+        # The client retries each read for as long as the ensemble has no leader.
         zk = KazooClient(ensemble.hosts, command_retry={"max_tries": -1, "backoff": 1, "delay": 0.2})
         zk.start()
-        # kazoo leaves a pair of sockets open.
+        # Close the client too: `stop` alone leaves two of kazoo's sockets open.
         stack.callback(zk.close)
         stack.callback(zk.stop)
         nodes: dict[int, BrokerServer | KafkaServer] = {}

@@ -1,10 +1,10 @@
-"""Stock Kafka clients as separate programs, each a producer or a member of a group, for the duration of a test.
+"""Kafka clients of several libraries as separate programs, each a producer or a consumer in a group, during a test.
 
 `python outage_clients.py LIBRARY ROLE BOOTSTRAP TOPIC GROUP [ACKS]`. A producer sends the numbers 0, 1, 2, … with
 acks=all (idempotent) or acks=1 and prints `number partition offset` for each acknowledged one; a consumer prints
-`partition offset number` for each record.
-SIGTERM ends a producer once everything is acknowledged, a consumer once it has left its group. A client is never
-restarted: an error that it does not handle ends the program with a non-zero code.
+`partition offset number` for each record. SIGTERM ends a producer once everything is acknowledged, and a consumer once
+it has left its group. A client is never restarted: an error that it does not handle ends the program with a non-zero
+code.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from collections.abc import Callable
 RATE_PER_S = 25
 DELIVERY_S = 120
 SESSION_MS = 15_000
-"""Session timeout, longer than a commit can wait for its ISR: heartbeats wait for the commit on the same
-connection.
+"""Session timeout of consumers in ms. It is longer than a commit can wait for its ISR.
+
+Heartbeats wait for the commit, because they use the same connection.
 """
 
 _ending = False
@@ -132,10 +133,11 @@ def kafka_python_produce(bootstrap: str, topic: str, acks: str) -> None:
 
 
 KAFKA_PYTHON_POLL_MS = 10_000
-"""Maximum time of a poll, which returns earlier once a record is available. If a poll times out while its group's
-leader waits for the SyncGroup response, after the topic's partitions have changed, kafka-python 3.0.12 stays
-outside its group forever, because it treats the join as completed without its result. This also happens with Apache
-Kafka.
+"""Maximum time in ms of a poll, which returns earlier once a record is available.
+
+If a poll times out while its group's leader waits for the SyncGroup response, after the topic's partitions have
+changed, kafka-python 3.0.12 stays outside its group forever, because it treats the join as completed without its
+result. This also happens with Apache Kafka.
 """
 
 
@@ -156,8 +158,8 @@ def kafka_python_consume(bootstrap: str, topic: str, group: str) -> None:
         try:
             polled = consumer.poll(timeout_ms=KAFKA_PYTHON_POLL_MS)
         except KafkaConnectionError as refused:
-            # kafka-python raises this error if the broker that it asks for the coordinator is down. The consumer is
-            # intact, and the next poll asks another broker.
+            # kafka-python raises this error if the broker to which it sends FindCoordinator is down. The consumer still
+            # works: its next poll uses another broker.
             sys.stderr.write(f"poll raised {refused}\n")
             continue
         for records in polled.values():
@@ -229,7 +231,7 @@ def main(library: str, role: str, bootstrap: str, topic: str, group: str, acks: 
         asyncio.run(aio(*arguments))  # type: ignore[operator]
         return
     with warnings.catch_warnings():
-        # kafka-python reads its schemas with a function of importlib.resources that Python 3.11 deprecates.
+        # kafka-python reads its schemas with a function of importlib.resources that is deprecated in Python 3.11.
         warnings.simplefilter("ignore", DeprecationWarning)
         {
             "confluent-kafka produce": confluent_produce,

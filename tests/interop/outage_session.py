@@ -22,14 +22,14 @@ KCAT_MS = {"message.timeout.ms": 120_000, "session.timeout.ms": 15_000, "auto.co
 
 
 class Outcome(NamedTuple):
-    """Result of a session. `problems` is empty if no record was lost or out of order."""
+    """Result of a session. `problems` is empty if no acknowledged record was lost or out of order."""
 
     library: str
     sent: int
     acknowledged: int
     consumed: int
     read_again: int
-    """Number of records that a consumer read again after a rebalance, from its last committed offset."""
+    """Number of records that the consumer read twice: after a rebalance it continued from its last committed offset."""
     produce_gap_s: float
     consume_gap_s: float
     """`produce_gap_s` is the longest time without an acknowledgement, and `consume_gap_s` the longest time without a
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 
 
 class Program:
-    """Running program whose output lines are collected by a thread."""
+    """Running program. A thread collects the lines of its output."""
 
     def __init__(self, command: list[str], errors: Path, stdin: int = subprocess.DEVNULL) -> None:
         self.lines: list[tuple[float, str]] = []
@@ -55,7 +55,7 @@ class Program:
             self.lines.append((time.monotonic(), line.strip()))
 
     def end(self, within_s: float) -> int:
-        """Send SIGTERM and return the exit code."""
+        """Send SIGTERM, and return the exit code."""
         self.process.terminate()
         return self.wait(within_s)
 
@@ -119,7 +119,7 @@ class Session:
         return Program([*kcat, *options], errors, subprocess.PIPE)
 
     def _feed(self) -> None:
-        """Write the next numbers to kcat, which sends the lines of its input."""
+        """Write the numbers that are due to kcat's standard input. kcat sends each line as a record."""
         pipe = self._producer.process.stdin
         assert pipe is not None
         begun = time.monotonic()
@@ -142,11 +142,14 @@ class Session:
 
     @property
     def acknowledged(self) -> int:
-        """Return the number of received acknowledgements. kcat prints them only at its end."""
+        """Return the number of acknowledgements that the producer has printed.
+
+        kcat prints them only when it ends, so its count is the number of lines written to it.
+        """
         return len(self._producer.lines) if self.library != "kcat" else self._fed
 
     def stands(self) -> str:
-        """Describe the progress of both programs, with the last lines of each."""
+        """Return a description of the progress of both programs, with their last lines of output."""
         parts = [f"the {role} printed {program.errors()[-LAST_CHARS:]!r}" for program, role in self._programs()]
         return "\n  ".join([f"{self.library}: {self.acknowledged} acknowledged, {self.consumed} read", *parts])
 
@@ -154,7 +157,7 @@ class Session:
         return (self._producer, "producer"), (self._consumer, "consumer")
 
     def ended_early(self) -> str | None:
-        """Return the program that ended by itself and its last lines, or None."""
+        """Return which program has ended by itself, with its last lines, or None if both are running."""
         for program, role in self._programs():
             code = program.process.poll()
             if code is not None:
@@ -171,7 +174,7 @@ class Session:
     # ---- the end --------------------------------------------------------------------------------------------------
 
     def finish(self, within_s: float = 150.0, read_within_s: float = 90.0) -> Outcome:
-        """Stop sending, wait until all acknowledged records are consumed, and return the result."""
+        """Stop the producer, wait until the consumer has read all acknowledged records, and return the result."""
         problems = [early] if (early := self.ended_early()) else []
         acknowledged = self._stop_producing(within_s, problems)
         deadline = time.monotonic() + read_within_s

@@ -1,4 +1,4 @@
-"""Produce requests sent to a broker as bytes, the responses, and the stored records that can be read back."""
+"""Send Produce requests to a broker as bytes. Return the responses, and the stored records that can be read back."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WINDOW = re.compile(r"within \[-?\d+, -?\d+\]")
 
 
 class Stored(NamedTuple):
-    """Records that a case left in the log, in a form that is equal for two brokers."""
+    """A record batch that a case left in the log. Equal batches of two brokers have equal values."""
 
     header: tuple[Any, ...]
     records: tuple[Any, ...]
 
 
 class Answer(NamedTuple):
-    """Response of a broker to a case."""
+    """A broker's response to a case, and what it has stored."""
 
     error: int
     message: str | None
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
     says_log_start: bool
     stored: tuple[Stored, ...]
     as_messages: dict[int, object]
-    """Records as an older client reads them, keyed by Fetch version."""
+    """Records as consumers with an older Fetch version read them, keyed by that version."""
 
 
 class Wire:
@@ -76,7 +76,7 @@ class Wire:
         return answer.responses[0].partition_responses[0]
 
     def fetch(self, topic: str, offset: int, version: int, partition: int = 0) -> Any:
-        """Return the records stored in the partition."""
+        """Send a Fetch request for one partition, and return the records."""
         row = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20, "log_start_offset": -1}
         rows = [{"topic": topic, "partitions": [{**row, "current_leader_epoch": -1}]}]
         values = {"replica_id": -1, "max_wait": 0, "min_bytes": 0, "max_bytes": 1 << 20, "topics": rows}
@@ -85,7 +85,7 @@ class Wire:
 
 
 def await_topics(port: int, topics: dict[str, dict[str, str]] = TOPICS) -> Wire:
-    """Return a connection to a broker with these topics, which are created if necessary."""
+    """Connect to a broker, and wait until it has these topics, which are created if necessary."""
     deadline = time.monotonic() + READY_S
     while True:
         with suppress(OSError, AssertionError):
@@ -108,7 +108,7 @@ def await_topics(port: int, topics: dict[str, dict[str, str]] = TOPICS) -> Wire:
 
 
 def answer_to(wire: Wire, case: Case) -> Answer:
-    """Send a case, read back the stored records, and return the response."""
+    """Send a case to a broker. Return the response, and the stored records as they are read back."""
     row = wire.produce(case.topic, case.records, case.version)
     stored: tuple[Stored, ...] = ()
     older: dict[int, object] = {}
@@ -133,12 +133,12 @@ def answer_to(wire: Wire, case: Case) -> Answer:
 
 
 def _timeless(text: str | None) -> str | None:
-    """Return an error message without its time."""
+    """Return an error message with the times in it masked."""
     return None if text is None else WINDOW.sub("within [then, then]", text)
 
 
 def _time(timestamp_ms: int) -> object:
-    """Return a timestamp, or "now" if it is the append time."""
+    """Return a timestamp, or "now" if it is the time at which the broker appended the record."""
     passed = time.time() * 1000 - timestamp_ms
     return "now" if 0 <= passed < FRESH_MS and timestamp_ms > NOW_MS + 1000 else timestamp_ms
 
@@ -208,5 +208,5 @@ def _message(message: Message, base_offset: int) -> object:
     if codec is Codec.NONE or message.value is None:
         return (*head, message.value)
     inner = _messages(unpack(codec, message.value, magic=message.magic))
-    # Offsets in a compressed set are absolute in magic 0, and start from zero again in magic 1.
+    # In a compressed message set, offsets are absolute in magic 0, and relative in magic 1.
     return (*head, [_message(one, 0 if message.magic else base_offset) for one in inner])

@@ -1,4 +1,4 @@
-"""Valid and invalid input that producers can send. Every case is sent to Apache Kafka and to our broker."""
+"""Valid and invalid records that producers can send. Each case is sent to Apache Kafka and to our broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests shipped with Python clients, run against our brokers by pytest in a separate process."""
+"""Tests that are part of Python clients' repositories. pytest runs them with our brokers in a separate process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 SOURCES = "ZABKA_CLIENT_SOURCES"
-"""Environment variable with the path of a folder that contains checkouts of the clients' repositories."""
+"""Environment variable with the path of a folder that contains checkouts of these repositories."""
 
 
 ONE_BROKER: dict[str, object] = {
@@ -27,7 +27,7 @@ ONE_BROKER: dict[str, object] = {
     "group_min_session_timeout_ms": 1_000,
     "zookeeper_session_timeout_ms": 18_000,
 }
-"""Settings of the single broker that the suites expect."""
+"""Settings of the single broker with which the clients' tests run."""
 
 
 class Outcomes(NamedTuple):
@@ -43,9 +43,9 @@ class Outcomes(NamedTuple):
 
 
 def checkout(name: str, home: Path) -> Path:
-    """Return a copy of a client's checkout. Skips the test if there is none.
+    """Return a copy of a client's checkout. Skips the test if there is no checkout.
 
-    A checkout is needed because the clients' source distributions lack some or all tests.
+    The source distributions of these clients do not contain all tests.
     """
     folder = os.environ.get(SOURCES)
     if folder is None or not (Path(folder) / name).is_dir():
@@ -58,7 +58,10 @@ def checkout(name: str, home: Path) -> Path:
 def run(
     folder: Path, tests: Collection[str], left_out: Collection[str], settings: Mapping[str, str], limit_s: float
 ) -> Outcomes:
-    """Run these test files of a folder except the tests in `left_out`. Kill the run at the time limit."""
+    """Run these test files in a folder with pytest, without the tests in `left_out`.
+
+    The run is killed at the time limit.
+    """
     report, output = folder / "report.xml", folder / "output.log"
     command = [
         sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "--tb=short", f"--junitxml={report}",

@@ -1,4 +1,4 @@
-"""Apache Kafka 3.9 brokers in ZooKeeper mode, as members of a test cluster together with our brokers."""
+"""Apache Kafka 3.9 brokers in ZooKeeper mode, which can be in one cluster with our brokers."""
 
 from __future__ import annotations
 
@@ -32,8 +32,10 @@ EXPECTED_WARNINGS = re.compile(
     r"ZooKeeper mode has been deprecated|No meta.properties file|Session 0x\S+ for s\S+ .*(Closing socket|EndOfStream)"
     r"|Connection to node \d+ .* could not be established|connection to broker .* was unsuccessful"
 )
-"""Warnings that are expected. Second line: Kafka registers, and can be elected and send itself requests, before it
-opens its port.
+"""Warnings in a Kafka broker's log that are not an error.
+
+The second line: Kafka opens its port after its registration. So it can be elected controller, and try to send itself
+requests, before the port is open.
 """
 
 
@@ -100,7 +102,7 @@ class KafkaServer:
         self._process.send_signal(number)
 
     def stand_still(self) -> None:
-        """Freeze the process until SIGCONT. Its threads continue until one of them is scheduled and stops them all."""
+        """Freeze the process until SIGCONT, and wait until all its threads have stopped."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
@@ -114,22 +116,22 @@ class KafkaServer:
         return code
 
     def output(self) -> str:
-        """Return its log, and its output from before the log existed."""
+        """Return what the broker has printed before it opened its log file, followed by the log."""
         parts = [self.home / "out.log", self.log]
         return "".join(part.read_text(errors="replace") for part in parts if part.exists())
 
     def complaints(self, expected: re.Pattern[str] = EXPECTED_WARNINGS) -> list[str]:
-        """Return the WARN, ERROR and FATAL lines of its log that do not match `expected`."""
+        """Return the WARN, ERROR and FATAL lines of the broker's log that do not match `expected`."""
         lines = self.output().splitlines()
         return [line for line in lines if re.search(r" (WARN|ERROR|FATAL) ", line) and not expected.search(line)]
 
 
 class VerifiableProducer:
-    """Kafka's VerifiableProducer with acks=all. It collects acknowledged records as they are printed."""
+    """Kafka's VerifiableProducer with acks=all. A thread collects the acknowledged records that it prints."""
 
     def __init__(self, bootstrap: Sequence[str], topic: str, records_per_s: int) -> None:
         self.acknowledged: dict[int, dict[int, str]] = defaultdict(dict)
-        """Acknowledged values, keyed by partition and offset."""
+        """Values of the acknowledged records, keyed by partition and offset."""
         self._process = subprocess.Popen(
             [
                 "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath(),
@@ -161,7 +163,7 @@ class VerifiableProducer:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """Send SIGTERM. The producer flushes and then ends."""
+        """Send SIGTERM, and wait until the producer has flushed its records and ended."""
         self._process.terminate()
         self._process.wait(STOPS_WITHIN_S)
         self._reader.join(STOPS_WITHIN_S)
@@ -171,7 +173,7 @@ class VerifiableProducer:
 
 @contextmanager
 def verifiable_producer(bootstrap: Sequence[str], topic: str, records_per_s: int) -> Iterator[VerifiableProducer]:
-    """Run Kafka's VerifiableProducer for the duration of the block."""
+    """Run Kafka's VerifiableProducer during the `with` block, and yield it."""
     producer = VerifiableProducer(bootstrap, topic, records_per_s)
     try:
         yield producer

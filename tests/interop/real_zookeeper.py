@@ -1,4 +1,4 @@
-"""Apache ZooKeeper 3.9.5 from PySpark's jars, as members of a test ensemble."""
+"""Apache ZooKeeper 3.9.5 servers from PySpark's jars, which can be in one ensemble with our peers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ appender.c.layout.pattern=%%d %%p %%c{1} %%m%%n
 
 
 def missing() -> str | None:
-    """Return the missing requirement of the real server, or None."""
+    """Return what Apache ZooKeeper needs but this machine does not have, or None."""
     if shutil.which("java") is None:
         return "java"
     spec = importlib.util.find_spec("pyspark")
@@ -50,7 +50,7 @@ class MixedEnsemble(Ensemble):
 
     log_level = "WARN"
     java_options: tuple[str, ...] = ()
-    """Settings that Apache ZooKeeper accepts only as system properties."""
+    """System properties of the JVM, for settings that Apache ZooKeeper does not read from zoo.cfg."""
 
     def start_java(self, *ids: int) -> None:
         logging = self.directory / "log4j2.properties"

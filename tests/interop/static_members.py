@@ -1,7 +1,7 @@
-"""Static members, each the only member of its group, whose applications stop polling for some time.
+"""Static members whose applications stop polling for some time. Each is the only member of its group.
 
-`python static_members.py LIBRARY BOOTSTRAP TOPIC SESSION_MS GROUP=BUSY_MS …`, the same program as StaticMembers.java.
-A line of input starts the busy time. The output has a line "GROUP reads" for each member's first record, and a line
+`python static_members.py LIBRARY BOOTSTRAP TOPIC SESSION_MS GROUP=BUSY_MS …` does the same as StaticMembers.java. A
+line of input starts the busy time. The output has a line "GROUP reads" for each member's first record, and a line
 "GROUP OUTCOME" for its end: "resumed" if it reads a record that was appended after its busy time, or else the error.
 """
 
@@ -17,13 +17,13 @@ POLL_S = 0.1
 GIVES_UP_S = 60.0
 
 Poll = Callable[[], Iterable[int]]
-"""Function that returns the timestamps, in ms, of the records that the consumer received within POLL_S."""
+"""Function that polls for POLL_S. It returns the timestamps, in ms, of the records that the consumer received."""
 
 _busy = threading.Event()
 
 
 class Fatal(Exception):
-    """The client gave up. The message contains the reason."""
+    """The client library has raised an error from which it does not recover. The message is the reason."""
 
 
 def report(group: str, outcome: str) -> None:
@@ -76,7 +76,7 @@ def kafka_python(bootstrap: str, topic: str, session_ms: int, group: str) -> tup
         try:
             polled = consumer.poll(timeout_ms=int(POLL_S * 1000))
         except KafkaConnectionError:
-            # The broker that was asked for the coordinator is down. The next poll asks another broker.
+            # The broker to which the client sent FindCoordinator is down. Its next poll uses another broker.
             return ()
         except FencedInstanceIdError as fenced:
             raise Fatal("FENCED_INSTANCE_ID") from fenced
@@ -128,6 +128,6 @@ def main(library: str, bootstrap: str, topic: str, session_ms: str, *members: st
 
 if __name__ == "__main__":
     with warnings.catch_warnings():
-        # kafka-python reads its schemas with a function of importlib.resources that Python 3.11 deprecates.
+        # kafka-python reads its schemas with a function of importlib.resources that is deprecated in Python 3.11.
         warnings.simplefilter("ignore", DeprecationWarning)
         main(*sys.argv[1:])

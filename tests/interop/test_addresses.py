@@ -1,4 +1,4 @@
-"""Servers in two networks (multiAddress.enabled): only our servers, and together with Apache ZooKeeper 3.9.5."""
+"""Servers in two networks (multiAddress.enabled): only our servers, or ours together with Apache ZooKeeper 3.9.5."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def in_two_networks(tmp_path: Path) -> Iterator[MixedEnsemble]:
 
 
 def lose(ensemble: MixedEnsemble, network: str) -> None:
-    """Drop all traffic in that network without closing any connection."""
+    """Drop all traffic in one of the networks. The connections stay open."""
     names: dict[str, str] = {}
     for line in ensemble.server_lines:
         for host, *ports in parse_server_line(line.partition("=")[2]).addresses:

@@ -1,4 +1,4 @@
-"""aiokafka's own tests, from a checkout of its repository, against one broker of ours."""
+"""aiokafka's own tests, from a checkout of its repository, run with one of our brokers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEFT_OUT = {
     "tests/test_consumer.py::TestConsumerIntegration::test_ssl_consume": "there is no TLS",
     "tests/test_producer.py::TestKafkaProducerIntegration::test_producer_ssl": "there is no TLS",
 }
-"""Excluded tests, each with its reason."""
+"""Tests that are not run, each with the reason."""
 PASSED_MIN = 200
 TRANSACTIONS = {"test_producer_transactional_simple", "test_consumer_transactional_abort"}
 
@@ -32,8 +32,8 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 def test_own_tests_of_aiokafka_pass(tmp_path: Path) -> None:
-    # The checkout's own package has no compiled modules, so copy only the tests, which import the installed
-    # package.
+    # Copy only the tests, so that they import the installed aiokafka: the package in the checkout has no compiled
+    # modules.
     tests = checkout("aiokafka", tmp_path) / "tests"
     shutil.copytree(tests, tmp_path / "tests")
     shutil.copy(Path(__file__).with_name("aiokafka_fixtures.py"), tmp_path / "tests" / "conftest.py")

@@ -1,6 +1,4 @@
-"""The less common authentication schemes: our server and Apache ZooKeeper 3.9.5 send equal replies to the same
-packets.
-"""
+"""Rarely used authentication schemes: our server sends the same replies as Apache ZooKeeper 3.9.5."""
 
 from __future__ import annotations
 
@@ -57,7 +55,7 @@ KEY_ACLS = [
 
 
 class RecordedTalk(Talk):
-    """Connection that records each request with its reply, and whether the server closed it."""
+    """Connection that records each request with its reply, and whether the server closed the connection."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
@@ -88,7 +86,7 @@ class RecordedTalk(Talk):
 
 
 def all_replies(port: int) -> list[object]:
-    """Return all replies to clients that send the packets of the two simple schemes."""
+    """Connect clients that authenticate with valid and invalid credentials. Return all replies."""
     replies: list[object] = []
     for scheme, credentials in [
         *(("ensemble", name) for name in (b"alpha", b"beta", b" beta", b"gamma", b"", None, b"\xff")),

@@ -1,4 +1,4 @@
-"""Our brokers with a zookeeper.connect whose path does not exist."""
+"""Our brokers with a zookeeper.connect that ends with a path that does not exist yet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_broker_creates_its_zookeeper_chroot(tmp_path: Path, kind: str) -> None:
         named = BrokerServer(1, first, tmp_path / "named", chroot)
         unnamed = BrokerServer(-1, second, tmp_path / "unnamed", chroot)
         try:
-            # Start this broker first: it must request its id from the ensemble, below the chroot.
+            # Start the broker without an id first: it must get its id from the ensemble, below the path.
             unnamed.start()
             named.start()
             BrokerCluster([named, unnamed], ensemble).until(

@@ -1,4 +1,4 @@
-"""Less common operations: our server and Apache ZooKeeper 3.9.5 send equal replies to the same frames."""
+"""Rarely used operations: our server sends the same replies as Apache ZooKeeper 3.9.5 to the same frames."""
 
 from __future__ import annotations
 
@@ -44,12 +44,15 @@ from zabka.ensemble.records.watches import (
 )
 
 Step = tuple[int, int, AnyBody | bytes]
-"""Connection, op and body of a request."""
+"""A request: the number of its connection, its op code and its body."""
 SETTINGS = {"extendedTypesEnabled": "true", "enforceQuota": "true", "reconfigEnabled": "false"}
 
 
 class Talk:
-    """One connection. Its replies are returned without zxids, times and session ids, which differ between servers."""
+    """One connection to a server.
+
+    Zxids, times and session ids are removed from its replies, because they differ between servers.
+    """
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), 10)
@@ -58,9 +61,7 @@ class Talk:
         self._xid = 0
 
     def ask(self, op: int, body: AnyBody | bytes) -> list[object]:
-        """Send a request. Return all messages up to the reply, watch events first. The reply is returned as (error,
-        body).
-        """
+        """Send a request. Return the watch events received before its reply, and then the reply as (error, body)."""
         self._xid += 1
         header = struct.pack(">ii", self._xid, op)
         self._send(header + body if isinstance(body, bytes) else Request(self._xid, op, body).encode())
@@ -78,7 +79,7 @@ class Talk:
             return [*received, (error, b"" if error else answer)]
 
     def is_closed(self) -> bool:
-        """Return whether the server closes the connection now."""
+        """Return whether the server has closed the connection, or closes it within a short time."""
         self._socket.settimeout(5)
         return self._socket.recv(1) == b""
 

@@ -1,5 +1,6 @@
-"""Stock clients while the cluster's nodes are killed in turn: no acknowledged record is lost, reads are in order,
-and no client must be restarted.
+"""Kafka clients of several libraries, while the cluster's nodes are killed one after the other.
+
+No acknowledged record is lost, records are read in order, and no client has to be restarted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from zabka.testing.live.nodes import Node
 
 LIBRARIES = ("kcat", "confluent-kafka", "kafka-python", "aiokafka")
 TWO_LIBRARIES = ("confluent-kafka", "aiokafka")
-"""Two client libraries. kafka-python is not used, because its consumer can lose its group on a busy machine (see
+"""Two client libraries.
+
+kafka-python is not one of them, because on a busy machine its consumer can drop out of its group (see
 `outage_clients`).
 """
 PARTITIONS = 3
@@ -69,7 +72,7 @@ VICTIMS: tuple[Callable[[LiveCluster, Sequence[Session]], Node | None], ...] = (
 
 @contextmanager
 def at_work(cluster: LiveCluster, libraries: Sequence[str], directory: Path) -> Iterator[list[Session]]:
-    """Start a client of each library. Yield the sessions once each has acknowledged and read records."""
+    """Start a producer and a consumer of each library. Yield their sessions once each has written and read records."""
     for library in libraries:
         cluster.topics.create(f"outage-{library}", PARTITIONS, 3)
     sessions: list[Session] = []
@@ -89,7 +92,7 @@ def at_work(cluster: LiveCluster, libraries: Sequence[str], directory: Path) -> 
 
 
 def wait(cluster: LiveCluster, sessions: Sequence[Session], condition: Callable[[], bool], what: str) -> None:
-    """Wait until the condition is true. The error message describes the progress of each client."""
+    """Wait until the condition is true. If it times out, the error describes the progress of each client."""
     try:
         cluster.until(condition, 60, what)
     except ClusterFailed as failed:
@@ -108,7 +111,10 @@ def all_in_sync(cluster: LiveCluster) -> bool:
 
 
 def all_go_on(sessions: Sequence[Session]) -> Callable[[], bool]:
-    """Return a condition that is true once every client has read new records."""
+    """Return a condition that becomes true once every consumer has read more than three new records.
+
+    The test fails if a client ends by itself.
+    """
     before = [each.consumed for each in sessions]
 
     def new_for_all() -> bool:
@@ -159,7 +165,8 @@ def test_clients_survive_kills_of_every_kind_of_node(zabka_cluster: LiveCluster,
         while time.monotonic() < deadline:
             find = VICTIMS[turn % len(VICTIMS)]
             victim = cluster.until(lambda find=find: find(cluster, sessions), 60, find.__name__)
-            # Restart after 10 s (session expired) or 1 s (session still open), alternately.
+            # Restart the broker after 10 s (its session has expired) and after 1 s (its session still exists),
+            # alternately.
             kill_and_restart(cluster, victim, 10.0 if turn // len(VICTIMS) % 2 == 0 else 1.0)
             cluster.until(lambda: all_in_sync(cluster), 90, "full ISRs")
             wait(cluster, sessions, all_go_on(sessions), f"every client goes on after {find.__name__} {victim}")

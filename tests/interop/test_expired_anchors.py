@@ -1,5 +1,6 @@
-"""Expired certificates in a trust store, presented to Apache ZooKeeper 3.9.5 and to our server with
-`zabka.ssl.trustExpired`.
+"""Expired certificates in the trust stores of Apache ZooKeeper 3.9.5 and of our server.
+
+Our server has `zabka.ssl.trustExpired` set. Both must accept and reject the same clients.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ pytestmark = [pytest.mark.long, needs_java]
 
 
 def answers(port: int, shown: Path) -> bool:
-    """Return whether a client with this certificate is served."""
+    """Return whether the server accepts a client with this certificate."""
     try:
         with (
             socket.create_connection(("127.0.0.1", port), 10) as plain,

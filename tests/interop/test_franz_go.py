@@ -1,6 +1,6 @@
-"""franz-go's tests of its client, from the Go module, run with three of our brokers.
+"""franz-go's own tests of its client, from the Go module, run with three of our brokers.
 
-Only kgo's tests use brokers. The tests of kadm, at the matching version, cover its types.
+Only the tests of package kgo use brokers. The tests of package kadm, in the matching version, cover its types.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from tests.interop.interop_brokers import BrokerCluster, broker_cluster
 FRANZ_GO = Module("github.com/twmb/franz-go", "v1.22.2")
 SUITE_S = 420.0
 RECORDS = 20_000
-"""Number of records of each run through a group. The suite's default of 500,000 is meant for brokers on several
-machines.
+"""Number of records that each group test produces and consumes.
+
+The suite's default of 500,000 is meant for brokers on several machines.
 """
 PASSED_MIN = 120
 PASSED_OVER = {
@@ -30,7 +31,7 @@ PASSED_OVER = {
     "TestShareGroupETL": "share groups, of Kafka 4.2",
     "TestShareGroupOffsetsAdmin": "share groups, of Kafka 4.2",
 }
-"""Tests that the suite itself skips, based on the brokers' API versions."""
+"""Tests that franz-go itself skips because of the brokers' API versions."""
 REACH_BROKERS = {
     "TestGroupETL",
     "TestGroupSimple",
@@ -39,14 +40,14 @@ REACH_BROKERS = {
     "TestAddRemovePartitions",
     "TestTxnEtl",
 }
-"""Tests that cannot pass without brokers."""
+"""Tests that cannot pass without brokers, to check that brokers were used."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> GoSuite:
-    """The built tests of kgo."""
+    """Return the compiled tests of package kgo."""
     return built(source(FRANZ_GO, tmp_path_factory.mktemp("franz-go")) / "pkg" / "kgo")
 
 

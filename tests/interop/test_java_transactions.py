@@ -1,7 +1,7 @@
-"""Java's transactional clients with three of our brokers: Kafka's TransactionalMessageCopier runs through kills.
+"""Java's transactional clients with three of our brokers, while brokers and clients are killed.
 
-Kafka's own system tests run this program (transactions_test.py). It copies a topic in transactions, together with
-its group's offsets, and aborts some transactions at random.
+Kafka's own system tests run the same program, TransactionalMessageCopier (transactions_test.py). It copies a topic in
+transactions, together with its group's offsets, and aborts some transactions at random.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ WAIT_S = 120.0
 
 
 class Copier:
-    """One copier process with a separate transactional id. With `in_group`, the consumer group assigns its
-    partitions."""
+    """One process of the copier program, with its own transactional id.
+
+    With `in_group`, the consumer group assigns its partitions.
+    """
 
     def __init__(self, bootstrap: str, name: str, partition: int, in_group: bool, home: Path) -> None:
         self._command = [
@@ -82,7 +84,7 @@ def fill(bootstrap: str) -> None:
 
 
 class Output:
-    """Consumer that collects the committed values of the output topic."""
+    """Read_committed consumer that collects the values of the output topic."""
 
     def __init__(self, bootstrap: str) -> None:
         self._consumer = Consumer(
@@ -115,7 +117,10 @@ class Output:
 
 @pytest.mark.parametrize("in_group", [False, True], ids=["own partitions", "group"])
 def test_each_record_is_copied_once_despite_kills(cluster: BrokerCluster, tmp_path: Path, in_group: bool) -> None:
-    """Assigned partitions test KIP-98, and partitions from a consumer group test KIP-447."""
+    """Each record is copied exactly once, although copiers and brokers are killed.
+
+    With fixed partitions this tests KIP-98, with partitions from a consumer group KIP-447.
+    """
     fill(cluster.bootstrap)
     copiers = [Copier(cluster.bootstrap, name, number, in_group, tmp_path) for number, name in enumerate(COPIERS)]
     output = Output(cluster.bootstrap)

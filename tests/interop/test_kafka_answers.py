@@ -1,4 +1,4 @@
-"""An Apache Kafka 3.9.1 broker in ZooKeeper mode and our broker return the same responses to the same requests."""
+"""Our broker returns the same responses as an Apache Kafka 3.9.1 broker in ZooKeeper mode to the same requests."""
 
 from __future__ import annotations
 
@@ -70,14 +70,17 @@ REQUESTS: list[tuple[ApiKey, dict[str, Any]]] = [
     (ApiKey.FIND_COORDINATOR, {"key": "s", "key_type": 2, "coordinator_keys": ["s"]}),
     (ApiKey.FIND_COORDINATOR, {"key": "s", "key_type": 7, "coordinator_keys": ["s"]}),
 ]
-"""Requests whose responses are equal on any cluster. Each is sent in every version."""
+"""Requests whose responses are the same on any cluster. Each is sent in every version."""
 FIRST_COMPARED = {ApiKey.FIND_COORDINATOR: 1}
-"""First compared version. Version 0 has no key type and requests a group coordinator, whose address differs."""
+"""First version that is compared.
+
+Version 0 of FindCoordinator has no key type and finds a group coordinator, whose address differs.
+"""
 
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """Return the addresses of Kafka's broker and ours."""
+    """Yield the addresses of a Kafka broker and of our broker."""
     classpath()
     directory = tmp_path_factory.mktemp("answers")
     for name in ("peers", "ours"):
@@ -96,7 +99,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
 
 
 def is_ready(address: str) -> bool:
-    """Return whether the broker is the controller."""
+    """Return whether the broker has become controller, so that it accepts UpdateFeatures."""
     try:
         answer = response_to(address, ApiKey.UPDATE_FEATURES, 1, {"feature_updates": []})
     except OSError:

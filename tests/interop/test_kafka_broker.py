@@ -1,4 +1,4 @@
-"""An Apache Kafka 3.9 broker in ZooKeeper mode on our ensemble, in one cluster with our brokers.
+"""An Apache Kafka 3.9 broker in ZooKeeper mode in one cluster with our brokers, on our ensemble.
 
 Each rule is tested in both directions: our broker in one role and Kafka's in the other, and vice versa.
 """
@@ -24,7 +24,7 @@ from tests.interop.mixed_cluster import (
 from tests.interop.real_kafka import KafkaServer, verifiable_producer
 
 with warnings.catch_warnings():
-    # kafka-python reads its schemas with a function of importlib.resources that Python 3.11 deprecates.
+    # kafka-python reads its schemas with a function of importlib.resources that is deprecated in Python 3.11.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
     from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions
@@ -113,18 +113,21 @@ def test_replicas_move_to_the_kafka_broker_and_back(cluster: MixedCluster, contr
 
 @pytest.mark.parametrize(("controller", "leader", "follower"), [(2, 1, 101), (2, 101, 1), (1, 1, 101), (101, 101, 1)])
 def test_leader_shrinks_and_expands_the_isr(cluster: MixedCluster, controller: int, leader: int, follower: int) -> None:
-    """Only the partition epoch changes, because the leader shrinks the ISR with AlterPartition, without an election."""
+    """A leader that shrinks and expands its ISR changes only the partition epoch.
+
+    It uses AlterPartition, which causes no election.
+    """
     cluster.make_controller(controller)
     topic = f"shrinks-{controller}-{leader}"
     cluster.create(topic, (leader, follower), min_insync_replicas="1")
-    # Kafka's broker sends to the last known controller until that one rejects a request. The ISR change caused by
-    # this restart triggers a request.
+    # Kafka's broker sends requests to the last controller that it knows until that controller rejects one. The ISR
+    # change caused by this restart makes it send a request.
     cluster.nodes[follower].stop()
     cluster.start(follower)
     cluster.until_in_sync(topic, (leader, follower))
     epoch = cluster.state(topic)["leader_epoch"]
     with cluster.producer() as producer:
-        # Write once before the pause, so that the producer knows its leader and needs no metadata from the frozen
+        # Write once before the pause. Then the producer knows the leader, and does not request metadata from the frozen
         # broker.
         write(producer, topic, numbered(10))
         cluster.until_logs_equal(topic, (leader, follower))
@@ -156,8 +159,10 @@ def test_killed_leader_is_replaced_and_catches_up(cluster: MixedCluster, leader:
 def test_killed_controller_is_replaced_by_other_implementation(
     cluster: MixedCluster, controller: tuple[int, ...], others: tuple[int, ...]
 ) -> None:
-    """The killed controller is also a partition leader. The next controller removes it from the ISR and then elects
-    another leader, which increases the leader epoch twice.
+    """After the controller was killed, a broker of the other implementation becomes controller.
+
+    The killed broker also led a partition. The next controller removes it from the ISR and then elects another leader,
+    which increases the leader epoch twice.
     """
     cluster.make_controller(*controller)
     dying = controller[0]
@@ -182,7 +187,10 @@ def test_killed_controller_is_replaced_by_other_implementation(
 def test_controlled_shutdown_moves_leadership_to_other_broker(
     cluster: MixedCluster, controllers: tuple[int, ...], leaving: int, staying: int
 ) -> None:
-    """A controlled shutdown also works for the controller: it handles its own request and then resigns."""
+    """A broker hands its partition leaderships over in a controlled shutdown, even if it is the controller.
+
+    It handles its own request and then resigns.
+    """
     cluster.make_controller(*controllers)
     topic = f"leaves-{leaving}-{controllers[0]}"
     cluster.create(topic, (leaving, staying), (staying, leaving))
@@ -232,8 +240,9 @@ def test_unclean_election_truncates_the_log_of_the_other_broker(
 
 @pytest.mark.parametrize(("first", "second"), [(KAFKA, 1), (1, KAFKA)])
 def test_group_continues_from_offsets_of_the_other_coordinator(cluster: MixedCluster, first: int, second: int) -> None:
-    """The coordinator is the leader of a __consumer_offsets partition, and each broker reads records written by the
-    other.
+    """A group continues from its committed offsets when a broker of the other implementation becomes coordinator.
+
+    Each broker reads the records that the other has written to __consumer_offsets.
     """
     topic, group = f"grouped-{first}", f"readers-{first}"
     cluster.create(topic, ALL_BROKERS)
@@ -260,8 +269,9 @@ def committed(cluster: MixedCluster, topic: str, group: str) -> int | None:
 
 
 def group_partition(group: str) -> int:
-    """Return the partition of a group's records, from Java's hash of the group name
-    (GroupMetadataManager.partitionFor).
+    """Return the partition of `__consumer_offsets` that stores a group.
+
+    It is computed from Java's hash of the group name (GroupMetadataManager.partitionFor).
     """
     code = 0
     for letter in group:
@@ -270,7 +280,7 @@ def group_partition(group: str) -> int:
 
 
 def read_in_group(cluster: MixedCluster, topic: str, group: str, count: int) -> list[str]:
-    """Read the next records of the group, and commit the offset after each."""
+    """Read the group's next `count` records, and commit the offset after each."""
     consumer = KafkaConsumer(
         topic, bootstrap_servers=cluster.bootstrap, group_id=group, auto_offset_reset="earliest",
         enable_auto_commit=False, consumer_timeout_ms=30_000, max_poll_records=10,

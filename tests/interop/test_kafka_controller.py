@@ -1,4 +1,4 @@
-"""One history of a partition with Apache Kafka's controller and with ours: the znodes are equal after every step.
+"""The same actions on a partition with Apache Kafka's controller and with ours: the znodes are equal after each step.
 
 Brokers 1 and 2, which are ours, host the replicas. The controller's broker hosts none. The test compares leader, ISR,
 leader epoch, partition epoch and recovery state, and the assignment with its znode's version.
@@ -26,7 +26,7 @@ Step = tuple[str, dict[str, Any]]
 
 
 class History:
-    """Actions on topic t, and the state after each action."""
+    """Actions on topic t, and the state of its znodes after each action."""
 
     def __init__(self, cluster: MixedCluster) -> None:
         self.cluster = cluster
@@ -40,7 +40,7 @@ class History:
         self.cluster.until_in_sync("t", (A, B))
 
     def move(self, *target: int) -> None:
-        """Request a reassignment through the znode, and wait until it is complete."""
+        """Write a reassignment to /admin/reassign_partitions, and wait until it is complete."""
         self.ask(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments({TopicPartition("t", 0): target}))
         self.until_taken_up(znodes.REASSIGN_PARTITIONS)
 
@@ -54,7 +54,7 @@ class History:
         until(lambda: condition(self.cluster.state("t")), f"t-0 stays {self.cluster.state('t')}")
 
     def note(self, what: str) -> None:
-        """Record the state of t-0 once it has not changed for a second."""
+        """Record the state of t-0 after it has been stable for a second."""
         seen: list[Step] = []
 
         def still() -> bool:
@@ -106,8 +106,8 @@ def elections_and_moves(history: History) -> None:
 def an_unclean_election(history: History) -> None:
     cluster = history.cluster
     history.create(unclean_leader_election_enable="true")
-    # Wait for this state, so that the follower has fetched and its leader has no other reason to remove it from
-    # the ISR.
+    # Wait for this state. Then the follower has fetched, and the only reason to remove it from the ISR is the one
+    # tested next.
     history.note("created")
     cluster.kill(B)
     history.until_state(lambda state: state["isr"] == [A])
@@ -125,7 +125,7 @@ def an_unclean_election(history: History) -> None:
 
 @contextmanager
 def commanded_by(directory: Path, controller: int) -> Iterator[MixedCluster]:
-    """Run brokers 1 and 2, and a third broker as controller."""
+    """Run our brokers 1 and 2, and a third broker that becomes controller."""
     ours, kafka = ((A, B, OURS), ()) if controller == OURS else ((A, B), (KAFKA,))
     with mixed_cluster(directory, ours=ours, kafka=kafka) as cluster:
         cluster.make_controller(controller)
@@ -147,7 +147,7 @@ def test_partition_history_is_equal_under_both_controllers(tmp_path: Path, act: 
 
 
 def test_topic_deleted_by_kafka_controller_can_be_recreated(tmp_path: Path) -> None:
-    # This project's brokers delete replicas only after an UpdateMetadata request has announced the deletion.
+    # Our brokers delete replicas only after an UpdateMetadata request has announced the deletion.
     with commanded_by(tmp_path, KAFKA) as cluster:
         cluster.create("t", (A, B), (B, A))
         cluster.zk.create(znodes.delete_topic_path("t"))
@@ -174,5 +174,6 @@ def test_kafka_replicates_our_tombstones_with_delete_horizons(tmp_path: Path) ->
         until(horizons, "no log was compacted")
         move = znodes.encode_reassignments({TopicPartition("t", 0): (A, KAFKA)})
         cluster.zk.create(znodes.REASSIGN_PARTITIONS, move)
-        # Kafka's follower checks every batch that it appends, so it accepts the compacted log only if it is valid.
+        # Kafka's follower validates each batch that it appends. So it accepts our compacted log only if the log is
+        # valid.
         cluster.until_in_sync("t", (A, KAFKA))

@@ -1,5 +1,6 @@
-"""Apache Kafka's broker together with ours while peers of our ensemble are killed. Sessions survive each kill, and
-acknowledged records are stored in order with any controller.
+"""Kafka's broker and ours in one cluster while peers of our ensemble are killed.
+
+Sessions survive each kill, and acknowledged records are stored in order, whichever broker is the controller.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def all_brokers_up(cluster: MixedCluster) -> Iterator[None]:
 
 
 class Clients:
-    """Kafka's own producer, and a producer and a group consumer of two libraries each, running all the time."""
+    """Clients that run all the time: Kafka's own producer, and a producer and a group consumer of each of two
+    libraries.
+    """
 
     def __init__(
         self, cluster: MixedCluster, topic: str, producer: VerifiableProducer, sessions: list[Session]
@@ -56,7 +59,7 @@ class Clients:
         self.sessions = sessions
 
     def go_on(self) -> None:
-        """Wait until each client has acknowledged and read new records."""
+        """Wait until each producer has new acknowledgements and each consumer has read new records."""
         before = {each: (each.consumed, each.acknowledged) for each in self.sessions}
         self._producer.until_acknowledged(self._producer.acknowledged_count + 200)
 
@@ -74,7 +77,9 @@ class Clients:
             assert each.ended_early() is None
 
     def verify(self) -> None:
-        """Check that every acknowledged record is stored at its offset, and that its group has read it in order."""
+        """Assert that each acknowledged record is stored at its offset, and that the consumer has read them in
+        order.
+        """
         self._producer.stop()
         outcomes = [each.finish() for each in self.sessions]
         assert [problem for outcome in outcomes for problem in outcome.problems] == []
@@ -89,7 +94,7 @@ class Clients:
 
 @pytest.fixture
 def clients(cluster: MixedCluster, tmp_path: Path) -> Iterator[Clients]:
-    """Clients with separate topics, whose partitions are led by three brokers."""
+    """Yield clients with separate topics, whose partitions are led by three different brokers."""
     number = next(RUNS)
     names = {library: f"{library}-{number}" for library in LIBRARIES}
     mine = f"verified-{number}"
@@ -107,7 +112,7 @@ def clients(cluster: MixedCluster, tmp_path: Path) -> Iterator[Clients]:
 
 
 def back(cluster: MixedCluster, *peers: Server) -> None:
-    """Start these peers again, and return once all of them serve."""
+    """Start these peers again, and wait until all are part of a quorum."""
     for peer in peers:
         peer.start()
     until(lambda: all(peer.serves() for peer in cluster.ensemble.servers), "a peer does not come back")
@@ -143,8 +148,9 @@ def test_kills_of_peers_lose_no_kafka_session_and_no_record(
 def test_records_are_produced_and_consumed_without_a_quorum(
     cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
 ) -> None:
-    """Records also flow for longer than the session timeout. Only a quorum can expire a session, and its new leader
-    restarts all timeouts.
+    """Producers and consumers continue while the ensemble has no quorum, even for longer than the session timeout.
+
+    No broker loses its session: only a quorum can expire sessions, and its new leader restarts all timeouts.
     """
     cluster.make_controller(*controllers)
     epoch, lives = cluster.controller_epoch, cluster.lives

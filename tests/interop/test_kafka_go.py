@@ -1,4 +1,4 @@
-"""kafka-go's tests, from the Go module, run with one of our brokers, as the suite expects."""
+"""kafka-go's own tests, from the Go module, run with one of our brokers, as these tests expect."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from tests.interop.interop_brokers import BrokerCluster, broker_cluster
 
 KAFKA_GO = Module("github.com/segmentio/kafka-go", "v0.4.51")
 KAFKA_VERSION = "3.7.0"
-"""Newest version that the suite uses. Its tests for newer versions need Kafka without ZooKeeper."""
+"""Newest Kafka version that these tests have requests for. Tests for newer versions need Kafka without ZooKeeper."""
 SUITE_S = 600.0
 PORT_OF_THE_SUITE = re.compile(r"\b9092\b")
 PARALLEL = "16"
-"""Number of parallel tests. Subtests of one test must run in parallel on any number of processors."""
+"""Number of tests that run in parallel.
+
+The subtests of one test must run in parallel, however many processors there are.
+"""
 CALLS_NIL = "ends in the suite's own getOffsets, which calls a function that it has not set"
 UNEVEN = "wants 12 of the 8 messages of one partition in three; it fails against Apache Kafka 3.9.1 too"
 LEFT_OUT = {
@@ -36,8 +39,9 @@ LEFT_OUT = {
     "topics": {},
     "compress": {},
 }
-"""Excluded tests of each package, each with its reason. The sasl package is excluded because the broker has no
-SASL.
+"""Tests that are not run, with the reason, for each package.
+
+Package sasl is omitted, because the broker has no SASL.
 """
 TRANSACTIONS = {
     "TestClientAddOffsetsToTxn",
@@ -46,10 +50,14 @@ TRANSACTIONS = {
     "TestClientTxnOffsetCommit",
 }
 NO_STATIC_MEMBER = "TestClientTxnOffsetCommit"
-"""Test that commits with a group instance id that no member has. Kafka 3.9 also replies UNKNOWN_MEMBER_ID."""
+"""Test that commits offsets with a group instance id that no member has.
+
+Kafka 3.9 also replies UNKNOWN_MEMBER_ID.
+"""
 OLDER_VERSION = "2.8.1"
-"""Version reported to the suite, which skips its transaction tests for Kafka 3.0 and later. These tests send no
-requests newer than this version.
+"""Kafka version reported to the tests, so that they run their transaction tests.
+
+They skip these for Kafka 3.0 and later. The tests send no requests newer than this version.
 """
 PASSED_OVER = {
     ".": {
@@ -60,7 +68,7 @@ PASSED_OVER = {
     "topics": {},
     "compress": {},
 }
-"""Tests that the suite itself skips."""
+"""Tests that kafka-go itself skips."""
 PASSED_MIN = {".": 140, "topics": 1, "compress": 1}
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
@@ -76,7 +84,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
         "offsets_topic_replication_factor": 1,
         "transaction_state_log_replication_factor": 1,
         "transaction_state_log_min_isr": 1,
-        # The same as in the suite's own compose file.
+        # The value in the compose file of these tests.
         "message_max_bytes": 200_000_000,
     }
     with broker_cluster(tmp_path_factory.mktemp("kafka-go-broker"), ports=[port], **settings) as running:
@@ -85,7 +93,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory, cluster: BrokerCluster) -> Path:
-    """The module's source, with port 9092 replaced by the broker's port everywhere."""
+    """Return the module's source. Port 9092 is replaced by the broker's port everywhere."""
     copy = source(KAFKA_GO, tmp_path_factory.mktemp("kafka-go"))
     (broker,) = cluster.brokers.values()
     for file in copy.rglob("*.go"):

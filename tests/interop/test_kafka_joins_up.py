@@ -1,5 +1,7 @@
-"""A user adds an Apache Kafka broker to a cluster started by `zabka up`, using only the zookeeper.connect in a
-server.properties. The broker is shown as its znodes describe it, gets replicas, and can become controller.
+"""A user adds an Apache Kafka broker to a cluster started by `zabka up`.
+
+Its server.properties contains only the zookeeper.connect. The broker is shown as its znodes describe it, gets replicas,
+and can become controller.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ OURS = (1, 2, 3)
 JOINED = 4
 COMES_S = 60.0
 SESSION_S = 30.0
-"""Kafka's session timeout plus a margin for a busy machine."""
+"""Kafka's session timeout in seconds, plus a margin for a busy machine."""
 
 
 @pytest.fixture
 def joined(zabka_cluster: LiveCluster, tmp_path: Path) -> Iterator[KafkaServer]:
-    """The broker, registered and known to all others."""
+    """Yield the Kafka broker once it is registered and all other brokers know it."""
     kafka = KafkaServer(JOINED, tmp_path / "joined", zabka_cluster.zookeeper_connect)
     kafka.start()
     try:
@@ -55,7 +57,7 @@ def last_term(cluster: LiveCluster, broker_id: int) -> dict[str, Any]:
 
 
 def make_controller(cluster: LiveCluster) -> None:
-    """Run a controller election in which only the joined broker takes part."""
+    """Make the Kafka broker the controller: it alone takes part in the election."""
     for number in OURS:
         cluster.brokers[number].pause()
     cluster.until(lambda: current_controller(cluster) == JOINED, SESSION_S, "broker 4 as controller")
@@ -66,7 +68,7 @@ def make_controller(cluster: LiveCluster) -> None:
 
 
 def reassign(cluster: LiveCluster, directory: Path, topic: str, *replicas: int) -> None:
-    """Move partition 0 with our own tool, and wait until the move is complete."""
+    """Move partition 0 with our own reassignment tool, and wait until the move is complete."""
     plan = directory / "plan.json"
     row = {"topic": topic, "partition": 0, "replicas": list(replicas)}
     plan.write_text(json.dumps({"version": 1, "partitions": [row]}))
@@ -74,7 +76,8 @@ def reassign(cluster: LiveCluster, directory: Path, topic: str, *replicas: int) 
 
     def is_begun() -> bool:
         output = called(reassign_tool.main, *arguments, "--execute")
-        # A broker without metadata of a new topic replies that the topic does not exist, as Kafka's brokers do.
+        # Like Kafka's brokers, a broker replies that the topic does not exist until it has the metadata of the new
+        # topic.
         assert output.code == 0 or f"Topic {topic} not found." in output.out, output
         return output.code == 0
 
@@ -99,7 +102,7 @@ def test_joined_kafka_broker_is_listed_and_can_be_controller(
     with pytest.raises(ClusterFailed, match="was not started by this cluster"):
         cluster.post(f"/api/v1/brokers/{JOINED}/kill")
 
-    # Place replicas on the Kafka broker, first by creating a topic, then by reassignment.
+    # Place replicas on the Kafka broker: of one topic when it is created, and of another by reassignment.
     cluster.topics.create("placed", assignment={0: [JOINED, 1], 1: [2, JOINED]})
     assert [p.leader for p in cluster.topics["placed"].partitions] == [JOINED, 2]
     cluster.topics.create("moved", assignment={0: [1, 2]})
@@ -108,7 +111,7 @@ def test_joined_kafka_broker_is_listed_and_can_be_controller(
     cluster.produce("moved", ["c"])
     assert cluster.consume("moved") == ["a", "b", "c"]
 
-    # The Kafka broker becomes controller of brokers that this cluster started.
+    # The Kafka broker becomes the controller of our brokers.
     make_controller(cluster)
     assert shown(cluster)["is_controller"]
     assert cluster.get("/readyz")["controller"] == JOINED
@@ -117,7 +120,7 @@ def test_joined_kafka_broker_is_listed_and_can_be_controller(
     reassign(cluster, tmp_path, "by-kafka", 3, JOINED)
     cluster.topics["by-kafka"].delete()
 
-    # The Kafka broker dies, and the next controller, one of this project's, continues with its state.
+    # The Kafka broker dies, and one of our brokers becomes the next controller with the same state.
     joined.kill()
     cluster.until(lambda: current_controller(cluster) in OURS, SESSION_S, "a controller of ours")
     cluster.until(
@@ -130,7 +133,7 @@ def test_joined_kafka_broker_is_listed_and_can_be_controller(
     reassign(cluster, tmp_path, "moved", 2, 3)
     assert cluster.consume("moved") == ["a", "b", "c"]
 
-    # Stop the Kafka broker when it has no replica left. It must disappear from the list.
+    # Stop the Kafka broker once it has no replica. It must then disappear from the list of brokers.
     cluster.topics["placed"].delete()
     joined.stop()
     cluster.until(lambda: [b["id"] for b in cluster.get("/api/v1/brokers")] == list(OURS), SESSION_S, "three brokers")

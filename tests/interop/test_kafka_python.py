@@ -8,7 +8,7 @@ import pytest
 from tests.interop.interop_brokers import BrokerCluster, broker_cluster
 
 with warnings.catch_warnings():
-    # kafka-python reads its schemas with a function of importlib.resources that Python 3.11 deprecates.
+    # kafka-python reads its schemas with a function of importlib.resources that is deprecated in Python 3.11.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic
@@ -93,7 +93,7 @@ def test_offsets_are_found_by_timestamp(cluster: BrokerCluster, admin: KafkaAdmi
 
 
 def all_know(cluster: BrokerCluster, topic: str, partitions: int) -> bool:
-    """Return whether every broker's metadata contains that many partitions of the topic."""
+    """Return whether every broker has metadata of that many partitions of the topic."""
     for broker in cluster.brokers.values():
         client = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{broker.port}")
         try:
@@ -115,7 +115,7 @@ def test_topics_are_created_and_administered(cluster: BrokerCluster, admin: Kafk
         admin.create_topics([NewTopic("admin2", 1, 1, topic_configs={"no.such.key": "1"})])
     admin.create_partitions({"admin": NewPartitions(total_count=4)})
 
-    # The controller does not update all brokers at once, and the client asks any of them, so retry.
+    # Retry: the controller does not update all brokers at the same time, and the client uses any of them.
     def replicas() -> list[int]:
         (described,) = admin.describe_topics(["admin"])
         return [len(row["replica_nodes"]) for row in described["partitions"]]

@@ -1,4 +1,4 @@
-"""kafka-python's own integration tests, from a checkout of its repository, against one broker of ours."""
+"""kafka-python's own integration tests, from a checkout of its repository, run with one of our brokers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILES = [f"test/integration/test_{name}_integration.py" for name in ("producer",
 LEFT_OUT = {
     "test/integration/test_admin_integration.py::test_create_describe_delete_acls": "there is no authorizer",
 }
-"""Excluded tests, each with its reason."""
+"""Tests that are not run, each with the reason."""
 PASSED_MIN = 40
 TRANSACTIONS = {"test_transactional_producer_messages", "test_transactional_producer_offsets"}
 

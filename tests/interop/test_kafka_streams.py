@@ -1,6 +1,6 @@
 """Kafka Streams 3.9.1 with exactly_once_v2 on three of our brokers, while the application and brokers are killed.
 
-The output must equal a single-threaded fold over the input: no result is missing, duplicated or out of order.
+The output must be equal to a fold of the input in a single thread: no result is missing, duplicated or out of order.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ PARTITIONS, KEYS = 2, 7
 RECORDS_PER_S = 100
 WAIT_S = 120.0
 OUTAGE_S = 6.0
-"""Duration of an outage, longer than a broker's session timeout."""
+"""Duration of an outage in seconds, longer than a broker's session timeout."""
 MASK = (1 << 64) - 1
 
 
 class Application:
-    """Kafka Streams application that runs as a single process."""
+    """Kafka Streams application in one process, which can be killed and started again."""
 
     def __init__(self, classes: Path, bootstrap: str, home: Path) -> None:
         self._command = [
@@ -57,7 +57,7 @@ class Application:
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with the compiled application."""
+    """Return the folder with the compiled classes of the application."""
     folder = tmp_path_factory.mktemp("classes")
     subprocess.run(["javac", "-cp", streams_classpath(), "-d", str(folder), str(PROGRAM)], check=True, timeout=WAIT_S)
     return folder
@@ -85,7 +85,10 @@ def cluster(classes: Path, tmp_path: Path) -> Iterator[BrokerCluster]:
 
 
 class Input:
-    """Producer of numbered records. `values` contains the written numbers in order, keyed by record key."""
+    """Producer of numbered records.
+
+    `values` contains the acknowledged numbers in order, keyed by record key.
+    """
 
     def __init__(self, bootstrap: str) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5})
@@ -93,7 +96,7 @@ class Input:
         self._count = 0
 
     def write(self, seconds: float) -> None:
-        """Write at a steady rate for `seconds`. Return once all records are acknowledged."""
+        """Write records at a constant rate for `seconds`, and wait until all are acknowledged."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self._count += 1
@@ -109,7 +112,7 @@ class Input:
 
 
 def folds(values: list[int]) -> list[int]:
-    """Return the fold after each value, computed like Java's 64-bit integers."""
+    """Return the result of the fold after each value, computed with 64-bit integers as in Java."""
     fold, found = 0, []
     for value in values:
         fold = (31 * fold + value) & MASK
@@ -119,9 +122,7 @@ def folds(values: list[int]) -> list[int]:
 
 @contextmanager
 def reading(bootstrap: str, topic: str) -> Iterator[Callable[[], dict[str, list[int]]]]:
-    """Yield a function that reads new records and returns all committed values of the topic so far, keyed by record
-    key.
-    """
+    """Yield a function that returns all committed values of the topic so far, keyed by record key."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap, "group.id": "reads", "isolation.level": "read_committed",
@@ -150,14 +151,15 @@ def until(condition: Callable[[], bool], why: Callable[[], str]) -> None:
 
 
 def kill(broker: BrokerServer) -> Callable[[], None]:
-    """Kill a broker. Return the function that ends the outage."""
+    """Kill a broker. Return a function that starts it again."""
     broker.kill()
     return broker.start
 
 
 def freeze(broker: BrokerServer) -> Callable[[], None]:
-    """Freeze a broker for longer than its session timeout, so that it continues as a zombie. Return the function that
-    ends the outage.
+    """Freeze a broker for longer than its session timeout, so that it continues as a zombie.
+
+    Return a function that ends the outage.
     """
     broker.stand_still()
     return lambda: broker.send(signal.SIGCONT)

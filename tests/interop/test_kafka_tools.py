@@ -1,8 +1,8 @@
-"""Kafka 3.9's command line tools print the same output and return the same exit code for our brokers as for
-Kafka's. Our own tools print the same as Kafka's tools.
+"""Kafka 3.9's command-line tools have the same output and exit code with our brokers as with Kafka's.
 
-Each test runs commands on an Apache Kafka cluster and on ours, and compares the results. Parts that Kafka does not
-define are masked: ids, addresses, times, the first in-sync replica, and the order of entries from hash maps.
+Our own tools print the same as Kafka's tools. Each test runs commands on an Apache Kafka cluster and on ours, and
+compares the results. Parts that Kafka does not define are masked: ids, addresses, times, the first in-sync replica, and
+the order of entries from hash maps.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoClusters]:
 
 
 def play(both: TwoClusters, tool: str, script: str) -> None:
-    """Run a tool once for each line of the script."""
+    """Run a tool on both clusters once for each line of arguments. The outputs must be equal."""
     for line in filter(None, map(str.strip, script.splitlines())):
         both.same(tool, *shlex.split(line))
 
@@ -225,7 +225,7 @@ def test_every_broker_key_is_described(both: TwoClusters) -> None:
     kafka, ours = both.run("configs", "--describe", "--entity-type", "brokers", "--entity-name", "1", "--all")
     assert (kafka.code, ours.code) == (0, 0)
     lines = [{line.split("=")[0].strip(): line for line in output.out.splitlines()} for output in (kafka, ours)]
-    # The two brokers are configured differently, and only this project's broker has additional keys.
+    # Omit keys that are set in a broker's file, which differ, and the keys that only our brokers have.
     configured = {
         key
         for side in lines
@@ -274,7 +274,7 @@ def test_user_quotas_and_credentials_are_set_listed_and_removed(both: TwoCluster
         --describe --entity-type clients
         --describe --entity-type ips
         """
-    # No throttle must remain, because it would slow down the tests that follow.
+    # No throttle may remain after this test, because it would slow down later tests.
     for line in filter(None, map(str.strip, commands.splitlines())):
         both.same("configs", *shlex.split(line), mask=in_any_order)
 
@@ -290,7 +290,7 @@ def test_reassignment_is_proposed_run_throttled_and_verified(both: TwoClusters) 
     plan = both.file("plan.json", _plan(("r", 0, [3, 1]), ("r", 1, [1, 2, 3])))
 
     def without_replicas(text: str) -> str:
-        # Remove the replicas, because the tool chooses a proposal at random.
+        # Remove the replicas from the output, because the tool places them at random.
         return re.sub(r'"(replicas|log_dirs)":\[[^]]*\]', "", text)
 
     both.same(
@@ -337,7 +337,8 @@ def test_impossible_reassignments_and_cancellations_are_rejected(both: TwoCluste
     for name, plan in plans.items():
         file = both.file(f"{name}.json", plan)
         both.same("reassign-partitions", "--reassignment-json-file", file, "--execute")
-    # The reassignment with the missing log directory was started before the error was found, so wait for its end.
+    # The tool had started the reassignment before it noticed that the log directory does not exist. So wait until the
+    # reassignment ends.
     both.until(lambda output: "No partition" in output, "reassign-partitions", "--list")
     present = both.file("present.json", _plan(("r", 0, [1, 2])))
     play(
@@ -353,18 +354,19 @@ def test_impossible_reassignments_and_cancellations_are_rejected(both: TwoCluste
 
 
 SLOW = 1000
-"""Throttle in bytes per second that makes a move run for long."""
+"""Throttle in bytes per second, so low that a move takes long."""
 
 
 def _begin_to_move(both: TwoClusters, topic: str, *targets: list[int]) -> str:
-    """Start slow moves of partition 0 (on 1 and 2) and partition 1 (on 2 and 1) to these brokers in both clusters.
-    Return the plan file.
+    """Start throttled moves of a topic's partitions 0 and 1 to these brokers, in both clusters. Return the plan file.
+
+    Before the move, the partitions are on brokers 1 and 2.
     """
     both.run("topics", "--create", "--topic", topic, "--replica-assignment", "1:2,2:1")
     both.fill(topic, partitions=2, size=2_000_000)
     plan = both.file(f"{topic}.json", _plan(*((topic, number, target) for number, target in enumerate(targets))))
     play(both, "reassign-partitions", f"--reassignment-json-file {plan} --execute --throttle {SLOW}")
-    # The tool prints the metadata of an arbitrary broker, so wait until all brokers have the new replicas.
+    # The tool prints the metadata of any one broker, so wait until all brokers have the new replicas.
     replicas = [",".join(map(str, dict.fromkeys((*target, 1, 2)))) for target in targets]
     both.until(
         lambda output: all(f"Replicas: {each}\t" in output for each in replicas),
@@ -435,7 +437,11 @@ def test_our_reassign_tool_cancels_as_kafkas_tool_does(both: TwoClusters) -> Non
 
 
 def test_our_tool_cancels_a_move_that_only_adds_replicas(both: TwoClusters) -> None:
-    """ReassignPartitionsCommand.cancelAssignment checks only for removing replicas, although it means both kinds."""
+    """Our tool also cancels a move that only adds replicas.
+
+    ReassignPartitionsCommand.cancelAssignment checks only for replicas that are being removed, although it means both
+    kinds.
+    """
     plan = _begin_to_move(both, "adds", [1, 2, 3])
     cancel = ("--reassignment-json-file", plan, "--cancel", "--preserve-throttles")
     passed_over = both.same("reassign-partitions", *cancel)
@@ -536,7 +542,7 @@ def test_groups_are_listed_described_reset_and_deleted(both: TwoClusters) -> Non
         both.same("consumer-groups", *shlex.split(line), mask=in_any_order)
 
 
-# ---- the others -----------------------------------------------------------------------------------------------
+# ---- other tools ----------------------------------------------------------------------------------------------
 
 
 def test_acl_token_and_transaction_tools_get_equal_responses(both: TwoClusters) -> None:
@@ -568,8 +574,9 @@ def test_replicas_move_to_the_log_directories_in_a_plan(both: TwoClusters) -> No
 
 
 def _moved(both: TwoClusters, bootstrap: str, homes: dict[int, Path]) -> list[str]:
-    """Return the tool's output while it moves m-0 to the other log directories, and m-1 to a log directory of another
-    broker.
+    """Return what the tool prints while it moves replicas between log directories.
+
+    m-0 is moved to the other log directories of its brokers, and m-1 to a log directory of another broker.
     """
     targets = {1: "more", 2: "more", 3: "more"}
     for number in (1, 2):
@@ -607,12 +614,12 @@ def _moved(both: TwoClusters, bootstrap: str, homes: dict[int, Path]) -> list[st
 
 
 def _lying(home: Path, partition: str) -> list[str]:
-    """Return the broker's log directories that contain a replica of the partition."""
+    """Return the names of the broker's log directories that contain a replica of the partition."""
     return sorted(path.parent.name for path in home.glob(f"*/{partition}"))
 
 
 def _in_order(text: str) -> str:
-    """Sort directories and replicas, which come from hash maps."""
+    """Return the output with sorted directories and replicas, which come from hash maps in arbitrary order."""
 
     def ordered(found: re.Match[str]) -> str:
         document = json.loads(found[0])
@@ -633,7 +640,7 @@ def _version_ranges(text: str) -> dict[str, str]:
     return dict(re.findall(r"(\w+\(\d+\)): ([^\[]+ \[usable: \d+\])", text))
 
 
-# ------ the tools that load a cluster, each in its own process ---------------------------------------------------
+# ------ the tools that put load on a cluster, each in its own process --------------------------------------------
 
 
 def test_verifiable_and_performance_clients_work_on_our_brokers(both: TwoClusters) -> None:
@@ -758,8 +765,9 @@ def test_our_tools_print_the_same_as_kafkas_tools(both: TwoClusters) -> None:
 
 
 def _plain(text: str) -> str:
-    """Return a tool's output without parts that our tools omit: stack traces, the Optional around a name, and the line
-    break in a plan for resetting offsets.
+    """Return a tool's output without what our tools do not print.
+
+    That is stack traces, the Optional around a name, and the line break in a plan for resetting offsets.
     """
     text = re.sub(r"(?m)^(org\.apache\.|Caused by|\tSuppressed).*\n?", "", text.replace("Optional[nothing]", "nothing"))
     if "NEW-OFFSET" in text:
@@ -767,7 +775,7 @@ def _plain(text: str) -> str:
     return in_any_order(masked(text)).strip()
 
 
-# ---- an outage ------------------------------------------------------------------------------------------------
+# ---- tools during an outage -----------------------------------------------------------------------------------
 
 
 def test_offline_partition_gets_a_leader_by_unclean_election(both: TwoClusters) -> None:
@@ -781,7 +789,7 @@ def test_offline_partition_gets_a_leader_by_unclean_election(both: TwoClusters) 
 
     kill(2)
     both.until(lambda output: re.search(r"Isr: 1\b(?!,)", output) is not None, *describe)
-    # Wait until the id is not registered any more, because Kafka's broker exits if it is.
+    # Wait until broker 2 is no longer registered. Otherwise Kafka's broker would exit when it is started again.
     both.until(lambda output: "(id: 2 " not in output, "broker-api-versions")
     kill(1)
     both.servers[1].start()

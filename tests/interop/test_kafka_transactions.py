@@ -1,6 +1,6 @@
 """Transactions in a cluster of our brokers and an Apache Kafka 3.9 broker, each as coordinator and as leader.
 
-Each rule is tested both ways: first our coordinator and then Kafka's, and vice versa. The partitions of each topic
+Each rule is tested both ways: first with our coordinator and then Kafka's, and vice versa. The partitions of each topic
 have three different leaders, two of ours and Kafka's.
 """
 
@@ -61,7 +61,7 @@ def a_producer(cluster: MixedCluster, transactional_id: str, timeout_ms: int = 6
 
 
 def begin(producer: Producer, topic: str, value: str) -> None:
-    """Begin a transaction, and write a record to each partition in it."""
+    """Begin a transaction, and write a record to each partition of the topic in it."""
     producer.begin_transaction()
     for partition in range(3):
         producer.produce(topic, value.encode(), partition=partition)
@@ -69,7 +69,7 @@ def begin(producer: Producer, topic: str, value: str) -> None:
 
 
 def committed(cluster: MixedCluster, topic: str) -> list[list[str]]:
-    """Return all committed records of each partition up to the last stable offset."""
+    """Return the committed records of each partition, up to the last stable offset."""
     settings = {
         "bootstrap.servers": ",".join(cluster.bootstrap), "group.id": "reads", "isolation.level": "read_committed",
         "enable.auto.commit": False, "enable.partition.eof": True,
@@ -94,12 +94,12 @@ def until_committed(cluster: MixedCluster, topic: str, *values: str) -> None:
 
 
 def coordinate(cluster: MixedCluster, leader: int, transactional_id: str) -> None:
-    """Make a broker the coordinator of a transactional id."""
+    """Make a broker the coordinator of a transactional id, by making it the leader of the id's partition."""
     cluster.lead(leader, STATE, java_hash(transactional_id) % OFFSETS_PARTITIONS)
 
 
 def described(cluster: MixedCluster, transactional_id: str) -> list[str]:
-    """Return the coordinator, the state and the partitions of a transactional id."""
+    """Return the coordinator, the state and the partitions of a transactional id, as kafka-transactions prints them."""
     command = [
         Path(sys.executable).with_name("zabka"), "transactions", "--bootstrap-server", ",".join(cluster.bootstrap),
         "describe", "--transactional-id", transactional_id,
@@ -107,7 +107,7 @@ def described(cluster: MixedCluster, transactional_id: str) -> list[str]:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WITHIN_S)
     assert done.returncode == 0, done.stderr
     row = done.stdout.splitlines()[1].split()
-    # Sort the partitions, because Kafka's broker stores them in a hash set.
+    # Sort the partitions, because Kafka's broker takes them from a hash set.
     return [row[0], row[4], *sorted(row[-1].split(","))]
 
 
@@ -115,8 +115,10 @@ def described(cluster: MixedCluster, transactional_id: str) -> list[str]:
 def test_producer_continues_with_a_coordinator_of_the_other_kind(
     cluster: MixedCluster, first: int, second: int
 ) -> None:
-    """Each coordinator handles a commit and an abort. The second coordinator has loaded the transactional id from the
-    first one's log.
+    """A producer continues its transactions when the other implementation becomes the coordinator.
+
+    Each coordinator handles a commit and an abort. The second one loads the transactional id from the log that the
+    first one has written.
     """
     topic = producer_id = f"continues-{first}"
     cluster.create(topic, *THREE_WAYS)
@@ -167,9 +169,12 @@ def test_open_transaction_moves_to_the_other_kind_of_coordinator(
 def test_second_coordinator_writes_markers_after_first_is_killed(
     cluster: MixedCluster, first: int, second: int
 ) -> None:
-    """The first coordinator is killed right after its response to EndTxn. The markers may not be written by then."""
+    """If the coordinator is killed right after its response to EndTxn, the next one writes the markers.
+
+    The first coordinator may not have written them by then.
+    """
     topic = producer_id = f"killed-{first}"
-    # If the broker that is killed is Kafka's, it must not be a replica of any partition of the topic.
+    # If Kafka's broker is the one that is killed, it must not host a partition of the topic.
     leaders = (1, 2, 1) if first == KAFKA else (2, 101, 2)
     cluster.create(topic, *[[leader] for leader in leaders])
     coordinate(cluster, first, producer_id)
@@ -217,7 +222,10 @@ def test_second_coordinator_aborts_a_transaction_at_its_timeout(cluster: MixedCl
 
 @COORDINATORS
 def test_offsets_of_a_transaction_move_with_its_output(cluster: MixedCluster, first: int, second: int) -> None:
-    """The group coordinator runs on the other implementation than the transaction coordinator."""
+    """Offsets and output of a transaction are committed together if the two coordinators differ.
+
+    The group coordinator and the transaction coordinator are of different implementations.
+    """
     topic = producer_id = group = f"offsets-{first}"
     cluster.create(topic, *THREE_WAYS)
     coordinate(cluster, first, producer_id)
@@ -242,8 +250,9 @@ def test_offsets_of_a_transaction_move_with_its_output(cluster: MixedCluster, fi
 
 
 def group_offset(consumer: Consumer, topic: str) -> int | None:
-    """Return the committed offset of partition 0, or None while the client still sends requests to the former
-    coordinator.
+    """Return the group's committed offset of partition 0.
+
+    Return None while the client still sends requests to the former coordinator.
     """
     try:
         return int(consumer.committed([TopicPartition(topic, 0)], WITHIN_S)[0].offset)

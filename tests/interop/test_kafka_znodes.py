@@ -1,4 +1,4 @@
-"""Our brokers' znodes compared with Apache Kafka 3.9's: the same actions result in the same tree."""
+"""The znodes of our brokers and of Apache Kafka 3.9: the same actions lead to the same tree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.interop.real_kafka import KafkaServer
 from tests.interop.znode_tree import Znode, differences, read_tree
 
 with warnings.catch_warnings():
-    # kafka-python reads its schemas with a function of importlib.resources that Python 3.11 deprecates.
+    # kafka-python reads its schemas with a function of importlib.resources that is deprecated in Python 3.11.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic
@@ -61,8 +61,10 @@ def kafka_brokers(directory: Path, zookeeper: str) -> list[Node]:
 
 
 class Actions:
-    """All actions that write znodes, applied to either cluster. After each action, wait until the cluster has
-    settled."""
+    """All actions that write znodes, applied to a cluster.
+
+    After each action, wait until the cluster has no more changes to write.
+    """
 
     def __init__(self, zk: KazooClient, brokers: Sequence[Node]) -> None:
         self.zk = zk
@@ -70,7 +72,7 @@ class Actions:
         self.seen: dict[str, dict[str, Znode]] = {}
 
     def run(self) -> dict[str, dict[str, Znode]]:
-        """Run all actions, and return the tree after each one."""
+        """Run all actions. Return the tree of znodes after each, keyed by the action's description."""
         self.brokers_start()
         self.note("the brokers have started")
         self.admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{self.brokers[0].port}")
@@ -93,7 +95,7 @@ class Actions:
             path = f"/brokers/ids/{broker.broker_id}"
             until(lambda path=path: self.zk.exists(path), f"{path} is not there")  # type: ignore[misc]
             until(lambda: self.zk.exists("/controller"), "there is no controller")
-            # Kafka's broker opens its port only after the registration.
+            # Kafka's broker opens its port after it has registered.
             until(lambda port=broker.port: answers(port), f"{broker.port} is closed")  # type: ignore[misc]
         until(lambda: self.zk.exists("/feature"), "no /feature")
 
@@ -185,13 +187,13 @@ class Actions:
 
 @contextmanager
 def cluster(directory: Path, make: Callable[[Path, str], list[Node]]) -> Iterator[Actions]:
-    """Run two brokers on our ensemble."""
+    """Run two brokers on one of our peers, and yield their `Actions`."""
     (directory / "peers").mkdir(parents=True)
     with ExitStack() as stack:
         ensemble = stack.enter_context(running("ours", 1, directory / "peers"))
         zk = KazooClient(ensemble.hosts)
         zk.start()
-        # kazoo leaves a pair of sockets open.
+        # Close the client too: `stop` alone leaves two of kazoo's sockets open.
         stack.callback(zk.close)
         stack.callback(zk.stop)
         brokers = make(directory, ensemble.hosts)
@@ -201,7 +203,7 @@ def cluster(directory: Path, make: Callable[[Path, str], list[Node]]) -> Iterato
 
 
 def of_zookeeper(node: Node) -> list[str]:
-    """Return a Kafka broker's log lines with errors of our ensemble."""
+    """Return the log lines in which a Kafka broker reports errors of our ensemble."""
     assert isinstance(node, KafkaServer)
     return [line for line in node.complaints() if re.search(r"zookeeper|kafka\.zk", line)]
 

@@ -54,7 +54,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def chroot(servers: Ensemble) -> str:
-    """Return a connection string with a chroot for this test."""
+    """Return a connection string that ends with a path of its own for this test."""
     path = f"/test-{next(_numbers)}"
     client = kazoo.client.KazooClient(servers.hosts)
     client.start(WAIT_S)
@@ -66,7 +66,7 @@ def chroot(servers: Ensemble) -> str:
 
 @pytest.fixture(params=["kazoo", "shim"])
 def make(request: pytest.FixtureRequest, chroot: str) -> Iterator[MakeClient]:
-    """Return a function that starts clients of one kind."""
+    """Yield a function that creates and starts clients: kazoo's, or our KazooClient."""
     kind = kazoo.client.KazooClient if request.param == "kazoo" else KazooClient
     made: list[Any] = []
 
@@ -414,7 +414,7 @@ def test_kazoo_client_recovers_after_its_session_expires(make: MakeClient, serve
     client.get_children("/d", watch=events.append)
     session_id, password = client.client_id
     close_session(servers.servers[0].port, session_id, password)
-    # The client may resume its session a few times before it is finally closed.
+    # The client may resume its session several times before the session is finally closed.
     until(lambda: KazooState.LOST in states and states[-1] == KazooState.CONNECTED, "a new session")
     assert states[-3:] == [KazooState.SUSPENDED, KazooState.LOST, KazooState.CONNECTED]
     assert client.client_id[0] != session_id
@@ -426,7 +426,7 @@ def test_kazoo_client_recovers_after_its_session_expires(make: MakeClient, serve
 
 
 def open_session(port: int) -> tuple[int, bytes]:
-    """Open a session and drop its client without closing it."""
+    """Open a session, and close the connection without closing the session. Return its id and password."""
     with socket.create_connection(("127.0.0.1", port), WAIT_S) as link:
         reply = attach(link, 0, bytes(16))
     assert reply is not None
@@ -434,7 +434,7 @@ def open_session(port: int) -> tuple[int, bytes]:
 
 
 def close_session(port: int, session_id: int, password: bytes) -> None:
-    """Close a session whose client has disconnected, by resuming the session, which can take several attempts."""
+    """Close a session from another connection, by resuming it there, which can take several attempts."""
     for _ in range(100):
         try:
             with socket.create_connection(("127.0.0.1", port), WAIT_S) as link:
@@ -450,7 +450,7 @@ def close_session(port: int, session_id: int, password: bytes) -> None:
 
 
 def attach(link: socket.socket, session_id: int, password: bytes) -> ConnectResponse | None:
-    """Return the server's first reply, or None if it closed the connection instead."""
+    """Send a ConnectRequest for this session. Return the response, or None if the server closed the connection."""
     link.sendall(framed(ConnectRequest(0, 0, 10_000, session_id, password).encode()))
     with link.makefile("rb") as stream:
         size = stream.read(4)

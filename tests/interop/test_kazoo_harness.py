@@ -1,4 +1,4 @@
-"""Part of kazoo's test suite with `pytest -p zabka.testing.kazoo_harness`, as other projects run it."""
+"""Part of kazoo's test suite, run with `pytest -p zabka.testing.kazoo_harness` as other projects do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that wait for a server while their client is stopped, with kazoo's client and with ours."""
+"""Calls that wait for a server while the client is stopped, with kazoo's client and with ours."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ WAIT_S = 15.0
 
 @pytest.fixture(params=["kazoo", "shim"])
 def client(request: pytest.FixtureRequest) -> Any:
-    """A client that keeps trying to connect to a server and never finds one."""
+    """Yield a client that tries to connect to a port on which no server listens."""
     kind = kazoo.client.KazooClient if request.param == "kazoo" else KazooClient
     with socket.socket() as taken:
-        # Bound, but not listening: connections fail, and no other process can use the port.
+        # Bind the port without listening: connections fail, and no other process can use the port.
         taken.bind(("127.0.0.1", 0))
         made = kind(f"127.0.0.1:{taken.getsockname()[1]}")
         made.start_async()

@@ -110,7 +110,7 @@ def test_garbage_on_the_broker_port_affects_no_client(cluster: BrokerCluster) ->
         half.sendall(struct.pack(">ihh", 100, 3, 12))
         kcat(cluster, "-L")
     assert "Traceback" not in broker.output()
-    # Violations are counted and logged once a second.
+    # The broker counts protocol violations, and journals the counts once a second.
     cluster.until(lambda: sum(event["count"] for event in broker.events("peer_protocol_broken")) >= len(garbage))
 
 

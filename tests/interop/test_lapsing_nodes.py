@@ -1,5 +1,6 @@
-"""Container znodes, TTL znodes and quotas, shared by our peers and Apache ZooKeeper on one disk and in one
-ensemble.
+"""Container znodes, TTL znodes and quotas of our peers and Apache ZooKeeper.
+
+They have one data directory in turn, or are members of one ensemble.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def mixed(directory: Path, peers: int, tick_time: int = 300) -> MixedEnsemble:
 
 
 async def make(client: Client, name: str) -> None:
-    """Create a container with a child, a TTL znode with ten minutes, and a znode below the quota."""
+    """Create a container with a child, a TTL znode (ten minutes), and a znode with a quota."""
     await client.create_container(f"/container-{name}")
     await client.create(f"/container-{name}/child")
     await client.create_with_ttl(f"/ttl-{name}", b"data", ttl_ms=600_000)
@@ -37,7 +38,7 @@ async def make(client: Client, name: str) -> None:
 
 
 async def look(client: Client, *names: str) -> tuple[object, ...]:
-    """Return everything that a client can read about these znodes."""
+    """Return the data and Stats of these znodes, and the usage of the quota."""
     seen: list[object] = [(await client.get(STATS))[0]]
     for name in names:
         for path in (f"/container-{name}", f"/ttl-{name}", f"/q/{name}"):
@@ -90,7 +91,7 @@ def test_containers_and_ttl_nodes_move_to_zookeeper_and_back(tmp_path: Path) -> 
 
 
 async def lapse(ensemble: MixedEnsemble, at: int, container: str) -> str:
-    """Empty a container, and wait until the leader has deleted it, as seen by that server."""
+    """Delete a container's child, and wait until the leader has deleted the container, as read from server `at`."""
     async with asyncio.timeout(30), connect(f"127.0.0.1:{ensemble.client_ports[at]}") as client:
         gone = asyncio.Event()
 
@@ -135,7 +136,7 @@ def test_our_leader_deletes_expired_znodes_of_a_java_follower(tmp_path: Path) ->
 @pytest.mark.parametrize("java", [False, True])
 def test_ttl_is_checked_more_often_than_once_a_tick(tmp_path: Path, java: bool) -> None:
     ensemble = mixed(tmp_path, 1, tick_time=20_000)
-    # Java reads this property without the prefix `zookeeper.`, so that a line of zoo.cfg does not set it.
+    # Java reads this system property without the prefix `zookeeper.`, so it cannot be set in zoo.cfg.
     ensemble.java_options = ("-Dznode.container.checkIntervalMs=300",)
 
     async def scene() -> float:

@@ -1,4 +1,4 @@
-"""leaderServes=no: the leader leaves all clients to the other servers, in Apache ZooKeeper 3.9.5 and in ours."""
+"""leaderServes=no: the leader accepts no client connections, in Apache ZooKeeper 3.9.5 and in our servers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Trio(MixedEnsemble):
         self.begin(*self.client_ports)
 
     def wait_for_leader(self) -> int:
-        """Wait until one server serves no client and all others follow it. Return its id."""
+        """Wait until one server accepts no clients and all others follow it. Return its id."""
 
         leaders: list[int] = []
 
@@ -46,8 +46,8 @@ class Trio(MixedEnsemble):
             leaders[:] = (i for i, mode in modes.items() if mode == "none")
             return len(leaders) == 1 and all(mode == "follower" for i, mode in modes.items() if i not in leaders)
 
-        # A mode of "none" alone proves nothing: a server in an election also replies so, and a follower detects a
-        # dead leader late. A session shows that the leader and the quorum are ready.
+        # The mode "none" alone does not show this: a server in an election has it too, and a follower detects a dead
+        # leader late. But if a session can be opened, the leader and the quorum are ready.
         with self.client():
             wait_until(led)
         return leaders[0]

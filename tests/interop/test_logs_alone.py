@@ -1,4 +1,4 @@
-"""Three peers with logs but no snapshot: Apache ZooKeeper and ours, with and without snapshot.trust.empty."""
+"""Three peers with logs but no snapshot, with and without snapshot.trust.empty: Apache ZooKeeper and our peers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def start(ensemble: MixedEnsemble, kind: str) -> None:
 
 
 def files(ensemble: MixedEnsemble) -> dict[str, bytes]:
-    """Return each peer's history files. Files like `.lock` are not part of the history."""
+    """Return the contents of each peer's logs, snapshots and epoch files. Files like `.lock` are omitted."""
     return {
         f"{i}/{path.name}": path.read_bytes()
         for i in IDS

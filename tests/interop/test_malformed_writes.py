@@ -1,5 +1,6 @@
-"""Malformed client requests must not reach a leader of the other implementation: such a create stops a ZooKeeper
-ensemble.
+"""Malformed client requests must not reach a leader of the other implementation.
+
+For example, a malformed create stops a ZooKeeper ensemble.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Observers that learn from followers instead of the leader (observerMasterPort): ours from Apache ZooKeeper
-3.9.5's, and vice versa.
+"""Observers that learn from followers instead of the leader (observerMasterPort).
+
+Our observers learn from Apache ZooKeeper 3.9.5's followers, and vice versa.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ pytestmark = [pytest.mark.long, needs_java]
 
 
 def with_masters(directory: Path) -> MixedEnsemble:
-    """Return voters 1 to 3 and observer 4. Each has a different address, because all voters accept observers at the
-    same port.
+    """Return voters 1 to 3 and observer 4, which can learn from followers.
+
+    Each has its own IP address, because all voters accept observers at the same port.
     """
     ensemble = MixedEnsemble(directory, 4, tick_time=500)
     (port,) = free_ports(1)

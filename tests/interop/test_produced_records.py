@@ -1,8 +1,7 @@
-"""Valid and invalid produce requests get the same responses from Apache Kafka 3.9.1 and our broker, and leave equal
-logs.
+"""Apache Kafka 3.9.1 and our broker handle valid and invalid produce requests equally.
 
-Both brokers receive the same bytes for every case. The test compares the error, its message, the record indexes in
-it, and the stored records that older and newer clients read.
+Both brokers receive the same bytes for every case. The test compares the error, its message, the record indexes in it,
+and the stored records that older and newer clients read.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ SETTINGS: dict[str, object] = {"default_replication_factor": 1, "offsets_topic_r
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Wire, Wire]]:
-    """Our broker and Apache Kafka, with one ensemble each and the same topics."""
+    """Yield connections to our broker and to Apache Kafka. Each has its own ensemble, and the same topics."""
     with ExitStack() as stack:
         wires = []
         for name in ("ours", "kafka"):

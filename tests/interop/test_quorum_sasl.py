@@ -1,4 +1,4 @@
-"""SASL between servers: Apache ZooKeeper 3.9.5 and ours in one ensemble that requires a password."""
+"""SASL between servers: Apache ZooKeeper 3.9.5 and our servers in one ensemble that requires a password."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 
 
 def logins(directory: Path, password: str) -> Path:
-    """Create a JAAS file. The server requires the correct password, and uses the given password for its own
-    connections.
+    """Write a JAAS file for a server, and return its path.
+
+    The server requires the correct password from others, and uses `password` for its own connections.
     """
     path = directory / f"jaas-{password}"
     path.write_text(
@@ -35,12 +36,12 @@ class Guarded(MixedEnsemble):
         self._plain = {i: self.config(i).read_text() for i in self.client_ports}
 
     def let(self, i: int, password: str, *, java: bool) -> None:
-        """Start a server that uses that password."""
+        """Start server `i` with this password for its connections to others."""
         jaas = logins(self.directory, password)
         requirements = "".join(
             f"quorum.auth.{key}=true\n" for key in ("enableSasl", "serverRequireSasl", "learnerRequireSasl")
         )
-        # Java's DIGEST-MD5 is off by default.
+        # In Java, DIGEST-MD5 is disabled by default.
         self.config(i).write_text(
             f"{self._plain[i]}{requirements}fips-mode=false\njava.security.auth.login.config={jaas}\n"
         )

@@ -1,5 +1,6 @@
-"""Our servers and Apache ZooKeeper 3.9.5 in one ensemble whose members change. Each follows commits of the other's
-leader.
+"""Our servers and Apache ZooKeeper 3.9.5 in one ensemble whose members change.
+
+Each kind of server follows a leader of the other kind that commits membership changes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def test_servers_of_both_kinds_apply_reconfigs_of_the_other_kind(tmp_path: Path,
     ensemble = MixedEnsemble(tmp_path, 3)
     try:
         enable(ensemble)
-        # Start the servers that should lead first.
+        # Start first the servers of the kind that should lead.
         if 3 in java:
             ensemble.start_java(*java)
             ensemble.wait_for_quorum()

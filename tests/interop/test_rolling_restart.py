@@ -1,7 +1,7 @@
-"""Rolling restarts with a changed server list and reconfigEnabled=false, of our servers, Apache ZooKeeper's, or
-both.
+"""Rolling restarts with a changed server list and reconfigEnabled=false: our servers, Apache ZooKeeper's, or both.
 
-ZooKeeper 3.9.5 servers alone take 1.2 to 3.1 s per step on two cores until they serve, half of it for starting Java.
+ZooKeeper 3.9.5 servers alone take 1.2 to 3.1 s per step on two cores until they accept requests, half of it for
+starting Java.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ KINDS = [
 
 
 class RollingEnsemble(MixedEnsemble):
-    """Ensemble in which the servers in `java` are Apache ZooKeeper's. Each has the server list last written for it."""
+    """Ensemble in which the servers in `java` are Apache ZooKeeper's.
+
+    Each server starts with the server list that was last written to its zoo.cfg.
+    """
 
     def __init__(self, directory: Path, servers: int, java: tuple[int, ...]) -> None:
         super().__init__(directory, servers, tick_time=2000)
@@ -44,7 +47,7 @@ class RollingEnsemble(MixedEnsemble):
             path.write_text("\n".join([*kept, *lines]) + "\n")
 
     def begin(self, i: int) -> None:
-        """Start a server and wait until it serves."""
+        """Start a server, and wait until it accepts requests."""
         (self.start_java if i in self.java else self.start)(i)
         wait_until(lambda: self.modes()[i] != "none", SERVES_WITHIN_S)
 
@@ -58,7 +61,7 @@ class RollingEnsemble(MixedEnsemble):
 
 @contextmanager
 def ensemble(directory: Path, servers: int, java: tuple[int, ...], members: int) -> Iterator[RollingEnsemble]:
-    """Run servers 1 to `members` of `servers` as one serving ensemble."""
+    """Prepare `servers` servers, and run servers 1 to `members` as an ensemble with a leader."""
     rolling = RollingEnsemble(directory, servers, java)
     try:
         ids = range(1, members + 1)

@@ -1,4 +1,4 @@
-"""Journals in a bucket of S3Proxy: Spark's result equals its result on local files with the same content."""
+"""Journals in an S3 bucket (S3Proxy): Spark computes the same result as for local files with the same content."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ READY_S = 60.0
 
 
 class Bucket(NamedTuple):
-    """A bucket, and a directory with the same files."""
+    """An S3 bucket, and a local directory with the same files."""
 
     endpoint: str
     files: Path
 
     def put(self, key: str, data: bytes) -> None:
-        """Upload an object, with a version 2 signature."""
+        """Upload an object to the bucket. The request is signed with S3's signature version 2."""
         date, kind, place = formatdate(usegmt=True), "application/octet-stream", f"/{BUCKET}/{key}"
         to_sign = f"PUT\n\n{kind}\n{date}\n{place}".encode()
         signature = b64encode(hmac.digest(SECRET.encode(), to_sign, "sha1")).decode()
@@ -87,8 +87,10 @@ def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
 
 
 def write_journals(directory: Path) -> None:
-    """Write runs with one file each (one clean, one with an injected bug), a run with several nodes' files, and invalid
-    lines.
+    """Write the journals of several runs.
+
+    Two runs have one file each (one correct, one with an injected bug), and one has files of several nodes. Some lines
+    are invalid.
     """
     (directory / "seeds").mkdir(parents=True)
     play("chaos", 11, None, directory / "seeds", 4_000)
@@ -102,7 +104,7 @@ def write_journals(directory: Path) -> None:
 
 @pytest.fixture
 def configured(bucket: Bucket, tmp_path: Path) -> dict[str, str]:
-    """Return a command's environment with Spark's settings as the page describes them."""
+    """Return the environment for a command, with Spark configured as the documentation page describes."""
     (tmp_path / "conf").mkdir()
     settings = {
         "spark.jars": ",".join(map(str, s3a_jars())),

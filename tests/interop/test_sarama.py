@@ -1,6 +1,6 @@
-"""Sarama's functional tests, from the Go module, run with five of our brokers, each with toxiproxy in front.
+"""Sarama's functional tests, from the Go module, run with five of our brokers, each behind a toxiproxy.
 
-The suite breaks its connections with toxiproxy, which is a Go module too. It stops and starts brokers with `docker
+The tests break their connections with toxiproxy, which is a Go module too. They stop and start brokers with `docker
 compose`, which is replaced here by a script of that name.
 """
 
@@ -27,7 +27,7 @@ BROKERS = 5
 KAFKA_VERSION = "3.9.1"
 SUITE_S = 900.0
 PORTS_OF_THE_SUITE = "29090+i"
-"""The suite's expression for a proxy's port, derived from a broker's number, in three places."""
+"""Expression in the tests for the port of broker i's proxy. It occurs in three places."""
 DOCKER = """#!/bin/sh
 # docker compose stop|start|logs … kafka-N
 for last; do :; done
@@ -44,7 +44,7 @@ PASSED_OVER = {
     "TestJavaProducerCompressionRoundTrip": "runs Java's clients inside the containers of the suite's own cluster",
     "TestReadOnlyAndAllCommittedMessages": "skipped everywhere: the suite calls it unreliable",
 }
-"""Tests that the suite itself skips."""
+"""Tests that Sarama itself skips."""
 REACH_BROKERS = {
     "TestConsumerFetchFollowerFailover",
     "TestFuncAdminAlterPartitionReassignments",
@@ -60,7 +60,10 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 @contextmanager
 def proxies(program: Path, ports: dict[int, int], upstream: dict[int, int]) -> Iterator[str]:
-    """Run toxiproxy with a proxy for each broker (its port, the broker's port). Yield toxiproxy's control address."""
+    """Run toxiproxy with a proxy for each broker. Yield the address of toxiproxy's API.
+
+    `ports` are the proxies' ports and `upstream` the brokers' ports, keyed by broker number.
+    """
     (port,) = free_ports(1)
     address = f"http://127.0.0.1:{port}"
     with (program.parent / "toxiproxy.log").open("wb") as log:
@@ -91,7 +94,7 @@ def proxies(program: Path, ports: dict[int, int], upstream: dict[int, int]) -> I
 
 
 class Docker:
-    """Replacement for `docker` that stops and starts brokers on request."""
+    """Replacement for the `docker` program with which the tests stop and start brokers."""
 
     def __init__(self, home: Path, brokers: Path, cluster: BrokerCluster) -> None:
         self._cluster = cluster
@@ -103,7 +106,7 @@ class Docker:
         (self.path / "docker").chmod(0o755)
 
     def serve(self) -> None:
-        """Carry out the requests received since the previous call."""
+        """Stop and start the brokers for which the tests have called `docker` since the previous call."""
         for asked in self._requests.iterdir():
             verb, _, number = asked.name.partition("-")
             self._do(verb, self._cluster.brokers[int(number)])
@@ -119,13 +122,13 @@ class Docker:
 
 @pytest.fixture(scope="module")
 def listening() -> dict[int, int]:
-    """Return each broker's port for clients, which is its proxy's port."""
+    """Return the port for clients of each broker: the port of its proxy."""
     return dict(enumerate(free_ports(BROKERS), 1))
 
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory, listening: dict[int, int]) -> GoSuite:
-    """The functional tests, built with the proxies' ports."""
+    """Return the compiled functional tests, with the ports of these proxies."""
     copy = source(SARAMA, tmp_path_factory.mktemp("sarama"))
     ports = ", ".join(str(port) for port in listening.values())
     text = (copy / "functional_test.go").read_text()
@@ -153,7 +156,7 @@ def test_functional_tests_of_sarama_pass(
         listener_security_protocol_map="INTERNAL:PLAINTEXT,LOCAL:PLAINTEXT",
         inter_broker_listener_name="INTERNAL",
         broker_rack=lambda i: i,
-        # These are the values in the suite's own compose file.
+        # The values in the compose file of these tests.
         default_replication_factor=2,
         offsets_topic_replication_factor=2,
         replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector",

@@ -1,4 +1,7 @@
-"""Server id 0, which Apache ZooKeeper 3.9.5 accepts like any other: our server 0 with Java servers, and vice versa."""
+"""Server id 0, which Apache ZooKeeper 3.9.5 accepts like any other id.
+
+Our server 0 runs with Java servers, and a Java server 0 with ours.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 @needs_java
 def test_server_with_id_0_can_lead_java_and_our_servers(tmp_path: Path) -> None:
-    """Only one server has a weight. Only it can lead, and it forms a quorum alone."""
+    """Server 0 can be leader, whichever implementation it is.
+
+    It is the only one with a weight. So only it can lead, and it is a quorum alone.
+    """
     ensemble = MixedEnsemble(tmp_path, 3, first=0)
     for i in ensemble.client_ports:
         with ensemble.config(i).open("a") as config:

@@ -1,4 +1,4 @@
-"""Snapshots compressed with snappy: Apache ZooKeeper 3.9.5 writes one and our server reads it, and vice versa."""
+"""Snapshots compressed with snappy: our server reads what Apache ZooKeeper 3.9.5 has written, and vice versa."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.long, needs_java]
 
 
 def forget_logs(directory: Path) -> None:
-    """Delete everything except the newest snapshot, so that all later state is read from it."""
+    """Delete all logs, and all snapshots except the newest one, so that the next start reads only that snapshot."""
     newest = max(directory.glob("snapshot.*"), key=lambda path: path.stat().st_mtime_ns)
     assert newest.suffix == ".snappy"
     for path in directory.glob("*.*"):

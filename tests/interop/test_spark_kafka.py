@@ -1,4 +1,4 @@
-"""Spark's Kafka source reads topics from our brokers, as a batch and as a stream of the available records."""
+"""Spark's Kafka source reads topics of our brokers, as a batch and as a stream."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 PROGRAM = Path(__file__).parent / "kafka_jars" / "SparkReads.java"
 OPENED = ("java.lang", "java.lang.invoke", "java.net", "java.nio", "java.util", "java.util.concurrent", "sun.nio.ch")
-"""Java 17 packages that Spark needs opened (org.apache.spark.launcher.JavaModuleOptions)."""
+"""Java 17 packages that must be opened for Spark (org.apache.spark.launcher.JavaModuleOptions)."""
 PARTITIONS = 3
 WITHIN_S = 240
 
@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 @pytest.fixture(scope="module")
 def stored(cluster: BrokerCluster) -> dict[tuple[int, int], tuple[str, str]]:
-    """Return key and value of each acknowledged record, keyed by partition and offset."""
+    """Produce records. Return the key and value of each acknowledged one, keyed by (partition, offset)."""
     return {**produced(cluster, 0, 1500)}
 
 
@@ -56,7 +56,7 @@ def produced(cluster: BrokerCluster, first: int, count: int) -> dict[tuple[int, 
 
 
 def read(how: str, cluster: BrokerCluster, directory: Path) -> list[dict[str, Any]]:
-    """Run Spark. Return every row of the output directory, including rows of earlier runs."""
+    """Run Spark. Return all rows in its output directory, including those of earlier runs."""
     done = subprocess.run(
         [
             "java", "-Xmx600m", "-XX:TieredStopAtLevel=1",
@@ -89,7 +89,10 @@ def test_spark_batch_contains_every_record_once_at_its_offset(
 def test_spark_stream_continues_after_its_checkpoint(
     cluster: BrokerCluster, stored: dict[tuple[int, int], tuple[str, str]], tmp_path: Path
 ) -> None:
-    """Two runs read the available records in several micro-batches. More records are produced between the runs."""
+    """A second run of a Spark stream continues after the checkpoint of the first.
+
+    Each run reads the available records in several micro-batches. More records are produced between the runs.
+    """
     first = read("stream", cluster, tmp_path)
     assert places(first) == sorted(stored)
     stored |= produced(cluster, 1500, 700)

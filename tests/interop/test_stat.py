@@ -1,8 +1,7 @@
-"""The same requests to a real ZooKeeper (from PySpark's jars) and to our service: replies, watch events and
-digests.
+"""The same requests to a real ZooKeeper (from PySpark's jars) and to our service.
 
-Zxids are equal, because every write, even a rejected one, uses one zxid on both sides. Times and session ids are
-masked.
+Replies, watch events and digests must be equal. Zxids are equal too, because every write, even a rejected one, uses one
+zxid on both sides. Times and session ids are masked.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ READ_ONLY = (ACL(1, "world", "anyone"),)
 
 @pytest.fixture
 def zookeeper(tmp_path):
-    """Return (port, log directory) of a new standalone ZooKeeper."""
+    """Start a new standalone ZooKeeper. Yield its port and its log directory."""
     with running("zookeeper", 1, tmp_path) as ensemble:
         (server,) = ensemble.servers
         yield server.port, tmp_path / "1" / "data" / "version-2"
@@ -66,13 +65,13 @@ def zookeeper(tmp_path):
 
 @pytest.fixture
 def dial(zookeeper):
-    """Return a function that connects to that ZooKeeper. All connections are closed at the end."""
+    """Yield a function that connects to this ZooKeeper. All connections are closed at the end."""
     with ExitStack() as stack:
         yield lambda *args, **kwargs: stack.enter_context(closing(RealClient(zookeeper[0], *args, **kwargs)))
 
 
 class RealClient:
-    """Connection to a real server that sends one request after the other."""
+    """Connection to a ZooKeeper server, with one request in flight at a time."""
 
     def __init__(self, port: int, session=(0, bytes(16)), seen=0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), 10)
@@ -120,7 +119,7 @@ class RealClient:
 
 
 def masked(value, session_id):
-    """Return a comparable form without clock times, session ids and the order of children."""
+    """Return a value without clock times, session ids and the order of children, so that it can be compared."""
     if isinstance(value, Stat):
         owner = "me" if value.ephemeral_owner == session_id else value.ephemeral_owner
         return value._replace(ctime=bool(value.ctime), mtime=bool(value.mtime), ephemeral_owner=owner)

@@ -1,8 +1,7 @@
-"""A group's only member is static, its coordinator dies, and its application does not poll for longer than the
-session timeout.
+"""Static members whose coordinator dies while the application does not poll for longer than the session timeout.
 
-The same test runs with three of our brokers and with three Apache Kafka brokers. Every client must have the same
-outcome on both.
+Each member is the only one of its group. The same test runs with three of our brokers and with three Apache Kafka
+brokers. Every client must have the same outcome on both.
 """
 
 from __future__ import annotations
@@ -40,16 +39,17 @@ SETTINGS = {
     "default_replication_factor": BROKERS,
     "group_initial_rebalance_delay_ms": 0,
 }
-"""A killed broker's session expires after 12 to 18 s. Until then its groups have no coordinator."""
+"""Broker settings.
+
+With these, the session of a killed broker expires after 12 to 18 s. Until then, its groups have no coordinator.
+"""
 PROGRAM = Path(__file__).with_name("static_members.py")
 JAVA_PROGRAM = Path(__file__).parent / "kafka_jars" / "StaticMembers.java"
 CLIENTS = ("confluent-kafka", "kafka-python", "java")
 EARLY_MS = (8_000, 8_500, 9_000, 9_500, 10_000)
-"""Busy times after which the application polls again when the member's session has expired, but the group has no
-new coordinator yet.
-"""
+"""Busy times in ms that end before the group has a new coordinator, but after the member's session timeout."""
 LATE_MS = (26_000, 27_000, 28_000, 29_000, 30_000)
-"""Busy times after which the application polls again some time after the group got a new coordinator."""
+"""Busy times in ms that end some time after the group has a new coordinator."""
 WITHIN_S = 90.0
 
 
@@ -61,7 +61,7 @@ def until(condition: Callable[[], object], what: str) -> None:
 
 
 class Brokers:
-    """Three brokers of one kind, with the topic and `__consumer_offsets`."""
+    """Three brokers of one implementation, with the topic and `__consumer_offsets`."""
 
     def __init__(self, nodes: Mapping[int, BrokerServer | KafkaServer]) -> None:
         self.nodes = nodes
@@ -82,7 +82,7 @@ class Brokers:
             try:
                 self._admin.describe_consumer_groups(["any"])["any"].result(5)
             except (KafkaException, TimeoutError):
-                # The brokers are still creating `__consumer_offsets`.
+                # Not yet: the brokers are still creating `__consumer_offsets`.
                 return False
             return True
 
@@ -95,7 +95,7 @@ class Brokers:
         return len(rows) == 1 + OFFSETS_PARTITIONS and all(len(row.isrs) == BROKERS and row.leader > 0 for row in rows)
 
     def groups_of_one(self, count: int) -> tuple[int, list[str]]:
-        """Return a broker that does not lead the topic, and the names of `count` groups that it coordinates."""
+        """Return a broker that does not lead the topic, and `count` group names of which it is the coordinator."""
         topics = self.metadata().topics
         leaders = {number: row.leader for number, row in topics["__consumer_offsets"].partitions.items()}
         victim = next(leader for leader in leaders.values() if leader != topics[TOPIC].partitions[0].leader)
@@ -129,7 +129,7 @@ def brokers(kind: str, directory: Path) -> Iterator[Brokers]:
 
 @contextmanager
 def produced(bootstrap: str) -> Iterator[None]:
-    """Produce ten records a second for the duration of the block."""
+    """Produce ten records a second during the `with` block."""
     producer = Producer({"bootstrap.servers": bootstrap, "message.timeout.ms": 120_000, "log_level": 0})
     stop = threading.Event()
 
@@ -155,8 +155,10 @@ def command(client: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["zabka", "kafka"])
 def test_static_members_but_not_librdkafkas_survive_failover(kind: str, tmp_path: Path) -> None:
-    """When its session times out, librdkafka discards its member id, and sends heartbeats without it until the
-    application polls. Both coordinators fence such a heartbeat (librdkafka issue 3437).
+    """Static members of all clients except librdkafka continue after a failover of the coordinator.
+
+    When its session times out, librdkafka discards its member id, and sends heartbeats without it until the application
+    polls. Both implementations of the coordinator fence such a heartbeat (librdkafka issue 3437).
     """
     classpath()
     busy = (*EARLY_MS, *LATE_MS)
@@ -175,7 +177,7 @@ def test_static_members_but_not_librdkafkas_survive_failover(kind: str, tmp_path
         try:
             for client, program in programs.items():
                 until(lambda p=program: len(p.lines) == len(busy), f"not every group reads: {client}")  # type: ignore[misc]
-            # Wait, so that the kill interrupts commits and heartbeats in every phase.
+            # Wait for different times, so that the kill interrupts commits and heartbeats in every phase.
             time.sleep(3)
             for program in programs.values():
                 assert program.process.stdin is not None

@@ -1,4 +1,4 @@
-"""Stored data larger than jute.maxbuffer: Apache ZooKeeper 3.9.5 does not start on its own data; our server does."""
+"""Stored data larger than jute.maxbuffer: our server starts with it, Apache ZooKeeper 3.9.5 does not."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 @needs_java
 @pytest.mark.long
 def test_oversized_close_session_stops_java_but_not_our_server(tmp_path: Path) -> None:
-    """All requests and znodes are within the limit of 4,096 bytes. Only the list of ephemerals in a closeSession
-    exceeds it.
+    """Our server starts with a logged closeSession that is larger than jute.maxbuffer; Apache ZooKeeper does not.
+
+    All requests and znodes are within the limit of 4,096 bytes. Only the list of ephemerals in the closeSession exceeds
+    it.
     """
     ensemble = MixedEnsemble(tmp_path, 1)
     ensemble.java_options = ("-Djute.maxbuffer=4096",)

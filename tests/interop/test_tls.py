@@ -1,4 +1,4 @@
-"""TLS between servers: Apache ZooKeeper 3.9.5 and ours in one ensemble, with PEM stores and verified host names."""
+"""TLS between servers: Apache ZooKeeper 3.9.5 and our servers in one ensemble, with PEM stores and verified hosts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 
 def secured(directory: Path) -> MixedEnsemble:
-    """Three servers that communicate only over TLS."""
+    """Return three servers that connect to each other only with TLS."""
     authority = Authority(directory / "ssl")
     store = authority.store("peer", "/CN=peer", "DNS:localhost,IP:127.0.0.1")
     ensemble = MixedEnsemble(directory, 3, tick_time=500)

@@ -1,4 +1,4 @@
-"""PKCS12 stores created with Java's keytool, used by Apache ZooKeeper 3.9.5 and ours in one ensemble with TLS."""
+"""PKCS12 stores created with Java's keytool, in an ensemble with TLS of Apache ZooKeeper 3.9.5 and our servers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def keytool(*arguments: object) -> None:
 
 
 def stores(directory: Path) -> tuple[Path, Path]:
-    """Create (key store, trust store) with a certificate for 127.0.0.1 that all servers trust."""
+    """Create a key store and a trust store with a certificate for 127.0.0.1. Return (key store, trust store)."""
     key, trust, certificate = directory / "key.p12", directory / "trust.p12", directory / "peer.crt"
     common = "-storetype", "PKCS12", "-storepass", "swordfish"
     keytool(

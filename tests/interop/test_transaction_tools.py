@@ -1,4 +1,4 @@
-"""kafka-transactions.sh prints the same for our brokers as for Kafka's, and so does `zabka transactions`.
+"""kafka-transactions.sh and `zabka transactions` print the same for our brokers as for Kafka's.
 
 Columns that differ between clusters (ids, times and coordinators) are not compared.
 """
@@ -39,7 +39,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoClusters]:
 
 
 def transact(bootstrap: str) -> Producer:
-    """Leave one committed, one aborted and one open transaction. Return the producer of the open one."""
+    """Run a transaction that commits, one that aborts, and one that stays open. Return the producer of the open one."""
     for outcome in ("commits", "aborts", "stays-open"):
         producer = Producer(
             {"bootstrap.servers": bootstrap, "transactional.id": outcome, "transaction.timeout.ms": 600_000}
@@ -57,18 +57,19 @@ def transact(bootstrap: str) -> Producer:
 
 
 def table(output: Output) -> list[list[str]]:
-    """Return a table without the columns that differ between clusters: the header, followed by the sorted rows."""
+    """Return a printed table without the columns that differ between clusters: the header, and then the sorted rows."""
     assert output.code == 0, output.err
     header, *rows = [line.split() for line in output.out.splitlines()]
     kept = [number for number, name in enumerate(header) if name not in DIFFERENT]
-    # The last column, the partitions, can be missing. Sort the partitions, because Kafka keeps them in a hash
-    # set.
+    # The last column, the partitions, can be missing. Sort the partitions, because Kafka takes them from a hash set.
     cells = ([row[number] for number in kept if number < len(row)] for row in (header, *sorted(rows)))
     return [[",".join(sorted(cell.split(","))) for cell in row] for row in cells]
 
 
 def same_tables(both: TwoClusters, *arguments: str) -> list[list[str]]:
-    """Run a tool on both clusters, and our own tool on our cluster. Return the rows, which must be equal."""
+    """Run Kafka's tool on both clusters, and our tool on our cluster. Assert that all rows are equal, and return
+    them.
+    """
     kafka, ours = both.run("transactions", *arguments)
     own = called(transactions.main, "--bootstrap-server", both.ours.bootstrap, *arguments)
     found: list[list[str]] = table(kafka)
@@ -117,7 +118,10 @@ def test_producers_of_a_partition_are_described(both: TwoClusters) -> None:
 
 
 def hang(both: TwoClusters, bootstrap: str) -> None:
-    """Append an old transactional batch of a transaction that no coordinator knows, as was possible before KIP-890."""
+    """Create a hanging transaction: append an old transactional batch that no coordinator knows.
+
+    This was possible before KIP-890.
+    """
     port = int(bootstrap.partition(",")[0].rpartition(":")[2])
     wire = Wire(port)
     try:

@@ -1,4 +1,4 @@
-"""Transactions of librdkafka's clients with three of our broker processes."""
+"""Transactions of librdkafka's clients with three processes of our broker."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def a_producer(cluster: BrokerCluster, transactional_id: str, timeout_ms: int = 
 
 
 def read(cluster: BrokerCluster, topic: str, isolation: str, count: int, more_s: float = 1.0) -> list[bytes]:
-    """Wait for `count` values of a topic and slightly longer for more. Return all of them."""
+    """Read `count` values of a topic, and wait a short time for more. Return all of them."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -118,7 +118,8 @@ def test_transaction_over_its_timeout_is_aborted(cluster: BrokerCluster, topic: 
     fast = a_producer(cluster, f"{topic}-fast")
     in_transaction(fast, topic, [b"fast"])
     fast.commit_transaction(WAIT_S)
-    # The open transaction holds the last stable offset back until it is aborted.
+    # The committed record can be read only after the open transaction has been aborted, because the last stable offset
+    # is before it until then.
     assert read(cluster, topic, "read_committed", 1) == [b"fast"]
     with pytest.raises(KafkaException):
         slow.commit_transaction(WAIT_S)
@@ -176,7 +177,10 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def test_next_coordinator_completes_a_decided_transaction(cluster: BrokerCluster, topic: str) -> None:
-    """The coordinator is killed immediately after its response to EndTxn. The markers may not be written by then."""
+    """The next coordinator completes a transaction that was decided.
+
+    The coordinator is killed immediately after its response to EndTxn, and may not have written the markers by then.
+    """
     producer = a_producer(cluster, topic, timeout_ms=60_000)
     in_transaction(producer, topic, [b"a", b"b"])
     producer.flush(WAIT_S)
@@ -216,7 +220,7 @@ def test_console_tools_produce_list_and_abort_transactions(cluster: BrokerCluste
     (start,) = [row[5] for row in begun if row[5] != "None"]
     described = zabka(cluster, "transactions", "describe", "--transactional-id", "left-open")[1].split()
     assert (described[4], described[-1]) == ("Ongoing", f"{topic}-0")
-    # The coordinator still knows this transaction, so it is not hanging.
+    # The coordinator has this transaction in its state, so it does not count as hanging.
     assert zabka(cluster, "transactions", "find-hanging", "--topic", topic, "--max-transaction-timeout", "0")[1:] == []
 
     zabka(cluster, "transactions", "abort", *here, "--start-offset", start)

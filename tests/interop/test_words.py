@@ -1,4 +1,4 @@
-"""Four-letter words compared with Apache ZooKeeper 3.9.5: the same lines and metrics for the same requests."""
+"""Replies to four-letter words have the same lines and metrics as Apache ZooKeeper 3.9.5's, after the same requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALIKE = ("conf", "cons", "crst", "dirs", "gtmk", "hash", "isro", "ruok", "srst",
 
 
 class Pair:
-    """A standalone ZooKeeper and a standalone peer, each with a client that has sent the same requests."""
+    """A standalone ZooKeeper server and a standalone peer. A client of each has sent the same requests."""
 
     def __init__(self, directory: Path) -> None:
         self.servers: list[MixedEnsemble] = []
@@ -67,13 +67,16 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 def shape(answer: str) -> list[str]:
-    """Return a reply without the parts that differ between runs: numbers, paths and versions."""
+    """Return a reply without the parts that differ from run to run: numbers, paths and versions."""
     lines = [re.sub(r"(?<=[Dd]ir=).*|(?<=version: ).*", "…", line) for line in answer.split("\n")]
     return [re.sub(r"0x[0-9a-f]+|\b[0-9a-f]{9}\b|-?\d+(\.\d+)?", "N", line) for line in lines]
 
 
 def connections_apart(lines: list[str]) -> tuple[list[str], list[str]]:
-    """Separate connection lines from other lines. Java lists connections in the order of a hash table."""
+    """Split a reply into the lines of connections and all other lines.
+
+    Java lists connections in the order of a hash table.
+    """
     return [line for line in lines if line[:2] != " /"], sorted(line for line in lines if line[:2] == " /")
 
 
@@ -107,7 +110,10 @@ def test_connections_without_a_session_are_listed_equally(pair: Pair) -> None:
 
 
 def test_connection_without_session_closes_after_its_time_limit(pair: Pair) -> None:
-    """Java closes such a connection at the first multiple of the interval after the time limit."""
+    """A connection without a session is closed after its time limit.
+
+    Java closes it at the first multiple of the check interval after the limit.
+    """
     for server in pair.servers:
         began_s = time.monotonic()
         assert exchange(server.client_ports[1], b"") == b""
@@ -122,7 +128,11 @@ def test_envi_reply_has_every_key_of_zookeepers_in_order(pair: Pair) -> None:
 
 
 def test_hard_quota_rejections_have_the_same_counts(pair: Pair) -> None:
-    """/quota/a has limits of two znodes and five bytes, and /soft has a soft limit. Every kind of rejection follows."""
+    """Rejections by hard quotas are counted as in ZooKeeper.
+
+    /quota/a has hard limits of two znodes and five bytes, and /soft has a soft limit. The test causes every kind of
+    rejection.
+    """
 
     def scene(server: MixedEnsemble) -> set[str]:
         with server.client() as client:
@@ -176,7 +186,7 @@ def test_counts_kept_by_both_servers_are_equal(pair: Pair) -> None:
 
 def test_dump_lists_the_same_sessions_and_ephemerals(pair: Pair) -> None:
     java, ours = (answer.partition("Connections dump:")[0].splitlines() for answer in pair.replies("dump"))
-    # ZooKeeper keeps sets that have become empty.
+    # ZooKeeper does not remove sets that have become empty.
     lines = [line for line in java if not line.startswith("0 expire")]
     assert [re.sub(r"at .*", "at …", line) for line in shape("\n".join(ours))] == [
         re.sub(r"at .*", "at …", line) for line in shape("\n".join(lines))

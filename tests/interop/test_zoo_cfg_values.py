@@ -1,4 +1,4 @@
-"""The tables of Java's interpretation of zoo.cfg, compared with Apache ZooKeeper 3.9.5 and java.util.Properties."""
+"""Our tables of how Java interprets zoo.cfg, compared with Apache ZooKeeper 3.9.5 and java.util.Properties."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ def test_zookeeper_reads_zoo_cfg_values_as_in_our_table(tmp_path: Path) -> None:
 
 
 def test_java_parses_properties_files_as_we_do(tmp_path: Path) -> None:
-    """The test uses the table's files, and files of random characters that are special in properties files."""
+    """Our parser of properties files returns the same as Java's.
+
+    The test uses the files in the table, and files of random characters that have a meaning in properties files.
+    """
     draw = random.Random(1)
     alphabet = [b"\\", b"\\", b"\n", b"\r", b" ", b"\t", b"\f", b"=", b":", b"#", b"!", b"u", b"0", b"4", b"a", b"\xe9"]
     files = [*FILES, *(b"".join(draw.choices(alphabet, k=draw.randrange(1, 25))) for _ in range(RANDOM_FILES))]

@@ -1,4 +1,4 @@
-"""Apache ZooKeeper 3.9.5 and ours in one ensemble, and each with the other's data."""
+"""Apache ZooKeeper 3.9.5 and our peers in one ensemble, and each with data that the other has written."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ensemble(tmp_path: Path) -> Iterator[MixedEnsemble]:
 
 
 def work(ensemble: MixedEnsemble, at: int, path: str) -> None:
-    """Run some of every operation at peer `at`, and check each result at every other peer."""
+    """Execute operations of every kind at peer `at`, and check each result at every other peer."""
     with ensemble.client(at) as client:
         client.create(path, b"0")
         client.create(f"{path}/ephemeral", ephemeral=True)
@@ -52,8 +52,10 @@ def work(ensemble: MixedEnsemble, at: int, path: str) -> None:
 
 
 def check_multi(client: KazooClient, path: str) -> str:
-    """Assert that a failed multi changes nothing and a successful one applies everything. Return its sequential
-    znode."""
+    """Assert that a failed multi changes nothing, and that a successful one applies all its operations.
+
+    Return the path of its sequential znode.
+    """
     failing = client.transaction()
     failing.create(f"{path}/never", b"")
     failing.check(path, 99)

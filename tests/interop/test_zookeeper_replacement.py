@@ -1,4 +1,4 @@
-"""Three Java servers are replaced one by one with ours and back, while a client keeps writing."""
+"""Three Java servers are replaced one by one with our servers, and later back, while a client writes."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def ensemble(tmp_path: Path) -> Iterator[MixedEnsemble]:
 
 
 class WritingClient:
-    """Client that creates numbered znodes one after the other. At the end, all acknowledged ones must exist in
-    order."""
+    """Client that creates numbered znodes one after the other.
+
+    At the end, all acknowledged znodes must exist, in order.
+    """
 
     def __init__(self, hosts: str) -> None:
         self.acknowledged: list[int] = []
@@ -52,7 +54,7 @@ class WritingClient:
             try:
                 self._client.create(f"/written/{number:06d}", b"%d" % number)
             except NodeExistsError:
-                # The first request succeeded but its reply was lost, and this is its retry.
+                # The first attempt succeeded, but its reply was lost. This is its retry.
                 self.acknowledged.append(number)
             except UNCERTAIN:
                 number -= 1
@@ -83,7 +85,7 @@ def test_replacing_java_servers_and_back_loses_no_data(ensemble: MixedEnsemble) 
     writing = WritingClient(ensemble.hosts)
     writing.start()
     for start in (ensemble.start, ensemble.start_java):
-        # Replace the leader last, because replacing it always causes an election.
+        # Replace the leader last, because its replacement always causes an election.
         leader = ensemble.wait_for_quorum()
         for i in [*(i for i in (1, 2, 3) if i != leader), leader]:
             writing.await_more(100)

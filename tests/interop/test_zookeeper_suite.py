@@ -1,6 +1,4 @@
-"""ZooKeeper's tests of its client pass with our peers, except for the tests listed in
-`zookeeper_suite/left_out.py`.
-"""
+"""ZooKeeper's own tests of its client pass with our peers, except those listed in `zookeeper_suite/left_out.py`."""
 
 from __future__ import annotations
 
@@ -27,30 +25,33 @@ TESTS_JAR = f"zookeeper-{VERSION}-tests.jar"
 PACKAGE = "org/apache/zookeeper/"
 ROOT = Path(__file__).parents[2]
 SUPER_DIGEST = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
-"""Digest of super:test, which ZooKeeper's build configures for the tests."""
+"""Digest of the super user (super:test) that ZooKeeper's build configures for these tests."""
 CLASS_S = 600.0
-"""Time limit of one class. Some classes run heavy load."""
+"""Time limit in seconds of one test class. Some classes generate much load."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 class Suite(NamedTuple):
-    """Class path and peers used by the tests."""
+    """Class path of ZooKeeper's tests, and the process that runs their peers."""
 
     classpath: str
     peers_port: str
-    """Port of the process that starts and stops peers."""
+    """Port on which this process accepts requests to start and stop peers."""
     peers: Path
-    """Directory with the zoo.cfg of each started peer."""
+    """Directory with the zoo.cfg of each peer that was started."""
 
     def started(self) -> int:
-        """Return the number of peers that have been started."""
+        """Return how many peers have been started so far."""
         return len(list(self.peers.glob("*.cfg")))
 
 
 @pytest.fixture(scope="module")
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
-    """The suite, with our three classes first on the class path, and the process that starts peers."""
+    """Start the process that runs peers, and yield the suite.
+
+    Three classes of ours replace classes of ZooKeeper's tests, because they are first on the class path.
+    """
     path = jars(SUITE / "pom.xml", KEPT, TESTS_JAR, "Apache ZooKeeper's tests")
     if shutil.which("javac") is None:
         pytest.skip("javac is not installed: what starts our servers from ZooKeeper's tests cannot be compiled")
@@ -95,7 +96,7 @@ def test_own_client_tests_of_zookeeper_pass(suite: Suite, name: str, tmp_path: P
 
 
 def _run(suite: Suite, name: str, left_out: list[str], directory: Path) -> dict[str, dict[str, str]]:
-    """Return the methods of the class with the exception of each, keyed by outcome."""
+    """Run the methods of a test class. Return them by outcome, each with its exception."""
     command = [
         "java", "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
         "-Dzookeeper.serverCnxnFactory=OutsideServer", f"-Doutside.peers={suite.peers_port}",

@@ -1,4 +1,4 @@
-"""DIFF, TRUNC and SNAP between Apache ZooKeeper 3.9.5 and ours, in both directions, including observers."""
+"""DIFF, TRUNC and SNAP between Apache ZooKeeper 3.9.5 and our peers, in both directions, also to observers."""
 
 from __future__ import annotations
 
@@ -51,19 +51,22 @@ def check(ensemble: MixedEnsemble, at: int, *names: str) -> None:
 
 
 def modes_of_ours(ensemble: MixedEnsemble, i: int) -> list[str]:
-    """Return the type of each synchronization of our peer, in order."""
+    """Return how our peer was synchronized each time (DIFF, TRUNC or SNAP), in order."""
     lines = [
         line
         for path in sorted((ensemble.directory / str(i) / "data" / "journal").iterdir())
         for line in path.read_text().splitlines()
     ]
     events = [json.loads(line) for line in lines]
-    # The journal also has messages, which have no type.
+    # The journal also has message lines, which have no type.
     return [str(event["mode"]) for event in events if event.get("type") == "learner_synced"]
 
 
 def append_unseen(ensemble: MixedEnsemble, i: int) -> None:
-    """Append a transaction to a stopped peer's log, as a leader does that dies before it sends the proposal."""
+    """Append a transaction that no other peer has to a stopped peer's log.
+
+    A leader does this if it dies before it sends the proposal.
+    """
     directory = ensemble.data(i)
     last = read_log(list_logs(directory)[-1][1])[1].txns[-1]
     body = CreateTxn("/dirty", b"", OPEN_ACL, False, 99)
@@ -119,8 +122,7 @@ def test_java_learner_gets_snap_diff_and_trunc_from_our_leader(ensemble: MixedEn
     ensemble.wait_for_quorum()
     assert "Getting a diff from the leader" in ensemble.java_log(2)
     ensemble.kill(2)
-    # Write more than the leader keeps in memory (committedLog), but less than the size at which it sends a
-    # snapshot.
+    # Write more than the leader keeps for a DIFF (committedLog), but less than the size at which it sends a snapshot.
     write(ensemble, 3, "many", 1500)
     before = ensemble.java_log(2)
     ensemble.start_java(2)
@@ -203,7 +205,7 @@ def test_our_damaged_peer_recovers_from_a_java_leader(ensemble: MixedEnsemble) -
     check(ensemble, 2, "first")
     with ensemble.client(2) as client:
         assert len(client.get_children("/w")) == 20
-    # Server 2 has the same data as 3, so both are a quorum without server 1.
+    # Server 2 has the same data as server 3, so the two are a quorum without server 1.
     ensemble.kill(1)
     write(ensemble, 3, "after")
     check(ensemble, 2, "first", "after")

@@ -67,8 +67,9 @@ BODIES = (
 
 
 def history() -> tuple[DataTree, list[Txn]]:
-    """Return a tree and one transaction of every type. The last one closes a session; another session stays open with
-    an ephemeral.
+    """Return a tree, and one transaction of every type.
+
+    The last one closes a session. Another session stays open and has an ephemeral znode.
     """
     tree, txns = DataTree(), []
     closing = [(OpCode.CREATE_SESSION, CreateSessionTxn(4000), 8), (OpCode.CLOSE_SESSION, CloseSessionTxn([]), 8)]
@@ -108,7 +109,10 @@ def write_plainly(directory: Path, tree: DataTree) -> None:
 
 
 def take_over(directory: Path, tree: DataTree) -> None:
-    """Write two snapshots as a serving peer does. The second reuses blocks of the first and has one more ACL list."""
+    """Write two snapshots as a running peer does.
+
+    The second reuses blocks of the first, and has one more ACL list.
+    """
     posted: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
 
     def end(*outcome: object) -> None:

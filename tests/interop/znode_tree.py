@@ -1,4 +1,4 @@
-"""The znodes of a Kafka cluster, for comparing two clusters with the same history path by path."""
+"""The znodes of a Kafka cluster, in a form in which two clusters with the same history can be compared by path."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 VARYING = frozenset({"timestamp", "topic_id", "id", "port", "host", "endpoints", "broker"})
-"""Fields whose values differ between clusters: only their types are compared."""
+"""JSON fields whose values differ between clusters, so that only the types of the values are compared."""
 NOT_KAFKAS = "/zookeeper"
 OUR_FEATURES = "zabka."
 """Prefix of features that only our brokers register. Kafka's brokers register none."""
 PLACED_AT_RANDOM = frozenset({"plain", "__consumer_offsets"})
-"""Topics whose replicas the cluster places itself, starting at a random broker."""
+"""Topics whose replicas the cluster assigns itself, starting at a random broker."""
 
 
 class Znode(NamedTuple):
-    """A znode without the values that differ between any two clusters."""
+    """A znode without the values that always differ between two clusters."""
 
     content: Any
     ephemeral: bool
     writes: int
-    """Version of the znode: the number of writes after its creation."""
+    """Version of the znode: how often it was written after its creation."""
     acl: tuple[tuple[str, str, int], ...]
 
 
 def read_tree(zk: KazooClient) -> dict[str, Znode]:
-    """Return every znode except ZooKeeper's own, keyed by path."""
+    """Return all znodes except ZooKeeper's own, keyed by path."""
     found: dict[str, Znode] = {}
     left = ["/"]
     while left:
@@ -48,7 +48,9 @@ def read_tree(zk: KazooClient) -> dict[str, Znode]:
 
 
 def content_of(data: bytes | None) -> Any:
-    """Return a znode's data. JSON is parsed, and varying values are replaced with the names of their types."""
+    """Return the data of a znode. JSON is parsed, and values that differ between clusters are replaced by their
+    types.
+    """
     if data is None:
         return None
     try:
@@ -67,7 +69,7 @@ def _settled(value: Any, name: str = "") -> Any:
 
 
 def _anywhere(content: Any) -> Any:
-    """Return the content of a topic's znode without the broker ids of its replicas."""
+    """Return the content of a topic znode without the brokers of its replicas."""
     if isinstance(content, dict):
         return {name: _anywhere(each) for name, each in content.items() if name != "leader"}
     return sorted(content) if isinstance(content, list) else content

@@ -1,4 +1,4 @@
-"""A full disk as the kernel reports it: a file size limit that makes a write incomplete (setrlimit(2))."""
+"""A full disk, simulated by a limit on the file size that makes a write incomplete (setrlimit(2))."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def no_file_grows_beyond(size: int) -> Iterator[None]:
-    """Limit the size of this process's files for the duration of the block. Python turns the signal into an OSError."""
+    """Limit the size of all files that this process writes during the `with` block.
+
+    Python converts the signal to an OSError.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -1,4 +1,4 @@
-"""The golden files, and the program that writes their expected half: `python -m tests.journal.golden_files`.
+"""The golden files, and the program that writes their expected parts: `python -m tests.journal.golden_files`.
 
 `tests/golden/histories` contains small journals, each with the state that the docstrings of its events define.
 `tests/golden/sentences.jsonl` contains journal entries, each with its sentence. To add an event, append a line
@@ -48,8 +48,9 @@ EMPTY: dict[str, Any] = json.loads(msgspec.json.encode(ClusterState()))
 
 
 def with_sentence(line: dict[str, Any]) -> dict[str, Any]:
-    """Return a line of `sentences.jsonl` with its entry's sentence. `spoken` and `progress` are set only where they
-    apply.
+    """Return a line of `sentences.jsonl` with the sentence that the code produces for its entry.
+
+    `spoken` and `progress` are set only for entries that have them.
     """
     table, sentences = json.loads(SENTENCES.read_bytes()), read_sentences()
     entry = entry_from_dict(line["entry"])
@@ -76,12 +77,12 @@ def sentences_text() -> str:
 
 
 def state_text(history: Path) -> str:
-    """Return the expected content of a history's state file."""
+    """Return the expected content of the state file that belongs to a history."""
     return json.dumps(state_after(entries_of(history)), ensure_ascii=False, indent=1) + "\n"
 
 
 def main() -> None:
-    """Write the expected half of every golden file."""
+    """Write the expected parts of all golden files."""
     GOLDEN_SENTENCES.write_text(sentences_text())
     for history in HISTORIES:
         state_file(history).write_text(state_text(history))

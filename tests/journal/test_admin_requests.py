@@ -1,4 +1,4 @@
-"""Admin requests are journaled with bounded sizes."""
+"""Journal entries of admin requests have a limited size."""
 
 from __future__ import annotations
 

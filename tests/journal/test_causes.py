@@ -1,4 +1,4 @@
-"""Chains of causes from an effect to its first cause: what each reference points to, and how chains end."""
+"""Chains of causes from an effect to its first cause: which entry each reference means, and how chains end."""
 
 from __future__ import annotations
 
@@ -84,7 +84,10 @@ def test_controller_election_is_caused_by_a_session_expiry() -> None:
 
 
 def test_partition_election_names_its_old_leaders_session_expiry() -> None:
-    """Two sessions expire at the same time. Each partition's chain leads to the session of its former leader."""
+    """The election of each partition leader is traced to the expired session of the former leader.
+
+    Two sessions expire at the same time.
+    """
     history = History()
     for broker, session in ((1, 0xA1), (2, 0xA2)):
         history.add(f"broker-{broker}", e.BrokerRegistered(broker, 0x10 + broker, session, START))
@@ -223,8 +226,11 @@ def test_lost_link_to_a_restarted_peer_is_not_due_to_its_crash() -> None:
 
 
 def test_lost_link_is_caused_by_a_kill_that_is_journaled_later() -> None:
-    """The host writes the kill after a peer has noticed it. The killed peer was LOOKING for some time after its
-    start."""
+    """A lost connection is traced to the kill of a peer, even if the kill is journaled later.
+
+    The host journals the kill after another peer has noticed it. The killed peer was LOOKING for some time after its
+    start.
+    """
     history = History()
     history.add("peer-3", looking(3, "start"))
     history.add("peer-3", following(3))
@@ -268,8 +274,9 @@ STARTED = e.NodeStarted("broker", 1, {})
 
 
 def expired_after(*events: tuple[int, str, Event], heard_ms_ago: int = 6_300, heard_by: int = 3) -> Chain:
-    """Return the chain of the expiry of broker-1's session at 20 s, after `events`, which occur at the given
-    milliseconds.
+    """Return the chain of causes of the expiry of broker-1's session at 20 s.
+
+    `events` are (time in ms, node, event) before it.
     """
     causes = Causes()
     expired = e.SessionExpired(9, 6_000, heard_ms_ago, heard_by)
@@ -297,8 +304,9 @@ def test_session_expiry_is_caused_by_a_fault_after_the_last_ping(event: Event) -
 
 
 def test_session_expiry_after_restarts_is_caused_by_first_kill() -> None:
-    """A new process opens a new session. The old session has been silent since the first kill, whatever happened to the
-    process later.
+    """The expiry of a session is caused by the first kill of its process, not by later ones.
+
+    A new process opens a new session. The old session receives nothing after the first kill.
     """
     again = (16_000, "host-1", KILLED), (17_000, "broker-1", STARTED)
     chain = expired_after((14_000, "host-1", KILLED), (15_000, "broker-1", STARTED), *again)
@@ -307,7 +315,10 @@ def test_session_expiry_after_restarts_is_caused_by_first_kill() -> None:
 
 
 def test_fault_needs_a_third_of_the_timeout_to_cause_an_expiry() -> None:
-    """A fault is the cause only if it began at least a third of the timeout (2,000 of 6,000 ms) earlier."""
+    """A fault is the cause of an expiry only if it began at least a third of the session timeout before.
+
+    The session timeout is 6,000 ms, so the fault must be at least 2,000 ms earlier.
+    """
     assert expired_after((18_000, "world", PAUSED), heard_ms_ago=-1, heard_by=0).end is End.FAULT
     assert expired_after((18_001, "world", PAUSED), heard_ms_ago=-1, heard_by=0).end is End.TIMER
 
@@ -348,8 +359,9 @@ CUT_FROM_LEADER = e.FaultInjected("f1", "cut", "broker-3", "broker-1", True)
 
 
 def leaving(*replicas: int, events: Sequence[Event] = (CUT_FROM_LEADER,)) -> Chain:
-    """Return the causes of broker 1's proposal to remove followers from the ISR. By default its link to broker 3 is
-    partitioned.
+    """Return the causes of broker 1's proposal to remove these followers from the ISR.
+
+    `events` come first. By default, the link to broker 3 is partitioned.
     """
     history = History()
     for event in events:
@@ -375,8 +387,9 @@ FETCH_LOST = e.RequestFaultApplied("f9", "Fetch", "broker-3", "orders-0", "drop_
 
 
 def shrink_under_a_request_fault(*later: Event, client: str = "broker-3") -> Chain:
-    """Return the causes of broker 1's proposal to remove broker 3 from the ISR after a request fault affected broker
-    3's fetches.
+    """Return the causes of broker 1's proposal to remove broker 3 from the ISR.
+
+    Before it, a request fault is injected into fetches of `client`, and then the events in `later`.
     """
     history = History()
     history.add("host-1", FETCH_FAULT)
@@ -436,7 +449,10 @@ def test_start_event_refers_to_the_last_start_of_the_same_node() -> None:
 
 
 def test_invalid_ephemeral_in_brokers_ids_is_not_a_registration() -> None:
-    """Python does not parse a number with 5,000 digits."""
+    """An ephemeral in /brokers/ids whose name is not a broker id does not count as a registration.
+
+    Its name is a number with 5,000 digits, which Python does not parse.
+    """
     effect = Entry("peer-1", 2, 2, 2, e.EpochAccepted(1))
     causes = Causes()
     causes.see(Entry("peer-1", 1, 1, 1, e.EphemeralCreated("/brokers/ids/" + "9" * 5_000, 7, 9)))

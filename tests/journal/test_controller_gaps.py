@@ -1,4 +1,4 @@
-"""The time without a controller: from the death or freeze of the last controller to the first decision of the next."""
+"""The controller gap: the time from a controller's death or freeze to the first decision of the next one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ CONTROLLER_TERMS = fold(entries_of(GOLDEN / "histories" / "controller-gaps.jsonl
 
 
 def test_controller_gap_lasts_from_freeze_to_first_decision() -> None:
-    """Controller 1 froze at 10 s, and its session ended at 15.0019 s. Controller 2 was elected at 15.007 s and killed
+    """A controller gap ends with the first decision of a later controller, not with its election.
+
+    Controller 1 froze at 10 s, and its session ended at 15.0019 s. Controller 2 was elected at 15.007 s and killed
     before its first decision. Controller 3 was elected at 21.005 s and decided at 21.065 s.
     """
     assert gap_before(CONTROLLER_TERMS, 0) is None
@@ -23,7 +25,10 @@ def test_controller_gap_lasts_from_freeze_to_first_decision() -> None:
 
 
 def test_controller_gap_after_resignation_has_no_detection_time() -> None:
-    """Controller 3 resigned at 30 s. Its successor, elected 8 ms later, is a broker whose journal is missing here."""
+    """A controller gap after a resignation has no time for the detection of a failure.
+
+    Controller 3 resigned at 30 s. The next one was elected 8 ms later; its journal is missing in this test.
+    """
     assert gap_before(CONTROLLER_TERMS, 3) == ControllerGap(30_000_000, 30_008_000, 0, 8_000, 0)
 
 
@@ -41,7 +46,10 @@ def _entries(*events: tuple[int, str, e.Event]) -> list[Entry]:
 
 
 def test_controller_gap_without_session_end_has_no_detection() -> None:
-    """The peers' journals are missing, so the next election is the first sign that the session ended."""
+    """If no journal shows the end of the session, the controller gap has no detection time.
+
+    The peers' journals are missing, so the next election is the first sign that the session has ended.
+    """
     controller_terms = fold(
         _entries(
             (1_000, "broker-1", e.ControllerElected(1, 1, 1, 1)),
@@ -70,7 +78,10 @@ def test_gap_of_an_isolated_controller_starts_at_its_session_end() -> None:
 
 
 def test_clock_skew_does_not_change_the_controller_loading_time() -> None:
-    """Broker 2's clock is two seconds slow, so that its election has an earlier time than the end of the session."""
+    """A wrong clock does not change how long the new controller needed to load its state.
+
+    Broker 2's clock is two seconds slow, so that its election has an earlier time than the end of the session.
+    """
     controller_terms = fold(
         _entries(
             (500, "broker-1", e.BrokerRegistered(1, 1, 7)),

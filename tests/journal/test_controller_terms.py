@@ -32,7 +32,10 @@ def _process(process: str, action: str) -> e.ProcessChanged:
 
 
 def test_new_process_does_not_resume_a_dead_controllers_term() -> None:
-    """A controller that was killed, started, paused and resumed within its session timeout was once shown as active."""
+    """A new process of a dead controller is not shown as the active controller.
+
+    Before the fix, it was, if the controller was killed, started, paused and resumed within its session timeout.
+    """
     history = as_entries(
         e.BrokerRegistered(1, 10, 7),
         e.ControllerElected(1, 1, 1, 11),
@@ -57,8 +60,10 @@ def test_controller_killed_while_paused_is_shown_as_dead() -> None:
 
 
 def test_restarted_process_is_not_the_controller_elected_before() -> None:
-    """The host's agent died too, so no exit was journaled. The dead controller was once shown as active until its
-    session expired.
+    """A restarted process is not shown as the controller that was elected before.
+
+    The host's agent died too, so the exit was not journaled. Before the fix, the dead controller was shown as active
+    until its session expired.
     """
     history = as_entries(e.BrokerRegistered(1, 10, 7), e.ControllerElected(1, 1, 1, 11), e.NodeStarted("broker", 1, {}))
     [term] = fold(history).controller_terms

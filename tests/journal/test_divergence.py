@@ -1,4 +1,4 @@
-"""The first difference between two histories, and differences that are ignored."""
+"""The first event in which two histories differ, and which differences are ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of event types: every defined type is listed, and an unlisted type cannot be written."""
+"""The list of event types is complete, and an event whose type is not in it cannot be written."""
 
 from __future__ import annotations
 

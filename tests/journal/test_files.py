@@ -1,4 +1,4 @@
-"""The journal's files: written events can be read, whatever a crash left at the end."""
+"""The journal's files: all written events can be read, whatever a crash has left at the end of a file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The fold and the sentences compared with the golden files. `tests/browser/js/golden.test.mjs` runs the same tests
-on the page.
+"""The fold and the sentences produce what the golden files contain.
 
-See `tests.journal.golden_files` for their contents, and for how to add an event.
+`tests/browser/js/golden.test.mjs` runs the same tests with the page's code. `tests.journal.golden_files` describes the
+files, and how to add an event.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def test_golden_history_folds_to_the_state_in_its_file(history: Path) -> None:
 
 @pytest.mark.parametrize("history", [None, *HISTORIES], ids=lambda history: history.stem if history else "nothing")
 def test_event_type_without_golden_history_changes_only_position(history: Path | None) -> None:
-    """Therefore every event that the fold handles must be in one of the histories."""
+    """An event type that is in no golden history does not change the folded state, except the position.
+
+    So each event that the fold handles must be in one of the histories.
+    """
     folded = {line["type"] for path in HISTORIES for line in lines_of(path)}
     before = entries_of(history) if history else []
     state = state_after(before) if before else EMPTY

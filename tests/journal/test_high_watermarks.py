@@ -1,4 +1,4 @@
-"""High watermarks that a broker's replicas have provably reached, according to its journal."""
+"""The highest high watermark that a broker's replicas have certainly had, according to the broker's journal."""
 
 from __future__ import annotations
 

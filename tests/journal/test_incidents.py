@@ -1,4 +1,7 @@
-"""Incidents: a first cause and its effects, as table rows and as sentences. Expected values are computed by hand."""
+"""Incidents: a first cause and its effects, as table rows and as sentences.
+
+The expected values were computed by hand.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ KILLED = e.ProcessChanged("broker-1", "down", None, "kill")
 
 
 class History:
-    """Journal entries at given milliseconds."""
+    """Journal entries, each written at a given time in milliseconds."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -45,7 +48,10 @@ def text(incident: Incident) -> list[str]:
 
 
 def elected(leader: int, leader_epoch: int, isr: list[int], caused_by: str, **fields: Any) -> e.LeaderElected:
-    """Return the election of a leader of t-0 among brokers 1 to 3. The partition epoch equals the leader epoch."""
+    """Return the event that a broker becomes leader of t-0, with replicas 1 to 3.
+
+    The partition epoch is equal to the leader epoch.
+    """
     return e.LeaderElected(
         "t", 0, leader, leader_epoch, isr, [1, 2, 3], leader_epoch, 1, fields.pop("unclean", False), "offline",
         zxid=100 + leader_epoch, caused_by=caused_by, **fields,
@@ -53,7 +59,7 @@ def elected(leader: int, leader_epoch: int, isr: list[int], caused_by: str, **fi
 
 
 def cluster() -> History:
-    """Return three brokers. Broker 1 is controller and leads t-0."""
+    """Return the history of a cluster of three brokers. Broker 1 is the controller and leads t-0."""
     history = History()
     for number in (1, 2, 3):
         started = history.add(number, f"broker-{number}", e.NodeStarted("broker", number, {}))
@@ -66,8 +72,9 @@ def cluster() -> History:
 
 
 def killed_controller(history: History) -> None:
-    """Kill broker 1 at 10 s. The other nodes report the session expiry at 16 s, a controller at 16.5 s, and a leader at
-    17 s.
+    """Add the kill of broker 1 at 10 s, and its effects.
+
+    Its session expires at 16 s, a controller is elected at 16.5 s, and a leader at 17 s.
     """
     history.add(10_000, "host-1", KILLED)
     history.add(16_000, "peer-1", e.SessionExpired(11, 6_000, 6_000, 1))
@@ -86,7 +93,7 @@ def test_controller_kill_and_all_its_effects_are_one_incident() -> None:
     assert (found.number, kind_of(found), target_of(found), found.from_us) == (1, "kill", "broker-1", 10_000_000)
     assert [(each.node, each.at_us) for each in found.expiries] == [("broker-1", 16_000_000)]
     (failover,) = found.failovers
-    # The old controller was killed at 10 s; the new controller made its first decision at 16.9 s.
+    # The former controller was killed at 10 s. The new controller made its first decision at 16.9 s.
     assert (failover.previous_broker_id, failover.broker_id, failover.gap_us) == (1, 2, 6_900_000)
     assert found.outages == [Outage("t-0", 10_000_000, 17_000_000)]
     assert found.to_us is None, "broker 1 has not returned to the ISR"
@@ -103,7 +110,10 @@ def test_controller_kill_and_all_its_effects_are_one_incident() -> None:
 
 
 def test_return_of_the_killed_broker_ends_the_incident() -> None:
-    """The registration of the restarted broker and its return to the ISR belong to the same incident."""
+    """The incident of a killed broker ends when the broker has returned.
+
+    Its new registration and its return to the ISR are part of the same incident.
+    """
     history = cluster()
     killed_controller(history)
     history.add(20_000, "host-1", e.ProcessChanged("broker-1", "running", 7, "start"))
@@ -135,7 +145,11 @@ def test_unclean_election_after_restart_is_in_the_kill_incident() -> None:
 
 
 def test_each_acknowledged_loss_is_counted_in_one_incident() -> None:
-    """The workload misses offsets 52 to 54, and seven records from 60 to 90: six are in the first loss, one is not."""
+    """Each lost acknowledged record counts in one incident only.
+
+    The workload misses offsets 52 to 54, and seven records from 60 to 90. Six of the seven are in the first incident's
+    loss.
+    """
     history = cluster()
     lost = [(50, 65, "diverging_epoch"), (60, 99, "offset_out_of_range")]
     for second, (first, last, cause) in zip((10, 30), lost, strict=True):
@@ -176,7 +190,10 @@ def test_session_expiry_without_known_cause_starts_an_incident() -> None:
 
 
 def test_headline_of_an_incident_contains_its_time_in_utc() -> None:
-    """1,700,000,028,575 ms after 1970 is 2023-11-14 22:13:48.575 UTC."""
+    """The headline contains the time of day in UTC.
+
+    The event's time, 1,700,000,028,575 ms after 1970, is 2023-11-14 22:13:48.575 UTC.
+    """
     history = cluster()
     history.add(1_700_000_028_575, "peer-1", e.SessionExpired(12, 6_000, -1, 0))
     (found,) = history.incidents()
@@ -192,7 +209,10 @@ def test_fault_without_effects_is_not_an_incident() -> None:
 
 
 def reported(history: History, at_s: int, waited_ms: int, *counts: int, topic: str = "t") -> None:
-    """Report that a workload waited `waited_ms`, and how many records were sent, acknowledged and failed."""
+    """Add an event in which a workload reports that it waited `waited_ms`.
+
+    `counts` are the sent, acknowledged and failed records.
+    """
     sent, acknowledged, failed = counts
     event = e.WorkloadProgressed(
         f"w-{topic}", topic, sent, acknowledged, failed, 0, acks="all", running_ms=at_s * 1000, waited_ms=waited_ms
@@ -202,7 +222,10 @@ def reported(history: History, at_s: int, waited_ms: int, *counts: int, topic: s
 
 
 def test_workload_wait_is_attributed_to_its_topics_outage() -> None:
-    """Writes to t wait from 10.5 s to 18 s. The wait of 0.2 s in second 5 is before the kill."""
+    """The time that a workload had to wait is added to the incident in which its topic was unavailable.
+
+    Writes to t wait from 10.5 s to 18 s. The wait of 0.2 s in second 5 was before the kill.
+    """
     history = cluster()
     killed_controller(history)
     reported(history, 5, 200, 50, 50, 0)
@@ -287,7 +310,11 @@ def test_whole_cluster_stop_and_topic_deletion_are_no_incidents() -> None:
 
 
 def test_lag_of_a_returning_replica_is_attributed_to_its_kill() -> None:
-    """Broker 3 is killed, and returns to t-0, which it leaves again for 0.1 s before it is back in u-0."""
+    """If a replica that has just returned lags again, this is part of the incident of its kill.
+
+    Broker 3 is killed and returns to the ISR of t-0. It leaves that ISR again for 0.1 s before it returns to the ISR of
+    u-0.
+    """
     history = cluster()
     request = history.add(60, "broker-1", e.AdminRequested("CreateTopics", ["u", "id"], "client"))
     created = e.LeaderElected("u", 0, 1, 0, [1, 3], [1, 3], 0, 1, False, "new_topic", zxid=101,

@@ -1,4 +1,4 @@
-"""Lost records of a partition: each offset is counted once."""
+"""Lost records of a partition: each lost offset is counted once."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ def test_losses_of_a_deleted_topic_do_not_count_for_the_new_one() -> None:
 
 
 def test_loss_below_any_replicas_high_watermark_is_committed() -> None:
-    """Leader 1 reported high watermark 18 in leader epoch 3, so eight of the lost offsets 10 to 19 were committed.
+    """A lost record counts as committed if any replica had a high watermark above it in the same log.
 
-    Follower 2 knew that five were committed. The high watermarks of leader epoch 4, and of the follower before its
-    high watermark rose, belong to other logs.
+    Leader 1 reported high watermark 18 in leader epoch 3, so eight of the lost offsets 10 to 19 were committed.
+    Follower 2 knew that five were committed. The high watermarks of leader epoch 4, and of the follower before its high
+    watermark rose, are those of other logs.
     """
 
     def progressed(broker: int, high_watermark: int) -> Entry:

@@ -1,4 +1,7 @@
-"""The log of a node's messages: bounded, numbered across restarts, and never delays the node."""
+"""The log of a node's messages.
+
+It has a limited size, continues its numbering after a restart, and never delays the node.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ VOTE = Content("election", "Notification", {"vote": 3})
 
 
 class Connected:
-    """Connection from one address to another."""
+    """Fake transport of a connection from one address to another."""
 
     def __init__(self, here: tuple[str, int], there: tuple[str, int]) -> None:
         self._names = {"sockname": here, "peername": there}
@@ -93,7 +96,7 @@ def test_message_log_on_a_hanging_disk_drops_messages_at_once(tmp_path: Path, mo
     monkeypatch.setattr(message_log, "_last_number", lambda directory, node: 0)
     log = MessageLog(tmp_path, NODE)
     line = log.line(Connected(HERE, THERE))
-    # The pipe has no reader, so the writing thread blocks when it opens the file.
+    # No process reads from the named pipe, so the writing thread blocks when it opens the file.
     for _ in range(1_000):
         line.sent(VOTE)
     assert log.dropped >= 1_000 - 2 * 5

@@ -1,4 +1,4 @@
-"""The first difference between two histories that leads to different outcomes."""
+"""The first difference between two histories that explains why they end in different states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ def elected(leader: int, isr: list[int], cause: str, unclean: bool = False) -> e
 
 
 def test_difference_without_effect_is_ignored() -> None:
-    """Peer 1 accepts a different epoch in each history. Only the unclean election changes the final state."""
+    """A difference that does not affect the final state is ignored.
+
+    Peer 1 accepts a different epoch in each history, but only the unclean election changes the final state.
+    """
     crash = ("world", e.FaultInjected("f1", "crash", "", "broker-1", False, 0))
     gone = ("broker-3", e.BrokerLivenessChanged(1, [2], [], [], [1], caused_by="world#1"))
     one = history(("peer-1", e.EpochAccepted(1)), crash, gone, ("broker-3", elected(-1, [1], "broker-3#1")))
@@ -29,7 +32,10 @@ def test_difference_without_effect_is_ignored() -> None:
 
 
 def test_first_difference_is_the_cause_of_the_outcome() -> None:
-    """The ISR that the leader proposes is the first difference. The controller writes it afterwards."""
+    """The difference that caused the other outcome is found, not a later effect of it.
+
+    Here it is the ISR that the leader proposes. The controller writes that ISR afterwards.
+    """
     proposed = e.IsrProposed(1, "t", 0, [1], 0, 0, "lag", [])
     changed = e.IsrChanged("t", 0, [1], 1, 0, 1, "lag", caused_by="broker-1#1")
     begin = ("peer-1", e.EpochAccepted(1))
@@ -57,7 +63,10 @@ SHOWN = [
 
 @pytest.mark.parametrize(("name", "kind", "node"), SHOWN)
 def test_first_difference_of_an_outage_is_due_to_its_bug(name: str, kind: str, node: str) -> None:
-    """The deposed controller writes, a broker truncates its log, or a broker without the records is elected."""
+    """The first difference between an outage with and without its bug is the step in which the bug acts.
+
+    Examples: a deposed controller writes, a broker truncates its log, or a broker without the records is elected.
+    """
     verdict = play(LIBRARY[name])
     assert verdict.shown is not None
     one, other = on_world_time(verdict.journal), on_world_time(verdict.shown.journal)

@@ -1,4 +1,4 @@
-"""Every decision in a journal has a rule, and the source that a rule refers to exists."""
+"""Every decision in a journal has a rule that explains it, and the source that each rule names exists."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from zabka.simulation.scenarios.scenario import WorldScenario
 from zabka.simulation.scenarios.world_player import play
 
 ROOTS = {e.AdminRequested, e.NodeStarted, e.NodeStopped, e.TaskFailed, e.FaultInjected, e.FaultRemoved}
-"""Events that are first causes. They happen to a node or report its exit, and no rule of Kafka's decides them."""
+"""Events that have no cause in the journal.
+
+They happen to a node or report its exit, and no rule of Kafka's decides them.
+"""
 STRANGERS = {e.PeerProtocolBroken, e.LinkFaultApplied, e.RequestFaultApplied, e.ProgramNoted}
-"""Events caused by the other side of a connection, by a user's fault, or by a user's own program."""
+"""Events caused by the other end of a connection, by a fault that a user injected, or by a user's own program."""
 DECIDING = {"caused_by", "cause", "reason", "mode"}
-"""Fields in which an event states its cause."""
+"""Names of the fields in which events state their cause."""
 DECISIONS = [kind for kind in EVENT_TYPES if DECIDING & set(kind.__struct_fields__) and kind not in ROOTS | STRANGERS]
 EVERY_RULE = [rule for pairs in RULES.values() for _, rule in pairs]
 BY_NAME = {rule.name: rule for rule in EVERY_RULE}
@@ -36,7 +39,7 @@ PLAYED = (
     "kafka-4447", "kafka-6880", "kafka-6082", "kafka-6361", "kafka-2729", "kafka-4443", "kafka-14845", "kafka-1211",
     "kip-966", "acks-1-planned-move",
 )  # fmt: skip
-"""Outages that together, with and without their bugs, contain most kinds of decisions."""
+"""Outage scripts whose runs, with and without their bugs, contain most kinds of decisions."""
 RARE = (
     e.ControllerResigned(1, 3, "shutdown"),
     e.ControllerResigned(1, 3, "illegal_state"),
@@ -74,11 +77,14 @@ RARE = (
         )
     ),
 )
-"""Decisions that require transactions, a failing disk, a membership change, or hours of run time."""
+"""Decisions that these runs do not contain.
+
+They need transactions, a failing disk, a membership change, or hours of run time.
+"""
 
 
 def played() -> list[Event]:
-    """Return the events of whole histories, journaled at the full level."""
+    """Return the events of the runs of `PLAYED`, with journals at the full level."""
     events: list[Event] = []
     for name in PLAYED:
         scenario = LIBRARY[name]

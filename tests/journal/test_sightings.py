@@ -1,4 +1,7 @@
-"""Message matching: the lines of both ends are combined to one message, and clock skew never reverses an arrow."""
+"""The records of a message at its sender and its receiver are matched to one message.
+
+Even with wrong clocks, no message is shown as received before it was sent.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,10 @@ def test_messages_with_the_same_key_are_matched_in_order() -> None:
 def test_unmatched_messages_with_the_same_key_are_not_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client that is not a node can give all of its requests the same number."""
+    """Many unmatched messages with the same key do not slow down the matching.
+
+    A client that is not a node can give all its requests the same number.
+    """
     monkeypatch.setattr(sightings, "_belong_together", lambda *_: pytest.fail("compared"))
     found = matched(*(sighting("broker-1", "received", us, "request@0") for us in range(300))).messages()
     assert [message.lost for message in found] == [OUT_OF_SIGHT] * 300
@@ -118,8 +124,8 @@ def test_response_refers_to_its_request() -> None:
 
 
 def test_clock_offset_is_computed_from_the_fastest_messages() -> None:
-    # Host b's clock is 50 ms ahead and every message takes 1 ms, so by the clocks a message takes 51 ms to b and
-    # -49 ms back.
+    # Host b's clock is 50 ms ahead and each message takes 1 ms. By the clocks, a message to b takes 51 ms, and one from
+    # b takes -49 ms.
     hosts = {"peer-1": "a", "peer-2": "b"}
     found = matched(
         sighting("peer-1", "sent", 100 * MS, "PROPOSAL@1"),
@@ -134,7 +140,7 @@ def test_clock_offset_is_computed_from_the_fastest_messages() -> None:
 
 
 def test_arrival_computed_before_its_send_is_clamped_to_the_send() -> None:
-    # Messages in only one direction do not show the clock offset.
+    # The offset between two clocks cannot be computed from messages in one direction only.
     hosts = {"peer-1": "a", "peer-2": "b"}
     (message,) = matched(
         sighting("peer-1", "sent", 100 * MS), sighting("peer-2", "received", 60 * MS), hosts=hosts
@@ -149,7 +155,7 @@ def test_messages_with_one_key_an_hour_apart_are_not_matched() -> None:
 
 
 def test_corrected_clock_does_not_shift_later_messages() -> None:
-    # Host b's clock is 50 ms ahead, and is then set to the time of host a; every message takes 1 ms.
+    # Host b's clock is 50 ms ahead, and is then corrected to host a's time. Each message takes 1 ms.
     hosts, later = {"peer-1": "a", "peer-2": "b"}, 10 * 60 * 1_000 * MS
     found = matched(
         *(sighting("peer-1", "sent", 100 * MS, "PROPOSAL@1"), sighting("peer-2", "received", 151 * MS, "PROPOSAL@1")),
@@ -175,8 +181,8 @@ def test_number_of_clock_measurements_is_limited(monkeypatch: pytest.MonkeyPatch
 
 
 def test_connection_with_reused_addresses_is_a_new_connection() -> None:
-    # The second message is sent five minutes later, on a new connection. Both messages have the same key, and the
-    # first one was lost.
+    # The second message has the same key as the first, which was lost. It is sent five minutes later, on a new
+    # connection.
     second = 5 * 60 * 1_000 * MS
     found = matched(
         sighting("peer-1", "sent", 1_000, "request@1", opened=900),

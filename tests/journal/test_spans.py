@@ -1,4 +1,7 @@
-"""Spans compared with brute force: the fold of every prefix of real histories, examined after each event."""
+"""Timeline spans, compared with a brute-force computation.
+
+The latter folds every prefix of real histories, and looks at the state after each event.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,9 @@ REAL = {
 
 
 def standing_rows(state: ClusterState) -> dict[tuple[str, str], Standing]:
-    """Return each lane's rows, as defined in the module's docstring, from a state's JSON."""
+    """Return the rows of each timeline lane in a folded state, as the docstring of `zabka.journal.spans` defines
+    them.
+    """
     s = json.loads(msgspec.json.encode(state))
     found: dict[tuple[str, str], Standing] = {("controller", ""): ("none", None)}
     process = {int(b["id"]): b["process"] for b in s["brokers"].values()}
@@ -90,7 +95,10 @@ def standing_rows(state: ClusterState) -> dict[tuple[str, str], Standing]:
 
 
 def by_brute_force(history: Sequence[Entry]) -> set[str]:
-    """Return every span as a string: each row's values after each event, with equal values merged."""
+    """Return all spans as strings, computed by brute force.
+
+    The values of each row are read after each event, and equal consecutive values are merged.
+    """
     state = ClusterState()
     moments: dict[tuple[str, str], list[tuple[int, int, Standing | None]]] = {}
     for entry in history:
@@ -142,7 +150,10 @@ def test_fold_resumed_from_a_stored_state_finds_the_same_spans(name: str) -> Non
 
 
 def test_killed_controller_is_shown_dead_until_its_session_ends() -> None:
-    """The controller term lasts until the transaction that expires its session and deletes /controller."""
+    """A killed controller is shown as dead until its session expires.
+
+    Its term lasts until the transaction that expires the session and deletes /controller.
+    """
     history = of_file(LIVE)
     spans = Spans()
     for entry in history:

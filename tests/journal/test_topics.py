@@ -1,4 +1,4 @@
-"""Topics in the fold: a recreated topic has no state of the earlier topic."""
+"""How the fold handles topics: a recreated topic has none of the state of the earlier topic."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ def elected(leader: int, leader_epoch: int, partition_epoch: int) -> e.LeaderEle
 
 
 def test_recreated_topic_is_new_even_without_a_deletion_event() -> None:
-    """A controller can delete a topic's last znode and die before it journals the deletion. The new topic's leaders
-    once counted as late events of the old topic.
+    """A recreated topic is new even if the deletion of the earlier one was not journaled.
+
+    A controller can delete a topic's last znode and die before it journals the deletion. Before the fix, elections of
+    the new topic's leaders were ignored as late events of the old topic.
     """
     state = fold(
         as_entries(

@@ -1,4 +1,4 @@
-"""Histories as traces for other viewers: Perfetto and ShiViz."""
+"""Histories exported as traces for other viewers: Perfetto and ShiViz."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_trace_names_each_process_and_thread() -> None:
 
 @pytest.fixture(scope="module")
 def parsed() -> list[tuple[str, dict[str, int], str]]:
-    """The log, parsed by the expression in its first line."""
+    """Return the exported log, parsed with the regular expression in its first line."""
     entries, messages = history()
     log = shiviz_log(entries, messages, read_sentences(), is_progress)
     parser, delimiter, rest = log.split("\n", 2)
@@ -102,7 +102,8 @@ def test_vector_clock_of_an_arrival_includes_that_of_the_sender(parsed: list[tup
         assert all(clock.get(other, 0) >= ticks for other, ticks in before.items())
         news = {other for other in clock if other != host and clock[other] > before.get(other, 0)}
         if news:
-            # All new ticks must come from one message, so one event of the sender must have seen all of them.
+            # The event must have received all its new clock values from one message. So one event of the sender must
+            # already have had all of them.
             assert any(all(seen.get(other, 0) >= clock[other] for other in news) for seen in last.values())
         last[host] = clock
     written = [each for each in history()[1] if each.group not in LEFT_OUT]

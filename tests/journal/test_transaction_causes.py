@@ -1,6 +1,4 @@
-"""Chains of causes of transactions: from a stuck consumer to the transaction, and to the reason that it stayed
-open.
-"""
+"""Chains of causes of transactions: from a blocked consumer to the open transaction, and to why it stayed open."""
 
 from __future__ import annotations
 
@@ -136,7 +134,10 @@ def test_transaction_is_loaded_because_of_a_coordinator_election() -> None:
 
 @pytest.mark.parametrize("is_verified", [True, False])
 def test_hanging_transaction_is_caused_by_its_late_batch(is_verified: bool) -> None:
-    """The late batch arrived after the abort, which the timer caused, which the producer's crash caused."""
+    """A hanging transaction is traced to the batch that arrived late.
+
+    The batch arrived after the abort. The abort was caused by the timeout, and the timeout by the producer's crash.
+    """
     history = History()
     history.opened()
     crash = history.crash(CLIENT)
@@ -151,7 +152,10 @@ def test_hanging_transaction_is_caused_by_its_late_batch(is_verified: bool) -> N
 
 
 def test_hanging_transaction_without_batch_event_names_the_abort() -> None:
-    """A journal at the normal level omits the first batch."""
+    """If the journal does not contain the late batch, the chain of a hanging transaction names the abort.
+
+    A journal at the normal level omits the first batch.
+    """
     history = History()
     history.opened()
     complete = history.aborted("ended by its producer", request_cause("EndTxn"))
@@ -201,7 +205,10 @@ def test_transactions_of_a_full_history_have_a_start_event() -> None:
 
 
 def test_coordinator_event_can_refer_to_an_unjournaled_election() -> None:
-    """The election's controller died before it journaled the election."""
+    """A coordinator's event can refer to an election that is not in the journal.
+
+    The controller died before it journaled that election.
+    """
     history = History()
     history.changed("PrepareAbort", "loaded", election_cause(TXN_3, 5))
     assert broken_chains(history.entries) == []

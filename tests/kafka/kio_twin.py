@@ -1,4 +1,4 @@
-"""Messages that kio writes and reads, for comparison with our codecs."""
+"""Messages written and read by the library kio, for comparison with our codecs."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _BOUNDS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63, "uint16": 15, "time
 
 
 def kio_bytes(payload: Any) -> bytes:
-    """Return a message's body as kio writes it."""
+    """Return the body of a message as encoded by kio."""
     buffer = BytesIO()
     entity_writer(type(payload))(buffer, payload)
     return buffer.getvalue()
 
 
 def kio_read(schema: type[Any], data: bytes) -> Any:
-    """Return a message's body as kio reads it."""
+    """Return the body of a message as decoded by kio."""
     payload, size = entity_reader(schema)(data, 0)
     assert size == len(data)
     return payload
 
 
 def same(ours: Any, kios: Any) -> bool:
-    """Return whether our message has the same values as kio's in all of kio's fields."""
+    """Return whether all fields of kio's message have the same values in our message."""
     if is_dataclass(kios):
         names = [field.name for field in fields(kios) if not field.name.startswith("__")]
         return all(same(getattr(ours, name), getattr(kios, name)) for name in names if name not in _UNREAD)
@@ -43,11 +43,11 @@ def same(ours: Any, kios: Any) -> bool:
 
 
 _UNREAD = {"snapshot_id", "replica_directory_id"}
-"""KRaft fields that these brokers neither send nor read."""
+"""Fields of KRaft that these brokers neither send nor read."""
 
 
 def drawn(schema: type[Any], random: Random) -> Any:
-    """Return a message of that class with random values in every field, sometimes at the limits of the type."""
+    """Return a message of this class with random values, some of them at the limits of their types."""
     hints = typing.get_type_hints(schema)
     values = {}
     for field in fields(schema):

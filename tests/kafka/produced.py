@@ -1,4 +1,4 @@
-"""Validate produced records in one call."""
+"""Functions that validate produced records in one call, for tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def whole(work: Generator[None, None, T]) -> T:
-    """Run work that pauses between steps to its end, and return its result."""
+    """Run a generator that pauses between its steps to the end, and return its result."""
     while True:
         try:
             next(work)
@@ -25,12 +25,12 @@ def whole(work: Generator[None, None, T]) -> T:
 
 
 def validated(data: Data, rules: TopicRules | None = None, now_ms: int = 0) -> Validated:
-    """Return the batches to append for these records. Raises RecordsRefused."""
+    """Validate these records. Return the batches to append, or raise RecordsRefused."""
     return whole(validate(data, Append(rules or TopicRules(), "orders-0", now_ms)))
 
 
 def error_of(data: Data, rules: TopicRules | None = None, now_ms: int = 0) -> int:
-    """Return Kafka's error code for these records, or 0 if they are appended."""
+    """Validate these records. Return Kafka's error code, or 0 if they are valid."""
     try:
         validated(data, rules, now_ms)
     except RecordsRefused as refused:
@@ -39,7 +39,7 @@ def error_of(data: Data, rules: TopicRules | None = None, now_ms: int = 0) -> in
 
 
 def headers_of(data: bytes) -> list[BatchHeader]:
-    """Return the headers of batches that are known to be valid."""
+    """Return the headers of the batches, which must be valid."""
     headers = split_batches(data)
     assert headers
     return headers

@@ -30,7 +30,7 @@ COMPRESSIBLE = b"some text that comes again and again, " * 20_000
 
 
 def zeros_packed_by_others(codec: Codec, size: int) -> bytes:
-    """Return zeros compressed by another encoder."""
+    """Return `size` zero bytes, compressed by another library."""
     data = bytes(size)
     if codec is Codec.GZIP:
         return gzip.compress(data)
@@ -141,7 +141,7 @@ def test_damaged_data_raises_only_compression_errors(codec: Codec, data: st.Data
 
 
 def test_checksum_of_an_lz4_frame_header_is_xxh32() -> None:
-    # Results of the reference implementation with seed 0.
+    # Results of the reference implementation of xxHash with seed 0.
     assert (short_xxh32(b""), short_xxh32(b"a"), short_xxh32(b"abc")) == (0x02CC5D05, 0x550D7456, 0x32D153FF)
 
 

@@ -55,7 +55,7 @@ def messages_of(data: bytes) -> list[Message]:
 
 
 def test_message_of_magic_0_has_the_bytes_of_the_documentation() -> None:
-    # Kafka's protocol guide, "Message sets": offset, size, crc, magic, attributes, key, value.
+    # Fields as in Kafka's protocol guide, "Message sets": offset, size, crc, magic, attributes, key, value.
     body = b"\0\0" + b"\xff\xff\xff\xff" + b"\0\0\0\1v"
     expected = struct.pack(">qiI", 5, 4 + len(body), zlib.crc32(body)) + body
     assert write_message(Message(5, 0, 0, -1, None, b"v")) == expected

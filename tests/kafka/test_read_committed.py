@@ -1,4 +1,4 @@
-"""The records that a consumer with isolation.level=read_committed gets."""
+"""Which records a consumer with isolation.level=read_committed gets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ONE, OTHER = 1, 2
 
 
 def at(offset: int, data: bytes) -> bytes:
-    """Return a batch with another base offset, which is not covered by its checksum."""
+    """Return the batch with this base offset, which its checksum does not cover."""
     return offset.to_bytes(8) + data[8:]
 
 

@@ -40,7 +40,7 @@ def batch_of(body: bytes, codec: Codec, count: int) -> bytes:
 
 
 def tiny_records(count: int, key: bytes = b"\x01") -> bytes:
-    """Return `count` consecutive records without a value."""
+    """Return `count` encoded records without values, one after the other."""
     out = bytearray()
     for number in range(count):
         delta = bytearray()

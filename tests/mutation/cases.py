@@ -1,7 +1,7 @@
-"""Cases that can detect a mutant (the packages' tests and fifty seeds), and the lines that each case executes.
+"""Cases that can detect a mutant, and the lines that each case executes.
 
-`python -m tests.mutation.cases FILE` runs all cases once and stores the executed lines. A later run repeats the cases
-whose own file or an executed module has changed.
+A case is a test file of the packages or one of fifty seeds. `python -m tests.mutation.cases FILE` runs all cases once
+and stores the executed lines. A later run repeats the cases whose own file or an executed module has changed.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ TESTS = (
     "tests/ensemble/server/config", "tests/ensemble/server/net/test_wire.py", "tests/journal/test_message_log.py",
     "tests/kafka/zk/test_coordination.py",
 )  # fmt: skip
-"""Tests of the mutated packages, and of other packages that test parts of them: lines of servers, packets and their
-names, and the controller's queues.
+"""Tests of the mutated packages, and tests of other packages that execute parts of the mutated ones.
+
+Those parts are server lines, packets and their names, and the controller's queues.
 """
 SEEDS = {"ensemble": 14, "reconfiguring": 8, "read-only": 8, "disks": 10, "chaos": 10}
-"""Number of seeds of each scenario. All of them together take about half a minute."""
+"""Number of seeds of each simulation scenario. All of them together take about half a minute."""
 PYTEST = ["-o", "addopts=", "-o", "timeout=0", "-m", "not long", "-q", "-s", "-p", "no:cacheprovider"]
 SEED = "seed "
 USING_S_MAX = 10.0
 
 
 class Cases:
-    """The stored cases, each with its CPU seconds and the lines that it executes."""
+    """The stored cases, each with its CPU time in seconds and the lines that it executes."""
 
     def __init__(self, file: Path) -> None:
         kept = json.loads(file.read_text()) if file.exists() else {}
@@ -51,15 +52,19 @@ class Cases:
                     self._covering[path, line].append(name)
 
     def covering(self, mutant: Mutant, seeds: int) -> dict[str, float]:
-        """Return the cases that can detect a mutant and their seconds, fastest first: tests, and the first `seeds`
-        seeds."""
+        """Return the cases that execute the mutant's line, with their CPU seconds, fastest first.
+
+        They are tests, and the first `seeds` seeds.
+        """
         left_out = set(list(seed_names())[seeds:])
         names = self._covering.get((mutant.path, mutant.statement), [])
         return {name: self.seconds[name] for name in names if name not in left_out}
 
     def using(self, mutant: Mutant) -> dict[str, float]:
-        """Return the fastest tests that execute code of the module, up to the time limit for changes of import-time
-        code. If no test does, return the tests of its package.
+        """Return the fastest tests that execute code of the mutant's module, up to a limit of total time.
+
+        They are used for mutants of code that runs on import. If no test executes the module, return the tests of its
+        package.
         """
         names = [name for name in self._covering.get((mutant.path, 0), []) if not name.startswith(SEED)]
         names = names or self._of_package(str(Path(mutant.path).parent))
@@ -73,11 +78,11 @@ class Cases:
         )
 
     def runs_on_import(self, mutant: Mutant) -> bool:
-        """Return whether that line runs while modules are imported or tests collected."""
+        """Return whether the mutant's line runs while modules are imported or tests are collected."""
         return not mutant.function or mutant.statement in self.imported.get(mutant.path, [])
 
     def stale(self) -> list[str]:
-        """Return the test files and seeds to run again."""
+        """Return the test files and seeds whose executed lines are out of date."""
         changed = {path for path, digest in digests().items() if self.files.get(path) != digest}
         folders = {str(Path(path).parent) for path in changed if not Path(path).name.startswith("test_")}
         tests = {
@@ -90,7 +95,7 @@ class Cases:
         return sorted(tests | {_file_of(name) for name in touched if not name.startswith(SEED)}) + seeds
 
     def save(self, file: Path) -> None:
-        """Write the cases that still exist to the file."""
+        """Write all cases whose tests and seeds still exist to the file."""
         present = {name for name in self.seconds if name.startswith(SEED) or _file_of(name) in self.files}
         kept = {
             "files": self.files,
@@ -106,7 +111,7 @@ def _file_of(name: str) -> str:
 
 
 def digests() -> dict[str, str]:
-    """Return the digest of each module of the packages and of each test file."""
+    """Return the digests of all modules of the packages and of all test files."""
     files = [*modules(), *(path.relative_to(ROOT).as_posix() for path in _files_of_tests())]
     return {path: sha256((ROOT / path).read_bytes()).hexdigest()[:16] for path in sorted(files)}
 
@@ -117,14 +122,14 @@ def _files_of_tests() -> Iterator[Path]:
 
 
 def seed_names() -> Iterator[str]:
-    """Yield the names of the seeds, which differ from all test names."""
+    """Yield the names of the seeds as cases. They are different from all test names."""
     for scenario, count in SEEDS.items():
         for seed in range(count):
             yield f"{SEED}{scenario} {seed}"
 
 
 def run_seed_named(name: str) -> list[str]:
-    """Run one seed. Return its problems, or the exception."""
+    """Run the seed with this name. Return its violations, or the exception that it raised."""
     from zabka.simulation.run import run_seed
 
     _, scenario, seed = name.split()
@@ -135,7 +140,7 @@ def run_seed_named(name: str) -> list[str]:
 
 
 class Repeatable:
-    """Pytest plugin that makes Hypothesis draw the same examples in each run, without a deadline."""
+    """Pytest plugin that makes Hypothesis generate the same examples in each run, without a deadline."""
 
     def pytest_configure(self) -> None:
         from hypothesis import settings  # Import this late, because pytest must rewrite its assertions first.
@@ -145,7 +150,7 @@ class Repeatable:
 
 
 class _Gathering(Repeatable):
-    """Pytest plugin that records the marks that each case executes."""
+    """Pytest plugin that records which lines each case executes."""
 
     def __init__(self, marks: Marks, cases: Cases) -> None:
         self._marks = marks
@@ -161,7 +166,7 @@ class _Gathering(Repeatable):
         self.end(nodeid)
 
     def end(self, name: str) -> None:
-        """Assign the lines executed since the previous case to this case."""
+        """Store the lines that were executed since the previous case as those of this case."""
         self._cases.seconds[name] = round(time.process_time() - self._begin, 4)
         self._cases.lines[name] = self._taken()
         self._begin = time.process_time()
@@ -175,7 +180,7 @@ class _Gathering(Repeatable):
 
 
 def gather(file: Path) -> None:
-    """Run every stale case once with marks, and store the lines that it executed."""
+    """Run each case that is out of date once, and store the lines that it executes."""
     cases = Cases(file)
     stale = cases.stale()
     cases.files = digests()

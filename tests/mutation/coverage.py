@@ -1,6 +1,7 @@
-"""Line coverage of tests and seeds. Modules are imported with a mark before each statement of their functions.
+"""Measure which lines tests and seeds execute.
 
-A mark costs some tens of nanoseconds, so that one run of all tests takes about twice its usual time.
+Modules are imported with a mark before each statement of their functions. A mark costs some tens of nanoseconds, so
+that one run of all tests takes about twice its usual time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _MARKS = "__mutation_marks__"
 
 
 class ChangedSources:
-    """Module finder, first in the import order, that compiles some modules from a changed syntax tree."""
+    """Import hook that compiles some modules from a changed syntax tree. It is the first in sys.meta_path."""
 
     def __init__(self, trees: dict[str, ast.Module]) -> None:
         self._trees = {str(ROOT / path): tree for path, tree in trees.items()}
@@ -42,7 +43,7 @@ class _TreeLoader(SourceFileLoader):
 
 
 class Marks:
-    """Marks in these modules. Once it is created, the modules are imported with marks."""
+    """Marks in the code of these modules. Modules that are imported after its creation have the marks."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._places: list[tuple[str, int]] = []
@@ -72,7 +73,7 @@ class Marks:
 
 
 class _Marking(ast.NodeTransformer):
-    """Insert a mark before each statement of each function, but not in code that runs on import."""
+    """Insert a mark before each statement of each function. Code that runs on import gets no marks."""
 
     def __init__(self, path: str, places: list[tuple[str, int]]) -> None:
         self._path = path

@@ -1,6 +1,6 @@
-"""Try one mutant that runs on import: `python -m tests.mutation.fresh MODULE NUMBER CASES ANSWER`.
+"""Run one mutant of code that runs on import: `python -m tests.mutation.fresh MODULE NUMBER CASES ANSWER`.
 
-CASES is a file with the names of cases. The case that detected the mutant is written to the file ANSWER.
+CASES is a file with the names of cases. The name of the case that detected the mutant is written to the file ANSWER.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.mutation.mutants import mutated
 
 
 class _OnlyThese(Repeatable):
-    """Pytest plugin that deselects every other test."""
+    """Pytest plugin that deselects all tests except the given ones."""
 
     def __init__(self, selected: set[str]) -> None:
         self._selected = selected
@@ -32,7 +32,7 @@ class _OnlyThese(Repeatable):
 
 
 def main(path: str, number: str, selected: str, answer: str) -> None:
-    """Write the name of the case that detected the mutant to `answer`."""
+    """Run the selected cases with the mutant, and write the name of the case that detected it to the file `answer`."""
     names = Path(selected).read_text().splitlines()
     ChangedSources({path: mutated(path, int(number))})
     only = _OnlyThese(set(names))

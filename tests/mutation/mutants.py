@@ -10,8 +10,9 @@ from typing import NamedTuple, TypeGuard
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = 64
-"""Numbers of this size and above are doubled instead: a test need not detect that a timeout of 1,600 ms becomes
-1,601 or 1,599 ms.
+"""Numbers from this size on are doubled instead of changed by 1.
+
+A test need not detect that a timeout of 1,600 ms becomes 1,601 or 1,599 ms.
 """
 PACKAGES = (
     "zabka/controller", "zabka/broker_sim/replication", "zabka/ensemble/zab", "zabka/ensemble/txnlog",
@@ -46,8 +47,10 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 class Mutant(NamedTuple):
-    """One change. `number` counts the changes in its module. `statement` is the first line of the enclosing statement.
-    `function` is empty for code that runs on import.
+    """One change of a module.
+
+    `number` counts the changes in its module. `statement` is the first line of the enclosing statement. `function` is
+    empty for code that runs on import.
     """
 
     path: str
@@ -59,24 +62,24 @@ class Mutant(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the mutant in results."""
+        """Name of the mutant in the results: its file, line and change."""
         return f"{self.path}:{self.line} #{self.number} {self.change}"
 
 
 def mutants_of(path: str) -> list[Mutant]:
-    """Return every change of a module."""
+    """Return all mutants of a module."""
     return mutants_in((ROOT / path).read_text(), path)
 
 
 def mutants_in(source: str, path: str) -> list[Mutant]:
-    """Return every change of this source code."""
+    """Return all mutants of this source code."""
     finder = _Changes(path, requested=None)
     finder.visit(ast.parse(source))
     return finder.found
 
 
 def mutated(path: str, number: int) -> ast.Module:
-    """Return the module with that one change."""
+    """Return the module's syntax tree with this one change."""
     return changed((ROOT / path).read_text(), number)
 
 
@@ -88,14 +91,14 @@ def changed(source: str, number: int) -> ast.Module:
 
 
 def modules(packages: tuple[str, ...] = PACKAGES) -> list[str]:
-    """Return the modules of those packages."""
+    """Return the paths of all modules of these packages."""
     return [
         path.relative_to(ROOT).as_posix() for package in packages for path in sorted((ROOT / package).rglob("*.py"))
     ]
 
 
 class _Changes(ast.NodeTransformer):
-    """Visit a module in a fixed order, count the possible changes, and apply the requested one."""
+    """Visit a module's syntax tree in a fixed order, count the possible changes, and apply the requested one."""
 
     def __init__(self, path: str, requested: int | None) -> None:
         self.found: list[Mutant] = []
@@ -142,13 +145,16 @@ class _Changes(ast.NodeTransformer):
         if isinstance(node, _FUNCTIONS):
             return self._function(node)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "zip":
-            # Keep `strict`, which only asserts that both have the same length.
+            # Do not change `strict`, which only asserts that the arguments have the same length.
             node.args = [self.visit(each) for each in node.args]  # type: ignore[misc]
             return node
         return self.generic_visit(node)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> ast.AST:
-        """Visit a function. Its defaults run at the definition, and its body at each call."""
+        """Visit a function.
+
+        Its default values are code that runs at the definition. Its body runs at each call.
+        """
         node.args.defaults = [self.visit(each) for each in node.args.defaults]  # type: ignore[misc]
         node.args.kw_defaults = [each and self.visit(each) for each in node.args.kw_defaults]  # type: ignore[misc]
         self._names.append("<lambda>" if isinstance(node, ast.Lambda) else node.name)
@@ -156,7 +162,7 @@ class _Changes(ast.NodeTransformer):
         if isinstance(node, ast.Lambda):
             node.body = self.visit(node.body)  # type: ignore[assignment]
         else:
-            # Do not remove a final `return`: the function returns None there in any case.
+            # Do not remove a final `return` without a value: the function returns None anyway.
             last = [each for each in node.body[-1:] if isinstance(each, ast.Return) and each.value is None]
             node.body = [self.visit(each) for each in node.body[: len(node.body) - len(last)]] + last  # type: ignore[misc]
         self._functions -= 1
@@ -165,8 +171,9 @@ class _Changes(ast.NodeTransformer):
 
 
 def _is_no_behaviour(node: ast.AST) -> bool:
-    """Return whether the node has no effect on behavior, such as messages, type assertions, type imports and
-    representations.
+    """Return whether a change of this node could not affect behavior.
+
+    Such nodes are messages, assertions about types, imports and __repr__ methods.
     """
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "TYPE_CHECKING"
@@ -178,19 +185,22 @@ def _is_no_behaviour(node: ast.AST) -> bool:
 
 
 def _is_union(node: ast.AST) -> bool:
-    """Return whether the node is a union type. Import-time code uses `|` only for types."""
+    """Return whether the node is a union of types.
+
+    In code that runs on import, `|` has no other use.
+    """
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr)
 
 
 def _text(node: ast.AST) -> str:
-    """Return the source of the node, shortened for a table."""
+    """Return the source code of the node, shortened to fit into a table."""
     if isinstance(node, ast.If | ast.While):
         return f"if {ast.unparse(node.test)}"[:80]
     return " ".join(ast.unparse(node).split())[:80] if not isinstance(node, ast.comprehension) else "comprehension"
 
 
 def _changes(node: ast.AST, function: str) -> list[ast.AST]:
-    """Return the changes of this node, without changes of its children."""
+    """Return the changed versions of this node. Changes of its children are not included."""
     match node:
         case ast.Compare():
             return _compared(node)

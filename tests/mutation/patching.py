@@ -1,7 +1,7 @@
 """Apply a mutant to modules that are already imported: their functions get the code of the changed module.
 
-A mutant is cheap because no module is imported again. The process that has collected all tests forks. The child
-changes some functions in place, runs the tests that cover them, and exits.
+This makes a mutant cheap, because no module is imported again. The process that has collected all tests forks. The
+child changes some functions in place, runs the tests that cover them, and exits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Place = tuple[str, str, int]
 
 
 class RunningFunctions:
-    """Every function of the packages in this process, keyed by file, name and line."""
+    """All functions of the packages in this process, keyed by file, name and line."""
 
     def __init__(self) -> None:
         files = {str(ROOT / path) for path in modules()}
@@ -28,7 +28,10 @@ class RunningFunctions:
                 self._functions[_place(found.__code__)].append(found)
 
     def apply(self, mutant: Mutant) -> bool:
-        """Change the functions. Return False if only import-time code changes."""
+        """Replace the code of the changed functions.
+
+        Return False if the mutant changes only code that runs on import.
+        """
         before = _functions_of(mutant.path, ast.parse((ROOT / mutant.path).read_text()))
         applied = False
         for place, changed in _functions_of(mutant.path, mutated(mutant.path, mutant.number)).items():

@@ -1,4 +1,4 @@
-"""Count the mutants of the packages' code that their tests or fifty seeds detect, and list the others.
+"""Count the mutants that the packages' tests or fifty seeds detect, and list the others.
 
 `python -m tests.mutation.run --sample 200 --seed 1`. Results are stored in a file and reused while the module is
 unchanged, so that a stopped run can be continued. `--again` tries the surviving mutants once more, after tests were
@@ -25,8 +25,10 @@ REQUIRED_PERCENT = 92
 
 
 class Results:
-    """Results of the mutants, stored in a file with one line each. A line is valid while its module has the same
-    bytes."""
+    """Results of mutants, stored in a file with one line per mutant.
+
+    A line is valid as long as the mutant's module has the same bytes.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -49,7 +51,7 @@ class Results:
 
 
 class Progress:
-    """Report progress, rate and expected end after each mutant."""
+    """Print, after each mutant, how many are done, the rate and the expected end."""
 
     def __init__(self, results: Results, count: int) -> None:
         self._results = results
@@ -78,7 +80,7 @@ def _print(text: str) -> None:
 
 
 def _gathered(file: Path) -> Cases:
-    """Return the lines that each case executes, and gather them if necessary."""
+    """Return the stored lines of all cases, after running the cases whose lines are out of date."""
     if stale := Cases(file).stale():
         _print(f"to see which lines they execute, the tests of {len(stale)} files and seeds run once")
         subprocess.run(
@@ -88,7 +90,7 @@ def _gathered(file: Path) -> Cases:
 
 
 def _report(mutants: list[Mutant], results: Results) -> float:
-    """Print the table of packages and the surviving mutants. Return the percentage detected."""
+    """Print the table of packages and the mutants that survived. Return the percentage of detected mutants."""
     known = [mutant for mutant in mutants if mutant.name in results.by]
     tried, noticed = Counter[str](), Counter[str]()
     for mutant in known:

@@ -1,6 +1,4 @@
-"""The mutation tool: which changes it makes, whether an applied change takes effect, and which lines count as
-executed.
-"""
+"""The mutation tool: which changes it makes, whether they take effect, and which lines count as executed."""
 
 from __future__ import annotations
 
@@ -73,7 +71,10 @@ assert better(vote, vote) is None, "its first mutant returns None"
 
 
 def test_applied_mutant_takes_effect_in_an_imported_function() -> None:
-    """The test runs in a separate process, so that other tests cannot have replaced its functions."""
+    """A mutant takes effect in a function that was imported before.
+
+    The test runs in a separate process, so that other tests cannot have replaced its functions.
+    """
     subprocess.run([sys.executable, "-c", APPLIED], cwd=Path(__file__).parents[2], check=True)
 
 

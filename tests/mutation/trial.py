@@ -1,4 +1,4 @@
-"""Try mutants: a pytest session that has collected every test forks one child for each mutant."""
+"""Run mutants: a pytest session that has collected all tests forks one child process for each mutant."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ from tests.mutation.patching import RunningFunctions
 MEMORY_MAX = 4 << 30
 CPU_SPARE_S = 3.0
 CPU_FACTOR = 10
-"""A case that takes this many times longer than without the mutant is considered endless."""
+"""A case counts as endless if it needs this many times the CPU time that it needs without the mutant."""
 WALL_FACTOR = 40
 WALL_SPARE_S = 30
-"""Wall-clock time allowed in addition, because a case that waits forever uses no CPU time. Both limits allow for a
-busy machine.
+"""Additional wall-clock time in seconds for a case, because a case that waits forever uses no CPU time.
+
+Both limits allow for a busy machine.
 """
 SURVIVED, RUNS_ON_IMPORT = "survived", "runs on import"
 
 
 class Verdict(NamedTuple):
-    """Result of a mutant: the case that detected it (or SURVIVED), and the duration in seconds."""
+    """Result of one mutant: the case that detected it (or SURVIVED), and the duration in seconds."""
 
     by: str
     wall_s: float
 
 
 class Trials(Repeatable):
-    """Pytest plugin that tries the mutants one after the other, in place of the tests."""
+    """Pytest plugin that runs the mutants one after the other, instead of the tests."""
 
     def __init__(
         self, mutants: Iterable[Mutant], cases: Cases, seeds: int, report: Callable[[Mutant, Verdict], None]
@@ -102,13 +103,16 @@ def _try_seeds(covering: dict[str, float], answer: Callable[[str], NoReturn]) ->
 
 
 def _limit_time(seconds: float) -> None:
-    """Terminate this process if it runs or waits far longer than `seconds` from now on."""
+    """Terminate this process if it runs or waits much longer than `seconds`."""
     signal.setitimer(signal.ITIMER_PROF, CPU_SPARE_S + CPU_FACTOR * seconds)
     signal.setitimer(signal.ITIMER_REAL, WALL_SPARE_S + WALL_FACTOR * seconds)
 
 
 def _in_child(covering: dict[str, float], run: Callable[[Callable[[str], NoReturn]], NoReturn]) -> str:
-    """Return the verdict of a forked child. Its time limit is a multiple of its cases' time without the mutant."""
+    """Run the cases in a forked child, and return its verdict.
+
+    Its time limit is a multiple of the time that the cases need without the mutant.
+    """
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
 
@@ -154,7 +158,7 @@ def _read_answer(reading: int, child: int, wall_s: float) -> str:
 
 
 def _in_new_process(mutant: Mutant, covering: dict[str, float]) -> str:
-    """Try a mutant of import-time code in a separate process that imports the changed module."""
+    """Run a mutant of code that runs on import. A separate process imports the changed module."""
     with tempfile.TemporaryDirectory() as folder:
         answer_file = Path(folder) / "answer_file"
         case_file = Path(folder) / "case_file"
@@ -180,7 +184,7 @@ def _in_new_process(mutant: Mutant, covering: dict[str, float]) -> str:
 
 
 def try_all(mutants: Iterable[Mutant], cases: Cases, seeds: int, report: Callable[[Mutant, Verdict], None]) -> None:
-    """Try every mutant with the tests and `seeds` seeds, and report each verdict immediately."""
+    """Run every mutant with the tests and `seeds` seeds. Report each verdict when it is known."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = [*PYTEST, f"--basetemp={folder}/tests", *TESTS]
         if (status := pytest.main(arguments, plugins=[Trials(mutants, cases, seeds, report)])) not in (0, 5):

@@ -1,4 +1,4 @@
-"""One Spark session for the whole folder, and a small journal to read."""
+"""The Spark session that all tests in this folder share, and a small journal to read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.pipeline.session import open_session
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Raise the timeout of the first test, which waits for Java and for its module's shared data."""
+    """Increase the timeout of the first test, which waits for Java to start and for the data that its module shares."""
     if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
         item.add_marker(pytest.mark.timeout(600))
 
@@ -25,7 +25,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def spark() -> Iterator[SparkSession]:
     if shutil.which("java") is None:
         pytest.skip("needs java (17 or newer) on the PATH for Spark")
-    # For jobs that take seconds, Java's optimising compiler and parallel collector cost more time than they save.
+    # Turn off Java's optimizing compiler and parallel collector, which cost more time than they save in jobs of
+    # seconds.
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         session = open_session("local[2]")
@@ -34,13 +35,13 @@ def spark() -> Iterator[SparkSession]:
 
 
 class History:
-    """Writer of journals with its own clock, which advances one second per line."""
+    """Writer of the journals of a cluster. Its clock advances by one second per event."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.now_us = 0
         self.full = False
-        """Whether journals that begin from now on also contain full-level events."""
+        """Whether journals that are created from now on are written at the full level."""
         self._writers: dict[str, JournalWriter] = {}
 
     def write(self, node: str, event: Event) -> None:
@@ -69,8 +70,9 @@ def history(tmp_path: Path) -> Iterator[History]:
 
 @pytest.fixture
 def outage() -> Callable[[History], None]:
-    """Return a function that writes an outage. The controller, which also leads t-0, is killed; broker 2 takes over
-    both; broker 1 restarts.
+    """Return a function that writes an outage.
+
+    The controller, which also leads t-0, is killed. Broker 2 takes over both roles, and broker 1 restarts.
     """
 
     def write(history: History) -> None:

@@ -1,4 +1,4 @@
-"""Results of `zabka.journal.fold` for simulated runs, as rows of the tables.
+"""Rows of the tables, computed with `zabka.journal.fold` from the journals of simulated runs.
 
 A simulated run is folded in the order in which its events happened, which the separate journals of nodes do not show.
 All its nodes share one monotonic clock. Therefore the fold has the true order and the true durations.
@@ -25,26 +25,26 @@ Rows = list[tuple[object, ...]]
 
 
 class Folded(NamedTuple):
-    """Rows of one run: identities, which must be equal, and durations in milliseconds."""
+    """Expected rows of one run: identifying columns, which must be equal, and durations in milliseconds."""
 
     controller_terms: Rows
-    """Rows of (broker_id, controller_epoch, from_us, ended_by)."""
+    """Expected controller terms as (broker_id, controller_epoch, from_us, ended_by)."""
     durations: list[tuple[float | None, float | None]]
-    """For each controller term, its length, and the time before it without an active controller."""
+    """Duration of each controller term, and how long there was no active controller before it."""
     leaderships: Rows
-    """Rows of (topic, partition, life, leader, leader_epoch, partition_epoch, isr, unclean)."""
+    """Expected leaderships as (topic, partition, life, leader, leader_epoch, partition_epoch, isr, unclean)."""
     isr_changes: Rows
-    """Rows of (topic, partition, life, isr before, isr, partition_epoch)."""
+    """Expected ISR changes as (topic, partition, life, isr before, isr, partition_epoch)."""
 
 
 def play(seed: int, directory: Path) -> None:
-    """Play a seed and write its journal as `zabka replay --out` does."""
+    """Execute the run of a seed, and write its journal as `zabka replay --out` does."""
     _, lines = run_with_journal(seed, "chaos")
     (directory / f"seed-{seed}.jsonl").write_bytes(b"".join(lines))
 
 
 def folded(path: Path) -> Folded:
-    """Return the fold's rows of a simulated run's journal."""
+    """Fold the journal of a simulated run, and return the expected rows."""
     state, on_one_clock = ClusterState(), ClusterState()
     begun: list[int] = []
     ended: list[int | None] = []
@@ -86,7 +86,10 @@ def folded(path: Path) -> Folded:
 
 
 def in_true_order(entries: Iterable[Entry]) -> list[Entry]:
-    """Return the history with each partition's writes in zxid order, because a frozen node journals its writes late."""
+    """Return the history with the writes of each partition in zxid order.
+
+    A frozen node journals its writes late.
+    """
     found = list(entries)
     places: dict[tuple[str, int], list[int]] = defaultdict(list)
     for place, entry in enumerate(found):

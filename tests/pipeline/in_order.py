@@ -1,4 +1,4 @@
-"""A table's rows in the order of its files."""
+"""The rows of a table in the order in which its files contain them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.pipeline.rows import Journal
 
 
 def rows_of(journal: Journal, build: Callable[[Journal], DataFrame], *columns: str) -> list[Row]:
-    """Return the rows of the table created by `build`, run by run, with all columns or only the given ones."""
+    """Return the rows of the table that `build` creates, ordered by run, with all or only these columns."""
     (table,) = (table for table in TABLES if table.build is build)
     rows = journal.in_order(build(journal), table.order).select(*(["run", *columns] if columns else ["*"])).collect()
     return sorted(rows, key=lambda row: str(row[0]))

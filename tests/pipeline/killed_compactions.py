@@ -1,7 +1,7 @@
-"""Compaction of copies of a lake, each killed before another operation on files.
+"""Compact copies of a lake. Each compaction is killed before another file operation.
 
-Usage: killed_compactions LAKE OUT. The copy `OUT/N` is killed before operation N. The last copy is compacted
-completely.
+Usage: killed_compactions LAKE OUT. The compaction of the copy `OUT/N` is killed before operation N. The last copy is
+compacted completely.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FAN_IN = 2
 
 
 def killing(operation: Callable[..., Any], left: list[int]) -> Callable[..., Any]:
-    """Return the operation, preceded by SIGKILL if it is the last operation of `left`."""
+    """Return a wrapper of `operation` that counts `left` down and, at zero, kills the process before the operation."""
 
     def perform(*arguments: Any, **named: Any) -> Any:
         left[0] -= 1
@@ -38,7 +38,7 @@ def killing(operation: Callable[..., Any], left: list[int]) -> Callable[..., Any
 
 
 def compact(lake: Path, operations: int) -> None:
-    """Compact a lake, and kill this process before operation number `operations`."""
+    """Compact a lake in a child process, which is killed before file operation number `operations`."""
     left = [operations]
     for owner, name in OPERATIONS:
         setattr(owner, name, killing(getattr(owner, name), left))
@@ -47,7 +47,7 @@ def compact(lake: Path, operations: int) -> None:
 
 
 def main(lake: Path, out: Path) -> None:
-    """Compact one copy after the other until a compaction is not killed."""
+    """Compact one copy of the lake after the other, until a compaction completes without being killed."""
     for number in count(1):
         shutil.copytree(lake, out / str(number))
         child = os.fork()

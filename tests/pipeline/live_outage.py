@@ -1,9 +1,9 @@
-"""A live cluster through kills, pauses, network partitions and unclean elections, with clients of three libraries.
+"""A live cluster with kills, pauses, network partitions and unclean elections, and clients of three libraries.
 
-`python -m tests.pipeline.live_outage DATA [QUIET_S]` starts the cluster with `zabka up`, stops it with `zabka
-down`, and leaves its journals in DATA. DATA/clients.json contains the acknowledgements that the clients received,
-and the records that are still in the logs. A run takes about 80 seconds plus seven times QUIET_S, the quiet time
-after each fault.
+`python -m tests.pipeline.live_outage DATA [QUIET_S]` starts the cluster with `zabka up`, stops it with `zabka down`,
+and leaves its journals in DATA. DATA/clients.json contains the acknowledgements that the clients received, and the
+records that are still in the logs. A run takes about 80 seconds plus seven times QUIET_S, the quiet time after each
+fault.
 """
 
 from __future__ import annotations
@@ -36,12 +36,17 @@ SETTINGS = {
 }
 UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 SHORT_S, LONG_S = 1.5, 8.0
-"""Durations of a fault that ends before any session expires, and of a fault that outlasts sessions."""
+"""Durations of faults in seconds: one that ends before any session expires, and one that lasts longer than a
+session.
+"""
 CLIENTS_FILE = "clients.json"
 
 
 def zabka(*arguments: str | Path, within_s: float = 120.0) -> str:
-    """Run a zabka command and return its output. Raises AssertionError with the output if the command fails."""
+    """Run a zabka command and return its output.
+
+    Raises AssertionError with the output if the command fails.
+    """
     done = subprocess.run([ZABKA, *arguments], capture_output=True, text=True, timeout=within_s, check=False)
     if done.returncode:
         raise AssertionError(f"zabka {arguments[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -50,8 +55,10 @@ def zabka(*arguments: str | Path, within_s: float = 120.0) -> str:
 
 @contextmanager
 def up(data: Path) -> Iterator[LiveCluster]:
-    """Run a cluster of three peers and three brokers for the duration of the block, with `zabka up` and `zabka
-    down`."""
+    """Run a cluster of three peers and three brokers during the `with` block.
+
+    It is started with `zabka up` and stopped with `zabka down`.
+    """
     settings = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
     zabka("up", "--detach", "--data", data, *FREE_PORTS, *settings)
     run = load_run(data)
@@ -82,13 +89,19 @@ class Producers:
         return Program(command, errors)
 
     def at_work(self) -> bool:
-        """Return whether each producer has received acknowledgements. Raises AssertionError if a producer has ended."""
+        """Return whether each producer has received acknowledgements.
+
+        Raises AssertionError if a producer has ended.
+        """
         for name, program in self._programs.items():
             assert program.process.poll() is None, f"{name} ended: {program.errors()}"
         return all(len(program.lines) > 3 for program in self._programs.values())
 
     def finish(self) -> dict[str, list[list[int]]]:
-        """Stop all producers. Return (number, partition, offset) of each acknowledged record, keyed by producer."""
+        """Stop all producers.
+
+        Return (number, partition, offset) of each acknowledged record, keyed by producer.
+        """
         ends = [threading.Thread(target=program.end, args=(90.0,)) for program in self._programs.values()]
         for end in ends:
             end.start()
@@ -127,8 +140,9 @@ def _paused(cluster: LiveCluster, node: Node, seconds: float) -> None:
 
 
 def _away_from_controller(cluster: LiveCluster, risky: Topic) -> tuple[Callable[[], Partition], Broker, Broker]:
-    """Return a function that reads the state of a partition without a replica on the controller, and the partition's
-    leader and follower.
+    """Find a partition that has no replica on the controller's broker.
+
+    Return a function that reads the partition's state, its leader and its follower.
     """
     controller = cluster.until(lambda: cluster.controller)
     number = next(each.partition for each in risky.partitions if controller.id not in each.replicas)
@@ -138,8 +152,10 @@ def _away_from_controller(cluster: LiveCluster, risky: Topic) -> tuple[Callable[
 
 
 def _follower_misses_records(cluster: LiveCluster, risky: Topic) -> None:
-    """Partition the leader from its follower. Kill the leader once it is alone in the ISR, so that the follower is
-    elected uncleanly. Then start the old leader again.
+    """Cause an unclean election with a network partition between a leader and its follower.
+
+    The leader is killed once it is alone in the ISR, so that the follower is elected. Then the former leader is started
+    again.
     """
     partition, leader, follower = _away_from_controller(cluster, risky)
     cut = cluster.faults.cut(leader, follower)
@@ -153,8 +169,11 @@ def _follower_misses_records(cluster: LiveCluster, risky: Topic) -> None:
 
 
 def _last_replica_dies(cluster: LiveCluster, risky: Topic) -> None:
-    """Kill the follower, then the leader. Start the follower, which is elected uncleanly, and then the former
-    leader."""
+    """Cause an unclean election with two kills.
+
+    The follower is killed, and then the leader. The follower is started first and elected, and then the former leader
+    is started.
+    """
     partition, leader, follower = _away_from_controller(cluster, risky)
     follower.kill()
     cluster.until(lambda: partition().isr == [leader.id], 30, "an ISR of the leader alone")
@@ -174,7 +193,7 @@ def _isolated(cluster: LiveCluster, node: Node, seconds: float) -> None:
 
 
 def _inject(cluster: LiveCluster, risky: Topic, quiet_s: float) -> None:
-    """Inject five kills, two pauses and two network partitions, which cause two unclean elections."""
+    """Inject five kills, two pauses and two network partitions. They cause two unclean elections."""
 
     def controller() -> Broker:
         return cluster.until(lambda: cluster.controller)
@@ -198,7 +217,7 @@ def _inject(cluster: LiveCluster, risky: Topic, quiet_s: float) -> None:
 
 
 def _left(cluster: LiveCluster, topic: str) -> list[tuple[int, int, str]]:
-    """Return (partition, offset, value) of each record that is still in the topic."""
+    """Return (partition, offset, value) of all records that the topic still contains."""
     return [
         (partition.partition, record.offset or 0, record.text)
         for partition in cluster.topics[topic].partitions
@@ -207,7 +226,7 @@ def _left(cluster: LiveCluster, topic: str) -> list[tuple[int, int, str]]:
 
 
 def play(data: Path, quiet_s: float = 0.0) -> None:
-    """Run the whole outage, and leave the journals and `clients.json` in the directory."""
+    """Run the whole outage. The journals and `clients.json` remain in the directory."""
     with up(data) as cluster:
         cluster.topics.create("all", 3, 3)
         cluster.topics.create("one", 3, 2)

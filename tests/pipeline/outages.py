@@ -1,7 +1,7 @@
-"""Availability and lost records of a simulated run, computed by brute force in the true order.
+"""Availability and lost records of a simulated run, computed by brute force from entries in the true order.
 
-This code is independent of the tables. It iterates over the entries in the order in which they happened, keeps the
-state of all partitions and processes, and adds up the time between entries.
+This code is independent of the tables' code. It iterates over the entries in the order in which they happened, keeps
+the state of all partitions and processes, and adds up the time between entries.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _WRITABLE = {
 
 
 class Standing:
-    """State of a cluster at one moment, as far as it affects availability."""
+    """What affects the availability of partitions at one moment, and the time spent in each state so far."""
 
     def __init__(self) -> None:
         self.leaders: dict[Partition, tuple[int, int, list[int]]] = {}
-        """Partition epoch, leader and ISR, keyed by partition."""
+        """(Partition epoch, leader, ISR) of each partition."""
         self.cuts: dict[str, set[str]] = {}
         self.replicas: dict[Partition, int] = {}
         self.not_running: dict[int, str] = {}
@@ -65,7 +65,7 @@ class Standing:
     def take(self, entry: Entry) -> None:
         role, _, number = entry.node.rpartition("-")
         if entry.node in self.paused.values():
-            # A frozen node writes no entries.
+            # A frozen node writes no entries, so the pause has ended.
             self.paused = {fault: node for fault, node in self.paused.items() if node != entry.node}
             self.not_running.pop(int(number), None)
         match entry.event:
@@ -95,7 +95,7 @@ class Standing:
 
 
 def unseen_exits(entries: list[Entry]) -> list[tuple[int, int, int]]:
-    """Return unreported process exits as the broker, its last line, and the start after it."""
+    """Return the process exits that no event reports, as (broker, time of its last entry, time of its next start)."""
     last_seen: dict[str, int] = {}
     silent: set[str] = set()
     found = []
@@ -114,7 +114,7 @@ def unseen_exits(entries: list[Entry]) -> list[tuple[int, int, int]]:
 
 
 def availability(path: Path) -> dict[Partition, dict[str, float]]:
-    """Return the milliseconds spent in each state, keyed by partition."""
+    """Return how many milliseconds each partition spent in each state."""
     standing = Standing()
     entries = list(read_file(path))
     ends = unseen_exits([entry for entry in entries if entry.node.startswith(("broker-", "world"))])
@@ -130,7 +130,7 @@ def availability(path: Path) -> dict[Partition, dict[str, float]]:
 
 
 def lost_offsets(path: Path) -> dict[tuple[str, int, str], list[int]]:
-    """Return all distinct offsets reported as lost, keyed by partition and topic id."""
+    """Return the offsets that brokers reported as lost, without duplicates, keyed by partition and topic id."""
     found: dict[tuple[str, int, str], set[int]] = defaultdict(set)
     for entry in read_file(path):
         if isinstance(entry.event, e.RecordsLost):
@@ -143,14 +143,15 @@ def lost_offsets(path: Path) -> dict[tuple[str, int, str], list[int]]:
 def committed_offsets(path: Path) -> dict[tuple[str, int, str], int]:
     """Return how many lost offsets are known to have been committed, keyed by partition and topic id.
 
-    An offset is committed if its replica reported that, or if it is below a high watermark that any replica reported
-    in the leader epoch of the last lost record. A leader's report counts at any time, and a follower's when its high
-    watermark rose.
+    An offset is committed if the replica that lost it reported that, or if it is below a high watermark that any
+    replica reported in the leader epoch of the last lost record. A leader's report counts at any time, and a follower's
+    when its high watermark rose.
     """
     marks: dict[tuple[str, int, str, int], int] = {}
     roles: dict[tuple[str, str, int], tuple[tuple[str, int, str, int], int]] = {}
-    """The role's key in `marks` and its last report, keyed by broker and partition. For a leader, the lowest report
-    counts.
+    """The key in `marks` and the last reported high watermark of each replica's current role.
+
+    For a leader, the value is -1, so that each report counts.
     """
     losses: list[e.RecordsLost] = []
     for entry in read_file(path):

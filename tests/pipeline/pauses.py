@@ -1,4 +1,4 @@
-"""Small simulated histories of a leader whose own journal lines are the only evidence that it runs."""
+"""Small simulated histories in which only the leader's own journal entries show that it runs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from zabka.journal.writer import encode_line
 
 
 def paused_twice_and_a_third_time() -> list[bytes]:
-    """Return a history in which broker 1 leads from second 1 to 36. It is paused at 10 and 20 for 3 s each, and from
-    31.
+    """Return a history in which broker 1 leads from second 1 to 36 and is paused three times.
+
+    The pauses at seconds 10 and 20 take 3 s each. The pause at second 31 does not end.
     """
     leads = e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)
     events: list[tuple[str, int, Event]] = [("broker-1", 1, leads)]
@@ -23,7 +24,10 @@ def paused_twice_and_a_third_time() -> list[bytes]:
 
 
 def paused_and_then_stopped() -> list[bytes]:
-    """Return a history in which broker 1 leads from second 1 to 36, is paused at 10, and logs a stop request at 13."""
+    """Return a history in which broker 1 leads from second 1 to 36.
+
+    It is paused at second 10. Its next entry, at second 13, is a request to stop.
+    """
     pause = e.FaultInjected("f10", "pause", "broker-1", "broker-1", False)
     events: list[tuple[str, int, Event]] = [
         ("broker-1", 1, e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)),
@@ -35,8 +39,9 @@ def paused_and_then_stopped() -> list[bytes]:
 
 
 def ended_unseen() -> list[bytes]:
-    """Return a history in which broker 1 leads from second 1 to 36, logs other events at 5 and 6, and its start at 20
-    and 30.
+    """Return a history in which broker 1 leads from second 1 to 36, and exits twice without a report.
+
+    It journals other events in seconds 5 and 6, and starts again in seconds 20 and 30.
     """
     start = e.NodeStarted("broker", 1, {})
     events: list[tuple[str, int, Event]] = [
@@ -48,5 +53,5 @@ def ended_unseen() -> list[bytes]:
 
 
 def _event(broker: int) -> Event:
-    """Return an event that no table uses."""
+    """Return an event that has no effect on any table."""
     return e.RequestFenced(broker, "fetch", 3, "FENCED_LEADER_EPOCH", 1, 2)

@@ -18,7 +18,7 @@ _ADDRESS = re.compile(r"spark://[0-9.]+:[0-9]+")
 
 
 class Standalone:
-    """The cluster. `master` is its URL."""
+    """Processes of a standalone Spark cluster. `master` is the URL of its master."""
 
     def __init__(self, directory: Path, workers: int) -> None:
         self.directory = directory
@@ -34,7 +34,7 @@ class Standalone:
 
     def _start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
         home = {**os.environ, "SPARK_HOME": str(SCRIPT.parents[1]), "SPARK_LOCAL_IP": "127.0.0.1"}
-        # Remove these variables, so that executors can import only the code that is sent to them.
+        # Remove these variables, so that executors can import only code that the driver sends them.
         for name in ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
             home.pop(name, None)
         log = self.directory / f"{kind.lower()}-{len(self._all)}.log"
@@ -69,7 +69,7 @@ class Standalone:
 
 @contextmanager
 def standalone(directory: Path, workers: int = 2) -> Iterator[Standalone]:
-    """Run the cluster for the duration of the block."""
+    """Run a standalone Spark cluster during the `with` block."""
     directory.mkdir()
     cluster = Standalone(directory, workers)
     try:

@@ -1,4 +1,4 @@
-"""Tables of simulated runs, compared row by row with the fold in the true order and with plain SQL in DuckDB."""
+"""Tables of simulated runs, compared row by row with the fold of the true order, and with SQL in DuckDB."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from zabka.pipeline.losses import records_lost
 from zabka.pipeline.rows import Journal
 
 CLOSE_MS = 100
-"""Tolerance for times: the nodes' clocks differ by up to 500 ms, and the creation of a session can reach its broker
-slightly later than the peers.
+"""Tolerance for times in ms.
+
+The nodes' clocks differ by up to 500 ms, and a broker can learn of its new session slightly later than the peers.
 """
 ROUNDED_MS = 10
-"""Tolerance for rounding: each part of a partition's time is rounded separately, and the median clock is rounded to
-microseconds.
+"""Tolerance for rounding in ms.
+
+Each part of a partition's time is rounded separately, and the median clock is rounded to microseconds.
 """
 
 _LOSS = ("first_offset", "last_offset", "count", "committed_at_least")
@@ -68,7 +70,7 @@ COLUMNS = {
 
 
 class Seeds:
-    """Journals of some seeds in one directory, as Spark reads them, and the fold's rows of each seed."""
+    """Journals of some seeds in one directory, as Spark reads them, and the expected rows of each seed."""
 
     def __init__(self, spark: SparkSession, directory: Path, seeds: range, untold: bytes | None = None) -> None:
         for seed in seeds:
@@ -107,7 +109,7 @@ class Seeds:
         self.compare_outages()
 
     def compare_outages(self) -> None:
-        """Compare availability except for rounding, and lost records exactly."""
+        """Assert that the availability is equal up to rounding, and that the lost records are equal."""
         spent = self.rows(availability, "topic", "partition", *(f"{s}_ms" for s in outages.STATES))
         lost = self.rows(records_lost, "topic", "partition", "topic_id", *_LOSS)
         for run in self.expected:
@@ -155,7 +157,7 @@ def test_tables_equal_those_of_plain_sql_in_duckdb(seeds: Seeds) -> None:
     terms = found(controller_terms, "broker_id", "controller_epoch", "from_us", "ended_by")
     assert [row[:4] for row in terms] == [row[:4] for row in asked(CONTROLLER_TERMS)]
     closed = {row[:3] for row in asked(CONTROLLER_TERMS) if row[4]}
-    # A controller that resigned by itself did so before its session was closed.
+    # A controller that resigned by itself resigned before its session was closed.
     assert all(row[:3] in closed for row in terms if row[4] in CLOSED)
     assert all(row[4] in ("shutdown", "illegal_state") for row in terms if row[4] not in CLOSED and row[:3] in closed)
 

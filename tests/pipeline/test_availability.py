@@ -1,4 +1,4 @@
-"""Availability of partitions and clients, computed from journals with known times."""
+"""The availability of partitions and clients, computed from journals with known times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zabka.pipeline.availability import availability, client_availability
 
 
 def written(directory: Path, *events: tuple[str, int, Event]) -> Path:
-    """Write a history with the given nodes and seconds. All nodes have the same clock."""
+    """Write a history of (node, second, event), in which all nodes have the same clock. Return its directory."""
     lines = [
         encode_line(node, number, second * 1_000_000, second * 1_000_000, event)
         for number, (node, second, event) in enumerate(events, 1)
@@ -25,7 +25,9 @@ def written(directory: Path, *events: tuple[str, int, Event]) -> Path:
 
 
 def test_acks_all_waits_for_dead_and_unreachable_isr_members(spark: SparkSession, tmp_path: Path) -> None:
-    """Broker 1 leads from second 0 to 100, with three replicas and min.insync.replicas 2.
+    """Writes with acks=all wait for ISR members that are dead or unreachable.
+
+    Broker 1 leads from second 0 to 100, with three replicas and min.insync.replicas 2.
 
     Follower 2 is dead from 10 to 20, and its link is partitioned from 15 to 25: together 15 s. The leader is paused
     from 30 to 34, and link 1-3 is partitioned from 32 to 40: 6 s remain. Follower 3 leaves the ISR at 50 and is dead
@@ -69,8 +71,10 @@ def test_acks_all_waits_for_dead_and_unreachable_isr_members(spark: SparkSession
 
 
 def test_link_cut_ends_when_the_agent_that_injected_it_restarts(spark: SparkSession, tmp_path: Path) -> None:
-    """The network partition begins at second 10. The agent that injected it starts again at second 30, which ends the
-    partition. The other agent's start at 20 and the start at 40 do not count.
+    """A network partition ends when the host agent that injected it restarts.
+
+    The partition begins at second 10, and that agent starts again at second 30. The other agent's start at 20 and the
+    start at 40 have no effect.
     """
     history = written(
         tmp_path,
@@ -87,8 +91,9 @@ def test_link_cut_ends_when_the_agent_that_injected_it_restarts(spark: SparkSess
 
 
 def test_member_cut_from_all_nodes_stalls_the_isr_of_the_leader(spark: SparkSession, tmp_path: Path) -> None:
-    """Broker 2, a follower in the ISR, is partitioned from all nodes from 10 to 25, and broker 3, outside the ISR, from
-    30 to 40.
+    """A network partition of an ISR member from all other nodes blocks the leader's writes with acks=all.
+
+    Broker 2, a follower in the ISR, is partitioned from 10 to 25, and broker 3, outside the ISR, from 30 to 40.
     """
     history = written(
         tmp_path,
@@ -104,7 +109,10 @@ def test_member_cut_from_all_nodes_stalls_the_isr_of_the_leader(spark: SparkSess
 
 
 def test_client_availability_is_the_share_of_unblocked_time(spark: SparkSession, tmp_path: Path) -> None:
-    """All writes of w1 were acknowledged, but it waited for 30 of 120 seconds. w2 is from an older version."""
+    """The availability of a client is the share of time in which it did not have to wait.
+
+    All writes of workload w1 were acknowledged, but it waited for 30 of 120 seconds. w2 is from an older version.
+    """
 
     def progressed(second: int, acknowledged: int, waited_ms: int) -> tuple[str, int, Event]:
         event = e.WorkloadProgressed("w1", "t", acknowledged, acknowledged, 0, 0, "all")

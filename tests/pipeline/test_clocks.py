@@ -1,4 +1,7 @@
-"""The clock used for a run's durations. The peers' reports of the same sessions show whether they share one clock."""
+"""Which clock is used for durations in a run.
+
+The peers' reports of the same sessions show whether all peers have the same monotonic clock.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +24,14 @@ MS, HOUR = 1_000, 3_600_000_000
 WALL = 1_700_000_000_000_000
 
 Delays = list[tuple[int, int]]
-"""Delay of the second peer's report of each session after the first peer's, by its wall clock and its monotonic
-clock.
-"""
+"""How much later than the first peer the second peer reports each session, as (wall clock, monotonic clock)."""
 
 
 def is_one_clock(spark: SparkSession, directory: Path, delays: Delays) -> bool:
-    """Return whether the monotonic clock is used for the run. One further session is reported only by the first
-    peer."""
+    """Return whether the monotonic clock is used for the run.
+
+    One further session is reported by the first peer only.
+    """
     lines = []
     for number, (wall_later, mono_later) in enumerate([*delays, (0, 0)], 1):
         at, event = number * 1_000 * MS, SessionCreated(session_id=number, timeout_ms=6_000, zxid=number)
@@ -42,11 +45,11 @@ def is_one_clock(spark: SparkSession, directory: Path, delays: Delays) -> bool:
 @pytest.mark.parametrize(
     ("delays", "expected"),
     [
-        # One machine, or a simulated world: the second peer's wall clock is 300 ms slow, and most sessions reach it
+        # One machine, or a simulated world: the second peer's wall clock is 300 ms slow, and it reports most sessions
         # late.
         ([(-298 * MS, 2 * MS), (10 * MS, 310 * MS), (20 * MS, 320 * MS)], True),
         ([(-300 * MS, 1 * MS)], True),
-        # Two machines with correct wall clocks, of which one was booted a second or an hour after the other.
+        # Two machines with correct wall clocks. One was booted a second or an hour after the other.
         ([(2 * MS, 1_002 * MS), (1 * MS, 1_001 * MS)], False),
         ([(2 * MS, HOUR), (1 * MS, HOUR)], False),
         ([], True),
@@ -70,15 +73,17 @@ LED: list[tuple[int, str, Event]] = [
     (99, "broker-1", e.ControllerResigned(1, 1, "shutdown")),
     (100, "broker-1", e.NodeStopped("shutdown")),
 ]
-"""History of a leader that is paused for ten seconds and has no follower in the ISR for fifteen, as (second, node,
-event).
+"""History as (second, node, event).
+
+A leader is paused for ten seconds, and has no follower in the ISR for fifteen.
 """
 UPTIMES_H = {"peer-1": 1, "peer-2": 2, "broker-1": 30, "host-1": 30}
 
 
 def stepped(path: Path, step_s: int, *, machines: bool) -> None:
-    """Write the `LED` history with a step of broker 1's wall clock at second 35. With `machines`, each node has a
-    separate uptime.
+    """Write the history `LED` with a step of broker 1's wall clock at second 35.
+
+    With `machines`, each node has another monotonic clock, as on separate machines.
     """
     lines = []
     for number, (second, node, event) in enumerate(LED, 1):
@@ -107,8 +112,9 @@ def test_wall_clock_step_changes_no_duration_and_is_reported(spark: SparkSession
 
 
 def test_machine_reboot_is_not_a_clock_step(spark: SparkSession, tmp_path: Path) -> None:
-    """The machine runs for an hour and is then off for ten minutes. The node starts 20 s or two hours after the next
-    boot.
+    """A reboot of the machine does not count as a step of the wall clock.
+
+    The machine runs for an hour and is then off for ten minutes. The node starts 20 s or two hours after the next boot.
     """
     for name, up_s in (("soon", 20), ("late", 7_200)):
         lines = [

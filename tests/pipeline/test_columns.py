@@ -1,4 +1,4 @@
-"""Columns of the tables: types as documented, timestamps, and the kind of each run."""
+"""The tables' columns: their documented types, their timestamps, and how they show the kind of a run."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def test_columns_with_units_are_documented_with_their_unit(table: Table) -> None
 
 
 def test_written_tables_have_timestamps_and_run_kinds(spark: SparkSession, history: Any, tmp_path: Path) -> None:
-    """The run kinds come from a cluster in a separate folder, a cluster in the directory itself, and two simulated
-    runs. All events are at 2026-01-02 03:04:05.
+    """The tables contain timestamps, and whether a run is of a cluster or simulated.
+
+    There is a cluster in a separate folder, a cluster in the directory itself, and two simulated runs. All events are
+    at 2026-01-02 03:04:05.
     """
     at = datetime(2026, 1, 2, 3, 4, 5, 678_901, UTC)
     at_us = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
@@ -46,7 +48,7 @@ def test_written_tables_have_timestamps_and_run_kinds(spark: SparkSession, histo
     history.directory.rename(tmp_path / "all")
     for name in ("c/host-2.000000000001.jsonl", "seed-1.jsonl", "c/other.jsonl"):
         (tmp_path / "all" / name).parent.mkdir(exist_ok=True)
-        # Each is a different history, because a copy of a history would count as the same history.
+        # Write a different event to each file, because files with the same content would count as one history.
         fault = e.FaultInjected(name, "cut", "broker-1", "peer-1", True)
         (tmp_path / "all" / name).write_bytes(encode_line("world", 1, at_us, at_us, fault))
     (wanted,) = (table for table in TABLES if table.name == "faults")

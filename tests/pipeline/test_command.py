@@ -1,4 +1,4 @@
-"""Errors of `zabka pipeline` when it cannot start, and its tables for one run's journal."""
+"""Errors of `zabka pipeline` if it cannot start, and the tables that it builds from one run's journal."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_unreadable_directory_is_reported_in_one_sentence(
     def refuse(path: Path, *_: object, **__: object) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
 
-    # The root user can read every directory, so the file system's error is raised here.
+    # Raise the file system's error here, because the root user can read every directory.
     for asked in ("is_dir", "is_file", "exists", "is_symlink"):
         monkeypatch.setattr(Path, asked, refuse)
     of_verb = {"audit": [str(tmp_path)], "show": ["faults", "--data", str(tmp_path)]}
@@ -118,7 +118,7 @@ def test_ctrl_c_ends_a_stream_without_a_stack_trace(tmp_path: Path) -> None:
         for line in stream.stderr:
             output.append(line)
             if line.startswith("streaming"):
-                # The query is about to start, and its first batch is in progress when the query receives the signal.
+                # The query receives the signal while it starts or processes its first batch.
                 stream.send_signal(signal.SIGINT)
     assert stream.returncode == 0
     stopping = output.index("stopping after the current batch\n")
@@ -151,7 +151,7 @@ def test_stream_ends_with_its_cluster_even_if_lines_arrive(tmp_path: Path) -> No
 @pytest.mark.timeout(600)
 @pytest.mark.long
 def test_journal_of_a_replay_under_a_relative_path_can_be_read(tmp_path: Path) -> None:
-    # In seed 11, wall clocks gave a wrong duration of the first controller term: 108 ms instead of 12.2 s.
+    # In seed 11, the wall clocks would show a wrong duration of the first controller term: 108 ms instead of 12.2 s.
     assert replay(11, "chaos", [], tmp_path / "any-name") == 0
     command = [sys.executable, "-m", "zabka.cli.main", "pipeline", "tables", "--data", "any-name", "--out", "tables"]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The lake's commit log: lines that arrived and lines that are missing."""
+"""The lake's commit log: which lines have arrived, and which are missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Compaction of the lake reduces the number of files. No row is lost or duplicated, wherever a kill occurs."""
+"""Compaction of the lake reduces the number of files.
+
+No row is lost or duplicated, no matter when the process is killed.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ Rows = list[tuple[Any, ...]]
 
 
 def lake_of(history: Any, lake: Path, batches: int) -> Path:
-    """Write a lake whose batches each contain a session, its end and a damaged line. Return its directory."""
+    """Write a lake and return its directory.
+
+    Each batch contains a session, its end and a damaged line.
+    """
     path = history.directory / "peer-1" / "journal" / "peer-1.000000000001.jsonl"
     for number in range(batches):
         history.write("peer-1", e.SessionCreated(number, 6_000, 2 * number + 1))
@@ -43,14 +49,14 @@ def lake_of(history: Any, lake: Path, batches: int) -> Path:
 
 
 def committed(lake: Path, tree: str) -> Rows:
-    """Return the rows of a directory tree, as seen by a reader that uses the commit log."""
+    """Return the rows below a directory that a reader sees if it uses the commit log."""
     named = [name for commit in commits.read(lake) for name in commit.files if name.startswith(tree)]
     tables = [commits.read_file(lake, name, lambda path: pq.ParquetFile(path).read()) for name in named]
     return sorted((tuple(row.items()) for table in tables for row in table.to_pylist()), key=str)
 
 
 def present(lake: Path, tree: str) -> Rows:
-    """Return the rows of a directory tree, as seen by a reader that ignores the commit log."""
+    """Return the rows below a directory that a reader sees if it ignores the commit log."""
     tables = [pq.ParquetFile(path).read() for path in (lake / tree).rglob("*.parquet")]
     return sorted((tuple(row.items()) for table in tables for row in table.to_pylist()), key=str)
 
@@ -60,8 +66,9 @@ def files_of(lake: Path) -> list[str]:
 
 
 def test_eight_files_of_a_lake_directory_are_merged_into_one(history: Any, tmp_path: Path) -> None:
-    """The lake has two event types and damaged lines: 3 directories of bronze and 2 of silver, with 9 files each. Eight
-    files of each directory are merged.
+    """Eight small files of a directory are merged into one.
+
+    The lake has two event types and damaged lines: 3 directories of bronze and 2 of silver, with 9 files each.
     """
     lake = lake_of(history, tmp_path / "lake", 9)
     before = {tree: committed(lake, tree) for tree in compaction.TREES}
@@ -86,7 +93,7 @@ def test_merged_files_are_merged_again_at_the_next_level(
     before = committed(lake, "silver")
     while compaction.compact(lake):
         pass
-    # 7 batches are merged into files of 4, 2 and 1.
+    # The files of 7 batches are merged into files of 4, 2 and 1 batches.
     names = ("batch-000000006", "merged-01-batch-000000004", "merged-02-batch-000000000")
     assert files_of(lake) == sorted(5 * [f"{name}-00000.parquet" for name in names])
     assert committed(lake, "silver") == present(lake, "silver") == before
@@ -133,7 +140,10 @@ def test_column_of_a_newer_version_is_null_in_rows_of_older_ones(tmp_path: Path)
 def test_files_replaced_by_compaction_stay_readable_for_a_while(
     history: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An audit that listed the files before the compaction reads them after it."""
+    """Files that a compaction has replaced can be read for some more time.
+
+    An audit may have listed them before the compaction and read them after it.
+    """
     lake = lake_of(history, tmp_path / "lake", 8)
     (listed,) = histories(lake)
     compaction.compact(lake)
@@ -163,14 +173,17 @@ def test_files_without_a_commit_in_a_compacted_lake_are_found(history: Any, tmp_
 
 @pytest.mark.timeout(600)
 def test_kill_during_compaction_loses_and_duplicates_no_rows(history: Any, tmp_path: Path) -> None:
-    """Each copy of a lake is killed with SIGKILL before a different operation on files."""
+    """A compaction that is killed before any of its file operations neither loses nor duplicates rows.
+
+    For each operation, a copy of the lake is compacted and killed with SIGKILL before that operation.
+    """
     lake = lake_of(history, tmp_path / "lake", 2)
     expected = {tree: committed(lake, tree) for tree in compaction.TREES}
     code = [sys.executable, "-m", "tests.pipeline.killed_compactions", str(lake), str(tmp_path / "copies")]
     (tmp_path / "copies").mkdir()
     subprocess.run(code, cwd=ROOT, check=True)
     copies = sorted((tmp_path / "copies").iterdir(), key=lambda path: int(path.name))
-    # 5 merges read 10 files and write 5; then the commit is written; then 10 files are moved away.
+    # 5 merges read 10 files and write 5. Then the commit is written, and then the 10 files are moved away.
     assert len(copies) > 40
     for copy in copies:
         for tree in compaction.TREES:

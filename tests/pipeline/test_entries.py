@@ -1,4 +1,4 @@
-"""Valid journal entries, and quarantined lines."""
+"""Which journal lines are valid entries, and which are quarantined."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ POISON = {
     "an empty line": (b"", ""),
 }
 AT_THE_BOUNDS = [
-    # A string can be as long as a line, and JSON syntax inside a string must be ignored.
+    # A string may be as long as a line. Characters in it that have a meaning in JSON must be ignored.
     HEAD + b'"type":"node_stopped","reason":"\\\\","x":"' + b'\\":[{1' * 99_999 + b'","y":"' + b"1" * 60_000 + b'"}',
     HEAD + b'"type":"node_stopped","reason":"","x":' + b"[" * 499 + b"1" * 1_000 + b"]" * 499 + b"}",
     HEAD + b'"type":"node_stopped","reason":"","x":[' + b"[]," * 1_000 + b'1],"' + b"n" * 50_000 + b'":1}',
@@ -88,7 +88,7 @@ def test_invalid_journal_line_is_rejected_with_its_reason(name: str) -> None:
         HEAD + b'"type":"node_stopped","reason":"\\u0000\\ud83d\\ude00"}',
         HEAD + b'"type":"epoch_accepted","accepted_epoch":9223372036854775807}',
         *AT_THE_BOUNDS,
-        # The digest of a tree is unsigned.
+        # The digest of a tree is an unsigned 64-bit number.
         HEAD + b'"type":"zxid_checkpoint","zxid":1,"digest":18446744073709551615,"znodes":1,"sessions":1}',
     ],
 )
@@ -98,7 +98,10 @@ def test_unusual_but_complete_journal_line_is_accepted(line: bytes) -> None:
 
 
 def test_spark_parses_exactly_the_lines_within_the_limits(spark: SparkSession) -> None:
-    """A line beyond the bounds would become a row of nulls."""
+    """Spark's JSON parser accepts exactly the lines within our limits.
+
+    If a longer line were accepted, Spark would return a row of nulls for it.
+    """
     beyond = [line for name, (line, _) in POISON.items() if name.startswith("an unknown field")]
     rows = spark.createDataFrame([(line.decode(),) for line in [*AT_THE_BOUNDS, *beyond]], "body string")
     found = [row[0]["node"] for row in rows.select(f.from_json("body", "node string")).collect()]
@@ -138,7 +141,7 @@ def test_latest_entry_before_1970_is_found_after_an_invalid_line(tmp_path: Path)
     readings = [(-9, -9), (-5, -7), (-6, -8), (-8, -9)]
     (path := tmp_path / "a.jsonl").write_text("no entry\n" + "".join(head % clocks for clocks in readings))
     rows = read_range(FileRange(".", str(path), 0, path.stat().st_size), frozenset())
-    # The file's first and last lines are returned as the node's first and last lines.
+    # The file's first and last entries are returned as the first and last entries of the node.
     assert [(row[3], row[4]) for row in rows] == [(None, None), (-9, -9), (-5, -7), (-8, -9)]
 
 
@@ -156,8 +159,8 @@ def test_lines_that_show_when_a_node_ran_are_always_kept(tmp_path: Path) -> None
         add_line(node, accepted)
     (path := tmp_path / "a.jsonl").write_bytes(b"".join(lines))
     rows = read_range(FileRange(".", str(path), 0, path.stat().st_size), frozenset())
-    # For each broker: the first line (0, 2), the last line (11, 12), the last line before a start, and the first
-    # line after a pause; for the world, its only line.
+    # For each broker: its first line (0, 2), its last line (11, 12), its last line before a start, and its first line
+    # after a pause. For the world: its only line.
     assert [row[2] for row in rows] == [0, 2, 3, 6, 8, 11, 12]
 
 
@@ -170,8 +173,8 @@ def test_file_shares_have_every_line_once_and_end_at_line_ends(tmp_path: Path) -
     ranges = [FileRange(".", str(file), 0, file.stat().st_size) for file in (path, short)]
     made = shares(ranges, frozenset())
     assert len(made) == 3
-    # Of types that are left out, each of the six 8 MiB blocks returns only the node's first line (also the
-    # latest) and its last line; the short file returns its only line.
+    # All lines have types that are omitted. So each of the six 8 MiB blocks returns only the first line of the node
+    # (which is also the latest) and its last line. The short file returns its only line.
     assert sum(batch.num_rows for share in made for batch in read_share(share)) == 13
     assert sum(batch.num_rows for part in shares(ranges, None) for batch in read_share(part)) == count + 1
     assert sum(part.end - part.begin for share in made for part in share.ranges) == (count + 1) * len(line)
@@ -220,5 +223,5 @@ def test_unparsable_or_too_large_numbers_become_null(
         ("1", None),
         ("2", 0.5),
     ]
-    # The total is computed from the clocks, not from the duration that the event reports.
+    # The expected total is computed from clocks, not from the duration in the event.
     assert [(row["read_ms"], row["total_ms"]) for row in written_rows["failovers"]] == [(most, 16_000)]

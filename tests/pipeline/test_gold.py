@@ -1,4 +1,4 @@
-"""The tables of failovers, losses, the ensemble and faults, and the report of unmet expectations."""
+"""The tables of failovers, losses, the ensemble and faults, and the report of expectations that rows violate."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_failover_duration_is_measured_by_phase(spark: SparkSession, history: An
     assert (row["controller_epoch"], row["broker_id"], row["previous_broker_id"]) == (2, 2, 1)
     assert row["cause"] == "session_expired"
     phases = [row[f"{name}_ms"] for name in ("detect", "elect", "read", "decide", "propagate", "total")]
-    # Four seconds from the death to the session expiry, one to the close. Then the controller is elected, ready
-    # and propagated after a second each.
+    # There are four seconds from the death to the session expiry, and one to the session's close. After that, the
+    # controller is elected, ready and propagated after a second each.
     assert phases == [5_000, 1_000, 30, 20, 7, 7_007]
 
 
@@ -81,7 +81,10 @@ def test_overlapping_losses_of_several_replicas_become_one_row(spark: SparkSessi
 
 
 def test_committed_records_in_several_losses_are_counted_once(spark: SparkSession, history: Any) -> None:
-    """Offsets 10 to 14 and 12 to 19 are ten. Offsets 25 to 27 in the older version's journal are three more."""
+    """An offset that several replicas have lost counts as one committed record.
+
+    Offsets 10 to 14 and 12 to 19 are ten records. Offsets 25 to 27, in the journal of an older version, are three more.
+    """
     for broker, first, last, committed, newer in ((1, 10, 19, 5, 5), (2, 12, 24, 8, 8), (3, 25, 30, 3, -1)):
         event = e.RecordsLost(broker, "t", 0, first, last, last - first + 1, committed, "x", committed_at_least=newer)
         history.write(f"broker-{broker}", event)
@@ -90,11 +93,13 @@ def test_committed_records_in_several_losses_are_counted_once(spark: SparkSessio
 
 
 def test_loss_below_the_high_watermark_of_a_replica_is_committed(spark: SparkSession, history: Any) -> None:
-    """Of the lost offsets 10 to 19 of leader epoch 3, the replica knew that five were committed, and its leader that
-    eight were.
+    """A lost record counts as committed if any replica had a high watermark above it in the same log.
+
+    Of the lost offsets 10 to 19 of leader epoch 3, the replica knew that five were committed, and its leader that eight
+    were.
 
     The high watermarks of another leader epoch, of another topic with the same name, and of the follower before its
-    high watermark rose belong to other logs.
+    high watermark rose are those of other logs.
     """
     write = history.write
 
@@ -116,7 +121,7 @@ def test_loss_below_the_high_watermark_of_a_replica_is_committed(spark: SparkSes
     progressed(3, 30)
     lost = e.RecordsLost(2, "t", 0, 10, 19, 10, 5, "x", topic_id="new", committed_at_least=5, leader_epoch=3)
     write("broker-2", lost)
-    # The leader's line arrives late: the order is determined by leader epochs, not by clocks.
+    # The leader's entry comes late by the clock, but leader epochs determine the order.
     progressed(1, 18)
     write("broker-2", e.RecordsLost(2, "t", 0, 25, 26, 2, 0, "x", topic_id="new", leader_epoch=4))
     rows = rows_of(jobs.read_journal(spark, history.directory), records_lost)
@@ -124,7 +129,10 @@ def test_loss_below_the_high_watermark_of_a_replica_is_committed(spark: SparkSes
 
 
 def test_acknowledged_losses_are_from_the_last_workload_reports(spark: SparkSession, history: Any) -> None:
-    """Offsets 10 to 19 and 30 to 39 are lost. w1 misses 15 to 20 and five of 28 to 99, and w2 misses 11."""
+    """Lost acknowledged records are counted from the last report of each workload.
+
+    Offsets 10 to 19 and 30 to 39 are lost. Workload w1 misses 15 to 20 and five of 28 to 99, and w2 misses 11.
+    """
 
     def progress(workload: str, acks: str, *missing: tuple[int, int, int, int]) -> None:
         spans = [e.LostSpan(*span) for span in missing]
@@ -192,8 +200,10 @@ def test_sessions_elections_and_faults_have_start_and_end(spark: SparkSession, h
 
 
 def test_kills_stops_and_pauses_are_faults(spark: SparkSession, history: Any) -> None:
-    """Exits without a kill, starts and resumes are not faults. A pause lasts until the process is killed, and a kill
-    until the process starts again.
+    """Kills, stops and pauses are rows of the table of faults.
+
+    Exits without a kill, starts and resumes are not faults. A pause lasts until the process is killed, and a kill until
+    the process starts again.
     """
     changes = (
         ("broker-1", "running", "start"), ("broker-1", "paused", "pause"), ("broker-1", "down", "kill"),
@@ -235,7 +245,7 @@ def test_unreadable_journal_is_reported_with_its_name(
 
     unreadable = tmp_path / "peer-1.000000000001.jsonl"
     with monkeypatch.context() as patched:
-        # The root user can read every file, so the file system's error is raised here.
+        # Raise the file system's error here, because the root user can read every file.
         patched.setattr(Path, "open", refuse)
         lines = list(read_range(FileRange(".", str(unreadable), 0, 3)))
     bad_lines = [table for table in TABLES if table.name == "bad_lines"]

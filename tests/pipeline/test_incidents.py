@@ -1,5 +1,6 @@
-"""The table `incidents` equals the incidents of `zabka.journal.incidents` in each run, including when a stream
-creates it.
+"""The table `incidents` has the incidents that `zabka.journal.incidents` finds in each run.
+
+This is so for tables of the batch job and for tables of a stream.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from zabka.pipeline.source import shares_of
 
 
 def failover(history: Any) -> None:
-    """Write a failover: broker 1 is killed in second 6, its session expires in second 7, and broker 2 takes over until
-    second 11.
+    """Write a failover.
+
+    Broker 1 is killed in second 6, its session expires in second 7, and broker 2 takes over until second 11.
     """
     write = history.write
     write("broker-1", e.BrokerRegistered(1, 1, 11, "start"))
@@ -70,7 +72,10 @@ def test_incident_and_its_effects_are_one_row_with_the_run(spark: SparkSession, 
 
 
 def test_wall_clock_step_changes_no_time_of_an_incident(spark: SparkSession, history: Any, tmp_path: Path) -> None:
-    """The wall clock of the new controller is set back by 12 s, or by an hour, or ahead, after its registration."""
+    """A step of a wall clock changes no duration in an incident.
+
+    The new controller's clock is set back by 12 s, or by an hour, or ahead, after its registration.
+    """
     failover(history)
     history.close()
     lines = [json.loads(line) for path in history.directory.rglob("*.jsonl") for line in path.read_text().splitlines()]
@@ -88,7 +93,10 @@ def test_wall_clock_step_changes_no_time_of_an_incident(spark: SparkSession, his
 def test_incident_computed_by_a_stream_equals_the_batch_result(
     spark: SparkSession, history: Any, tmp_path: Path
 ) -> None:
-    """The stream creates the table with a Spark plan without an exchange. A table without events is empty."""
+    """A stream builds the same table `incidents` as the batch job.
+
+    The stream uses a Spark plan without an exchange. Without events, the table is empty.
+    """
     (table,) = (each for each in TABLES if each.name == "incidents")
     prepared = Prepared(spark, tmp_path / "_rows.arrow")
     found = []

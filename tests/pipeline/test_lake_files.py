@@ -1,4 +1,4 @@
-"""Files that the pipeline writes into a lake and the API reads. Both packages use the same format."""
+"""Files in a lake that the pipeline writes and the API reads. Both packages use the same format."""
 
 from __future__ import annotations
 

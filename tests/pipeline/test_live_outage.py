@@ -1,6 +1,4 @@
-"""Every figure in the tables of a live outage, compared with a computation in plain Python and with the records of
-its clients.
-"""
+"""The tables of a live outage: every value is equal to one computed in plain Python, or to the clients' records."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the data directory of a live outage, with its tables built."""
+    """Run a live outage, build its tables, and return the data directory."""
     directory = tmp_path_factory.mktemp("live") / "data"
     play(directory)
     zabka("pipeline", "tables", "--data", directory, within_s=600)
@@ -51,7 +49,8 @@ def test_every_injected_fault_is_an_incident_that_ended(data: Path) -> None:
 
 
 def test_acknowledged_records_missing_at_clients_are_in_losses(data: Path) -> None:
-    """Some records acknowledged to producers with acks=1 are missing, and all of these are in the table `records_lost`.
+    """All missing records that were acknowledged with acks=1 are in the table `records_lost`.
+
     No record acknowledged with acks=all is missing.
     """
     clients = json.loads((data / CLIENTS_FILE).read_text())

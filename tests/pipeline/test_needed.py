@@ -1,4 +1,4 @@
-"""Lines of a lake that the driver keeps."""
+"""Which lines of a lake the driver keeps in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zabka.pipeline.ranges import ARROW_SCHEMA
 
 
 def committed(lake: Path, batch: int, **rows: list[dict[str, Any]]) -> Commit:
-    """Commit a batch of the lake with these rows of each type."""
+    """Write the files of a batch with these rows of each event type, and return its commit."""
     files = {f"bronze/type={kind}/day=2026-01-01/batch-{batch}.parquet": some for kind, some in rows.items()}
     for name, some in files.items():
         (lake / name).parent.mkdir(parents=True, exist_ok=True)
@@ -84,13 +84,16 @@ def test_pauses_in_earlier_batches_do_not_slow_down_later_ones(tmp_path: Path) -
     others = {f"kind-{number}": [line("seed-1000", "broker-1", 5)] for number in range(40)}
     begin = time.process_time()
     needed.add_commit(committed(tmp_path, 1, **others))
-    # Searching each file for each pause took twenty seconds.
+    # Before the fix, each file was searched for each pause, which took twenty seconds.
     assert time.process_time() - begin < 4
 
 
 def test_increased_replica_reports_are_kept_and_repeated_dropped(tmp_path: Path) -> None:
-    """While the reports of a role do not decrease, only the first and the last are kept. The state covers all
-    batches."""
+    """Of a replica's progress reports, the driver keeps only those that it needs.
+
+    As long as the reported values of a role do not decrease, these are the first and the last report. This also holds
+    across batches.
+    """
 
     def report(at: int, *rows: tuple[str, int]) -> dict[str, Any]:
         event = e.ReplicaProgressed(1, [(topic, 0, mark, 99) for topic, mark in rows])
@@ -105,7 +108,7 @@ def test_increased_replica_reports_are_kept_and_repeated_dropped(tmp_path: Path)
     needed.add_commit(committed(tmp_path, 1, replica_progressed=more, followership_taken=[role]))
     rows = needed.rows().to_pylist()
     assert [row["node_seq"] for row in rows if row["type"] == "replica_progressed"] == [1, 2, 4, 6, 7, 9]
-    # Rows of the type `latest` show the time of the last event.
+    # Rows of the type `latest` contain the time of the node's last event.
     assert [row["wall_us"] for row in rows if row["type"] == "latest"] == [9, 9]
     again = Needed(tmp_path, ["replica_progressed", "followership_taken"])
     again.load_lake(needed.rows())

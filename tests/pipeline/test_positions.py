@@ -1,4 +1,7 @@
-"""How far a stream has read, across file growth, rotation, kills and recreated clusters."""
+"""The position up to which a stream has read: files grow, are rotated and deleted, and clusters are created again.
+
+Processes can be killed at any time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ NAME = "peer-1/journal/peer-1.{:012d}.jsonl"
 
 
 class Journal:
-    """A node's files as its writer leaves them, and a stream that reads them in batches."""
+    """The journal files of a node, and a stream that reads them in batches."""
 
     def __init__(self, root: Path, *, hold: bool = True) -> None:
         self.root = root
@@ -37,7 +40,7 @@ class Journal:
         return advance(self.held.files_to_go_on_with(self.offset), self.offset)
 
     def take(self, end: Offset | None = None, *, die: bool = False) -> None:
-        """Read one batch. With `die`, the result of the batch is lost."""
+        """Read one batch. With `die`, the stream is killed and the result of the batch is lost."""
         end = self.plan() if end is None else end
         found = []
         for part in ranges_between(self.held.files(self.offset), self.offset, end):
@@ -74,7 +77,7 @@ def test_file_rotated_away_after_planning_is_still_read(tmp_path: Path) -> None:
     journal.take(end)
     journal.take()
     assert journal.lines() == ["a", "b", "c"]
-    # A file that was completely read and then deleted is not kept.
+    # The stream stores no copy of a file that was deleted after it had been read completely.
     assert [file.path.name for file in journal_files(tmp_path / "_held")] == ["peer-1.000000000003.jsonl"]
 
 
@@ -202,7 +205,7 @@ def test_planned_lines_are_read_after_the_cluster_is_recreated(tmp_path: Path) -
     shutil.rmtree(tmp_path / "data")
     journal.write(1, "new and of another length")
     journal.write(2, "new second")
-    # Die once after the offsets were written, but before the lines were.
+    # The first attempt dies after it has written the offsets and before it has written the lines.
     journal.take(end, die=True)
     for _ in range(3):
         journal.take(end)
@@ -255,7 +258,7 @@ def test_file_deleted_during_planning_does_not_end_the_stream(tmp_path: Path, mo
     reads = complete_bytes
 
     def without(path: Path, begin: int = 0) -> int:
-        # The node deletes its oldest file after the first line was read and before the end is read.
+        # The node deletes its oldest file after the stream has read the first line and before it reads the rest.
         gone.unlink(missing_ok=True)
         return reads(path, begin)
 

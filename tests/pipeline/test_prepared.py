@@ -1,4 +1,4 @@
-"""Prepared query plans: on growing rows they return the fold's results, and they keep no state between runs."""
+"""Prepared query plans: with growing input they return what the fold returns, and keep no state between runs."""
 
 from __future__ import annotations
 

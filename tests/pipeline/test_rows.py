@@ -1,4 +1,4 @@
-"""A journal's rows are read once for all tables, by workers that load only what they need."""
+"""The rows of a journal are read once for all tables, by worker processes that import only what they need."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_journal_readers_do_not_load_pandas(tmp_path: Path) -> None:
 
 
 def counting(spark: SparkSession, directory: Path) -> DataFrame:
-    """Return ROWS from each of two tasks, which create a file each time that they read."""
+    """Return a DataFrame with ROWS from each of two tasks. Each read creates a file, so that reads can be counted."""
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in numbers:
@@ -70,7 +70,7 @@ def test_journals_are_read_once_for_all_tables(spark: SparkSession, tmp_path: Pa
     (reads := tmp_path / "told").mkdir()
     journal = Journal(counting(spark, reads))
     once = journal.once("stopped", lambda: journal.rows.where("type = 'node_stopped'"))
-    # Both tasks return the same rows, and a repeated event is counted once.
+    # Both tasks return the same rows, so each event occurs twice. It must be counted once.
     assert [once.count(), once.count(), journal.rows.count()] == [2, 2, 3]
     journal.read()
     assert len(list(reads.iterdir())) == 2
@@ -93,7 +93,7 @@ def test_unreadable_journal_fails_at_reading_not_at_planning(spark: SparkSession
 
 @pytest.mark.long
 def test_no_query_plan_uses_sparks_window_group_limit(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    """Spark compiles a limit by rank with any settings."""
+    """No query plan uses WindowGroupLimit, which Spark compiles to code whatever its settings are."""
 
     class Explained(Journal):
         def _kept(self, name: str, frame: DataFrame) -> DataFrame:
@@ -113,7 +113,7 @@ def test_interrupt_does_not_wait_for_tables_being_computed(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def endless(journal: Journal) -> DataFrame:
-        """Return ten billion rows, which take many minutes, so that Ctrl-C arrives while Spark processes them."""
+        """Return ten billion rows. Spark needs many minutes for them, so Ctrl-C arrives meanwhile."""
         Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
         rows = spark.range(10**10).selectExpr("sum(id * id % 7) AS run")
         return rows.withColumn("node", f.lit("n")).withColumn("node_seq", f.lit(1))
@@ -125,6 +125,6 @@ def test_interrupt_does_not_wait_for_tables_being_computed(
         jobs.write_tables(jobs.read_journal(spark, tmp_path / "data"), tmp_path / "out", wanted=[faults])
     assert time.monotonic() - begin < 60
     assert not versions.current(tmp_path / "out")
-    # The session is still usable, and py4j logs no errors about the interrupted call.
+    # The session can still be used, and py4j logs no errors about the interrupted call.
     assert spark.range(3).count() == 3
     assert caplog.records == []

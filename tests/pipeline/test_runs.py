@@ -1,4 +1,4 @@
-"""Journals of several runs in one directory: grouping into runs, and detection of copies."""
+"""Journals of several runs in one directory: how they are grouped into runs, and how copies are detected."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_recreated_partition_is_counted_separately(spark: SparkSession, history:
     history.write("broker-1", elected(2, 1, 6))
     history.write("broker-1", e.TopicDeleted("t"))
     history.write("broker-1", elected(1, 0, 9))
-    # A repeated event and a late event: neither changes the times at which states were written.
+    # This event is a late repetition. It must not change the times at which states were written.
     history.write("broker-2", elected(2, 1, 6))
     journal = jobs.read_journal(spark, history.directory)
     spans = rows_of(journal, tables.partition_leaderships)
@@ -97,7 +97,8 @@ def test_recreated_partition_is_counted_separately(spark: SparkSession, history:
         (1, [], [1]),
     ]
     (share,) = rows_of(journal, availability)
-    # The five lines are a second apart. Two seconds are before the deletion and one is after the recreation.
+    # The five lines are a second apart. Two seconds are before the deletion, and one is after the topic was created
+    # again.
     assert share["observed_ms"] == 3_000
 
 
@@ -105,7 +106,7 @@ def test_event_written_twice_is_counted_once(spark: SparkSession, history: Any) 
     history.write("broker-1", e.ProcessChanged("broker-1", "down", None, "kill"))
     path = history.directory / "broker-1" / "journal" / "broker-1.000000000001.jsonl"
     path.write_bytes(path.read_bytes() * 2)
-    # A node whose journal was lost numbers events from one again, so this is a different event.
+    # After the loss of its journal, a node numbers its events from one again. So this is a different event.
     history.write("broker-2", e.ProcessChanged("broker-1", "running", 7, "start"))
     (history.directory / "broker-1.000000000001.jsonl").write_bytes(
         (history.directory / "broker-2" / "journal" / "broker-2.000000000001.jsonl")

@@ -1,5 +1,6 @@
-"""A Spark session after Ctrl-C, whose signal Java receives too; and the only module that uses PySpark's private
-names.
+"""A Spark session after Ctrl-C, whose signal Java receives too.
+
+Also tests that only one module uses private names of PySpark.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zabka.pipeline.session import _is_no_interruption, stop, was_interrupted
 
 
 def broken_off() -> Exception:
-    """Return the exception that PySpark raises when Java has exited during a call."""
+    """Return the exception that PySpark raises if Ctrl-C ends Java during a call."""
     try:
         try:
             raise KeyboardInterrupt
@@ -49,8 +50,9 @@ def test_session_whose_java_process_exited_is_stopped(failed: Exception) -> None
 
 
 def test_only_prepared_plans_use_private_names_of_pyspark() -> None:
-    """PySpark's private names change between its minor versions, so the tests of that module decide which versions can
-    be used.
+    """Only the module `prepared` uses private names of PySpark.
+
+    Such names change between minor versions of PySpark. So the tests of that module decide which versions can be used.
     """
     private = re.compile(r"\._(jvm|jdf|jsc|jc|jsparkSession|getJavaStorageLevel)\b")
     modules = Path(pipeline.__file__).parent.rglob("*.py")

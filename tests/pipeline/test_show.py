@@ -34,14 +34,14 @@ COLUMNS = [*ROWS[0]]
 
 
 def shown(*arguments: str) -> tuple[int, str]:
-    """Return the command's exit code and output."""
+    """Run `zabka pipeline show`, and return its exit code and output."""
     answer = CliRunner().invoke(jobs_of_spark, ["show", *arguments])
     assert answer.exception is None or isinstance(answer.exception, SystemExit), answer.exception
     return answer.exit_code, answer.output
 
 
 def written(out: Path, name: str = "faults") -> Path:
-    """Write a table as an earlier run does, and return the directory of tables."""
+    """Write a table as an earlier run would have, and return the directory of tables."""
     (out / name).mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(ROWS), out / name / "part-00000.parquet")
     return out
@@ -152,7 +152,10 @@ def test_missing_table_error_lists_the_known_tables(
 def test_where_option_selects_rows_of_stored_and_computed_tables(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
-    """In the outage, t-0 is without a leader once, in leader epoch 1."""
+    """A condition selects rows, whether the table is stored or is built by the command.
+
+    In the outage, t-0 has no leader once, in leader epoch 1.
+    """
     outage(history)
     journal = jobs.read_journal(spark, history.directory)
     wanted = [table for table in TABLES if table.name == "partition_leaderships"]

@@ -1,4 +1,4 @@
-"""Every event type has a typed table, whose rows equal the lines."""
+"""Each event type has a table with typed columns. Its rows have the same values as the journal lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def examples() -> dict[str, list[dict[str, object]]]:
 
 
 def comparable(value: object) -> object:
-    """Remove the differences between the forms in JSON and Arrow: names of structure fields, and map keys."""
+    """Remove the differences between JSON and Arrow from a value: the names of structure fields, and map keys."""
     if isinstance(value, dict):
         values = list(value.values())
         return [comparable(v) for v in values] if all(k.startswith("_") for k in value) and value else {

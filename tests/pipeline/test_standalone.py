@@ -1,4 +1,4 @@
-"""On a standalone Spark cluster with a worker killed during the job, the rows equal the rows from a single machine."""
+"""On a standalone Spark cluster, the rows are the same as on a single machine, even if a worker is killed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def ended(job: subprocess.Popen[str]) -> str:
 
 
 def when(condition: Callable[[], bool], job: subprocess.Popen[str]) -> None:
-    """Wait until the condition is true while a job runs."""
+    """Wait until the condition is true, and assert that the job still runs."""
     while not condition():
         assert job.poll() is None, job.communicate()[0]
         time.sleep(0.05)
@@ -68,7 +68,7 @@ def test_standalone_cluster_builds_the_same_tables(histories: Path, cluster: Sta
     ended(run("local[1]", "pipeline", "tables", "--data", str(histories), "--out", "here", directory=tmp_path))
     job = run(cluster.master, "pipeline", "tables", "--data", str(histories), "--out", "there", directory=tmp_path)
     version = tmp_path / "there" / "_versions" / "000001"
-    # Some tables have been written, others not yet.
+    # At this time, some tables are written and others are not.
     when((version / "partition_leaderships" / "_SUCCESS").exists, job)
     cluster.kill_a_worker()
     ended(job)
@@ -81,7 +81,7 @@ def test_standalone_cluster_streams_the_same_rows(histories: Path, cluster: Stan
     ended(run("local[1]", "pipeline", "tables", "--data", str(histories), "--out", "here", directory=tmp_path))
     job = run(cluster.master, "pipeline", "stream", "--data", str(histories), "--out", "there", directory=tmp_path)
     lake = tmp_path / "there"
-    # The batch is in the lake, but its tables are not written yet.
+    # At this time, the batch is in the lake, but its tables are not written.
     when(lambda: any((lake / COMMITS).glob("*.json")), job)
     cluster.kill_a_worker()
     ended(job)

@@ -1,5 +1,6 @@
-"""The stream: every line is in the lake exactly once, across growth, restarts and kills, and its tables are
-updated.
+"""Streaming journals into a lake: each line is in it exactly once, and the tables are updated.
+
+Journals grow, and the stream is restarted or killed.
 """
 
 from __future__ import annotations
@@ -30,13 +31,15 @@ SOME = [table for table in TABLES if table.name in ("partition_leaderships", "fa
 
 
 def take(spark: SparkSession, directory: Path, lake: Path) -> None:
-    """Stream the existing lines."""
+    """Run a stream over the lines that exist now, and wait until it ends."""
     with versions.locked(lake):
         stream.start(spark, directory, lake, follow=False, wanted=SOME).awaitTermination()
 
 
 def availability_of_parts(spark: SparkSession, directory: Path, *parts: list[bytes]) -> dict[str, Any]:
-    """Return the only availability row of a history whose parts are read by successive streams."""
+    """Stream the parts of a history one after the other, each with a new stream. Return the only row of
+    `availability`.
+    """
     lake, path = directory / "lake", directory / "data" / "seed-1.jsonl"
     path.parent.mkdir()
     selected = [table for table in TABLES if table.name == "availability"]
@@ -50,7 +53,7 @@ def availability_of_parts(spark: SparkSession, directory: Path, *parts: list[byt
 
 
 def bronze(lake: Path) -> list[dict[str, Any]]:
-    """Return every line, as seen by a reader that ignores the commit log."""
+    """Return all lines in the lake's files, as a reader sees them that ignores the commit log."""
     rows = ds.dataset(lake / "bronze", format="parquet", partitioning="hive").to_table().to_pylist()
     return sorted(rows, key=lambda row: (row["file"], row["position"]))
 
@@ -59,7 +62,7 @@ def bronze(lake: Path) -> list[dict[str, Any]]:
 def test_stream_reads_each_line_once_across_restarts(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
-    """The stream's tables equal the batch job's tables."""
+    """A stream reads each line once, even if it was restarted. Its tables are the same as those of the batch job."""
     lake = tmp_path / "lake"
     strange = "/a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh\ni"
     history.write("peer-1", e.SessionClosed(77, 1, [strange]))
@@ -87,7 +90,7 @@ def test_stream_reads_each_line_once_across_restarts(
         found = pq.read_table(lake / table.name).to_pylist()
         assert found == pq.read_table(tmp_path / "batch" / table.name).to_pylist(), table.name
         assert found or table.name == "faults"
-    # Quarantined lines have no numbers, and the other lines have no gap in their numbers.
+    # No lines are missing: quarantined lines are not numbered, and the numbers of all other lines have no gap.
     assert pq.read_table(lake / stream.GAPS).to_pylist() == []
     status = stream.read_status(lake)
     assert status is not None
@@ -105,7 +108,10 @@ def test_stream_reads_each_line_once_across_restarts(
 def test_stream_merges_its_small_files_and_keeps_each_line_once(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every stream adds one batch. A restarted stream reads the rows of earlier batches from the merged files."""
+    """A stream merges its small files, and each line is still in the lake once.
+
+    Each stream adds one batch. A restarted stream reads the rows of earlier batches from the merged files.
+    """
     monkeypatch.setattr(stream, "COMPACTION_BATCHES", 1)
     monkeypatch.setattr(compaction, "FAN_IN", 2)
     lake = tmp_path / "lake"
@@ -135,7 +141,7 @@ def test_rows_of_a_failed_batch_are_not_counted_twice(
         broken.setattr(versions, "publish", lambda *_: 1 / 0)
         with pytest.raises(StreamingQueryException):
             take(spark, history.directory, lake)
-    # This simulates a first attempt that died before its commit: the files exist, but no commit lists them.
+    # These are files of an attempt that died before its commit: they exist, but no commit lists them.
     commits.path_of(lake, 0).unlink()
     take(spark, history.directory, lake)
     lines = [line for file in history.directory.rglob("*.jsonl") for line in file.read_text().splitlines()]
@@ -151,7 +157,7 @@ def test_rows_of_a_failed_batch_are_not_counted_twice(
 @pytest.mark.timeout(600)
 def test_restarted_stream_ends_a_pause_at_the_next_journal_line(spark: SparkSession, tmp_path: Path) -> None:
     lines = paused_twice_and_a_third_time()
-    # The last line of the first part is the first pause; the second part contains the end of that pause and the
+    # The first part ends with the start of the first pause. The second part contains the end of that pause, and the
     # second pause.
     row = availability_of_parts(spark, tmp_path, lines[:2], lines[2:6], lines[6:])
     assert (row["observed_ms"], row["leader_down_ms"], row["available_acks_1_ms"]) == (35_000, 11_000, 24_000)
@@ -169,7 +175,7 @@ def test_restarted_stream_detects_a_stop_after_a_pause(spark: SparkSession, tmp_
 @pytest.mark.timeout(600)
 def test_restarted_stream_detects_an_unreported_exit(spark: SparkSession, tmp_path: Path) -> None:
     lines = ended_unseen()
-    # The first part ends with the last line before a start, and the second part is that start.
+    # The first part ends with the last line before a start. The second part contains only that start.
     row = availability_of_parts(spark, tmp_path, lines[:4], lines[4:5], lines[5:])
     assert (row["observed_ms"], row["available_acks_1_ms"], row["unseen_ms"]) == (19_000, 19_000, 16_000)
 
@@ -209,7 +215,7 @@ def test_uncommitted_files_are_kept_while_commits_are_missing(tmp_path: Path) ->
         stream.remove_orphans(tmp_path)
     assert file.exists()
     commits.path_of(tmp_path, 1).unlink()
-    # The first batch died before its commit.
+    # The first attempt to write the batch died before its commit.
     assert stream.remove_orphans(tmp_path) == 1
 
 
@@ -230,7 +236,7 @@ def test_verdicts_for_a_lake_equal_the_verdicts_for_its_files(
             out.write(file.read_bytes() + b"no entry\n")
     lake = tmp_path / "lake"
     take(spark, history.directory, lake)
-    # Written by a batch that was never committed.
+    # A batch that was never committed has written this file.
     bronze_file = next((lake / "bronze").rglob("batch-*.parquet"))
     bronze_file.with_name("batch-000000009-00000.parquet").write_bytes(bronze_file.read_bytes())
     found, expected = histories(lake), histories(history.directory)

@@ -1,4 +1,4 @@
-"""The summary at the end of `zabka pipeline tables`. Expected sentences are computed by hand."""
+"""The summary that `zabka pipeline tables` prints at its end. The expected sentences were written by hand."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def test_controller_terms_are_counted_by_end_reason() -> None:
 
 
 def test_summary_shows_median_and_maximum_failover_time() -> None:
-    """The median of 400, 900 and 6,204 is 900. The failover without a known duration is not counted."""
+    """Of failovers, the summary shows the median and the maximum.
+
+    The median of 400, 900 and 6,204 ms is 900 ms. A failover without a known duration does not count.
+    """
     rows = [failover(2, 900), failover(3, 6_204), failover(4, None), failover(5, 400)]
     assert summary([], rows, [], [])[1] == (
         "failovers: 4; p50 900 ms, worst 6,204 ms (controller epoch 3: broker 1 to 2 after session_expired); "
@@ -103,8 +106,11 @@ def test_tables_command_ends_with_the_summary(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The leader of t-0 was dead from second 3 to 7, and then the partition had no leader until second 8 (of 2 to
-    10)."""
+    """The command `zabka pipeline tables` prints the summary at its end.
+
+    From second 3 to 7, the leader of t-0 was dead. Until second 8, the partition had no leader. The history is from
+    second 2 to 10.
+    """
     outage(history)
     monkeypatch.setattr(pipeline, "_session", lambda *_: spark)
     monkeypatch.setattr(session, "stop", lambda _: None)

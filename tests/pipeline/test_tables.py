@@ -1,4 +1,4 @@
-"""The tables, built from journals as nodes write them."""
+"""The tables, built from journals like those of real nodes."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ def test_controller_term_ends_when_its_session_is_closed(
 def test_controller_gap_lasts_from_death_to_first_decision(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
-    """The controller is killed in second 3, its session ends in second 4, the next one is elected in second 6, and
-    decides two seconds later.
+    """The controller gap lasts from the controller's death to the first decision of the next one.
+
+    The controller is killed in second 3, its session ends in second 4, the next one is elected in second 6, and decides
+    two seconds later.
     """
     outage(history)
     history.now_us = 7_000_000
@@ -83,7 +85,10 @@ def test_resignation_ends_a_controller_term_with_its_reason(spark: SparkSession,
 
 
 def test_resignation_ends_a_term_before_its_session_is_closed(spark: SparkSession, history: Any) -> None:
-    """The term ends with the resignation even if the clocks of the two nodes show the opposite order."""
+    """A controller's term ends when it resigns, not when its session is closed.
+
+    This is so even if the clocks of the two nodes show the opposite order.
+    """
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.write("peer-1", e.SessionClosed(9, 5, ["/brokers/ids/1", "/controller"]))
     history.write("broker-1", e.ControllerResigned(1, 1, "shutdown"))
@@ -138,8 +143,8 @@ def test_config_change_journaled_by_two_brokers_counts_once(spark: SparkSession,
     history.now_us += 5_000_000
     write("broker-1", e.NodeStopped("end"))
     (row,) = rows(spark, history, availability)
-    # One second with a minimum of one, four seconds with a minimum of two, and six seconds in which the topic has
-    # no override.
+    # min.insync.replicas is one for one second, and two for four seconds. For six seconds the topic does not override
+    # it.
     assert (row["observed_ms"], row["under_min_isr_ms"], row["available_acks_all_ms"]) == (11_000, 4_000, 7_000)
 
 
@@ -151,15 +156,17 @@ def test_min_isr_is_limited_to_the_number_of_replicas(spark: SparkSession, histo
     write("broker-1", e.IsrChanged("t", 1, [1], 1, 0, 1, "lag", 1, 4))
     history.now_us += 5_000_000
     write("broker-1", e.NodeStopped("end"))
-    # For eight seconds one replica is in sync; of two replicas, one leaves after the first of seven seconds.
+    # For eight seconds, one replica is in sync. For seven seconds, two replicas are assigned, and one of them leaves
+    # after the first second.
     spent = [(row["available_acks_all_ms"], row["under_min_isr_ms"]) for row in rows(spark, history, availability)]
     assert spent == [(8_000, 0), (1_000, 6_000)]
 
 
 def test_min_isr_is_read_from_topic_leader_default_or_properties(spark: SparkSession, history: Any) -> None:
     def alter(entity: str, config: dict[str, str]) -> None:
-        """Alter the config a second after the last event. Two brokers journal the change, 1 ms apart, and it lasts for
-        nine seconds.
+        """Change a config a second after the last event.
+
+        Two brokers journal the change, 1 ms apart. The config then applies for nine seconds.
         """
         for broker in ("broker-1", "broker-2"):
             write(broker, e.ConfigChanged(entity, config))
@@ -167,7 +174,7 @@ def test_min_isr_is_read_from_topic_leader_default_or_properties(spark: SparkSes
         history.now_us += 8_998_000
 
     write = history.write
-    # The file of a broker that is not the leader has no effect.
+    # The min.insync.replicas in the file of a broker that does not lead has no effect.
     write("broker-2", e.NodeStarted("broker", 2, {"min.insync.replicas": "2"}))
     write("broker-1", e.NodeStarted("broker", 1, {"min.insync.replicas": "1"}))
     write("broker-1", e.LeaderElected("t", 0, 1, 0, [1], [1, 2], 0, 1, False, "new_topic", 2))
@@ -180,9 +187,9 @@ def test_min_isr_is_read_from_topic_leader_default_or_properties(spark: SparkSes
     history.now_us += 9_000_000
     write("broker-1", e.NodeStopped("end"))
     (row,) = rows(spark, history, availability)
-    # The minimum is one at first, by the leader's own value before and after the topic's, and once all are
-    # removed. It is two by the value of all brokers before and after, by the topic's value, and by the file of
-    # the restarted leader.
+    # min.insync.replicas is one at first, with the leader's own value before and after the topic's value, and after all
+    # were removed. It is two with the default for all brokers (before and after), with the topic's value, and with the
+    # file of the restarted leader.
     assert (row["available_acks_all_ms"], row["under_min_isr_ms"]) == (1_000 + 3 * 9_000, 3 * 9_000 + 10_000)
     assert row["planned_ms"] == 1_000
 
@@ -190,7 +197,7 @@ def test_min_isr_is_read_from_topic_leader_default_or_properties(spark: SparkSes
 def test_paused_leader_is_down_until_its_next_line(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "seed-1.jsonl").write_bytes(b"".join(paused_twice_and_a_third_time()))
     (row,) = rows_of(jobs.read_journal(spark, tmp_path), availability)
-    # Twice three seconds, and five seconds at the end, of 35 seconds.
+    # The leader is paused twice for three seconds, and for the last five of 35 seconds.
     assert (row["observed_ms"], row["leader_down_ms"], row["available_acks_1_ms"]) == (35_000, 11_000, 24_000)
 
 
@@ -211,7 +218,7 @@ def test_unreported_exit_of_a_leader_ends_its_observed_time(spark: SparkSession,
     write("broker-1", e.RequestFenced(1, "fetch", 3, "FENCED_LEADER_EPOCH", 1, 2))
     (row,) = rows(spark, history, availability)
     assert (row["observed_ms"], row["available_acks_1_ms"], row["unseen_ms"]) == (2_000, 2_000, 36_001_000)
-    # An exit that was observed must not count as unseen.
+    # An exit that the host reports must not count as unseen.
     write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
     history.now_us += 4_000_000
     start()

@@ -1,4 +1,6 @@
-"""Journals in a Kafka topic: the rows equal the rows from files."""
+"""Journals published to a Kafka topic: tables built from the topic have the same rows as tables built from the
+files.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def test_kafka_location_without_a_topic_is_rejected(text: str) -> None:
 
 
 class Brokers:
-    """A two-partition topic in memory, with the AdminClient methods used here."""
+    """Fake AdminClient with a topic of two partitions in memory."""
 
     def __init__(self, topic_id: str | None = None) -> None:
         self.topic_id = topic_id
@@ -153,7 +155,7 @@ def test_publisher_resumes_at_the_end_of_the_topic(history: Any, outage: Callabl
     outage(history)
     first = published(history.directory, brokers)
     assert published(history.directory, brokers) == 0
-    # Remove the last lines, as if the publisher had been killed before it published them.
+    # Remove the last lines from the topic, as if the publisher had been killed before it sent them.
     del brokers.logs[0][-2:]
     lost = 2 if brokers.logs[0] else 0
     outage(history)
@@ -303,7 +305,7 @@ def test_two_concurrent_publishers_write_each_line_once(
             await publishing(place, lambda lines: None)
         first.cancel()
         await asyncio.wait([first])
-        # The lock was released when its holder ended.
+        # The lock was released when the task that held it ended.
         assert (await publish(tmp_path, place, follow=False, progress=lambda lines: None)).lines == 0
 
     asyncio.run(both())
@@ -317,7 +319,7 @@ def test_journals_can_be_published_to_two_topics_concurrently(tmp_path: Path) ->
 
 
 class LateBrokers(Brokers):
-    """Brokers that return the topic only after `unheard` metadata requests."""
+    """Fake brokers that return the topic only after `unheard` metadata requests."""
 
     def __init__(self, unheard: int) -> None:
         super().__init__()
@@ -387,7 +389,8 @@ def test_rows_of_a_topic_are_correct_while_brokers_fail(spark: SparkSession, tmp
         while breaking.is_alive():
             rounds.append(publish_now(tmp_path / "cluster", place))
         breaking.join()
-        # The last round publishes all lines that are in the files then, so compare with a copy of the files.
+        # The last round publishes all lines that the files contain at that time. So compare the topic with a copy of
+        # the files.
         kept = tmp_path / "kept"
         for file in journal_files(tmp_path / "cluster"):
             copy = kept / file.path.relative_to(tmp_path / "cluster")
@@ -413,7 +416,7 @@ def test_stream_from_a_topic_equals_the_stream_from_its_files(
         place = TopicPlace(cluster.bootstrap, "journal")
         asked(place, lambda client: client.create_topic("journal", 3, 3))
         for line in (b"\xff\n", b"no entry\n"):
-            # In the second round, the stream resumes from its checkpoint.
+            # In the second round, the stream continues from its checkpoint.
             outage(history)
             with (history.directory / "peer-1" / "journal" / "peer-1.000000000001.jsonl").open("ab") as file:
                 file.write(line)
@@ -438,7 +441,7 @@ def publish_now(root: Path, place: TopicPlace) -> int:
 
 
 def breaks(servers: list[Any]) -> None:
-    """Kill and restart each broker once while lines are published."""
+    """Kill and restart each broker once, while another process publishes lines."""
     for server in servers:
         time.sleep(2)
         server.kill()

@@ -1,5 +1,6 @@
-"""The table `transactions`, with one row per transaction of a transactional id. Expected values are computed by
-hand.
+"""The table `transactions`, with one row for each transaction of a transactional id.
+
+The expected values were computed by hand.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ SECOND_US = 1_000_000
 
 
 class Coordinator:
-    """Writer of the events of one transactional id, one second apart."""
+    """Writer of a coordinator's events about one transactional id. The events are one second apart."""
 
     def __init__(self, history: Any, transactional_id: str, producer_id: int) -> None:
         self._history = history
@@ -32,7 +33,7 @@ class Coordinator:
         self._history.write(f"broker-{broker}", event)
 
     def loaded(self, broker: int, state: str, epoch: int, partitions: list[str], started_ms: int) -> None:
-        """Report the state that a new coordinator loads."""
+        """Write the event of a new coordinator that has loaded this state."""
         event = e.TransactionChanged(
             broker, self._id, state, self._producer_id, epoch, partitions, "loaded", started_ms=started_ms
         )
@@ -49,7 +50,10 @@ def found(spark: SparkSession, history: Any) -> list[dict[str, Any]]:
 
 
 def test_committed_transaction_lists_its_partitions_and_times(spark: SparkSession, history: Any) -> None:
-    """The transaction begins in second 2, is decided in second 4, and completes in second 7."""
+    """The row of a committed transaction has its partitions, and the times of its steps.
+
+    The transaction begins in second 2, is decided in second 4, and completes in second 7.
+    """
     history.full = True
     pay = Coordinator(history, "pay", 7)
     pay.changed(1, "Empty", 0, [], "producer started")
@@ -70,8 +74,10 @@ def test_committed_transaction_lists_its_partitions_and_times(spark: SparkSessio
 
 
 def test_abort_by_the_next_coordinator_keeps_the_producer_epoch(spark: SparkSession, history: Any) -> None:
-    """The second transaction times out at the next coordinator. Its partitions and markers are not mixed with those of
-    the first transaction.
+    """A transaction that another coordinator aborts is shown with its producer's epoch.
+
+    The second transaction times out at the next coordinator. Its partitions and markers are not mixed with those of the
+    first transaction.
     """
     history.full = True
     pay = Coordinator(history, "pay", 7)
@@ -92,7 +98,10 @@ def test_abort_by_the_next_coordinator_keeps_the_producer_epoch(spark: SparkSess
 
 
 def test_transaction_with_unknown_beginning_or_end_has_nulls(spark: SparkSession, history: Any) -> None:
-    """The journal begins with the abort of a fenced producer, and ends during the next producer's transaction."""
+    """A transaction whose beginning or end is not in the journal has null in these columns.
+
+    The journal begins with the abort of a fenced producer, and ends during the next producer's transaction.
+    """
     pay, ship = Coordinator(history, "pay", 7), Coordinator(history, "ship", 8)
     pay.changed(1, "PrepareAbort", 1, ["a-0"], "fenced")
     ship.changed(1, "Ongoing", 0, ["b-0"], "partitions added")
@@ -125,7 +134,11 @@ def test_state_loaded_by_a_new_coordinator_is_no_new_decision(spark: SparkSessio
 
 
 def test_late_entry_of_paused_coordinator_is_assigned_to_its_txn(spark: SparkSession, history: Any) -> None:
-    """Broker 1 is paused after it decided in second 2; broker 2 has another transaction when broker 1 completes it."""
+    """A late entry of a paused coordinator is assigned to the transaction that it is about.
+
+    Broker 1 is paused after it decided in second 2. When it completes this transaction, broker 2 already has another
+    one.
+    """
     pay = Coordinator(history, "pay", 7)
     pay.changed(1, "Ongoing", 0, ["a-0"], "partitions added", 1_000)
     pay.changed(1, "PrepareCommit", 0, ["a-0"], "ended by its producer", 1_000)
@@ -141,8 +154,9 @@ def test_late_entry_of_paused_coordinator_is_assigned_to_its_txn(spark: SparkSes
 
 
 def test_transaction_not_loaded_by_a_new_coordinator_is_separate(spark: SparkSession, history: Any) -> None:
-    """The new coordinator did not load the first transaction. Its next transaction has another start time, so it is a
-    separate row.
+    """A transaction that a new coordinator does not know has a row of its own.
+
+    The new coordinator did not load the first transaction. The next one has another start time.
     """
     pay = Coordinator(history, "pay", 7)
     pay.changed(1, "Ongoing", 0, ["a-0"], "partitions added", 1_000)

@@ -1,4 +1,4 @@
-"""Versions of the tables: readers see complete versions, and only one job writes at a time."""
+"""Versions of the tables: a reader sees complete versions only, and only one job at a time writes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,10 @@ def test_recently_replaced_table_versions_are_kept(tmp_path: Path) -> None:
 
 
 def test_former_table_name_links_to_the_current_version(tmp_path: Path) -> None:
-    """The link also works in a lake of an older zabka, whose link pointed to a table with the former name."""
+    """The former name of a table is a link to the current version.
+
+    This is so even in the lake of an older zabka, whose link pointed to a table with the former name.
+    """
     versions.publish(tmp_path, make(tmp_path, sessions="1"))
     (tmp_path / "controller_reigns").symlink_to("_current/controller_reigns")
     versions.publish(tmp_path, make(tmp_path, controller_terms="old"))

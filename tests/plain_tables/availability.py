@@ -1,4 +1,4 @@
-"""The table `availability`: the time that each partition spent in each state, added up between consecutive lines."""
+"""The table `availability`: how long each partition was in each state, summed over the times between journal lines."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ STATES = ("offline", "leader_down", "under_min_isr", "isr_stalled", "planned", "
 
 
 class Cluster:
-    """State of a cluster after some journal lines: which brokers run, which links are partitioned, and each topic's
-    min.insync.replicas.
+    """State of a cluster after some journal lines.
+
+    It contains which brokers run, which links are partitioned, and each topic's min.insync.replicas.
     """
 
     def __init__(self) -> None:
         self.stopped: dict[int, str] = {}
-        """Brokers that do not run, each with the reason: leader_down or planned."""
+        """Reason why a broker does not run: leader_down or planned. Running brokers have no entry."""
         self.cuts: dict[str, Row] = {}
         self._minimum: dict[str, int] = {}
         self._default = 1
@@ -47,8 +48,9 @@ class Cluster:
         return self._minimum.get(topic, self._default)
 
     def is_cut(self, leader: int, member: int) -> bool:
-        """Return whether the link between two brokers is partitioned in at least one direction. In a fault, * stands
-        for every other node.
+        """Return whether the link between two brokers is partitioned in at least one direction.
+
+        In a fault, * means all other nodes.
         """
         names = (f"broker-{leader}", f"broker-{member}")
         return leader != member and any(
@@ -58,7 +60,7 @@ class Cluster:
         )
 
     def state(self, write: Row) -> str | None:
-        """Return the state in which the partition cannot be written to, or None if writes are possible."""
+        """Return the name of the state that prevents writes with acks=all to the partition, or None."""
         leader, isr = write["leader"], write["isr"]
         if leader < 0:
             return "offline"
@@ -72,7 +74,7 @@ class Cluster:
 
 
 def availability(lines: list[Row]) -> list[Row]:
-    """Return the rows of `availability`: how long each partition could be written to."""
+    """Return the rows of the table `availability`: how long each partition was in each state."""
     deleted = deletions(lines)
     rows: dict[tuple[str, int], Row] = {}
     for life, writes in writes_of_lives(lines).items():

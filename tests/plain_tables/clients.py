@@ -7,11 +7,13 @@ from collections import Counter, defaultdict
 from tests.plain_tables.journals import Row, ms, of_type, wall
 
 Log = tuple[str, int, str]
-"""Topic, partition and topic id."""
+"""Identifies a log: topic, partition and topic id."""
 
 
 def client_availability(lines: list[Row]) -> list[Row]:
-    """Return the writes of built-in workloads, based on the last report of each workload."""
+    """Return the rows of `client_availability`: the writes of built-in workloads, from the last report of each
+    workload.
+    """
     reports: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for line in of_type(lines, "workload_progressed"):
         reports[line["node"], line["workload_id"], line["topic"]].append(line)
@@ -30,11 +32,12 @@ def client_availability(lines: list[Row]) -> list[Row]:
 
 
 def _marks(lines: list[Row]) -> dict[tuple[Log, int], int]:
-    """Return the highest high watermark that any replica reported, keyed by log and leader epoch."""
+    """Return the highest high watermark that any replica reported in each log and leader epoch."""
     marks: dict[tuple[Log, int], int] = defaultdict(int)
     roles: dict[tuple[str, str, int], tuple[Log, int, int | None]] = {}
-    """Log, leader epoch and last reported high watermark in that epoch, keyed by node, topic and partition. The high
-    watermark is None before a follower's first report, and always -1 for a leader.
+    """(Log, leader epoch, last reported high watermark) of each replica's role, keyed by node, topic and partition.
+
+    The high watermark is None before a follower's first report in that epoch, and always -1 for a leader.
     """
     for line in of_type(lines, "leadership_taken", "followership_taken", "replica_progressed"):
         if line["type"] == "replica_progressed":
@@ -56,7 +59,7 @@ def _marks(lines: list[Row]) -> dict[tuple[Log, int], int]:
 
 
 def records_lost(lines: list[Row]) -> list[Row]:
-    """Return the ranges of lost offsets of each partition."""
+    """Return the rows of `records_lost`: the ranges of lost offsets of each partition."""
     marks, losses = _marks(lines), of_type(lines, "records_lost")
     logs: dict[Log, list[Row]] = defaultdict(list)
     for loss in losses:
@@ -105,7 +108,7 @@ def _spans(offsets: set[int]) -> list[tuple[int, int]]:
 def _missing(lines: list[Row]) -> dict[str, dict[int, list[tuple[int, int, int]]]]:
     """Return the offset ranges that workloads with acks 1 or all reported as missing in their last report.
 
-    The result maps topic and partition to (first offset, last offset, number of missing records in this range).
+    The result maps a topic and a partition to (first offset, last offset, number of missing records in this range).
     """
     last = {line["workload_id"]: line for line in of_type(lines, "workload_progressed")}
     found: dict[str, dict[int, list[tuple[int, int, int]]]] = {}
@@ -119,7 +122,10 @@ def _missing(lines: list[Row]) -> dict[str, dict[int, list[tuple[int, int, int]]
 
 
 def transactions(lines: list[Row]) -> list[Row]:
-    """Return the transactions of each transactional id. Lines with the same start time belong to one transaction."""
+    """Return the rows of `transactions`.
+
+    Lines of a transactional id with the same start time are about one transaction.
+    """
     changes: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for line in of_type(lines, "transaction_changed"):
         if line["state"] == "Ongoing" or line["state"].startswith(("Prepare", "Complete")):

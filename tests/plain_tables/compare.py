@@ -21,15 +21,16 @@ from tests.plain_tables.journals import Row, read
 from tests.plain_tables.partitions import isr_changes, isr_membership, partition_leaderships
 
 SHARE_MAX = 1e-6
-"""Tolerance for shares, which the tables round to six digits."""
+"""Tolerance for columns that are shares. The tables round them to six digits."""
 RUN_US_MAX = 1_000
-"""Tolerance in µs: a time on the run's clock differs slightly from the time on the node's wall clock, which is
-slewed.
+"""Tolerance for times in µs.
+
+A time on the run's clock differs slightly from the time on the node's wall clock, whose rate the system adjusts.
 """
 ON_RUN_CLOCK = frozenset({("incidents", "from_us")})
 NOT_COMPUTED = {
     "incidents": {
-        # These columns need recorded causes, which show the decisions that belong to an incident.
+        # These columns need the causes in the journal, which show the decisions that belong to an incident.
         "number", "to_us", "duration_ms", "detected_by", "detection_ms", "committed_at_least", "acknowledged",
         "headline", "summary",
     },
@@ -38,7 +39,7 @@ _OF_RUN = {"run", "cluster_run", "simulated_run", "run_us"}
 
 
 class Table(NamedTuple):
-    """Function that computes a table, and the columns that identify a row."""
+    """Function that computes a table, and the columns whose values identify a row."""
 
     rows_of: Callable[[list[Row]], list[Row]]
     key: tuple[str, ...]
@@ -73,7 +74,7 @@ class Compared(NamedTuple):
 
 
 def compare(name: str, data: Path, lines: list[Row]) -> Compared:
-    """Compare one table of a data directory with the table computed from its journals' lines."""
+    """Compare one table in a data directory with the same table computed from the journal lines."""
     table = TABLES[name]
     found = pq.read_table((data / "analytics" / name).resolve()).to_pylist()
     differences: list[str] = []

@@ -9,15 +9,19 @@ from tests.plain_tables.journals import NOT_RUNNING, Row, ms, of_type, wall
 
 
 def _end_of_session(lines: list[Row], elected: Row, following: Row | None) -> Row | None:
-    """Return the first report of the end of the session that owned /controller, between this election and the next."""
+    """Return the first entry about the end of the session that owned /controller in this term, or None.
+
+    The term is between this election and the next one.
+    """
     until = following["zxid"] if following is not None else math.inf
     closed = [line for line in of_type(lines, "session_closed") if "/controller" in line["ephemerals"]]
     return next((line for line in closed if elected["zxid"] < line["zxid"] < until), None)
 
 
 def _end(lines: list[Row], elected: Row, following: Row | None) -> tuple[Row | None, str | None]:
-    """Return the line that ended a controller term, and how it ended: by resignation, session end, or the next
-    election.
+    """Return the entry that ended a controller's term, and how it ended.
+
+    A term ends with a resignation, the end of the session, or the next election.
     """
     expired = {line["session_id"] for line in of_type(lines, "session_expired")}
     ends: list[tuple[Row, str]] = [
@@ -34,7 +38,10 @@ def _end(lines: list[Row], elected: Row, following: Row | None) -> tuple[Row | N
 
 
 def _death(lines: list[Row], elected: Row, end: Row | None) -> Row | None:
-    """Return the kill or freeze of the controller's process from which it did not recover before its term ended."""
+    """Return the kill or freeze of the controller's process that ended its term, or None.
+
+    The process must not have recovered from it before the end of the term.
+    """
     until = end["mono_us"] if end is not None else math.inf
     changes = [
         line
@@ -45,8 +52,9 @@ def _death(lines: list[Row], elected: Row, end: Row | None) -> Row | None:
 
 
 def _lasted_us(elected: Row, end: Row) -> int:
-    """Return the length of a term: on the controller's own clock if the controller reports the end, or else on the
-    run's clock.
+    """Return the length of a term.
+
+    It is measured on the controller's own clock if the controller reports the end, or else on the run's clock.
     """
     clock = "wall_us" if end["node"] == elected["node"] else "mono_us"
     lasted: int = end[clock] - elected[clock]
@@ -54,7 +62,7 @@ def _lasted_us(elected: Row, end: Row) -> int:
 
 
 def controller_terms(lines: list[Row]) -> list[Row]:
-    """Return the rows of `controller_terms`, in the order of elections."""
+    """Return the rows of `controller_terms`, in the order of the elections."""
     elections = sorted(of_type(lines, "controller_elected"), key=lambda line: line["zxid"])
     ready = {line["controller_epoch"]: line for line in of_type(lines, "controller_ready")}
     rows: list[Row] = []
@@ -83,7 +91,7 @@ def controller_terms(lines: list[Row]) -> list[Row]:
 
 
 def failovers(lines: list[Row]) -> list[Row]:
-    """Return the phases of each failover."""
+    """Return the rows of `failovers`: the phases of each failover."""
     terms = controller_terms(lines)
     elected = {line["controller_epoch"]: line for line in of_type(lines, "controller_elected")}
     ready = {line["controller_epoch"]: line for line in of_type(lines, "controller_ready")}

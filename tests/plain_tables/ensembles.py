@@ -12,7 +12,7 @@ ACTIONS = ("kill", "stop", "restart", "pause")
 
 
 def sessions(lines: list[Row]) -> list[Row]:
-    """Return each peer's elections, from LOOKING to BROADCAST."""
+    """Return the rows of `sessions`: when each client session was created and closed or expired."""
     created: dict[int, dict[str, Row]] = defaultdict(dict)
     closed: dict[int, dict[str, Row]] = defaultdict(dict)
     expired: dict[int, Row] = {}
@@ -42,7 +42,7 @@ def sessions(lines: list[Row]) -> list[Row]:
 
 
 def elections(lines: list[Row]) -> list[Row]:
-    """Return the periods without a leader of each peer."""
+    """Return the rows of `elections`: the periods in which a peer had no leader."""
     rows: list[Row] = []
     for peer in sorted({line["node"] for line in of_type(lines, "peer_state_changed")}):
         own = [line for line in lines if line["node"] == peer]
@@ -64,7 +64,10 @@ def elections(lines: list[Row]) -> list[Row]:
 
 
 def _period(period: list[Row], end: Row | None) -> Row:
-    """Return one row. `end` is the line at which the peer stopped, or the peer's next start if it was killed."""
+    """Return the row for one period without a leader.
+
+    `end` is the entry with which the peer stopped. If it was killed, it is the peer's next start.
+    """
     first, last = period[0], period[-1]
     is_done = last["phase"] == "BROADCAST"
     bounds = [*period[1:], *([end] if end is not None and end["type"] == "node_stopped" else [])]
@@ -86,7 +89,7 @@ def _period(period: list[Row], end: Row | None) -> Row:
 
 
 def faults(lines: list[Row]) -> list[Row]:
-    """Return all kills, stops, restarts and pauses of processes, and all link faults."""
+    """Return the rows of `faults`: kills, stops, restarts and pauses of processes, and link faults."""
     rows = []
     for place, line in enumerate(lines):
         after = [later for later in lines[place + 1 :] if later["node"] == line["node"]]
@@ -109,5 +112,5 @@ def faults(lines: list[Row]) -> list[Row]:
 
 
 def is_stopped(line: Row) -> bool:
-    """Return whether a process does not run from this line on."""
+    """Return whether a process no longer runs after this entry."""
     return line["type"] == "process_changed" and line["process"] in NOT_RUNNING

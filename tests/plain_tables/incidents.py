@@ -1,8 +1,8 @@
-"""The values of the table `incidents`, for runs with kills, pauses and network partitions of running nodes.
+"""The table `incidents`, for runs with kills, pauses and network partitions of running nodes.
 
-The table links a fault to its effects by recorded causes. This code uses times instead: an effect on a broker
-belongs to the latest earlier fault of that broker. Times of decisions (`detected_by`, `to_us`) need recorded causes
-and are not computed here.
+The pipeline links a fault to its effects by the causes in the journal. This code uses times instead: an effect on a
+broker is attributed to the latest earlier fault of that broker. Times of decisions (`detected_by`, `to_us`) need the
+causes and are not computed here.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from tests.plain_tables.journals import Row, ms, of_type
 from tests.plain_tables.partitions import deletions, end_of, writes_of_lives
 
 RECENT_US = 2_000_000
-"""A fault that ended earlier than this before a replica lags does not explain the lag."""
+"""Maximum time in µs after the end of a fault during which the fault explains that a replica lags."""
 RETURNED_US = 10_000_000
-"""Time after its return within which a broker has truncated its logs."""
+"""Maximum time in µs after a broker's return until it has truncated its logs."""
 WAITING = ("offline", "leader_down")
 
 
 class Faults:
-    """The injected faults in order. `of` returns the index of the latest fault that can explain an effect."""
+    """The injected faults in order.
+
+    `of` returns the index of the latest fault that can explain an effect.
+    """
 
     def __init__(self, lines: list[Row]) -> None:
         by_place = {(line["node"], line["node_seq"]): line for line in lines}
@@ -33,8 +36,9 @@ class Faults:
         self.begins = [by_place[row["node"], row["node_seq"]] for row in self.rows]
 
     def of(self, nodes: tuple[str, ...], at_us: int, within_us: int | None = None) -> int | None:
-        """Return the index of the latest fault of these nodes. With `within_us`, the fault must be active or have ended
-        within that time.
+        """Return the index of the latest fault of these nodes before this time.
+
+        With `within_us`, the fault must be active, or have ended within that time.
         """
         found = None
         for place, (row, begin) in enumerate(zip(self.rows, self.begins, strict=True)):
@@ -44,13 +48,13 @@ class Faults:
         return found
 
     def latest(self, at_us: int) -> int | None:
-        """Return the index of the last fault before that time."""
+        """Return the index of the last fault of any node before that time."""
         before = [place for place, begin in enumerate(self.begins) if begin["mono_us"] <= at_us]
         return before[-1] if before else None
 
 
 def incidents(lines: list[Row]) -> list[Row]:
-    """Return the columns of each fault's incident that can be computed from times alone."""
+    """Return the rows of `incidents`, with the columns that can be computed from times alone."""
     injected = Faults(lines)
     effects: dict[tuple[str, int | None], list[tuple[Row, Row]]] = defaultdict(list)
     for name, found in (("outage", _outages), ("removal", _removals), ("loss", _losses), ("expiry", _expiries),
@@ -84,7 +88,7 @@ def _of_effects(begin: Row, own: dict[str, list[tuple[Row, Row]]]) -> Row:
         "stalled": sorted({effect["workload_id"] for effect, _ in own["stall"]}),
         "stall_ms": max((ms(since, until) or 0 for since, until in own["stall"]), default=None),
         "failed": sum(effect["failures"] for effect, _ in own["stall"]),
-        # As in `records_lost`, an offset that several replicas have lost counts as one record.
+        # An offset that several replicas have lost counts as one record, as in `records_lost`.
         "lost": len({
             (effect["topic"], effect["partition"], effect.get("topic_id"), offset)
             for effect, _ in own["loss"] for offset in range(effect["first_offset"], effect["last_offset"] + 1)
@@ -93,7 +97,7 @@ def _of_effects(begin: Row, own: dict[str, list[tuple[Row, Row]]]) -> Row:
 
 
 def _failover(lines: list[Row], expiries: list[tuple[Row, Row]]) -> Row:
-    """Return the columns about the new controllers that replaced controllers with an expired session."""
+    """Return the columns about the controllers that replaced controllers with an expired session."""
     closed = [line for line in of_type(lines, "session_closed") if "/controller" in line["ephemerals"]]
     ended = {line["zxid"] for line in closed for expiry, _ in expiries if line["session_id"] == expiry["session_id"]}
     terms = controller_terms(lines)
@@ -109,11 +113,11 @@ def _failover(lines: list[Row], expiries: list[tuple[Row, Row]]) -> Row:
 
 
 Effects = Iterator[tuple[int | None, Row, Row]]
-"""Index of a fault, and the first and the last line of one of its effects."""
+"""Iterator of effects: the index of the fault, and the first and the last entry of the effect."""
 
 
 def _outages(lines: list[Row], injected: Faults) -> Effects:
-    """Yield the times during which a partition had no running leader, except for planned stops and deletions."""
+    """Yield the times in which a partition had no running leader. Planned stops and deletions do not count."""
     deleted = deletions(lines)
     for life, writes in writes_of_lives(lines).items():
         end = end_of(life, deleted)
@@ -140,7 +144,10 @@ def _outages(lines: list[Row], injected: Faults) -> Effects:
 
 
 def led_before(write: Row, writes: list[Row]) -> int:
-    """Return the partition's last leader before this write, or this write's leader if there was none before."""
+    """Return the partition's last leader before this write.
+
+    If there was none, return the leader in this write.
+    """
     leaders = [each["leader"] for each in writes if each["partition_epoch"] < write["partition_epoch"]]
     led: int = next((leader for leader in reversed(leaders) if leader >= 0), write["leader"])
     return led
@@ -165,7 +172,8 @@ def _is_being_deleted(line: Row, lines: list[Row]) -> bool:
 def _losses(lines: list[Row], injected: Faults) -> Effects:
     for line in of_type(lines, "records_lost"):
         own = injected.of((line["node"],), line["mono_us"], RETURNED_US)
-        # Without an own fault, the replica had records of a leader that was replaced, so use the latest fault.
+        # If the replica had no fault of its own, its leader was replaced by one without these records. So use the
+        # latest fault of any node.
         yield injected.latest(line["mono_us"]) if own is None else own, line, line
 
 
@@ -186,7 +194,7 @@ def _unclean(lines: list[Row], injected: Faults) -> Effects:
 
 
 def _stalls(lines: list[Row], injected: Faults) -> Effects:
-    """Yield the waits of workloads. A wait is a series of consecutive reports with a growing `waited_ms`."""
+    """Yield the waits of workloads: consecutive reports with a growing `waited_ms` are one wait."""
     reports: dict[str, list[Row]] = defaultdict(list)
     for line in of_type(lines, "workload_progressed"):
         if line.get("waited_ms", -1) >= 0:
@@ -207,5 +215,5 @@ def _stalls(lines: list[Row], injected: Faults) -> Effects:
 
 
 def _at_middle(since: Row, until: Row, injected: Faults) -> int | None:
-    """Return the index of the last fault before the middle of a wait."""
+    """Return the index of the last fault before the middle of this wait."""
     return injected.latest((since["mono_us"] + until["mono_us"]) // 2)

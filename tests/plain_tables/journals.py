@@ -1,4 +1,4 @@
-"""The lines of the journals of a cluster's nodes, as dictionaries, in the order of the monotonic clock."""
+"""The journal lines of a cluster's nodes, as dictionaries, in the order of the monotonic clock."""
 
 from __future__ import annotations
 
@@ -12,24 +12,28 @@ NOT_RUNNING = ("down", "paused")
 
 
 def read(data: Path) -> list[Row]:
-    """Return all journal lines of all nodes. Message files are skipped, because they contain no events."""
+    """Return all journal lines of all nodes.
+
+    Files with messages are skipped, because they contain no events.
+    """
     files = [file for file in data.glob("*/journal/*.jsonl") if ".messages." not in file.name]
     lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     return sorted(lines, key=lambda line: (line["mono_us"], line["node"], line["node_seq"]))
 
 
 def of_type(lines: Iterable[Row], *types: str) -> list[Row]:
-    """Return the lines of these types."""
+    """Return the lines with one of these event types."""
     return [line for line in lines if line["type"] in types]
 
 
 def ms(since: Row, until: Row | None) -> int | None:
-    """Return the whole milliseconds between two lines on the shared monotonic clock, or None if there is no second
-    line.
+    """Return the time between two lines in whole ms on the shared monotonic clock.
+
+    Return None if there is no second line.
     """
     return None if until is None else (until["mono_us"] - since["mono_us"]) // 1000
 
 
 def wall(line: Row | None) -> int | None:
-    """Return a line's time on its node's wall clock, or None without a line."""
+    """Return the time of a line on the wall clock of its node, or None if there is no line."""
     return None if line is None else line["wall_us"]

@@ -7,12 +7,13 @@ from collections import defaultdict
 from tests.plain_tables.journals import Row, ms, of_type, wall
 
 Life = tuple[str, int, int]
-"""Topic, partition, and how often the partition was deleted and created again."""
+"""Identifies a partition: topic, partition, and how often it was deleted and created again before."""
 
 
 def writes_of_lives(lines: list[Row]) -> dict[Life, list[Row]]:
-    """Return the writes of each partition's state in zxid order. Of two lines about one write, the election's line is
-    kept.
+    """Return the writes of each partition's state in zxid order.
+
+    If two lines are about the same write, the line of the election is used.
     """
     found: dict[tuple[str, int], dict[tuple[int, int], Row]] = defaultdict(dict)
     for line in of_type(lines, "leader_elected", "isr_changed"):
@@ -24,14 +25,14 @@ def writes_of_lives(lines: list[Row]) -> dict[Life, list[Row]]:
     for (topic, partition), own in sorted(found.items()):
         life = -1
         for _, line in sorted(own.items()):
-            # Version 0 of the znode begins a new life of the partition.
+            # A state znode with version 0 shows that the partition was created (again).
             life += line["partition_epoch"] == 0
             lives.setdefault((topic, partition, max(life, 0)), []).append(line)
     return lives
 
 
 def deletions(lines: list[Row]) -> dict[str, list[Row]]:
-    """Return the deletions of each topic in order, keyed by topic."""
+    """Return the lines about deletions, in order, keyed by topic."""
     found: dict[str, list[Row]] = defaultdict(list)
     for line in of_type(lines, "topic_deleted"):
         found[line["topic"]].append(line)
@@ -39,7 +40,7 @@ def deletions(lines: list[Row]) -> dict[str, list[Row]]:
 
 
 def end_of(life: Life, deleted: dict[str, list[Row]]) -> Row | None:
-    """Return the deletion that ended this life of a partition, or None."""
+    """Return the deletion that ended this partition, or None if it still exists."""
     own = deleted.get(life[0], [])
     return own[life[2]] if life[2] < len(own) else None
 
@@ -49,7 +50,7 @@ def _named(life: Life) -> Row:
 
 
 def partition_leaderships(lines: list[Row]) -> list[Row]:
-    """Return a row for each leader election of each partition."""
+    """Return the rows of `partition_leaderships`: one for each leader election of each partition."""
     deleted, rows = deletions(lines), []
     for life, writes in writes_of_lives(lines).items():
         elected = of_type(writes, "leader_elected")
@@ -64,7 +65,7 @@ def partition_leaderships(lines: list[Row]) -> list[Row]:
 
 
 def isr_changes(lines: list[Row]) -> list[Row]:
-    """Return a row for each write that changed an ISR."""
+    """Return the rows of `isr_changes`: one for each write that changed an ISR."""
     rows = []
     proposals = of_type(lines, "isr_proposed")
     for life, writes in writes_of_lives(lines).items():
@@ -83,8 +84,9 @@ def isr_changes(lines: list[Row]) -> list[Row]:
 
 
 def _evidence(line: Row, proposals: list[Row]) -> list[Row] | None:
-    """Return the leader's data about the moved replicas: from the write itself, or from the last matching proposal
-    before the write.
+    """Return what the leader recorded about the replicas that joined or left the ISR.
+
+    It is in the write itself, or in the last matching proposal before the write.
     """
     if line.get("moved"):
         return list(line["moved"])
@@ -100,7 +102,7 @@ def _evidence(line: Row, proposals: list[Row]) -> list[Row] | None:
 
 
 def isr_membership(lines: list[Row]) -> list[Row]:
-    """Return the periods during which replicas were ISR members."""
+    """Return the rows of `isr_membership`: the periods in which each replica was an ISR member."""
     deleted, rows = deletions(lines), []
     for life, writes in writes_of_lives(lines).items():
         since: dict[int, Row] = {}

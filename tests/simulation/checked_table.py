@@ -1,5 +1,6 @@
-"""Print how often each invariant was checked in a hundred seeds (`python -m tests.simulation.checked_table`) or in
-fifty seeds of whole processes (`python -m tests.simulation.checked_table whole`).
+"""Print how often each invariant was checked in a hundred seeds (`python -m tests.simulation.checked_table`).
+
+With the argument `whole`, use fifty seeds of whole processes.
 
 An invariant that is never checked proves nothing, so `test_checked_table` requires every row to be above zero.
 """
@@ -19,14 +20,14 @@ HUNDRED: Mapping[str, range] = {
     "disks": range(10),
     "read-only": range(10),
 }
-"""Seeds of each scenario."""
+"""Seeds to run for each scenario, a hundred in all."""
 WHOLE: Mapping[str, range] = {"whole": range(20), "whole-cluster": range(30)}
-"""Seeds of each scenario with whole processes."""
+"""Seeds to run for each scenario with whole processes."""
 HEADING = "| invariant | times | in so many seeds |\n|---|---:|---:|"
 
 
 class Table:
-    """Number of checks, and number of seeds with a check, for each invariant."""
+    """For each invariant, how often it was checked, and in how many seeds."""
 
     def __init__(self) -> None:
         self.times: Counter[str] = Counter()

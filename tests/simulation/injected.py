@@ -1,4 +1,7 @@
-"""Injected bugs: each context breaks one rule of the protocol, to prove that the checkers detect it."""
+"""Injected bugs. Each context manager breaks one rule of the protocol, to prove that the checkers detect it.
+
+While the context is open, the rule is broken.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from zabka.kafka.zk import coordination
 
 @contextmanager
 def commit_on_a_minority() -> Iterator[None]:
-    """The leader commits transactions that only a single voter has logged."""
+    """Injected bug: the leader commits transactions that only one voter has logged."""
 
     def reached(self: Quorum, marks: dict[Any, int]) -> int:
         return max(marks.get(voter, -1) for voter in self.voters)
@@ -40,7 +43,7 @@ def commit_on_a_minority() -> Iterator[None]:
 
 @contextmanager
 def ack_before_fsync() -> Iterator[None]:
-    """A peer treats its log as durable as soon as the write to disk has started."""
+    """Injected bug: a peer treats its log as durable as soon as it has started to write to disk."""
     close_batches = Core._close_batches
 
     def hasty(self: Core) -> None:
@@ -54,7 +57,9 @@ def ack_before_fsync() -> Iterator[None]:
 
 @contextmanager
 def no_truncation_on_sync() -> Iterator[None]:
-    """A learner with a longer log keeps transactions that the leader does not have."""
+    """Injected bug: a learner with a longer log is not truncated, so it keeps transactions that its leader does not
+    have.
+    """
     plan = sync.plan_sync
 
     def lenient(learner_zxid: Zxid, last_processed: Zxid, committed_log: Any) -> Any:
@@ -69,7 +74,7 @@ def no_truncation_on_sync() -> Iterator[None]:
 
 @contextmanager
 def unfenced_controller_writes() -> Iterator[None]:
-    """The controller writes without checking /controller_epoch."""
+    """Injected bug: the controller writes without checking /controller_epoch."""
 
     def request(self: coordination.FencedWriter, group: Any) -> Any:
         async def unchecked() -> Any:
@@ -84,7 +89,9 @@ def unfenced_controller_writes() -> Iterator[None]:
 
 @contextmanager
 def isr_change_without_version_check() -> Iterator[None]:
-    """AlterPartition is accepted with any partition epoch, and overwrites any znode version."""
+    """Injected bug: AlterPartition is accepted with any partition epoch, and any version of the state znode is
+    overwritten.
+    """
     check = alter_partition._check
 
     def trusting(term: Any, sender: int, partition: Any, requested: Any, version: int) -> Any:
@@ -103,7 +110,7 @@ def isr_change_without_version_check() -> Iterator[None]:
 
 
 class _With:
-    """An object with some attributes replaced."""
+    """Wrapper of an object, with some attributes replaced."""
 
     def __init__(self, original: Any, **replaced: Any) -> None:
         self._original = original
@@ -115,7 +122,7 @@ class _With:
 
 @contextmanager
 def high_watermark_is_the_leaders_log_end() -> Iterator[None]:
-    """A leader treats records that only it has as committed."""
+    """Injected bug: a leader treats records as committed that only it has."""
 
     def advance(self: Partition) -> bool:
         if not self.is_leader or self.log.end_offset <= self.log.high_watermark:
@@ -130,14 +137,14 @@ def high_watermark_is_the_leaders_log_end() -> Iterator[None]:
 
 @contextmanager
 def no_truncation_on_fetch() -> Iterator[None]:
-    """A leader never reports to a follower that their logs diverge."""
+    """Injected bug: a leader never reports to a follower that the logs of the two diverge."""
     with broken(fetch_answers, _diverging=lambda partition, wanted: (0, None)):
         yield
 
 
 @contextmanager
 def unclean_elections_called_clean() -> Iterator[None]:
-    """Any live replica becomes leader, and the election is not reported as unclean."""
+    """Injected bug: any live replica is elected leader, and the election is not reported as unclean."""
 
     def any_live(state: Any, assignment: Any, live: Any, *, unclean: bool) -> Any:
         for broker_id in assignment:
@@ -159,7 +166,7 @@ def unclean_elections_called_clean() -> Iterator[None]:
 
 @contextmanager
 def closed_sessions_keep_their_ephemerals() -> Iterator[None]:
-    """The end of a session is applied without deleting its ephemeral znodes."""
+    """Injected bug: when a session ends, its ephemeral znodes are not deleted."""
 
     def close(self: DataTree, txn: Any, kind: int, body: Any, with_stats: bool) -> Any:
         self.sessions.pop(txn.session_id, None)
@@ -171,7 +178,7 @@ def closed_sessions_keep_their_ephemerals() -> Iterator[None]:
 
 @contextmanager
 def session_ends_fire_no_child_watches() -> Iterator[None]:
-    """The end of a session deletes its ephemerals without firing the watches on the children of their parents."""
+    """Injected bug: when a session ends, the watches for children of its ephemerals' parents do not fire."""
     close_session = DataTree._close_session
 
     def close(self: DataTree, txn: Any, kind: int, body: Any, with_stats: bool) -> Any:
@@ -185,8 +192,9 @@ def session_ends_fire_no_child_watches() -> Iterator[None]:
 
 @contextmanager
 def unseen_bounces_are_not_fenced() -> Iterator[None]:
-    """A new controller, like Kafka's, does not bump the leader epoch of a leader that restarted unnoticed, so that this
-    leader continues.
+    """Injected bug: a new controller does not increase the leader epoch of a leader that restarted unnoticed.
+
+    So this leader continues, as with Kafka's controller.
     """
 
     async def nothing(term: Any, states: Any) -> Any:
@@ -198,8 +206,10 @@ def unseen_bounces_are_not_fenced() -> Iterator[None]:
 
 @contextmanager
 def controllers_do_not_note_shutdowns() -> Iterator[None]:
-    """A controller moves the leaderships of a broker that shuts down, but otherwise treats the broker as if it
-    stayed."""
+    """Injected bug: a controller does not remember that a broker is shutting down.
+
+    It moves the broker's leaderships, but otherwise treats the broker as if it stayed.
+    """
     begin = ControllerContext.__init__
 
     class Forgetful(set[int]):
@@ -216,15 +226,17 @@ def controllers_do_not_note_shutdowns() -> Iterator[None]:
 
 @contextmanager
 def producers_survive_a_truncation() -> Iterator[None]:
-    """A truncated log keeps the producer state from before the truncation."""
+    """Injected bug: a truncated log keeps the producer state from before the truncation."""
     with broken(ProducerStates, truncate=lambda self, offset: True):
         yield
 
 
 @contextmanager
 def coordinators_do_not_read_their_log() -> Iterator[None]:
-    """The new leader of a __consumer_offsets partition coordinates its groups immediately, without loading their
-    state."""
+    """Injected bug: a coordinator does not load its groups.
+
+    The new leader of a __consumer_offsets partition handles requests for these groups immediately.
+    """
 
     async def nothing(*_: Any) -> GroupLog:
         return GroupLog()
@@ -235,7 +247,7 @@ def coordinators_do_not_read_their_log() -> Iterator[None]:
 
 @contextmanager
 def replicas_of_deleted_topics_stay() -> Iterator[None]:
-    """A broker replies to StopReplica that it has deleted the replica, but keeps the files."""
+    """Injected bug: a broker replies to StopReplica that it has deleted the replica, but keeps the files."""
     with broken(LogManager, delete=lambda self, name: None):
         yield
 

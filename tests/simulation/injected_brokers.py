@@ -1,5 +1,6 @@
-"""Injected bugs of a broker that affect the state of groups, or are visible only in the broker's own log or exit
-code.
+"""Injected bugs of a broker.
+
+They affect the state of groups, or are visible only in the broker's own log or exit code.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ COMMITS, STARTS = 20, 5
 
 @contextmanager
 def a_commit_of_offsets_fails_by_a_mistake() -> Iterator[None]:
-    """One in COMMITS requests fails. The client is disconnected and retries."""
+    """Injected bug: one in COMMITS offset commits fails with an internal error.
+
+    The client is disconnected and retries.
+    """
     offset_commit, numbers = OffsetHandlers.offset_commit, count(1)
 
     async def mistaken(self: OffsetHandlers, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
@@ -44,7 +48,10 @@ def a_commit_of_offsets_fails_by_a_mistake() -> Iterator[None]:
 
 @contextmanager
 def a_broker_uses_a_descriptor_that_it_has_closed() -> Iterator[None]:
-    """One in STARTS starts fails. The broker's supervisor starts it again."""
+    """Injected bug: in one of STARTS starts, a broker uses a file descriptor that it has closed.
+
+    The broker exits, and its supervisor starts it again.
+    """
     start, numbers = Broker.start, count(1)
 
     async def mistaken(self: Broker, advertised: Sequence[Listener] | None = None) -> None:
@@ -58,7 +65,10 @@ def a_broker_uses_a_descriptor_that_it_has_closed() -> Iterator[None]:
 
 @contextmanager
 def commits_of_offsets_do_not_wait() -> Iterator[None]:
-    """The coordinator replies as soon as its own log contains a commit (offsets.commit.required.acks=1)."""
+    """Injected bug: the coordinator replies to an offset commit as soon as its own log contains it.
+
+    This is offsets.commit.required.acks=1.
+    """
 
     def append(
         self: GroupStore, group_id: str, records: list[tuple[bytes, bytes | None]]
@@ -71,7 +81,7 @@ def commits_of_offsets_do_not_wait() -> Iterator[None]:
 
 @contextmanager
 def the_first_commit_counts() -> Iterator[None]:
-    """A coordinator that loads its log uses the first committed offset of a partition instead of the last one."""
+    """Injected bug: a coordinator that loads its log uses the first committed offset of a partition, not the last."""
     take_offset = GroupLog._take_offset
 
     def first(self: GroupLog, key: OffsetKey, stored: StoredOffset | None) -> None:
@@ -84,7 +94,7 @@ def the_first_commit_counts() -> Iterator[None]:
 
 @contextmanager
 def a_topics_minimum_is_not_read() -> Iterator[None]:
-    """Brokers use their own min.insync.replicas even if a topic overrides it."""
+    """Injected bug: brokers use their own min.insync.replicas even if a topic overrides it."""
     partition_config = log_manager.partition_config
 
     def deaf(config: ReplicaConfig, overrides: Mapping[str, str]) -> PartitionConfig:

@@ -1,4 +1,4 @@
-"""All injected bugs, keyed by name, each with the strings that show it."""
+"""All injected bugs, keyed by name. Each has strings, one of which a problem in a run with the bug must contain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Injected bugs in the handling of disk faults. With each of them, one kind of fault is not noticed."""
+"""Injected bugs in the handling of disk faults. With each of them, one type of fault is not noticed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zabka.ensemble.txnlog.records import RECORD_HEAD, Damage, ScannedLog, scan
 
 @contextmanager
 def failed_syncs_are_acknowledged() -> Iterator[None]:
-    """Errors from fdatasync are ignored."""
+    """Injected bug: errors from fdatasync are ignored."""
     sync = log.LogWriter.sync
 
     def lax(self: log.LogWriter) -> None:
@@ -33,14 +33,16 @@ def failed_syncs_are_acknowledged() -> Iterator[None]:
 
 @contextmanager
 def recovery_trusts_the_kernel() -> Iterator[None]:
-    """After a failed sync, the next process syncs the data that it reads instead of writing it again."""
+    """Injected bug: after a failed sync, the next process only syncs the data that it reads; it does not write it
+    again.
+    """
     with broken(recovery, write_again=lambda *where: None):
         yield
 
 
 @contextmanager
 def full_disks_cut_the_log() -> Iterator[None]:
-    """A batch that does not fit on a full disk also truncates the batch before it."""
+    """Injected bug: a batch that does not fit on a full disk also truncates the batch before it."""
     append = guarded_directory._GuardedFile.append
 
     def rash(self: guarded_directory._GuardedFile, data: bytes) -> int:
@@ -57,7 +59,7 @@ def full_disks_cut_the_log() -> Iterator[None]:
 
 @contextmanager
 def damaged_records_are_served() -> Iterator[None]:
-    """Checksums in the log are not verified."""
+    """Injected bug: checksums in the log are not verified."""
 
     def trusting(data: bytes) -> ScannedLog:
         scanned = scan(data)
@@ -74,7 +76,7 @@ def damaged_records_are_served() -> Iterator[None]:
 
 
 class _AnyNumber:
-    """Number that compares equal to any value."""
+    """Number that is equal to any value, in place of a checksum."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -87,7 +89,7 @@ class _AnyNumber:
 
 @contextmanager
 def damage_is_a_torn_tail() -> Iterator[None]:
-    """A log is truncated at an unreadable record, and the records after it are dropped silently."""
+    """Injected bug: a log is truncated at an unreadable record, and the records after it are dropped silently."""
 
     def lenient(*where: Any) -> tuple[bytes, ScannedLog]:
         used, scanned = log.read_log(*where)
@@ -99,7 +101,7 @@ def damage_is_a_torn_tail() -> Iterator[None]:
 
 @contextmanager
 def log_directories_are_used_on_after_an_error() -> Iterator[None]:
-    """A request that fails with a disk error is rejected, but the log directory is not taken offline."""
+    """Injected bug: a log directory is not taken offline after a disk error; only the request is rejected."""
 
     def shrug(self: GuardedDirectory, failure: OSError) -> NoReturn:
         raise LogDirFailed from failure
@@ -110,7 +112,7 @@ def log_directories_are_used_on_after_an_error() -> Iterator[None]:
 
 @contextmanager
 def replicas_in_failed_directories_stay_in_sync() -> Iterator[None]:
-    """The controller keeps ISR and leader when a log directory fails."""
+    """Injected bug: when a log directory fails, the controller changes neither the ISR nor the leader."""
 
     async def leave(term: ControllerTerm, replicas: Sequence[Replica]) -> None:
         return

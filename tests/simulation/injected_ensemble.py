@@ -1,4 +1,4 @@
-"""Injected bugs of the ensemble: ZooKeeper's own bugs, and one bug for each rule that the protocol depends on."""
+"""Injected bugs of the ensemble: known bugs of ZooKeeper, and one bug for each rule that the protocol depends on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from zabka.journal.events import EpochAccepted
 
 @contextmanager
 def acknowledge_before_it_is_durable() -> Iterator[None]:
-    """ACKEPOCH and LEADERINFO are sent before acceptedEpoch is on disk."""
+    """Injected bug: ACKEPOCH and LEADERINFO are sent before acceptedEpoch is on disk."""
 
     def save(self: Core, epoch: Any, then: Callable[[], None]) -> None:
         self.accepted_epoch = epoch
@@ -50,7 +50,7 @@ def acknowledge_before_it_is_durable() -> Iterator[None]:
 
 @contextmanager
 def newleader_acknowledged_before_the_epoch() -> Iterator[None]:
-    """NEWLEADER is acknowledged before currentEpoch is on disk."""
+    """Injected bug: NEWLEADER is acknowledged before currentEpoch is on disk."""
 
     def hasty(self: Learner) -> None:
         assert self._epoch is not None
@@ -64,7 +64,7 @@ def newleader_acknowledged_before_the_epoch() -> Iterator[None]:
 
 @contextmanager
 def newleader_acknowledged_before_the_history() -> Iterator[None]:
-    """The epoch is written and acknowledged before its history (ZOOKEEPER-4643, 4785)."""
+    """Injected bug: the epoch is written and acknowledged before its history (ZOOKEEPER-4643, 4785)."""
     on_newleader = Learner._on_newleader
 
     def epoch_first(self: Learner, packet: NewLeader) -> None:
@@ -83,7 +83,10 @@ def newleader_acknowledged_before_the_history() -> Iterator[None]:
 
 @contextmanager
 def snapshots_of_what_is_not_committed() -> Iterator[None]:
-    """A peer writes a snapshot when it becomes leader, and a truncation keeps later snapshots (ZOOKEEPER-1549)."""
+    """Injected bug: snapshots contain uncommitted transactions (ZOOKEEPER-1549).
+
+    A peer writes a snapshot when it becomes leader, and a truncation does not delete later snapshots.
+    """
     start, remove_all = Leader.start, recovery.remove_all
 
     def snapshot_first(self: Leader) -> None:
@@ -99,8 +102,9 @@ def snapshots_of_what_is_not_committed() -> Iterator[None]:
 
 @contextmanager
 def votes_with_what_memory_knows() -> Iterator[None]:
-    """A peer that leaves its role forgets its logged, uncommitted transactions, but its log keeps them
-    (ZOOKEEPER-2845).
+    """Injected bug: a peer votes without its logged, uncommitted transactions (ZOOKEEPER-2845).
+
+    It forgets them when it leaves its role, but they remain in its log.
     """
 
     def forget(self: Core) -> None:
@@ -114,7 +118,7 @@ def votes_with_what_memory_knows() -> Iterator[None]:
 
 @contextmanager
 def leader_counts_itself_before_its_fsync() -> Iterator[None]:
-    """A leader treats its own log as durable as soon as it has proposed."""
+    """Injected bug: a leader counts its own log as durable as soon as it has sent the proposal."""
     propose = Broadcast.propose
 
     def hasty(self: Broadcast, request: Any, origin: Any) -> None:
@@ -127,14 +131,17 @@ def leader_counts_itself_before_its_fsync() -> Iterator[None]:
 
 @contextmanager
 def established_without_a_quorum() -> Iterator[None]:
-    """Any single voter forms a quorum, even the leader alone."""
+    """Injected bug: any single voter is a quorum, even the leader alone."""
     with broken(Quorum, contains=lambda self, peers: any(voter in peers for voter in self.voters)):
         yield
 
 
 @contextmanager
 def sync_answered_by_the_leader_alone() -> Iterator[None]:
-    """A sync gets a reply when no proposal is outstanding, without contacting a quorum (ZOOKEEPER-1675)."""
+    """Injected bug: a leader replies to a sync when no proposal is outstanding, without contacting a quorum.
+
+    This is ZOOKEEPER-1675.
+    """
 
     def at_once(self: Broadcast) -> int:
         return self._syncs.round + 1
@@ -145,7 +152,7 @@ def sync_answered_by_the_leader_alone() -> Iterator[None]:
 
 @contextmanager
 def session_owner_not_checked() -> Iterator[None]:
-    """Requests of a session are accepted from any server (the opposite of ZOOKEEPER-710)."""
+    """Injected bug: requests for a session are accepted from any server (the opposite of ZOOKEEPER-710)."""
 
     def anyone(self: SessionTracker, session_id: Any, owner: Any) -> bool:
         return True
@@ -160,7 +167,7 @@ def session_owner_not_checked() -> Iterator[None]:
 
 @contextmanager
 def watches_fire_late() -> Iterator[None]:
-    """A watch event is sent after the next change instead of with its own change."""
+    """Injected bug: a watch event is sent with the next change, not with its own."""
     fire = Commits._fire_watches
 
     def late(self: Any, zxid: Any, effects: list[Effect]) -> None:
@@ -176,14 +183,14 @@ def watches_fire_late() -> Iterator[None]:
 
 @contextmanager
 def watches_lost_on_reconnection() -> Iterator[None]:
-    """setWatches gets a reply, but sets no watch."""
+    """Injected bug: the server replies to setWatches, but sets no watch."""
     with broken(answer_queues, rearm=lambda tree, watches, connection, request: []):
         yield
 
 
 @contextmanager
 def served_before_uptodate() -> Iterator[None]:
-    """A follower applies every proposal, committed or not."""
+    """Injected bug: a follower applies every proposal, committed or not."""
     log, apply_up_to = Following.log, Core.apply_up_to
 
     def eager(self: Following, txns: Any) -> None:
@@ -196,7 +203,7 @@ def served_before_uptodate() -> Iterator[None]:
 
 @contextmanager
 def pending_proposals_not_given_to_a_newcomer() -> Iterator[None]:
-    """A learner receives committed and later transactions, but no pending proposals (ZOOKEEPER-3104)."""
+    """Injected bug: a learner receives the committed transactions, but not the pending proposals (ZOOKEEPER-3104)."""
     begin_forwarding = leader.begin_forwarding
 
     def forgetful(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
@@ -210,7 +217,10 @@ def pending_proposals_not_given_to_a_newcomer() -> Iterator[None]:
 
 @contextmanager
 def zxids_go_on_across_epochs() -> Iterator[None]:
-    """A new leader numbers its first proposal as the next one of the old epoch (violates ZAB's Integrity property)."""
+    """Injected bug: a new leader numbers its first proposal as the next one of the old epoch.
+
+    This violates ZAB's Integrity property.
+    """
     adopt = Leader._adopt_with_quorum
 
     def continuing(self: Leader) -> None:
@@ -225,8 +235,9 @@ def zxids_go_on_across_epochs() -> Iterator[None]:
 
 @contextmanager
 def replay_of_what_the_snapshot_holds() -> Iterator[None]:
-    """A snapshot has the zxid of an earlier transaction, so that a start applies its last transaction again
-    (ZOOKEEPER-3145).
+    """Injected bug: a snapshot has an earlier zxid than its last transaction (ZOOKEEPER-3145).
+
+    So the next start applies this transaction again.
     """
     take_snapshot = Core._take_snapshot
 
@@ -245,7 +256,7 @@ def replay_of_what_the_snapshot_holds() -> Iterator[None]:
 
 @contextmanager
 def a_leader_never_steps_down() -> Iterator[None]:
-    """A leader that has lost its quorum continues to lead."""
+    """Injected bug: a leader that has lost its quorum continues to lead."""
     leave = Core.leave
 
     def stay(self: Core, reason: str, *more: Any) -> None:
@@ -258,7 +269,7 @@ def a_leader_never_steps_down() -> Iterator[None]:
 
 @contextmanager
 def votes_are_sent_once() -> Iterator[None]:
-    """A lost vote is not sent again."""
+    """Injected bug: a vote that was lost is not sent again."""
     with broken(Election, _broadcast=_only_at_first(Election._broadcast)):
         yield
 
@@ -273,7 +284,7 @@ def _only_at_first(broadcast: Callable[[Election], None]) -> Callable[[Election]
 
 @contextmanager
 def ephemerals_forgotten_in_snapshots() -> Iterator[None]:
-    """A tree loaded from a snapshot does not know the owners of its ephemeral znodes (ZOOKEEPER-3144)."""
+    """Injected bug: a tree loaded from a snapshot does not know which sessions own ephemerals (ZOOKEEPER-3144)."""
     load = DataTree.from_snapshot.__func__  # type: ignore[attr-defined]
 
     def ownerless(cls: Any, snapshot: Any) -> Any:
@@ -287,7 +298,7 @@ def ephemerals_forgotten_in_snapshots() -> Iterator[None]:
 
 @contextmanager
 def epochs_do_not_rise() -> Iterator[None]:
-    """A leader starts the highest accepted epoch again instead of the next epoch."""
+    """Injected bug: a leader uses the highest accepted epoch again, instead of the next one."""
     open_epoch = Leader._open_epoch_with_quorum
 
     def same(self: Leader) -> None:
@@ -305,7 +316,7 @@ def epochs_do_not_rise() -> Iterator[None]:
 
 @contextmanager
 def leader_acknowledges_before_its_fsync() -> Iterator[None]:
-    """A leader reports that its log is durable as soon as it has proposed."""
+    """Injected bug: a leader tells its learners that its log is durable as soon as it has sent the proposal."""
     propose = Broadcast.propose
 
     def hasty(self: Broadcast, requests: Any, origin: Any) -> None:
@@ -319,28 +330,33 @@ def leader_acknowledges_before_its_fsync() -> Iterator[None]:
 
 @contextmanager
 def committed_by_the_leaders_log_alone() -> Iterator[None]:
-    """A follower commits without checking its own log once its leader reports that the leader's log is durable."""
+    """Injected bug: a follower commits when its leader's log is durable, without waiting for its own log."""
     with broken(CommonLog, chosen_zxid=property(lambda self: self.leaders)):
         yield
 
 
 @contextmanager
 def who_comes_back_ahead_is_cut_back() -> Iterator[None]:
-    """A leader truncates a follower to the leader's last commit, although the follower may have committed more."""
+    """Injected bug: a leader truncates a returning follower to the leader's own last commit.
+
+    The follower may have committed more than that.
+    """
     with broken(LeaderAcks, is_ahead=lambda self, peer, last_committed: False):
         yield
 
 
 @contextmanager
 def answers_overtake_the_commits_they_rely_on() -> Iterator[None]:
-    """A follower with a slow log receives the reply to its sync before the commits that the reply depends on."""
+    """Injected bug: a follower with a slow log receives the reply to a sync before the commits that the sync waits
+    for.
+    """
     with broken(Broadcast, _answer=lambda self, origin, answer: self._core.send(origin, answer)):
         yield
 
 
 @contextmanager
 def servers_without_a_leader_serve_on() -> Iterator[None]:
-    """A server that has lost its leader keeps its client connections and replies to reads."""
+    """Injected bug: a server that has lost its leader does not disconnect its clients, and replies to reads."""
 
     def stop_serving(self: Service, now: Any) -> list[Effect]:
         self._state.proposer = self._containers = None

@@ -1,4 +1,7 @@
-"""Injected bugs of histories on disk: each one reverts the fix of a bug that lost or split committed history."""
+"""Injected bugs of histories on disk.
+
+Each reverts the fix of a bug by which committed history was lost or diverged.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +33,24 @@ from zabka.ensemble.zab.sync import follows
 
 @contextmanager
 def digests_that_differ_are_counted() -> Iterator[None]:
-    """A learner whose tree differs from its leader's tree counts the difference and continues with its own tree."""
+    """Injected bug: a learner whose tree differs from its leader's only counts this, and continues with its own
+    tree.
+    """
     with broken(Learner, on_tree_differs=lambda self: None):
         yield
 
 
 class _WhateverMayFollow(dict[Zxid, Any]):
-    """Ends of epochs, if none is known: the first transaction of any later epoch can follow."""
+    """Replacement for the known ends of epochs: the first transaction of any later epoch may follow each
+    transaction.
+    """
 
     def get(self, last: Any, default: Any = None) -> Any:
         return _After(last)
 
 
 class _After:
-    """Value equal to every zxid that can follow `last`."""
+    """Value that is equal to every zxid that can follow `last`."""
 
     def __init__(self, last: int) -> None:
         self._last = last
@@ -59,8 +66,10 @@ class _After:
 
 @contextmanager
 def the_log_is_read_by_its_numbers() -> Iterator[None]:
-    """The log read for a learner only needs zxids that can follow each other; it need not be the leader's history. A
-    learner whose digests differ only counts the differences.
+    """Injected bug: the log that is read for a learner is checked only by its zxids.
+
+    They only have to be possible successors of each other; the transactions need not be those of the leader's history.
+    A learner whose digests differ only counts the differences.
     """
     read, send = LogReader.read, learner_sync.send_from_log
 
@@ -83,7 +92,10 @@ def the_log_is_read_by_its_numbers() -> Iterator[None]:
 
 @contextmanager
 def reading_continues_after_damage() -> Iterator[None]:
-    """An incomplete record ends its file. The next file is still read, although the transactions between were lost."""
+    """Injected bug: reading continues in the next file after an incomplete record.
+
+    The transactions in between are lost.
+    """
 
     records_in = log_reading._records_in
 
@@ -97,8 +109,9 @@ def reading_continues_after_damage() -> Iterator[None]:
 
 @contextmanager
 def a_log_that_breaks_off_is_tried_again() -> Iterator[None]:
-    """A leader that could not read its whole log in a synchronization forgets this, and tries to read the log again in
-    the next synchronization.
+    """Injected bug: a leader that could not read its whole log does not remember this.
+
+    It tries again to read the log for the next synchronization.
     """
     send = learner_sync.send_from_log
 
@@ -113,15 +126,16 @@ def a_log_that_breaks_off_is_tried_again() -> Iterator[None]:
 
 @contextmanager
 def places_in_the_log_outlive_what_was_there() -> Iterator[None]:
-    """Remembered positions in the log are kept after the log is truncated."""
+    """Injected bug: the positions remembered for learners are not discarded when the log is truncated."""
     with the_log_is_read_by_its_numbers(), broken(LogReader, forget_positions=lambda self: None):
         yield
 
 
 @contextmanager
 def who_has_lost_history_is_elected_for_its_past() -> Iterator[None]:
-    """A peer that has lost transactions becomes leader if other peers vote for it, as they did for its previous
-    process.
+    """Injected bug: a peer that has lost transactions becomes leader if others vote for it.
+
+    They voted for its previous process.
     """
     on_notification = Election.on_notification
 
@@ -145,7 +159,7 @@ def who_has_lost_history_is_elected_for_its_past() -> Iterator[None]:
 
 @contextmanager
 def a_spoiled_snapshot_is_made_good_at_once() -> Iterator[None]:
-    """A damaged snapshot is immediately replaced with a snapshot of the current tree."""
+    """Injected bug: a damaged snapshot is replaced at once with a snapshot of the current tree."""
 
     def at_once(self: Peer, now: Instant) -> list[Effect]:
         core = self._core
@@ -159,8 +173,9 @@ def a_spoiled_snapshot_is_made_good_at_once() -> Iterator[None]:
 
 @contextmanager
 def who_has_lost_history_serves_what_its_leader_knows() -> Iterator[None]:
-    """A peer that has lost transactions serves and votes once it has the transactions that its leader knows to be
-    committed.
+    """Injected bug: a peer that has lost transactions accepts requests and votes too early.
+
+    It should wait for all proposed transactions. It waits only for those that its leader knows to be committed.
     """
     on_newleader = Learner._on_newleader
 
@@ -176,8 +191,10 @@ def who_has_lost_history_serves_what_its_leader_knows() -> Iterator[None]:
 
 @contextmanager
 def who_has_lost_history_votes_with_what_its_leader_knows() -> Iterator[None]:
-    """As in `who_has_lost_history_serves_what_its_leader_knows`, but the peer serves only once it also has all proposed
-    transactions.
+    """Injected bug: a peer that has lost transactions votes too early.
+
+    It votes once it has the transactions that its leader knows to be committed. Unlike in
+    `who_has_lost_history_serves_what_its_leader_knows`, it accepts requests only once it has all proposed transactions.
     """
     begin = Following.start_serving
 
@@ -194,7 +211,7 @@ def who_has_lost_history_votes_with_what_its_leader_knows() -> Iterator[None]:
 
 @contextmanager
 def a_log_that_is_gone_is_not_missed() -> Iterator[None]:
-    """A start treats the files that it finds as the complete history."""
+    """Injected bug: a start treats the files that it finds as the complete history, even if a log is missing."""
     with broken(newest_log, noted=lambda *where: None):
         yield
 
@@ -211,4 +228,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a log that is gone is not missed": a_log_that_is_gone_is_not_missed,
     "digests that differ are counted": digests_that_differ_are_counted,
 }
-"""Injected bugs. Each one is shown by its script (`tests.simulation.scenarios.pairs`)."""
+"""Injected bugs, keyed by name. For each, a script in `tests.simulation.scenarios.pairs` shows it."""

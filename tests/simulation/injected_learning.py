@@ -1,5 +1,6 @@
-"""Injected bugs of elections, acknowledgements and synchronization, each for a script of the outage library. With
-any of them, an ordinary start and an ordinary write cause no violation.
+"""Injected bugs of elections, acknowledgements and synchronization. Each has a script of the outage library.
+
+An ordinary start and an ordinary write cause no violation with any of them.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from zabka.ensemble.zab.learner_link import Step
 from zabka.ensemble.zab.messages import Ack, AckEpoch, LeaderInfo, NewLeader, Snap
 from zabka.ensemble.zab.sync import SyncMode, SyncPlan
 
-# -- acknowledged epochs
+# -- when epochs are acknowledged
 
 
 @contextmanager
 def current_epoch_with_the_accepted() -> Iterator[None]:
-    """currentEpoch is written together with acceptedEpoch, before its history is written (ZOOKEEPER-4643)."""
+    """Injected bug: currentEpoch is written together with acceptedEpoch, before the epoch's history
+    (ZOOKEEPER-4643).
+    """
     save = Core.save_accepted_epoch
 
     def both(self: Core, epoch: Epoch, then: Callable[[], None]) -> None:
@@ -41,7 +44,7 @@ def current_epoch_with_the_accepted() -> Iterator[None]:
 
 @contextmanager
 def a_start_refuses_a_history_beyond_its_epoch() -> Iterator[None]:
-    """A peer refuses to start if its history has a later epoch than currentEpoch (ZOOKEEPER-1653)."""
+    """Injected bug: a peer does not start if its history has a later epoch than currentEpoch (ZOOKEEPER-1653)."""
     unusable = peer.why_unusable
 
     def strict(recovered: Recovered) -> str | None:
@@ -56,7 +59,9 @@ def a_start_refuses_a_history_beyond_its_epoch() -> Iterator[None]:
 
 @contextmanager
 def promised_on_its_way_to_the_disk() -> Iterator[None]:
-    """A peer that has already accepted the epoch acknowledges transactions before they are on disk (ZOOKEEPER-4882)."""
+    """Injected bug: a peer that has accepted the epoch acknowledges transactions before they are on disk
+    (ZOOKEEPER-4882).
+    """
     on_leader_info = Learner._on_leader_info
 
     def hasty(self: Learner, info: LeaderInfo) -> None:
@@ -73,8 +78,9 @@ def promised_on_its_way_to_the_disk() -> Iterator[None]:
 
 @contextmanager
 def the_disks_queue_is_forgotten_with_the_role() -> Iterator[None]:
-    """A follower that leaves its leader treats only the part of its log on disk as its history, although writes to the
-    disk are still in progress (ZOOKEEPER-4712).
+    """Injected bug: a follower that leaves its leader ignores writes to disk that are in progress (ZOOKEEPER-4712).
+
+    It treats only the part of its log that is on disk as its history.
     """
     stop = Learner.stop
 
@@ -94,7 +100,7 @@ def the_disks_queue_is_forgotten_with_the_role() -> Iterator[None]:
 
 @contextmanager
 def leaders_of_other_rounds_are_not_joined() -> Iterator[None]:
-    """A LOOKING peer ignores peers whose election ended in another round (ZOOKEEPER-1732)."""
+    """Injected bug: a LOOKING peer ignores peers whose election ended in another round (ZOOKEEPER-1732)."""
     on_settled = Election._on_settled
 
     def deaf(self: Election, src: PeerId, settled: Settled) -> None:
@@ -107,7 +113,7 @@ def leaders_of_other_rounds_are_not_joined() -> Iterator[None]:
 
 @contextmanager
 def the_counter_runs_on() -> Iterator[None]:
-    """A leader does not check whether its zxid counter overflows (ZOOKEEPER-1277)."""
+    """Injected bug: a leader does not check whether the counter in its zxids overflows (ZOOKEEPER-1277)."""
 
     def endless(self: Broadcast, requests: Sequence[Any], origin: Any) -> None:
         if self.open and self._core.leaving is None:
@@ -120,20 +126,22 @@ def the_counter_runs_on() -> Iterator[None]:
 
 @contextmanager
 def a_leader_waits_for_whoever_looks_elsewhere() -> Iterator[None]:
-    """A leader that is not established waits for its voters until initLimit, even if they have voted for another leader
+    """Injected bug: a new leader waits until initLimit for voters that have voted for another leader
     (ZOOKEEPER-3109).
     """
     with broken(Leader, on_looking=lambda self, src, round, outvoted: None):
         yield
 
 
-# -- packets of the leader
+# -- what the leader sends
 
 
 @contextmanager
 def a_diff_over_what_the_leader_lacks() -> Iterator[None]:
-    """A learner whose last transaction the leader lacks receives a DIFF with the later transactions
-    (ZOOKEEPER-1154)."""
+    """Injected bug: a learner gets a DIFF although the leader does not have its last transaction (ZOOKEEPER-1154).
+
+    The DIFF contains the later transactions.
+    """
     walk = sync._walk
 
     def over_it(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn], new_epoch_zxid: bool) -> Any:
@@ -149,7 +157,7 @@ def a_diff_over_what_the_leader_lacks() -> Iterator[None]:
 
 @contextmanager
 def a_diff_across_the_gap() -> Iterator[None]:
-    """A learner that lacks more than the committed log in memory receives only that log (ZOOKEEPER-2418)."""
+    """Injected bug: a learner that lacks more than the committed log in memory gets only that log (ZOOKEEPER-2418)."""
     plan = sync.plan_sync
 
     def across(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]) -> SyncPlan:
@@ -163,7 +171,7 @@ def a_diff_across_the_gap() -> Iterator[None]:
 
 @contextmanager
 def a_tree_alone_is_an_empty_diff() -> Iterator[None]:
-    """A leader without transactions in memory sends an empty DIFF (ZOOKEEPER-4352)."""
+    """Injected bug: a leader without transactions in memory sends an empty DIFF (ZOOKEEPER-4352)."""
     plan = sync.plan_sync
 
     def nothing(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]) -> SyncPlan:
@@ -177,14 +185,17 @@ def a_tree_alone_is_an_empty_diff() -> Iterator[None]:
 
 @contextmanager
 def proposals_pass_those_who_synchronise() -> Iterator[None]:
-    """A learner does not receive the proposals made during its synchronization (ZOOKEEPER-3104)."""
+    """Injected bug: a learner does not get the proposals that are made during its synchronization (ZOOKEEPER-3104)."""
     with broken(broadcast, _SYNCING=Step.SYNCED):
         yield
 
 
 @contextmanager
 def who_comes_back_is_taken_for_up_to_date() -> Iterator[None]:
-    """A leader uses the last transaction that it sent to a learner in its epoch, instead of the learner's log."""
+    """Injected bug: a leader assumes that a returning learner has all transactions sent to it in this epoch.
+
+    It does not use the last transaction in the learner's log.
+    """
     on_ack_epoch = Leader._on_ack_epoch
 
     def trusting(self: Leader, peer: Any, ack: AckEpoch) -> None:
@@ -201,8 +212,10 @@ def who_comes_back_is_taken_for_up_to_date() -> Iterator[None]:
 
 @contextmanager
 def what_a_synchronisation_brings_is_not_in_memory() -> Iterator[None]:
-    """Transactions committed during a synchronization are in the log and the tree, but not in memory
-    (ZOOKEEPER-4925)."""
+    """Injected bug: transactions committed during a synchronization are not in memory (ZOOKEEPER-4925).
+
+    They are only in the log and the tree.
+    """
     on_up_to_date, apply = Learner._on_up_to_date, Core._apply
     brought: dict[tuple[PeerId, Zxid], None] = {}
 
@@ -222,8 +235,10 @@ def what_a_synchronisation_brings_is_not_in_memory() -> Iterator[None]:
 
 @contextmanager
 def what_a_role_leaves_pending_is_not_in_memory() -> Iterator[None]:
-    """A peer that leaves its role applies its whole log to the tree, but not to its history in memory
-    (ZOOKEEPER-3526)."""
+    """Injected bug: a peer that leaves its role does not add pending transactions to its memory (ZOOKEEPER-3526).
+
+    It applies its whole log to the tree, but the history in memory is shorter.
+    """
     apply_pending = Core.apply_pending
 
     def unremembered(self: Core) -> None:
@@ -238,7 +253,7 @@ def what_a_role_leaves_pending_is_not_in_memory() -> Iterator[None]:
 
 @contextmanager
 def memory_survives_what_replaces_the_history() -> Iterator[None]:
-    """A snapshot replaces log and tree, but not the transactions in memory (ZOOKEEPER-2846)."""
+    """Injected bug: a snapshot replaces log and tree, but not the transactions in memory (ZOOKEEPER-2846)."""
     replace = Core.replace
 
     def unforgetting(self: Core, snapshot: Any) -> None:
@@ -250,13 +265,14 @@ def memory_survives_what_replaces_the_history() -> Iterator[None]:
         yield
 
 
-# -- a learner's handling of these packets
+# -- how a learner handles these packets
 
 
 @contextmanager
 def the_history_is_logged_at_uptodate() -> Iterator[None]:
-    """NEWLEADER is acknowledged while its transactions are only in memory. They are logged at UPTODATE (ZOOKEEPER-3911,
-    4646).
+    """Injected bug: NEWLEADER is acknowledged before its transactions are logged (ZOOKEEPER-3911, 4646).
+
+    They are only in memory, and are logged at UPTODATE.
     """
     on_newleader = Learner._on_newleader
 
@@ -271,7 +287,10 @@ def the_history_is_logged_at_uptodate() -> Iterator[None]:
 
 @contextmanager
 def a_snapshot_is_taken_over_at_once() -> Iterator[None]:
-    """A leader's snapshot replaces log and tree when it arrives, even if the leader then fails (ZOOKEEPER-3642)."""
+    """Injected bug: a leader's snapshot replaces log and tree when it arrives (ZOOKEEPER-3642).
+
+    This is so even if the leader then fails.
+    """
     begin_sync = Learner._begin_sync
 
     def at_once(self: Learner, first: Any) -> None:
@@ -286,8 +305,10 @@ def a_snapshot_is_taken_over_at_once() -> Iterator[None]:
 
 @contextmanager
 def what_follows_a_truncation_is_logged_at_once() -> Iterator[None]:
-    """After a TRUNC, a learner logs transactions immediately, before NEWLEADER completes the history
-    (ZOOKEEPER-5094)."""
+    """Injected bug: after a TRUNC, a learner logs transactions before NEWLEADER (ZOOKEEPER-5094).
+
+    Only NEWLEADER completes the history.
+    """
     queue = Learner._queue
 
     def at_once(self: Learner, txns: Sequence[Txn]) -> None:
@@ -303,7 +324,9 @@ def what_follows_a_truncation_is_logged_at_once() -> Iterator[None]:
 
 @contextmanager
 def a_truncation_is_taken_for_done() -> Iterator[None]:
-    """After a TRUNC, a learner continues as if its disk had completed the truncation (ZOOKEEPER-3701)."""
+    """Injected bug: after a TRUNC, a learner continues before its disk has completed the truncation
+    (ZOOKEEPER-3701).
+    """
 
     def pretend(self: Learner, zxid: Zxid) -> None:
         self._mode = SyncMode.TRUNC
@@ -316,7 +339,10 @@ def a_truncation_is_taken_for_done() -> Iterator[None]:
 
 @contextmanager
 def proposals_are_acknowledged_before_newleader() -> Iterator[None]:
-    """At NEWLEADER, a learner also logs and acknowledges transactions that are only proposed (ZOOKEEPER-4685)."""
+    """Injected bug: at NEWLEADER, a learner also acknowledges uncommitted proposals (ZOOKEEPER-4685).
+
+    It logs them as well.
+    """
     on_newleader = Learner._on_newleader
 
     def eager(self: Learner, packet: NewLeader) -> None:
@@ -334,7 +360,7 @@ def proposals_are_acknowledged_before_newleader() -> Iterator[None]:
 
 @contextmanager
 def proposals_before_newleader_are_forgotten() -> Iterator[None]:
-    """Transactions proposed before NEWLEADER and committed after it are lost (ZOOKEEPER-4394)."""
+    """Injected bug: transactions proposed before NEWLEADER and committed after it are lost (ZOOKEEPER-4394)."""
     on_newleader = Learner._on_newleader
 
     def forgetful(self: Learner, packet: NewLeader) -> None:
@@ -368,4 +394,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "proposals are acknowledged before NEWLEADER": proposals_are_acknowledged_before_newleader,
     "proposals before NEWLEADER are forgotten": proposals_before_newleader_are_forgotten,
 }
-"""Injected bugs. Each one is shown by its script (`tests.simulation.scenarios.pairs`)."""
+"""Injected bugs, keyed by name. For each, a script in `tests.simulation.scenarios.pairs` shows it."""

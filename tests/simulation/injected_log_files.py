@@ -1,4 +1,4 @@
-"""Injected bugs in writing, flushing and reading log files."""
+"""Injected bugs in how a broker writes, flushes and reads its log files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zabka.kafka.record_batch import BatchHeader
 
 @contextmanager
 def a_torn_tail_is_trusted() -> Iterator[None]:
-    """A batch that is incomplete after a power loss is accepted if its header is valid."""
+    """Injected bug: a batch that is incomplete after a power loss is accepted if its header is valid."""
     recover = Segment.recover
 
     def without_checksums(
@@ -28,14 +28,14 @@ def a_torn_tail_is_trusted() -> Iterator[None]:
 
 @contextmanager
 def a_flush_is_not_awaited() -> Iterator[None]:
-    """A full segment, or the segment of a stopping broker, is not flushed."""
+    """Injected bug: neither a full segment nor the last segment of a stopping broker is flushed."""
     with broken(DiskLogFile, flush=lambda self: None):
         yield
 
 
 @contextmanager
 def a_byte_changes_on_its_way_to_the_file() -> Iterator[None]:
-    """In one of forty appends, the last byte changes in the file. The batch in memory is correct."""
+    """Injected bug: in one of forty appends, the last byte is changed in the file. The batch in memory is correct."""
     append, numbers = DiskLogFile.append, count(1)
 
     def mistaken(self: DiskLogFile, data: bytes) -> int:

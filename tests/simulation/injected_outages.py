@@ -1,4 +1,7 @@
-"""Injected bugs of controller and brokers, each for an outage that none of Kafka's historical behaviors shows."""
+"""Injected bugs of the controller and of brokers.
+
+Each belongs to an outage that none of Kafka's historical behaviors causes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
 
 @contextmanager
 def a_new_controller_takes_leaders_for_alive() -> Iterator[None]:
-    """A new controller assumes that the leaders that it finds are alive, even if they have died."""
+    """Injected bug: a new controller assumes that all current leaders are alive, even if they have died."""
 
     async def as_written(self: PartitionStateMachine) -> None:
         for partition in self._context.partitions:
@@ -31,7 +34,7 @@ def a_new_controller_takes_leaders_for_alive() -> Iterator[None]:
 
 @contextmanager
 def deaths_are_noted_alone() -> Iterator[None]:
-    """The controller records that a broker has died, but elects no new leaders."""
+    """Injected bug: when a broker dies, the controller elects no new leaders."""
 
     async def note(term: ControllerTerm, broker_ids: Sequence[int]) -> None:
         term.context.forget_processes(broker_ids)
@@ -42,7 +45,9 @@ def deaths_are_noted_alone() -> Iterator[None]:
 
 @contextmanager
 def who_lost_its_session_stands_no_more() -> Iterator[None]:
-    """A broker whose session expired registers again, but no longer competes for /controller."""
+    """Injected bug: a broker whose session expired registers again, but no longer takes part in controller
+    elections.
+    """
 
     async def register(self: KafkaController) -> None:
         await self._register()
@@ -53,21 +58,24 @@ def who_lost_its_session_stands_no_more() -> Iterator[None]:
 
 @contextmanager
 def who_lags_stays_in_sync() -> Iterator[None]:
-    """A leader removes no replica from its ISR, however far it lags."""
+    """Injected bug: a leader removes no replica from its ISR, however far the replica lags."""
     with broken(Partition, maybe_shrink_isr=lambda self: None):
         yield
 
 
 @contextmanager
 def no_replica_is_preferred() -> Iterator[None]:
-    """A preferred leader election keeps the current leader."""
+    """Injected bug: a preferred leader election does not change the leader."""
     with broken(partition_state_machine, leader_for_preferred=lambda state, assignment, live: None):
         yield
 
 
 @contextmanager
 def a_reassignment_ends_with_its_controller() -> Iterator[None]:
-    """A controller reads a partition's replicas, but not its adding and removing replicas."""
+    """Injected bug: a new controller does not continue a reassignment.
+
+    It reads a partition's replicas, but not its adding and removing replicas.
+    """
     read = ControllerTerm.read_topics
 
     async def as_they_are(self: ControllerTerm, topics: Sequence[str]) -> dict[str, TopicAssignment]:
@@ -90,4 +98,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "nobody is preferred": no_replica_is_preferred,
     "a reassignment ends with its controller": a_reassignment_ends_with_its_controller,
 }
-"""Injected bugs. Each one is shown by its script (`tests.simulation.scenarios.pairs`)."""
+"""Injected bugs, keyed by name. For each, a script in `tests.simulation.scenarios.pairs` shows it."""

@@ -1,4 +1,4 @@
-"""Injected bugs of sessions, snapshots and read-only service, each for a script of the outage library."""
+"""Injected bugs of sessions, snapshots and the read-only mode. Each has a script of the outage library."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from zabka.ensemble.zab.peer import Peer
 
 @contextmanager
 def closes_delete_nothing() -> Iterator[None]:
-    """The end of a session lists and deletes no ephemeral znodes, so that every tree is wrong in the same way."""
+    """Injected bug: when a session ends, no ephemeral is listed or deleted, so that all trees are equally wrong."""
 
     def propose(self: Proposer, request: Any) -> CloseSessionTxn:
         self.tracker.close(self._session_id)
@@ -48,7 +48,7 @@ def closes_delete_nothing() -> Iterator[None]:
 
 @contextmanager
 def a_new_leader_tracks_no_session() -> Iterator[None]:
-    """Sessions that exist when a leader takes over never expire (ZOOKEEPER-1367)."""
+    """Injected bug: sessions that exist when a leader is elected never expire (ZOOKEEPER-1367)."""
     start_leading = Service.start_leading
 
     def forgetful(self: Service, now: Instant, epoch: Epoch) -> None:
@@ -62,7 +62,9 @@ def a_new_leader_tracks_no_session() -> Iterator[None]:
 
 @contextmanager
 def who_returns_gets_another_session() -> Iterator[None]:
-    """A client that reconnects with an expired session gets a new session without an error (Keeper 116690)."""
+    """Injected bug: a client that reconnects after its session expired gets a new session without an error (Keeper
+    116690).
+    """
     revalidated = Attachment.revalidated
 
     def obliging(self: Attachment, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> Any:
@@ -79,7 +81,10 @@ def who_returns_gets_another_session() -> Iterator[None]:
 
 @contextmanager
 def a_frozen_leader_thaws_and_answers() -> Iterator[None]:
-    """A leader does not check how long it was frozen, and replies to a sync without a quorum (ZOOKEEPER-1675)."""
+    """Injected bug: a leader that was frozen replies to a sync without contacting a quorum (ZOOKEEPER-1675).
+
+    It does not check for how long it was frozen.
+    """
     with ExitStack() as both:
         both.enter_context(injected_ensemble.a_leader_never_steps_down())
         both.enter_context(injected_ensemble.sync_answered_by_the_leader_alone())
@@ -91,7 +96,7 @@ def a_frozen_leader_thaws_and_answers() -> Iterator[None]:
 
 @contextmanager
 def snapshots_know_no_sessions() -> Iterator[None]:
-    """A snapshot contains the tree but no sessions, so a server that loads it does not know them (ZOOKEEPER-3144)."""
+    """Injected bug: a snapshot contains no sessions, so a server that loads it does not know them (ZOOKEEPER-3144)."""
     to_snapshot = DataTree.to_snapshot
 
     def mixed(self: DataTree) -> TreeSnapshot:
@@ -103,7 +108,9 @@ def snapshots_know_no_sessions() -> Iterator[None]:
 
 @contextmanager
 def snapshots_come_between_the_parts_of_a_multi() -> Iterator[None]:
-    """A snapshot contains only the first znode created by its last transaction (ZOOKEEPER-3127)."""
+    """Injected bug: a snapshot contains only the first znode that its last transaction, a multi, created
+    (ZOOKEEPER-3127).
+    """
     load = DataTree.from_snapshot.__func__  # type: ignore[attr-defined]
 
     def half(cls: Any, snapshot: TreeSnapshot) -> DataTree:
@@ -119,7 +126,7 @@ def snapshots_come_between_the_parts_of_a_multi() -> Iterator[None]:
 
 @contextmanager
 def snapshots_have_no_access_lists() -> Iterator[None]:
-    """A tree loaded from a snapshot has open ACLs (ZOOKEEPER-4846)."""
+    """Injected bug: in a tree loaded from a snapshot, all znodes have the open ACL (ZOOKEEPER-4846)."""
     load = DataTree.from_snapshot.__func__  # type: ignore[attr-defined]
 
     def open_to_all(cls: Any, snapshot: TreeSnapshot) -> DataTree:
@@ -131,12 +138,12 @@ def snapshots_have_no_access_lists() -> Iterator[None]:
         yield
 
 
-# -- read-only service
+# -- read-only mode
 
 
 @contextmanager
 def sessions_are_global() -> Iterator[None]:
-    """A read-only server stores its local sessions with the global ones."""
+    """Injected bug: a read-only server stores its local sessions as global ones."""
     connect = Attachment._connect_alone
 
     def leaky(self: Attachment, now: Any, client: Any, request: Any, effects: Any) -> bool:
@@ -151,7 +158,7 @@ def sessions_are_global() -> Iterator[None]:
 
 @contextmanager
 def global_sessions_go_on_alone() -> Iterator[None]:
-    """A read-only server treats a global session as its own local session."""
+    """Injected bug: a read-only server treats a global session as its own local session."""
     connect = Attachment._connect_alone
 
     def hospitable(self: Attachment, now: Any, client: Any, request: Any, effects: Any) -> bool:
@@ -171,7 +178,7 @@ def global_sessions_go_on_alone() -> Iterator[None]:
 
 @contextmanager
 def writes_are_answered() -> Iterator[None]:
-    """A read-only server returns an error other than NotReadOnly for a write."""
+    """Injected bug: a read-only server rejects a write with another error than NotReadOnly."""
     stays = LocalRequests.stays_here
 
     def obliging(self: LocalRequests, now: Any, waiting: Any, request: Any, effects: Any) -> bool:
@@ -186,14 +193,14 @@ def writes_are_answered() -> Iterator[None]:
 
 @contextmanager
 def service_never_ends() -> Iterator[None]:
-    """A read-only server is not notified when an election ends."""
+    """Injected bug: a server stays read-only, because it is not notified when an election ends."""
     with broken(Peer, _end_read_only=lambda self: None):
         yield
 
 
 @contextmanager
 def clients_take_local_sessions_elsewhere() -> Iterator[None]:
-    """A client tries to resume a session from a read-only server at a leader."""
+    """Injected bug: a client tries to continue a read-only server's local session at a server with a leader."""
     establish = Session._establish
 
     def hopeful(self: Session) -> None:
@@ -218,4 +225,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "read-only service never ends": service_never_ends,
     "local sessions are taken elsewhere": clients_take_local_sessions_elsewhere,
 }
-"""Injected bugs. Each one is shown by its script (`tests.simulation.scenarios.pairs`)."""
+"""Injected bugs, keyed by name. For each, a script in `tests.simulation.scenarios.pairs` shows it."""

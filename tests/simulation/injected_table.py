@@ -1,5 +1,6 @@
-"""Print a table of the injected bugs and Kafka's historical behaviors, with the seeds that each took and the
-problem that showed it.
+"""Print a table of the injected bugs and Kafka's historical behaviors.
+
+It contains the number of seeds until each bug was found, and the problem that showed it.
 
 python -m tests.simulation.injected_table [maximum number of seeds]
 """
@@ -33,16 +34,16 @@ RARE = {
     "no epoch check on controller writes": "kafka-6082",
     "closed sessions keep their ephemerals": "zookeeper-1367",
 }
-"""Bugs that seeds rarely show, each with the script of the outage library that always shows it."""
+"""Bugs that random runs rarely show. The value names the script of the outage library that always shows the bug."""
 
 
 BY_STEPS = ("leader counts itself before its fsync", "leader acknowledges before its fsync")
-"""Bugs that whole processes hide, because they sync a fast disk before they send.
+"""Bugs that runs of whole processes cannot show, because these processes sync a fast disk before they send.
 
 Searches of the bare protocol find them (`tests/simulation/search/test_searches.py`).
 """
 NOT_SHOWN = ("full disks cut the log",)
-"""Bugs that neither 60 seeds nor a script showed."""
+"""Bugs that were shown neither by 60 seeds nor by a script."""
 SLOW = (
     "commit on a minority",
     "high watermark is the leader's log end",
@@ -53,7 +54,7 @@ SLOW = (
     "unclean elections called clean",
     *(bug for bug in injected_transactions.INJECTED if bug != "end is not fenced"),
 )
-"""Bugs whose seeds take more CPU time than the suite can spend."""
+"""Bugs whose runs take more CPU time than the test suite has."""
 SHOWN_BY = {
     "ephemerals forgotten in snapshots": 33,
     "no truncation on fetch": 19,
@@ -68,8 +69,7 @@ SHOWN_BY = {
     "offsets of aborted transactions stay": 6,
     "new group coordinator drops pending offsets": 6,
 }
-"""Bugs that many low seeds do not show, each with the first seed that does. The test suite begins its search there.
-"""
+"""First seed that shows a bug which many lower seeds do not show. The test suite begins its search there."""
 
 
 OF_TRANSACTIONS = (
@@ -77,14 +77,11 @@ OF_TRANSACTIONS = (
     *("faults.ms=18000", "faults.gap.ms=2000", "faults.lasts.ms=300-5000", "zookeeper.session.timeout.ms=2000"),
     *("peers=1", "num.partitions=1", "drawn.topics=false"),
 )
-"""Settings of the seeds that search for bugs of transactions: a small cluster, and faults directly after decisions.
-"""
+"""Settings of the runs that search for transaction bugs: a small cluster, and faults directly after decisions."""
 
 
 class Found(NamedTuple):
-    """Number of seeds until the bug was found (None if not found), the problem that showed it, and the search's CPU
-    seconds.
-    """
+    """Result of a search: the number of seeds until the bug was found (or None), the problem, and the CPU seconds."""
 
     seeds: int | None
     problem: str
@@ -92,7 +89,7 @@ class Found(NamedTuple):
 
 
 def bugs() -> list[tuple[str, str, InjectedBug]]:
-    """Return every injected bug for the seeds of `ensemble` and `chaos`, as (scenario, name, bug)."""
+    """Return the bugs that runs of the scenarios `ensemble` and `chaos` can show, as (scenario, name, bug)."""
     ensemble = [
         ("ensemble", name, injected_bug)
         for name, injected_bug in injected_ensemble.INJECTED.items()
@@ -102,17 +99,17 @@ def bugs() -> list[tuple[str, str, InjectedBug]]:
 
 
 def disk_bugs() -> list[tuple[str, str, InjectedBug]]:
-    """Return every injected disk bug in the form of `bugs`."""
+    """Return all injected disk bugs, as (scenario, name, bug)."""
     return [("disks", name, injected_bug) for name, injected_bug in injected_disks.INJECTED.items()]
 
 
 def transactional_bugs() -> list[tuple[str, str, InjectedBug]]:
-    """Return every injected transaction bug in the form of `bugs`."""
+    """Return all injected transaction bugs, as (scenario, name, bug)."""
     return [("chaos", name, injected_bug) for name, injected_bug in injected_transactions.INJECTED.items()]
 
 
 def settings_of(bug: str) -> WorldSettings | None:
-    """Return the settings of the seeds that search for a bug, or None for the default settings."""
+    """Return the settings of the runs that search for this bug, or None for the default settings."""
     return world_settings(OF_TRANSACTIONS) if bug in injected_transactions.INJECTED else None
 
 
@@ -123,7 +120,10 @@ def search(
     settings: WorldSettings | None = None,
     first_seed: int = 0,
 ) -> Found:
-    """Run the seeds from `first_seed`, then the seeds before it, until one shows the bug. Ignore all other problems."""
+    """Run seeds until one shows the bug: first from `first_seed` on, then the lower ones.
+
+    Problems that do not show this bug are ignored.
+    """
     begin = time.process_time()
     with injected_bug():
         for tried, seed in enumerate((*range(first_seed, seeds_max), *range(first_seed)), start=1):
@@ -134,19 +134,23 @@ def search(
 
 
 def text_in_script(bug: str) -> str:
-    """Return the string that the script of a rare bug must show. Raises StopIteration if there is no such pair."""
+    """Return the string that a problem of this bug's script must contain.
+
+    Raises StopIteration if no script is paired with the bug.
+    """
     return next(pair.shows for pair in PAIRS if (pair.script, pair.injected_bug) == (RARE[bug], bug))
 
 
 def shown_by_script(bug: str, injected_bug: InjectedBug) -> bool:
-    """Return whether a rare bug's script shows the bug."""
+    """Return whether the script that is paired with a rare bug shows it."""
     with injected_bug():
         return any(text_in_script(bug) in problem for problem in play(LIBRARY[RARE[bug]]).problems)
 
 
 def script_of(switch: Historical) -> WorldScenario:
-    """Return the first script of the outage library whose bug is this historical behavior. Raises StopIteration if
-    there is none.
+    """Return the first script of the outage library whose bug is this historical behavior.
+
+    Raises StopIteration if there is none.
     """
     return next(
         scenario
@@ -156,7 +160,7 @@ def script_of(switch: Historical) -> WorldScenario:
 
 
 def search_switched(switch: Historical, seeds_max: int) -> Found:
-    """Run seeds with a historical behavior until one shows a problem. If none does, run its script."""
+    """Run seeds with a historical behavior until one has a problem. If none has, run the behavior's script."""
     script = script_of(switch)
     settings = world_settings([f"zabka.historical={switch}"])
     found = search("chaos", InjectedBug(nullcontext, (script.shows,)), seeds_max, settings)
@@ -171,7 +175,7 @@ def _say(name: str, scenario: str, found: Found) -> None:
 
 
 def main() -> int:
-    """Print the table. Return 1 if some bug was not found."""
+    """Print the table. Return 1 if a bug was not found."""
     seeds_max = int(sys.argv[1]) if len(sys.argv) > 1 else SEEDS_MAX
     missed = 0
     sys.stdout.write(f"{'injected bug':44} {'seeds of':9} {'seeds':>5} {'CPU s':>6}  shown by\n")

@@ -1,4 +1,4 @@
-"""Injected bugs of transactions, each for a script of the outage library."""
+"""Injected bugs of transactions. Each has a script of the outage library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zabka.broker_sim.transactions.metadata import TransactionMetadata, Transact
 
 @contextmanager
 def producers_are_not_fenced() -> Iterator[None]:
-    """A leader appends records with any epoch of a producer."""
+    """Injected bug: a leader appends records whatever their producer epoch is."""
     check = ProducerStates.check
 
     def trusting(self: ProducerStates, header: Any, *more: Any) -> Any:
@@ -30,21 +30,23 @@ def producers_are_not_fenced() -> Iterator[None]:
 
 @contextmanager
 def transactions_do_not_time_out() -> Iterator[None]:
-    """A coordinator waits forever for the end of a transaction."""
+    """Injected bug: a coordinator does not abort a transaction after its timeout."""
     with broken(TransactionMetadata, has_timed_out=lambda self, now_ms: False):
         yield
 
 
 @contextmanager
 def decisions_end_with_their_coordinator() -> Iterator[None]:
-    """A coordinator reads decided transactions but does not send their markers."""
+    """Injected bug: a new coordinator does not send the markers of transactions that were decided."""
     with broken(TransactionCoordinator, _loaded=lambda self, coordinated: None):
         yield
 
 
 @contextmanager
 def ids_with_a_transaction_expire() -> Iterator[None]:
-    """A coordinator removes ids based only on the time of their last change, even during a transaction."""
+    """Injected bug: a coordinator removes a transactional id by the time of its last change, even during a
+    transaction.
+    """
     states = frozenset(TransactionState)
     previous = {**metadata.VALID_PREVIOUS, TransactionState.DEAD: states}
     with broken(metadata, EXPIRES=states, VALID_PREVIOUS=previous):
@@ -53,7 +55,10 @@ def ids_with_a_transaction_expire() -> Iterator[None]:
 
 @contextmanager
 def markers_reset_a_producers_time() -> Iterator[None]:
-    """A marker resets its producer's timestamp, so that the producer expires at the next check (KAFKA-9144)."""
+    """Injected bug: a marker resets its producer's timestamp (KAFKA-9144).
+
+    So the producer expires at the next check.
+    """
     end = ProducerStates.end_transaction
 
     def forgetful(self: ProducerStates, header: Any, marker: Any) -> Any:
@@ -72,4 +77,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "ids with a transaction expire": ids_with_a_transaction_expire,
     "markers reset a producer's time": markers_reset_a_producers_time,
 }
-"""Injected bugs. Each one is shown by its script (`tests.simulation.scenarios.pairs`)."""
+"""Injected bugs, keyed by name. For each, a script in `tests.simulation.scenarios.pairs` shows it."""

@@ -1,6 +1,6 @@
 """Injected bugs of transactions: coordinator, markers, last stable offsets, group offsets, and fencing.
 
-Each is found by one of the first seven seeds of chaos with faults directly after decisions
+Each is found by one of the first seven seeds of scenario `chaos` with faults directly after decisions
 (`injected_table.OF_TRANSACTIONS`).
 """
 
@@ -37,7 +37,7 @@ WHOLE = "transactions are all or nothing"
 
 @contextmanager
 def new_leader_forgets_open_transactions() -> Iterator[None]:
-    """A broker that becomes leader treats all transactions in its log as decided."""
+    """Injected bug: a broker that becomes leader treats all transactions in its log as decided."""
     make_leader = Partition.make_leader
 
     def forgetful(self: Partition, state: Any) -> bool:
@@ -51,7 +51,7 @@ def new_leader_forgets_open_transactions() -> Iterator[None]:
 
 @contextmanager
 def new_coordinator_writes_one_marker() -> Iterator[None]:
-    """A coordinator that loads a decided transaction writes only the marker of its first partition."""
+    """Injected bug: a coordinator that loads a decided transaction writes the marker of the first partition only."""
     loaded = TransactionCoordinator._loaded
 
     def hasty(self: TransactionCoordinator, coordinated: Any) -> None:
@@ -65,7 +65,7 @@ def new_coordinator_writes_one_marker() -> Iterator[None]:
 
 @contextmanager
 def new_coordinator_decides_again() -> Iterator[None]:
-    """A coordinator that loads a decided commit aborts the partitions that have no marker yet."""
+    """Injected bug: a coordinator that loads a decided commit aborts the partitions without a marker."""
     loaded = TransactionCoordinator._loaded
 
     def aborting(self: TransactionCoordinator, coordinated: Any) -> None:
@@ -79,7 +79,10 @@ def new_coordinator_decides_again() -> Iterator[None]:
 
 @contextmanager
 def timed_out_transaction_keeps_its_epoch() -> Iterator[None]:
-    """A transaction that timed out is aborted with its producer's current epoch, so that the producer continues."""
+    """Injected bug: a transaction that timed out is aborted without a new producer epoch.
+
+    So its producer can continue.
+    """
 
     def abort(self: TransactionCoordinator, coordinated: Any, fence: Any, why: Any) -> Any:
         metadata = coordinated.metadata
@@ -93,7 +96,7 @@ def timed_out_transaction_keeps_its_epoch() -> Iterator[None]:
 
 @contextmanager
 def offsets_are_visible_before_the_marker() -> Iterator[None]:
-    """Offsets in a transaction count as committed as soon as they are stored."""
+    """Injected bug: offsets in a transaction count as committed as soon as they are stored."""
     stored = GroupOffsets.stored_in_transaction
 
     def visible(self: GroupOffsets, producer_id: int, topic_partition: Any, found: Any) -> None:
@@ -106,7 +109,7 @@ def offsets_are_visible_before_the_marker() -> Iterator[None]:
 
 @contextmanager
 def offsets_of_aborted_transactions_stay() -> Iterator[None]:
-    """The abort marker makes the offsets of its transaction visible."""
+    """Injected bug: an abort marker makes the offsets of its transaction visible."""
     end = GroupOffsets.end_transaction
 
     with broken(GroupOffsets, end_transaction=lambda self, producer_id, is_commit: end(self, producer_id, True)):
@@ -115,7 +118,7 @@ def offsets_of_aborted_transactions_stay() -> Iterator[None]:
 
 @contextmanager
 def generation_of_a_commit_is_not_checked() -> Iterator[None]:
-    """Offsets in a transaction are accepted from a member with an old generation (before KIP-447)."""
+    """Injected bug: offsets in a transaction are accepted from a member with an old generation, as before KIP-447."""
 
     async def commit(self: GroupCoordinator, asked: Any) -> Any:
         commit = asked.commit
@@ -138,7 +141,7 @@ def generation_of_a_commit_is_not_checked() -> Iterator[None]:
 
 @contextmanager
 def new_group_coordinator_drops_pending_offsets() -> Iterator[None]:
-    """A coordinator that loads a group's log drops the offsets of open transactions."""
+    """Injected bug: a group coordinator that loads its log drops the offsets of open transactions."""
     groups = GroupLog.groups
 
     def forgetful(self: GroupLog, now_ms: int) -> Any:
@@ -151,14 +154,14 @@ def new_group_coordinator_drops_pending_offsets() -> Iterator[None]:
 
 @contextmanager
 def aborted_index_is_lost_on_restart() -> Iterator[None]:
-    """A reopened log has no aborted transactions."""
+    """Injected bug: a log that is opened again has no aborted transactions."""
     with broken(TransactionIndexes, restore=lambda self, files, entries: None):
         yield
 
 
 @contextmanager
 def end_is_not_fenced() -> Iterator[None]:
-    """EndTxn is accepted from any producer with the id, whatever its epoch."""
+    """Injected bug: EndTxn is accepted from any producer with the transactional id, whatever its epoch."""
     end = TransactionCoordinator.end
 
     async def lenient(self: TransactionCoordinator, transactional_id: str, producer: Any, commits: bool) -> Any:
@@ -174,7 +177,7 @@ def end_is_not_fenced() -> Iterator[None]:
 
 @contextmanager
 def end_is_answered_before_the_decision_is_stored() -> Iterator[None]:
-    """EndTxn gets its response when the decision is appended, before the ISR has it."""
+    """Injected bug: EndTxn gets its response when the decision is appended, before it is replicated to the ISR."""
     decide = TransactionCoordinator._decide
 
     def hasty(self: TransactionCoordinator, coordinated: Any, to: Any, why: Any, *, fences: bool = False) -> Any:
@@ -189,7 +192,7 @@ def end_is_answered_before_the_decision_is_stored() -> Iterator[None]:
 
 @contextmanager
 def started_producer_keeps_the_open_transaction() -> Iterator[None]:
-    """InitProducerId during a transaction raises the epoch without an abort."""
+    """Injected bug: InitProducerId during a transaction increases the epoch without aborting the transaction."""
     prepare = TransactionCoordinator._prepare_init
 
     def lenient(self: TransactionCoordinator, metadata: TransactionMetadata, *given: Any) -> Any:
@@ -204,7 +207,7 @@ def started_producer_keeps_the_open_transaction() -> Iterator[None]:
 
 @contextmanager
 def transaction_completes_before_its_markers() -> Iterator[None]:
-    """A coordinator completes a transaction once its markers are sent, whether or not they are written."""
+    """Injected bug: a coordinator completes a transaction when it has sent the markers, not when they are written."""
     send = MarkerSender.send
 
     def hasty(self: MarkerSender, pending: Any) -> None:
@@ -218,7 +221,9 @@ def transaction_completes_before_its_markers() -> Iterator[None]:
 
 @contextmanager
 def failed_append_is_taken_for_stored() -> Iterator[None]:
-    """A coordinator changes the state although the append of the transition failed."""
+    """Injected bug: a coordinator changes a transaction's state even if the new state could not be appended to its
+    log.
+    """
     appended = TransactionStore._appended
 
     async def hopeful(self: TransactionStore, coordinated: Any, to: Any, why: Any, rows: Any, *given: Any) -> None:

@@ -1,7 +1,7 @@
-"""Injected bugs: a context replaces rules of the serving code, never of the simulator or the checkers.
+"""How bugs are injected: a context replaces functions of the server code, never of the simulator or the checkers.
 
-A bug in the simulated disk or in a test driver only shows that the simulator can be broken. It would still show that
-after the tested rule was removed from the serving code.
+A bug in the simulated disk or in a test driver would only show that the simulator can be broken. It would still show
+that after the tested rule was removed from the server code.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 
 SERVING = ("ensemble", "kafka", "controller", "broker_sim")
-"""Packages of the serving code."""
+"""Packages that contain server code."""
 
 
 class NotServingCode(Exception):
-    """The code that a bug would replace is not serving code."""
+    """The code that a bug would replace is not part of the server code."""
 
 
 class InjectedBug(NamedTuple):
-    """A bug, and strings that show it: one of the problems of a run with the bug must contain one of these strings."""
+    """A bug, and strings that show it: in a run with the bug, one of the problems must contain one of these strings."""
 
     injected_bug: Callable[[], AbstractContextManager[None]]
     shows: tuple[str, ...]
@@ -39,8 +39,8 @@ class InjectedBug(NamedTuple):
 def broken(owner: type | ModuleType, **rules: Any) -> Iterator[None]:
     """Replace these functions, classes or numbers of a class or module.
 
-    Raises NotServingCode if the owner is not serving code, and AttributeError if the owner itself does not define a
-    name.
+    Raises NotServingCode if the owner is not in the server code, and AttributeError if the owner itself does not define
+    a name.
     """
     home = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
     if not home.startswith(tuple(f"zabka.{package}." for package in SERVING)):

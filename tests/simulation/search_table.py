@@ -43,10 +43,12 @@ SEARCHES = 3
 PROTOCOL, ENSEMBLE, BROKERS, DISKS = "swarm-protocol", "swarm-ensemble", "swarm", "swarm-disks"
 FILES = "swarm-files"
 BEFORE = {PROTOCOL: "ensemble", ENSEMBLE: "ensemble", BROKERS: "chaos", DISKS: "disks", FILES: "disks"}
-"""Scenario whose seeds were used before swarms existed."""
+"""Scenario whose seeds were used before swarms existed, keyed by the scenario used now."""
 SEARCH, PLAIN, PLAIN_BEFORE = WAYS = ("search", "plain", "before")
-"""Kinds of search: mutated choice sequences, plain seeds of the same world, and plain seeds of the scenario used
-before."""
+"""Kinds of search.
+
+They are mutated choice sequences, plain seeds of the same world, and plain seeds of the scenario used before swarms.
+"""
 HEADS = {SEARCH: "runs", PLAIN: "plain runs", PLAIN_BEFORE: "before"}
 OF_CLIENTS = (
     "session owner not checked",
@@ -62,11 +64,13 @@ OF_CLIENTS = (
     "votes are sent once",
     "epochs do not rise",
 )
-"""Bugs visible to clients: bugs of trees, sessions, watches and syncs; bugs of snapshots, which the bare protocol
-rarely takes; and bugs whose problem strings need a world with clocks.
+"""Bugs that are searched for in a world with clients.
+
+They are bugs of trees, sessions, watches and syncs; bugs of snapshots, which the bare protocol rarely writes; and bugs
+whose problem strings need a world with clocks.
 """
 OF_THE_PROTOCOL = ("commit on a minority", "no truncation on sync", "ack before fsync")
-"""Protocol bugs in `tests.simulation.injected`, whose other bugs are broker bugs."""
+"""The bugs in `tests.simulation.injected` that are protocol bugs. All others there are broker bugs."""
 OF_HISTORIES: dict[str, tuple[str, ...]] = {
     "the log is read by its numbers": ("committed prefixes agree", "processConsistency", "agreement"),
     "reading goes on behind damage": ("committed prefixes agree", "processConsistency", "agreement"),
@@ -74,7 +78,7 @@ OF_HISTORIES: dict[str, tuple[str, ...]] = {
     "who has lost history is elected for its past": ("no acknowledged write lost", "committedLogDurability"),
     "a spoiled snapshot is made good at once": ("acknowledged and not durable", "processConsistency"),
 }
-"""Five bugs that lost or split committed history, each with the strings that show it."""
+"""Five bugs by which committed history was lost or diverged. The values are strings that show the bug."""
 SEEN_BY_CLIENTS: dict[str, tuple[str, ...]] = {
     "session owner not checked": (" went back from ", " was acknowledged before", ", acknowledged "),
     "sync answered by the leader alone": (" was acknowledged before",),
@@ -82,27 +86,31 @@ SEEN_BY_CLIENTS: dict[str, tuple[str, ...]] = {
     "ephemerals forgotten in snapshots": ("took their ephemerals along", " outlives its session "),
     "epochs do not rise": ("gap in history", "a serving ensemble did not come true"),
 }
-"""Strings that show a bug in a world with clients. The script of each bug instead shows it by an expectation."""
+"""Strings that show a bug in a world with clients.
+
+The script of each of these bugs shows it in another way, by an expectation that fails.
+"""
 _BESIDE = {
     "reading goes on behind damage": injected_histories.the_log_is_read_by_its_numbers,
     "places in the log outlive what was there": injected_histories.the_log_is_read_by_its_numbers,
 }
-"""Second bug to inject for bugs that are visible only if epoch boundaries are also ignored. A run with only the
-second bug must pass.
+"""Second bug that is injected with this one.
+
+These bugs are visible only if the ends of epochs are also ignored. A run with only the second bug must have no problem.
 """
 _OLD_BEHAVIOUR = InjectedBug(nullcontext, ("",))
-"""Bug enabled by a setting. Any problem shows it."""
+"""Bug that a setting enables instead of a code change. Any problem shows it."""
 
 
 class Bug(NamedTuple):
-    """Bug to find, and the scenario in which to search for it."""
+    """A bug to find, and the scenario in which it is searched for."""
 
     name: str
     scenario: str
     injected_bug: InjectedBug
     settings: tuple[str, ...] = ()
     control: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Context of the run without the bug, which must have no problem."""
+    """Context for the run without the bug, which must have no problem."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -112,13 +120,14 @@ class Limits(msgspec.Struct, frozen=True):
     cpu_s: float | None = None
 
     def allow(self, runs: int, cpu_s: float) -> bool:
-        """Return whether a search can start another run after that many runs and CPU seconds."""
+        """Return whether a search that has used this many runs and CPU seconds may start another run."""
         return runs < self.runs and (self.cpu_s is None or cpu_s < self.cpu_s)
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """Result of one search: its runs, its CPU seconds, and the problem of the last run (empty if the bug was not
-    found).
+    """Result of one search: the number of runs, the CPU seconds, and the problem of the last run.
+
+    The problem is empty if the bug was not found.
     """
 
     runs: int
@@ -127,7 +136,7 @@ class Tried(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """Search with its result: the bug's name, one of WAYS, the search's number and its limits."""
+    """A finished search: the bug's name, the kind of search, the search's number, its limits and its result."""
 
     bug: str
     way: str
@@ -137,7 +146,7 @@ class Made(msgspec.Struct, frozen=True):
 
 
 def bugs() -> Iterator[Bug]:
-    """Yield all bugs of the table."""
+    """Yield all bugs that the table contains."""
     for name, injected_bug in injected_ensemble.INJECTED.items():
         shows = SEEN_BY_CLIENTS.get(name, injected_bug.shows)
         yield Bug(name, ENSEMBLE if name in OF_CLIENTS else PROTOCOL, InjectedBug(injected_bug.injected_bug, shows))
@@ -155,7 +164,7 @@ def bugs() -> Iterator[Bug]:
 
 
 def search(bug: Bug, limits: Limits, seed: int = 0, way: str = SEARCH) -> Tried:
-    """Run one search for a bug."""
+    """Search once for a bug, and return the result."""
     scenario = BEFORE[bug.scenario] if way == PLAIN_BEFORE else bug.scenario
     wanted = Requested(scenario, bug.settings, seed=seed)
     begin, searching = time.process_time(), ChoiceSearch(wanted, PLAIN_SHARE if way == SEARCH else 1)
@@ -174,17 +183,18 @@ def search(bug: Bug, limits: Limits, seed: int = 0, way: str = SEARCH) -> Tried:
 
 
 def _holds_without(bug: Bug, scenario: str, choices: Choices) -> bool:
-    """Return whether a run of the same choice sequence has no problem without the bug."""
+    """Return whether the run with the same choice sequence has no problem if the bug is not injected."""
     with bug.control():
         return not run_choices(choices, scenario, world_settings(())).problems
 
 
 class Searches:
-    """All searches so far, including the searches in the file `into` (None for no file)."""
+    """All finished searches, including those stored in the file `into` (None for no file)."""
 
     def __init__(self, limits: Limits, into: Path | None) -> None:
-        """Read the file `into`. Raises OSError if it cannot be read, and msgspec.DecodeError if it is not a file of
-        searches.
+        """Read the finished searches in the file `into`.
+
+        Raises OSError if it cannot be read, and msgspec.DecodeError if it is not a file of searches.
         """
         self._limits = limits
         self._into = into
@@ -195,7 +205,7 @@ class Searches:
                 self._made[made.bug, made.way, made.number] = made.tried
 
     def make(self, bug: Bug, way: str, number: int) -> None:
-        """Run a search, unless its result is already known."""
+        """Run one search, unless the file already contains its result."""
         if (bug.name, way, number) in self._made:
             return
         tried = self._made[bug.name, way, number] = search(bug, self._limits, number, way)
@@ -207,12 +217,15 @@ class Searches:
         sys.stderr.write(f"{bug.name}, {way} {number}: {said}, {tried.cpu_s:.0f} CPU s\n")
 
     def of(self, bug: Bug, way: str) -> list[Tried]:
-        """Return the results of the searches for a bug with that kind of search."""
+        """Return the results of all searches of this kind for a bug."""
         return [tried for (name, how, _), tried in self._made.items() if (name, how) == (bug.name, way)]
 
 
 def runs_of(tried: Iterable[Tried]) -> str:
-    """Return the median number of runs. If most searches found nothing, return how far each search got."""
+    """Return the median number of runs as text.
+
+    If most searches found nothing, return how many runs each search had.
+    """
     every = list(tried)
     middle = median_high(each.runs if each.problem else inf for each in every) if every else inf
     if isfinite(middle):
@@ -232,7 +245,7 @@ def _cells(bug: Bug, ways: Iterable[list[Tried]]) -> list[str]:
 
 
 def main() -> int:
-    """Print the table. Return 1 if the median search found nothing for some bug."""
+    """Print the table. Return 1 if the median search for some bug found nothing."""
     options = argparse.ArgumentParser(prog="python -m tests.simulation.search_table")
     options.add_argument("--runs", type=int, default=RUNS_MAX, help="runs of each search at most")
     options.add_argument("--cpu-s", type=float, help="CPU seconds, after which no search begins a run")

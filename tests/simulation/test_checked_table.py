@@ -1,4 +1,4 @@
-"""Every invariant is checked at least once in the seeds that are run."""
+"""The seeds that the test suite runs check every invariant at least once."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from zabka.simulation.checkers.stored_commits import ANSWERED, ON_DISKS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "checkers.md"
 FEW = {"chaos": (0, 1, 12), "ensemble": range(5), "read-only": range(1)}
-"""Seeds that are run here. One of the chaos seeds has transactions."""
+"""Seeds that this test runs. One of the `chaos` seeds has transactions."""
 NOT_OF_WHOLE = {"TopicsGoWhenAsked"}
-"""Invariants that are not checked in these seeds of whole clusters, because no topic is deleted. Other seeds check
-them.
+"""Invariants that these seeds of whole clusters do not check, because no topic is deleted in them.
+
+Other seeds check these invariants.
 """
 OF_WHOLE_CLIENTS = {"linearizable writes", "reads and watches", "clients' histories", "records", "groups"}
 OF_PEERS = {
@@ -78,7 +79,7 @@ def _every_invariant_of_whole_processes() -> set[str]:
 
 
 def _rows(table: int) -> dict[str, int]:
-    """Return the number of checks of each invariant in the first or second table of the document."""
+    """Return how often each invariant was checked, from the first or second table in the document."""
     text = DOCUMENT.read_text().split(HEADING)[1 + table].split("\n\n")[0]
     found = re.findall(r"^\| (.+?) \| ([\d,]+) \| \d+ \|$", text, re.MULTILINE)
     return {name: int(times.replace(",", "")) for name, times in found}

@@ -1,4 +1,4 @@
-"""Settings choose the faults of a simulated cluster and the writes of its clients, instead of random draws."""
+"""Settings determine the faults of a simulated cluster and the writes of its clients, in place of random choices."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_seed_injects_the_same_faults_with_different_settings() -> None:
     ]
     first_usual, first_patient = usual[0][0], patient[0][0]
     for (one, _), (other, _) in zip(usual, patient, strict=True):
-        # Compare times relative to the first fault: faults begin when the cluster has booted, which must not depend
-        # on the number of client calls.
+        # Compare times relative to the first fault. Faults begin when the cluster has started, which takes slightly
+        # different times; their distances must not depend on the number of client calls.
         assert abs((one - first_usual) - (other - first_patient)) <= 1
 
 
@@ -51,7 +51,7 @@ def test_faults_have_the_configured_kinds_and_durations() -> None:
     entries = played(5, "faults.kinds=slow_disk:1,cut_brokers:3", "faults.lasts.ms=700-900")
     kinds = {fault.kind for _, fault in faults(entries)}
     assert kinds <= {"slow_disk", "cut"} and "cut" in kinds
-    # Faults still active at the end are removed early, so only the maximum holds for all of them.
+    # Faults that are active at the end are healed early, so not every fault has the minimum duration.
     assert all(length_ms <= 900 for length_ms in lengths_ms(entries))
     assert any(700 <= length_ms <= 900 for length_ms in lengths_ms(entries))
 
@@ -60,8 +60,8 @@ def test_fault_count_results_from_fault_period_and_gap() -> None:
     entries = played(6, "faults.kinds=slow_disk", "faults.ms=40000", "faults.gap.ms=1000")
     times_ms = [at_ms for at_ms, _ in faults(entries)]
     assert times_ms[-1] - times_ms[0] <= 40_000
-    # Gaps are uniform in 1..1999 ms with a mean of 1 s, so forty are expected in 40 s. The standard deviation of
-    # the sum of forty gaps is 3.7 s.
+    # Gaps are uniform in 1..1999 ms, with a mean of 1 s, so forty faults are expected in 40 s. The standard deviation
+    # of the sum of forty gaps is 3.7 s.
     assert 26 <= len(times_ms) <= 54
 
 

@@ -1,4 +1,4 @@
-"""The packages of the simulated world form layers."""
+"""Which packages of the simulated world can import which: they form layers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,15 @@ LAYERS = (
     ("run",),
     ("search",),
 )
-"""Packages by layer, lowest first. A package imports only itself and lower layers, not other packages of its layer.
+"""Packages in layers, from the lowest to the highest.
+
+A package imports only itself and packages of lower layers, not other packages of its layer.
 """
 HEIGHT = {package: height for height, layer in enumerate(LAYERS) for package in layer}
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yield the simulation packages that a file imports, including in functions and for type checkers."""
+    """Yield the packages of `zabka.simulation` that a file imports, also in functions and for type checkers."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
             modules = [f"{node.module}.{name.name}" for name in node.names]

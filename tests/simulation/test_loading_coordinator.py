@@ -1,5 +1,6 @@
-"""A coordinator that reads a long log from a slow disk rejects requests. A coordinator that replies too early is
-found.
+"""A coordinator that loads a long log from a slow disk rejects requests meanwhile.
+
+A coordinator that replies too early is reported.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ P0 = TopicPartition("orders", 0)
 GROUP = "readers"
 COMMITS, SLOW_FACTOR = 20, 1_000
 SETTINGS = WorldSettings(broker_keys={"offsets.load.buffer.size": "1", "log.index.interval.bytes": "1"})
-"""Settings with which each batch is one read of the log, and a search for an offset reads only batch headers."""
+"""Settings with which a coordinator loads one batch per read, and a search for an offset reads only batch headers."""
 _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 @contextmanager
 def coordinators_answer_while_they_load() -> Iterator[None]:
-    """Injected bug: a __consumer_offsets partition counts as loaded when its loading begins."""
+    """Injected bug: a coordinator counts a __consumer_offsets partition as loaded when it starts to load it."""
 
     def owns(self: GroupStore, group_id: str) -> bool:
         return self.partition_for(group_id) in {**self._owned, **self._loading}
@@ -42,7 +43,7 @@ def coordinators_answer_while_they_load() -> Iterator[None]:
 
 
 async def _commit(client: KafkaClient, runtime: Runtime) -> None:
-    """Commit COMMITS offsets."""
+    """Commit an offset COMMITS times, so that the group's log is long."""
     member = GroupMember(client, GroupSettings(GROUP, (P0.topic,)))
     offset = 0
     while offset < COMMITS:
@@ -54,7 +55,7 @@ async def _commit(client: KafkaClient, runtime: Runtime) -> None:
 
 
 async def _fetch(client: KafkaClient, runtime: Runtime, errors: list[ErrorCode]) -> int:
-    """Fetch the committed offset, and collect the errors returned before it."""
+    """Fetch the group's committed offset, with retries. Append the errors before it to `errors`."""
     member = GroupMember(client, GroupSettings(GROUP, (P0.topic,)))
     while True:
         try:
@@ -69,7 +70,7 @@ async def _fetch(client: KafkaClient, runtime: Runtime, errors: list[ErrorCode])
 def moved_coordinator() -> tuple[World, int, list[ErrorCode]]:
     """Kill the coordinator of a group with many commits while all disks are slow.
 
-    Return the world, the offset that the next coordinator returned, and the errors before it.
+    Return the world, the committed offset that the next coordinator returned, and the errors before it.
     """
     world = World(1, SETTINGS)
     world.start()

@@ -1,4 +1,7 @@
-"""Messages between two nodes are held, dropped and delayed by type, and nodes stop at events of their journal."""
+"""Faults of messages between two nodes: hold, drop or delay messages of a type.
+
+Also tests that a node can be stopped at an event of its journal.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from zabka.simulation.settings import WorldSettings
 
 
 class Ensemble:
-    """Three serving peers, and a client of the leader."""
+    """Three simulated peers with a leader, and a client connected to the leader."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -136,7 +139,7 @@ def test_node_runs_on_after_its_planned_stop_is_cancelled() -> None:
 
 
 def _commits(it: Ensemble, node: str) -> int:
-    """Return how often a node's journal reports the commit of /x."""
+    """Return how often a node has journaled the commit of a write to /x."""
     return sum(
         isinstance(entry.event, TxnCommitted) and entry.event.path == "/x"
         for entry in it.world.record.entries

@@ -1,4 +1,4 @@
-"""Read-only service under faults, in a whole simulated cluster."""
+"""Read-only servers in a whole simulated cluster with faults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zabka.simulation.seeds.seed_run import SeedRun
 from zabka.simulation.settings import BadSetting, world_settings
 
 BUSY_SEED = 9
-"""Seed whose reader is connected to a minority for a long time, and then returns to the quorum."""
+"""Seed in which the reader is connected to a minority for a long time, and then returns to a server with a quorum."""
 
 
 def test_read_only_reader_is_deterministic() -> None:

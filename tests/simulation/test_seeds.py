@@ -1,4 +1,6 @@
-"""The simulated world: seeds satisfy every invariant, replay byte for byte, and find injected bugs."""
+"""The simulated world: seeds violate no invariant, lead to the same bytes when they run again, and find injected
+bugs.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ SEEDS_TO_FIND_A_BUG = 200
 
 
 def seeds(count: int, in_the_suite: int) -> list[object]:
-    """Return the seeds as test parameters. Seeds from `in_the_suite` on run only in long runs."""
+    """Return the seeds as test parameters. Those from `in_the_suite` on run only in long runs."""
     return [pytest.param(seed, marks=[pytest.mark.long] if seed >= in_the_suite else []) for seed in range(count)]
 
 
@@ -102,9 +104,10 @@ def test_failing_disks_seed_keeps_every_invariant(seed: int) -> None:
     ],
 )
 def test_injected_bug_is_detected(scenario: str, bug: str, injected_bug: injected_table.InjectedBug) -> None:
-    """Seeds show the bug. A bug in RARE takes more seeds than the suite has time for, so its script shows it instead.
+    """Random runs show each injected bug.
 
-    `injected_table.py` prints how many seeds each bug takes.
+    A bug in RARE would take more runs than the suite has time for, so its script shows it instead. `injected_table.py`
+    prints how many seeds each bug takes.
     """
     if bug in injected_table.RARE:
         assert injected_table.shown_by_script(bug, injected_bug)

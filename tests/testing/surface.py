@@ -1,5 +1,4 @@
-"""The public interface of `zabka.testing` as a list of lines. `python -m tests.testing.surface` writes
-`surface.txt`.
+"""List the public interface of `zabka.testing`. `python -m tests.testing.surface` writes it to `surface.txt`.
 
 A removed or changed line needs a new major version (before 1.0: a new minor version). An added line needs a new minor
 version.
@@ -18,7 +17,7 @@ SURFACE = Path(__file__).with_name("surface.txt")
 
 
 def lines() -> Iterator[str]:
-    """Yield each public name with its signature."""
+    """Yield a line for each public name, with its signature."""
     from zabka import testing
     from zabka.testing import cluster, pytest_plugin
 
@@ -40,7 +39,7 @@ def lines() -> Iterator[str]:
 
 
 class _Options:
-    """Replacement for pytest's parser that records the options added by the plugin."""
+    """Replacement for pytest's parser that records which options the plugin adds."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -86,7 +85,7 @@ def _class(made: type[Any]) -> Iterator[str]:
 
 
 def _attributes(made: type[Any]) -> set[str]:
-    """Return the attributes that the constructors of a class and its bases assign."""
+    """Return the attributes that the constructors of a class and of its bases assign."""
     found: set[str] = set()
     for base in made.__mro__:
         if base.__module__.startswith("zabka.testing."):
@@ -109,7 +108,7 @@ def _is_ours(made: type[Any], name: str) -> bool:
 
 
 def text() -> str:
-    """Return the whole interface as one string."""
+    """Return the content of `surface.txt` for the current code."""
     return "".join(f"{line}\n" for line in lines())
 
 

@@ -1,4 +1,4 @@
-"""Asynchronous tests: `async with`, anyio's plugin, and unittest."""
+"""Fixtures in asynchronous tests: `async with`, anyio's pytest plugin, and unittest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_it(zabka_cluster):
 
 
 class TestWithUnittest(unittest.IsolatedAsyncioTestCase):
-    """A user's test case."""
+    """Test case as a user would write it with unittest."""
 
     async def asyncSetUp(self) -> None:
         self.cluster = await self.enterAsyncContext(running_cluster(peers=1, brokers=1))

@@ -1,4 +1,4 @@
-"""Client configurations for connecting to a cluster. A simulated world has none."""
+"""Configurations with which clients connect to a live cluster. A simulated world has none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from zabka.testing import ClusterFailed, LiveCluster, running_world
 
 with warnings.catch_warnings():
-    # kafka-python reads its schemas with a function of importlib.resources that Python 3.11 deprecates.
+    # kafka-python reads its schemas with a function of importlib.resources that is deprecated in Python 3.11.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaProducer
 
@@ -33,7 +33,7 @@ def test_each_client_library_connects_with_its_client_config(zabka_cluster: Live
     kafka_python.close()
     asyncio.run(send_with_aiokafka(zabka_cluster.client_config("aiokafka")))
 
-    # Two of these producers use acks=1 by default.
+    # By default, two of these producers use acks=1.
     sent = ["confluent", "kafka-python", "aiokafka"]
     zabka_cluster.until(lambda: zabka_cluster.consume("orders") == sent)
     assert zabka_cluster.client_config("java") == {"bootstrap.servers": zabka_cluster.bootstrap}

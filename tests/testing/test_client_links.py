@@ -1,4 +1,4 @@
-"""Faults of links between clients and nodes, with real clients: confluent-kafka, aiokafka and kazoo."""
+"""Link faults between clients and nodes, with real clients: confluent-kafka, aiokafka and kazoo."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_zookeeper_client_link_is_cut_by_its_ip_address(zabka_cluster: LiveClust
     with_other_port.close()
 
 
-# ---- a simulated world --------------------------------------------------------------------------------------------
+# ---- in a simulated world -----------------------------------------------------------------------------------------
 
 
 async def shop(bootstrap: str) -> None:

@@ -1,4 +1,4 @@
-"""Waiting for a condition: what is retried, and what a failure reports."""
+"""Waiting for a condition: which errors cause a retry, and what the error says after a timeout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.testing import ClusterFailed, LiveCluster, SimulatedCluster, running_
 from zabka.testing.conditions import SOURCE_LINES_MAX, Wait, source_of
 
 with warnings.catch_warnings():
-    # kafka-python reads its schemas with a function of importlib.resources that Python 3.11 deprecates.
+    # kafka-python reads its schemas with a function of importlib.resources that is deprecated in Python 3.11.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.errors import KafkaTimeoutError
 

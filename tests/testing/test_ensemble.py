@@ -1,4 +1,4 @@
-"""ZooKeeper alone: the fixture, the container's interface, and kazoo's harness."""
+"""Fixtures for ZooKeeper without Kafka: the fixture itself, a container's interface, and kazoo's test harness."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_invalid_ensemble_setting_raises_cluster_failed() -> None:
 
 
 class TestKazooHarness(KazooTestCase):
-    """A user's test case, written for kazoo's harness."""
+    """Test case as a user would write it with kazoo's test harness."""
 
     def test_kazoo_harness_provides_a_connected_client(self) -> None:
         self.client.create("/leader", b"1", ephemeral=True)

@@ -1,4 +1,4 @@
-"""Stacks of errors and late responses with real brokers, as in librdkafka's mock tests 0105, 0117 and 0144.
+"""Several request faults in a row with real brokers, as in librdkafka's mock tests 0105, 0117 and 0144.
 
 The oldest rule of an API applies first. Therefore several rules that each apply once act as a stack of errors.
 """
@@ -23,7 +23,7 @@ def cluster(zabka_cluster: LiveCluster) -> LiveCluster:
 
 
 def stack(cluster: LiveCluster, api: str, *errors: str) -> list[Any]:
-    """Make the next requests of an API fail, each with the next of these errors."""
+    """Make the next requests of an API fail with these errors, one request with each."""
     return [cluster.faults.on_request(api).error(error).once() for error in errors]
 
 
@@ -36,7 +36,7 @@ def producer(cluster: LiveCluster, **config: Any) -> Producer:
 
 
 def send(made: Producer, value: bytes) -> int | None:
-    """Produce a record, and return its delivery's error code, or None if it was delivered."""
+    """Produce a record. Return the error code of its delivery, or None if it was delivered."""
     errors: list[KafkaError | None] = []
     made.produce(TOPIC, value, on_delivery=lambda error, message: errors.append(error))
     assert made.flush(30) == 0
@@ -60,7 +60,10 @@ def consumer(cluster: LiveCluster, group: str, **config: Any) -> Consumer:
 
 
 def first(made: Consumer) -> bytes | None:
-    """Return the value of the first record. The test fails if the client returns an error."""
+    """Return the value of the first record that the consumer gets.
+
+    The test fails if the client returns an error instead.
+    """
     end = time.monotonic() + 30
     while time.monotonic() < end:
         message = made.poll(0.1)
@@ -180,7 +183,9 @@ def test_late_response_times_out_although_the_record_is_stored(cluster: LiveClus
 
 
 def test_record_order_is_kept_despite_lost_responses_and_errors(cluster: LiveCluster) -> None:
-    """Five requests are in flight. The response to the first is lost, and a later request, which may be its retry, is
+    """Records stay in order if a response is lost and a later request is rejected.
+
+    Five requests are in flight. The response to the first is lost, and a later request, which may be its retry, is
     rejected.
     """
     made = producer(cluster, **{"enable.idempotence": True, "batch.num.messages": 1, "linger.ms": 0})

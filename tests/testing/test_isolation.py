@@ -1,4 +1,4 @@
-"""A live cluster between two tests: the first test affects neither the second test nor its report."""
+"""A live cluster that two tests use: the first test affects neither the second test nor its report."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from zabka.testing import LiveCluster
 from zabka.testing.journal_report import report
 
 DYNAMIC = (2, 3)
-"""Sources of a broker's own dynamic value and of the default dynamic value in DescribeConfigs."""
+"""Config sources in DescribeConfigs: the broker's own dynamic value, and the dynamic default of all brokers."""
 
 
 def overrides(cluster: LiveCluster) -> dict[str, dict[str, str | None]]:
-    """Return every broker's dynamic values, as applied by that broker."""
+    """Return the dynamic config values of each broker, as the broker itself reports them."""
 
     async def ask(client: AdminClient, _: Runtime) -> dict[str, dict[str, str | None]]:
         return {

@@ -1,4 +1,4 @@
-"""A cluster of real processes, end to end: a new user's first steps, and faults that the cluster must survive."""
+"""A cluster of real processes: the first steps of a new user, and faults that the cluster must survive."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ def test_cut_link_makes_the_follower_leave_the_isr(zabka_cluster: LiveCluster) -
 
     zabka_cluster.faults.cut(follower, controller)
     zabka_cluster.until(lambda: zabka_cluster.topics["orders"].partitions[0].isr == [controller.id])
-    # Look only at the topic `orders`: the cut also affects __consumer_offsets, if an earlier test has created it.
+    # Look only at the topic `orders`. The network partition also affects __consumer_offsets, if an earlier test created
+    # that topic.
     evicted = zabka_cluster.until(lambda: [e for e in since("isr_changed") if e["topic"] == "orders"])
     assert [e["cause"] for e in evicted] == ["lag"]
     zabka_cluster.faults.heal()
@@ -136,9 +137,8 @@ def test_link_faults_persist_across_a_node_restart(zabka_cluster: LiveCluster) -
     zabka_cluster.faults.cut(broker, "*")
     broker.kill()
     broker.start()
-    # The new process is cut off from every peer and keeps no session, and the session of the old process expires.
-    # The process may notice this late, because a session opened before the faults took effect looks connected at
-    # first.
+    # The new process is partitioned from all peers, so it has no session, and the session of the old process expires.
+    # It may notice this late: a session opened before the faults took effect looks connected at first.
     zabka_cluster.until(lambda: not broker.registered and broker.session_state in ("connecting", "suspended"), 60)
     assert broker.process == "running"
     zabka_cluster.faults.heal()
@@ -217,7 +217,7 @@ def test_topics_are_printed_as_the_kafka_topics_tool_does(zabka_cluster: LiveClu
     topic_id = zabka_cluster.topics["t"].describe()["topic_id"]
 
     def expected() -> list[str]:
-        # Read the ISR at each attempt: on a busy machine, a follower may leave the ISR for a while.
+        # Read the ISR again for each attempt: on a busy machine, a follower may be out of the ISR for a while.
         isr = [",".join(map(str, partition.isr)) for partition in zabka_cluster.topics["t"].partitions]
         return [
             f"Topic: t\tTopicId: {topic_id}\tPartitionCount: 2\tReplicationFactor: 3\tConfigs: min.insync.replicas=2",
@@ -230,7 +230,7 @@ def test_topics_are_printed_as_the_kafka_topics_tool_does(zabka_cluster: LiveClu
     assert zabka(data, "topics", "--list", "--exclude-internal") == "t\n"
     assert zabka(data, "topics", "--describe", "--under-replicated-partitions") == ""
     zabka(data, "topics", "--alter", "--topic", "t", "--partitions", "3")
-    # The API returns its last reading of the ensemble, which may be slightly outdated.
+    # The API returns the state that it last read from the ensemble, which may be slightly outdated.
     zabka_cluster.until(lambda: len(zabka_cluster.topics["t"].partitions) == 3)
     refusal = zabka(data, "topics", "--create", "--topic", "t", code=1)
     assert refusal == "Error while executing topic command : Topic 't' already exists.\n"
@@ -294,7 +294,7 @@ def test_status_of_nodes_with_a_silent_agent_is_unknown(zabka_cluster: LiveClust
 
 
 class Foreground:
-    """`zabka up` in the foreground, as run by `make up`."""
+    """`zabka up` running in the foreground, as `make up` runs it."""
 
     def __init__(self, data: Path, *arguments: str) -> None:
         self.data = data
@@ -351,7 +351,7 @@ def test_second_up_command_uses_the_data_and_ctrl_c_ends_all(tmp_path: Path) -> 
     assert driven.consume("kept") == ["so is this"]
     driven.close()
     pids = second.pids()
-    # All processes must end even if their parent is killed with SIGKILL.
+    # All processes must end, even if their parent process is killed with SIGKILL.
     second.process.kill()
     second.end()
     deadline = time.monotonic() + 60
@@ -368,11 +368,11 @@ def test_ctrl_c_during_startup_restores_the_terminal_and_fails(tmp_path: Path, a
         command = [*ZABKA, "up", "--data", str(tmp_path), "--peers", "1", "--brokers", "1", *FREE, *arguments]
         os.execve(command[0], command, {**os.environ, "TERM": "xterm"})
     shown = b""
-    # This file is written when the agent runs and the signal handlers are installed.
+    # `up` writes this file after the agent has started and the signal handlers are installed.
     while not (tmp_path / "run.json").exists():
         time.sleep(0.005)
     os.write(terminal, b"\x03")
-    # The terminal of an exited process cannot be read.
+    # Reading fails once the process at the other end of the terminal has exited.
     with contextlib.suppress(OSError):
         while read := os.read(terminal, 4096):
             shown += read

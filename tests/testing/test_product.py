@@ -1,4 +1,6 @@
-"""The fixtures as users use them: outside pytest, with Hypothesis, in failure reports, and with other packages."""
+"""How users use the fixtures: outside pytest, with Hypothesis, in reports of failures, and with other pytest
+plugins.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def test_report_explains_the_leader_change_before_an_isr_change() -> None:
         world.until(lambda: len(topic.partitions[0].isr) == 2)
         assert [e["type"] for e in world.events("isr_changed", "leader_elected")][-1] == "isr_changed"
         output = report(world.journal()).partition("causes of the newest ")[2]
-    # The report prefers the leader change to the ISR change, although the ISR change is newer.
+    # The report explains the leader election rather than the ISR change, although the latter is newer.
     assert output.startswith("leader_elected:\n")
 
 
@@ -142,7 +144,7 @@ def test_two_clusters_never_use_the_same_ports() -> None:
 
 
 def test_xdist_workers_have_clusters_with_different_ports(tmp_path: Path) -> None:
-    # Each worker's test waits until the other worker's cluster runs at the same time.
+    # Each worker's test waits until the cluster of the other worker runs too.
     (tmp_path / "test_mine.py").write_text(
         "import json, os, time\n"
         "from pathlib import Path\n"

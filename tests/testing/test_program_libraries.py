@@ -1,4 +1,4 @@
-"""Libraries that run unmodified in a simulated world: FastAPI on uvicorn, httpx, anyio, and zabka's own client."""
+"""Libraries that run unchanged in a simulated world: FastAPI on uvicorn, httpx, anyio, and zabka's own client."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_anyio_groups_streams_and_timeouts_work() -> None:
         assert await receive.receive() == 1
         send.close()
         receive.close()
-        # This library opens sockets of the operating system, which the simulation rejects.
+        # This library opens real sockets, which the simulation rejects.
         world.start("echo", echo)
         with pytest.raises(ClusterFailed, match="NotSimulated"):
             await world.until(lambda: False, within=5)

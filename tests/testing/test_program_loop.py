@@ -1,4 +1,4 @@
-"""What a program of a simulated world gets from asyncio and from the host: its loop, clocks, randomness and files."""
+"""What a program in a simulated world gets from asyncio and the host: event loop, clocks, randomness and files."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_unseeded_randomness_is_derived_from_the_worlds_seed() -> None:
     assert first[4] == "test-function"
 
 
-# ---- calls that no world simulates ---------------------------------------------------------------------------------
+# ---- calls that the simulation rejects -----------------------------------------------------------------------------
 
 
 def fork() -> None:
@@ -147,7 +147,7 @@ def test_unsupported_call_is_rejected_with_its_source_line(call: Callable[[], An
         passes(calling)
 
 
-# ---- the loop ------------------------------------------------------------------------------------------------------
+# ---- the event loop ------------------------------------------------------------------------------------------------
 
 
 def test_cancelled_sleep_of_infinite_length_ends() -> None:
@@ -276,7 +276,10 @@ def test_sigterm_calls_the_handler_of_its_program() -> None:
 
 
 def test_aiokafka_imported_by_a_program_uses_virtual_time() -> None:
-    """The test runs in a separate process that has not imported aiokafka before."""
+    """aiokafka uses virtual time even if a program in a simulated world is the first to import it.
+
+    The test runs in a separate process, in which aiokafka is not imported yet.
+    """
     done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == "2023\n"
 

@@ -1,4 +1,7 @@
-"""Ready sets of request faults, each with a real client: confluent-kafka, aiokafka or kazoo observes the outage."""
+"""Ready-made sets of request faults, each with a real client that observes the outage.
+
+The clients are confluent-kafka, aiokafka and kazoo.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def producer(cluster: LiveCluster, **config: Any) -> Producer:
 
 
 def send(made: Producer, value: bytes) -> list[KafkaError | None]:
-    """Produce a record and return its delivery error."""
+    """Produce a record. Return a list with the error of its delivery, or None if it was delivered."""
     errors: list[KafkaError | None] = []
     made.produce(TOPIC, value, on_delivery=lambda error, message: errors.append(error))
     assert made.flush(30) == 0
@@ -37,7 +40,7 @@ def send(made: Producer, value: bytes) -> list[KafkaError | None]:
 
 
 def joined(cluster: LiveCluster, group: str, **config: Any) -> Consumer:
-    """Return a consumer that has been assigned its partitions."""
+    """Return a consumer that has joined the group and has its partitions."""
     made = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -55,7 +58,7 @@ def joined(cluster: LiveCluster, group: str, **config: Any) -> Consumer:
 
 
 def polled(consumer: Consumer, condition: Callable[[], bool], limit_s: float = 30.0) -> list[bytes]:
-    """Poll until the condition is true, and return the values of the records."""
+    """Poll a consumer until the condition is true. Return the values of the records received."""
     values, end = [], time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
@@ -190,7 +193,10 @@ def zookeeper(zabka_cluster: LiveCluster) -> Iterator[KazooClient]:
 
 
 def test_connection_loss_on_create_set_keeps_the_znode(zabka_cluster: LiveCluster, zookeeper: KazooClient) -> None:
-    """ZooKeeper's classic problem: the lock znode exists, but the client does not know it."""
+    """With the fault set "connection loss on create", the znode is created, but the client gets ConnectionLoss.
+
+    This is a classic problem of ZooKeeper: the lock znode exists, but the client does not know it.
+    """
     zookeeper.ensure_path("/locks")
     faults = zabka_cluster.faults.add_set("connection-loss-on-create", path="/locks/*")
     with pytest.raises(ConnectionLoss):

@@ -1,4 +1,4 @@
-"""Records that tests write and read."""
+"""The records that tests produce and consume with the fixtures."""
 
 from __future__ import annotations
 

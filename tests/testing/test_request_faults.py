@@ -1,4 +1,4 @@
-"""Request faults in fixtures: how they are specified, and their effect in a simulated and a live cluster."""
+"""Request faults in tests with fixtures: how a test specifies them, and what they do in simulated and live clusters."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_fault_that_was_never_added_causes_a_warning() -> None:
         gc.collect()
 
 
-# ---- a simulated world --------------------------------------------------------------------------------------------
+# ---- in a simulated world -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +123,7 @@ def test_simulated_ready_made_fault_set_is_added_and_healed(world: SimulatedClus
     world.faults.heal()
 
 
-# ---- a live cluster -----------------------------------------------------------------------------------------------
+# ---- with a live cluster ------------------------------------------------------------------------------------------
 
 
 def test_live_producer_stores_a_record_twice_if_an_ack_is_lost(zabka_cluster: LiveCluster) -> None:

@@ -1,4 +1,7 @@
-"""A test's asyncio programs run unmodified in a simulated world, with its time, network, faults and randomness."""
+"""Users' asyncio programs run unchanged in a simulated world.
+
+The world controls their time, network, faults and randomness.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,14 @@ from zabka.testing.worlds.cluster import SimulatedCluster
 
 ORDERS = 30
 STARTED_S_MAX = 1.0
-"""Maximum CPU time to start a world. It takes 0.1 s; the first start in a process also imports the servers."""
+"""Maximum CPU time in seconds to start a world.
+
+It takes 0.1 s, and more for the first start in a process, which also imports the servers.
+"""
 SPEED_MIN = 10.0
-"""Minimum virtual seconds per CPU second. Measured were 35 to 41, and fewer if other processes use the CPU caches.
+"""Minimum number of virtual seconds per CPU second.
+
+35 to 41 were measured, and fewer if other processes use the CPU caches.
 """
 
 
@@ -58,7 +66,7 @@ def bill_through_a_kill(world: SimulatedCluster) -> list[int]:
 def test_aiokafka_clients_continue_after_the_leader_is_killed(zabka_world: SimulatedCluster) -> None:
     began = zabka_world.now_us
     assert bill_through_a_kill(zabka_world) == list(range(ORDERS))
-    # The pauses between orders alone take that long, in virtual time.
+    # The pauses between the orders take at least this long in virtual time.
     assert zabka_world.now_us - began > ORDERS * 100_000
 
 
@@ -165,7 +173,7 @@ def test_completed_tasks_have_the_same_order_in_every_run() -> None:
 
     orders = []
     for size in (1, 50, 500):
-        # Allocate objects, so that the next run's objects have other memory addresses.
+        # Allocate objects, so that objects in the next run have other memory addresses.
         orders.append((order(), [object() for _ in range(size)]))
     assert orders[0][0] == orders[1][0] == orders[2][0]
 
@@ -286,7 +294,10 @@ def test_machine_name_cannot_be_used_twice(zabka_world: SimulatedCluster) -> Non
 
 @pytest.mark.long
 def test_simulated_cluster_runs_at_20_times_real_time() -> None:
-    """The CPU time is measured with three peers, three brokers, a producer and a consumer group of two members."""
+    """A simulated cluster with clients runs at least SPEED_MIN times as fast as real time.
+
+    It has three peers, three brokers, a producer, and a consumer group of two members. The CPU time is measured.
+    """
 
     async def produce(bootstrap: str) -> None:
         async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all", enable_idempotence=True) as producer:

@@ -1,5 +1,6 @@
-"""Groups, leaders, quotas and sessions of a cluster, and waiting for them, in a simulated world and with real
-processes.
+"""Methods of a cluster for groups, leaders, quotas and sessions, and for waiting until these change.
+
+They are tested in a simulated world and with real processes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def world() -> Iterator[SimulatedCluster]:
         yield made
 
 
-# ---- in a world ------------------------------------------------------------------------------------------------------
+# ---- in a simulated world --------------------------------------------------------------------------------------------
 
 
 def test_group_without_lag_is_stable_after_reading_all_records(world: SimulatedCluster) -> None:
@@ -81,7 +82,7 @@ def test_quotas_are_set_read_and_removed(world: SimulatedCluster) -> None:
         world.quotas.set({"bytes": 1.0}, client_id="shop")
 
 
-# ---- on real processes -----------------------------------------------------------------------------------------------
+# ---- with real processes ---------------------------------------------------------------------------------------------
 
 
 def test_ephemerals_are_deleted_with_their_expired_session(zabka_cluster: LiveCluster) -> None:
@@ -125,7 +126,7 @@ def test_until_stable_recognises_a_group_of_librdkafka_clients(zabka_cluster: Li
 
 @contextmanager
 def proxy(listening: socket.socket, upstream: str) -> Iterator[list[bytes]]:
-    """Forward connections to an address. Yield the list of bytes that clients sent."""
+    """Forward all connections to the address `upstream`. Yield a list of the bytes that clients send, which grows."""
     seen: list[bytes] = []
     host, _, port = upstream.rpartition(":")
 
@@ -171,10 +172,10 @@ def test_cluster_context_returns_only_events_since_its_start() -> None:
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
 def test_new_admin_client_finds_the_current_controller(zabka_cluster: LiveCluster, fault: str) -> None:
-    """A librdkafka AdminClient keeps sending to the controller that it found when it connected.
+    """A new librdkafka AdminClient finds the next controller; an existing one continues to use the former one.
 
     The client requests metadata when it connects to a broker, which is before the next election, and then every
-    `topic.metadata.refresh.interval.ms` (5 minutes). Its requests wait for the old controller until they time out.
+    `topic.metadata.refresh.interval.ms` (5 minutes). Its requests wait for the former controller until they time out.
     """
     first = zabka_cluster.until(lambda: zabka_cluster.controller)
     if fault == "kill":
@@ -197,7 +198,7 @@ def test_advertised_addresses_must_match_the_brokers() -> None:
 
 def test_fixed_ports_are_used_or_reported_as_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (DEFAULT_ZK_PORT, DEFAULT_KAFKA_PORT) == (2181, 9092)
-    # The default ports may be in use on this machine.
+    # Replace the default ports, which may be in use on this machine.
     zookeeper, kafka = free_ports(2)
     monkeypatch.setattr("zabka.testing.live.start.DEFAULT_ZK_PORT", zookeeper)
     monkeypatch.setattr("zabka.testing.live.start.DEFAULT_KAFKA_PORT", kafka)

@@ -1,4 +1,4 @@
-"""The decorator `simulated`: seeds, faults, notes, and the report of a failing seed."""
+"""The decorator `simulated`: seeds, faults, notes that a test writes, and the report of a seed that fails."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def test_test_function_can_change_the_cluster_while_programs_run() -> None:
         before = len(ticks)
         world.topics.create("orders")
         world.cluster.produce("orders", ["a", "b"])
-        # While a call of the test waited, other programs continued.
+        # Other programs of the world must have run while the test's own calls waited.
         assert len(ticks) > before
         await asyncio.sleep(0.1)
         assert world.cluster.consume("orders") == ["a", "b"]

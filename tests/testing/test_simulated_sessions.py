@@ -1,4 +1,4 @@
-"""Sessions that end in a simulated world."""
+"""ZooKeeper sessions that end in a simulated world."""
 
 from __future__ import annotations
 

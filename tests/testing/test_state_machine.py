@@ -1,4 +1,4 @@
-"""The state machine for Hypothesis: it passes on a correct cluster, and finds a lost record."""
+"""The Hypothesis state machine for users: it passes with a correct cluster, and finds a lost record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.testing import ClusterMachine
 
 
 class UncleanMachine(ClusterMachine):
-    """Machine for a cluster that may elect a leader without the acknowledged records."""
+    """State machine for a cluster with unclean elections, which can lose acknowledged records."""
 
     brokers = 2
     partitions = 1

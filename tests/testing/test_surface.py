@@ -1,4 +1,4 @@
-"""The public interface that the fixtures guarantee to projects that use them."""
+"""The public interface on which projects that use the fixtures can rely."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from tests.testing.surface import SURFACE
 
 
 def test_public_interface_equals_the_recorded_interface() -> None:
-    """The test runs in a separate process, so that other imports have no effect."""
+    """The public interface is the one recorded in `surface.txt`.
+
+    The test runs in a separate process, so that imports of other tests have no effect.
+    """
     done = subprocess.run(
         [sys.executable, "-P", "-c", "from tests.testing.surface import text; print(text(), end='')"],
         capture_output=True, text=True, timeout=60, check=True, cwd=SURFACE.parents[2],

@@ -1,4 +1,4 @@
-"""Workloads with transactions: a producer that aborts some, and a loop that copies committed records exactly once."""
+"""Transactional workloads: a producer that aborts some transactions, and a loop that copies committed records once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project with packages named `api`, `tools`, `testing`, … uses the fixtures and keeps its own packages."""
+"""A user's project with packages named `api`, `tools`, `testing`, … works with the fixtures and its own packages."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ def test_user_project_with_module_names_of_zabka_runs(run: str, src: bool, tmp_p
 
 
 def test_zabka_folders_are_not_importable_as_top_level_modules(tmp_path: Path) -> None:
-    """The linked folders can be imported by their bare names only if the repository's root is in `sys.path`, which is
-    not the case for an installed zabka.
+    """An installed zabka's linked folders cannot be imported by their bare names.
+
+    This would be possible only if the repository's root were in `sys.path`.
     """
     names = ("api", "broker_sim", "compose", "controller", "ensemble", "journal", "pipeline", "simulation", "testing")
     program = f"from importlib.util import find_spec; print([name for name in {names} if find_spec(name)])"
@@ -54,7 +55,10 @@ def test_zabka_folders_are_not_importable_as_top_level_modules(tmp_path: Path) -
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
 def test_zabka_and_a_project_with_equal_names_do_not_mix_files(version: str, wheel: Path, tmp_path: Path) -> None:
-    """Install zabka's wheel and the user's project in one environment, run all tests, and uninstall zabka."""
+    """zabka and a project with packages of the same names do not overwrite each other's files.
+
+    The test installs zabka's wheel and the project in one environment, runs all tests, and uninstalls zabka.
+    """
     python_of = pythons()
     if version not in python_of:
         pytest.skip(f"no Python {version} on this machine")

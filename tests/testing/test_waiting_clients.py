@@ -1,4 +1,4 @@
-"""How long clients of a simulated cluster waited, compared with the availability of their partition."""
+"""How long clients of a simulated cluster had to wait, compared with the computed availability of their partition."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from zabka.testing import running_world
 
 
 def test_producers_wait_for_the_isr_only_with_acks_all(tmp_path: Path) -> None:
-    """A follower in the ISR dies. Producers with acks=all wait until it has left the ISR; producers with acks=1 do not
-    wait.
+    """Producers with acks=all wait for a dead ISR member, and producers with acks=1 do not.
+
+    A follower in the ISR dies. The wait ends when it has left the ISR.
     """
     with running_world(peers=3, brokers=3, seed=5) as cluster:
         cluster.topics.create("orders", 1, 3, config={"min.insync.replicas": "2"})

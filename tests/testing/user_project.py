@@ -1,4 +1,4 @@
-"""A user's project whose packages have the same names as zabka's, and whose tests use zabka's fixtures."""
+"""A user's project for tests: its packages have the same names as zabka's, and its tests use zabka's fixtures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TESTS_COUNT = len(PACKAGES) + 1
 
 
 def write_project(directory: Path, *, src: bool, live: bool = False) -> Path:
-    """Write the project, either flat or with its packages in `src`. Return the folder of its packages."""
+    """Write the project, with its packages either at the top level or in `src`. Return the folder of its packages."""
     where = directory / "src" if src else directory
     for name in PACKAGES:
         (where / name).mkdir(parents=True)

@@ -11,7 +11,7 @@ _PENDING = object()
 
 
 class SimFuture:
-    """A value that arrives once, in virtual time (`zabka.ensemble.ports.Future`)."""
+    """A result that is set once, in virtual time (`zabka.ensemble.ports.Future`)."""
 
     __slots__ = ("_exception", "_result", "_scheduler", "_waiters")
 
@@ -40,7 +40,7 @@ class SimFuture:
             self._wake()
 
     def result(self) -> Any:
-        """Return the result, or raise the exception."""
+        """Return the result, or raise the exception, of a resolved future."""
         exception = self._exception
         if exception is None:
             assert self._result is not _PENDING, "not resolved yet"
@@ -48,11 +48,12 @@ class SimFuture:
         try:
             raise exception
         finally:
-            # The exception's traceback refers to this frame, so without this `del` both would form a reference cycle.
+            # The traceback of the exception refers to this frame. Without this `del`, the two would be a reference
+            # cycle.
             del exception, self
 
     def add_waiter(self, callback: Callable[[], object]) -> None:
-        """Schedule the callback for when the future is resolved."""
+        """Schedule the callback when the future is resolved."""
         if self.done():
             self._scheduler.soon(callback)
         else:

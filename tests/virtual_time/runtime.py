@@ -1,7 +1,7 @@
 """One node's process in virtual time: its tasks, timers and clocks (`zabka.ensemble.ports.Runtime`).
 
-A coroutine awaits a `SimFuture`. Resolving it schedules the coroutine's next step at the current time, after the
-calls that are already due.
+A coroutine awaits a `SimFuture`. When the future is resolved, the coroutine's next step is scheduled at the current
+time, after the calls that are already due.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from zabka.ensemble.ports import Instant
 from zabka.simulation.engine.scheduler import Call, Deadlock, Scheduler, Suspended
 
 _TASKS_SWEPT_AT = 64
-"""A node removes its ended tasks when it has this many more tasks than twice the tasks left by the previous
-removal.
+"""Number of tasks above which a node removes its ended tasks.
+
+It is added to twice the number of tasks that remained after the previous removal.
 """
 
 
 class SimTask(Suspended):
-    """A coroutine on the scheduler.
+    """A coroutine that runs on the scheduler.
 
-    The coroutine's steps are delayed while its node is paused, and dropped once the node is dead.
+    Its steps are delayed while its node is paused, and dropped once the node is dead.
     """
 
     __slots__ = ("_coroutine", "_ended", "_running", "_runtime", "name", "result")
@@ -39,7 +40,7 @@ class SimTask(Suspended):
         self._running = False
 
     def step(self) -> None:
-        """Run to the next await."""
+        """Run the coroutine up to its next await."""
         runtime = self._runtime
         if runtime.paused:
             runtime.run(self.step)
@@ -60,14 +61,17 @@ class SimTask(Suspended):
         finally:
             self._running = False
         if self._ended:
-            # The coroutine has called something that cancelled its own task.
+            # The coroutine has called a function that cancelled the coroutine's own task.
             self._coroutine.close()
             return
         assert isinstance(awaited, SimFuture), f"{self.name} awaited something that is no port: {awaited!r}"
         awaited.add_waiter(self.step)
 
     def cancel(self) -> bool:
-        """End the task at its current await with GeneratorExit. This happens immediately unless the task is running."""
+        """End the coroutine at its current await with GeneratorExit.
+
+        This happens immediately, unless the task is running.
+        """
         if self._ended:
             return False
         self._ended = True
@@ -137,7 +141,10 @@ class SimRuntime:
         return SimFuture(self.scheduler)
 
     def run(self, callback: Callable[[], object]) -> None:
-        """Run a callback on this node: now, at `resume` if the node is paused, or never if it is dead."""
+        """Run a callback on this node.
+
+        It runs now, or at `resume` if the node is paused, or never if the node is dead.
+        """
         if self.stopped:
             return
         if self.paused:
@@ -146,7 +153,7 @@ class SimRuntime:
             callback()
 
     def hold_timer(self, due: Callable[[], object]) -> None:
-        """Hold a timer that came due while this node is paused."""
+        """Delay a timer that is due until this paused node is resumed."""
         self._held_timers.append(due)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
@@ -156,7 +163,7 @@ class SimRuntime:
         return task
 
     def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
-        """Start a task on this node, and run it to its first await before returning."""
+        """Start a task on this node. It runs up to its first await before this method returns."""
         task = self._new_task(coroutine, name)
         task.step()
         return task
@@ -170,8 +177,9 @@ class SimRuntime:
         return task
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> _NodeTimer:
-        """Call back on this node after a delay. The timer can be cancelled until the callback has run, even while the
-        node is paused.
+        """Call the callback on this node after a delay.
+
+        The timer can be cancelled until the callback has run, even while the node is paused.
         """
         timer = _NodeTimer(self, callback)
         scheduler = self.scheduler
@@ -179,7 +187,7 @@ class SimRuntime:
         return timer
 
     def sleep(self, delay_ms: int) -> Awaitable[None]:
-        """Return a future that resolves after a delay."""
+        """Return a future that is resolved after a delay."""
         future = SimFuture(self.scheduler)
         self.call_later(delay_ms, partial(future.set_result, None))
         return future
@@ -189,11 +197,11 @@ class SimRuntime:
         self.paused = True
 
     def resume(self) -> None:
-        """Continue after SIGCONT, and run everything held.
+        """Continue after SIGCONT: run everything that was delayed during the pause.
 
-        A process that waits for events is stopped in that wait. It wakes up with everything that its sockets have
-        received, and reads the clock after that (`asyncio.BaseEventLoop._run_once`, libuv's `uv_run`). Therefore,
-        after a long pause, a process replies to messages that arrived earlier before it can notice how late it is.
+        A process that waits for events was stopped in that wait. It wakes up with everything that its sockets have
+        received, and reads the clock after that (`asyncio.BaseEventLoop._run_once`, libuv's `uv_run`). Therefore, after
+        a long pause, a process replies to messages that arrived earlier before it can notice how late it is.
         """
         self.paused = False
         held, self._held, self._held_timers = self._held + self._held_timers, [], []
@@ -201,7 +209,7 @@ class SimRuntime:
             self.scheduler.soon(partial(self.run, callback))
 
     def stop(self) -> None:
-        """End the process. None of its code runs again."""
+        """End the process: none of its code runs again."""
         self.stopped = True
         self._held.clear()
         self._held_timers.clear()
@@ -211,7 +219,7 @@ class SimRuntime:
 
 
 class _NodeTimer(Call):
-    """A timer of a node: its callback is delayed while the node is paused."""
+    """A timer of a node. While the node is paused, its callback is delayed."""
 
     __slots__ = ("_runtime",)
 
@@ -220,7 +228,7 @@ class _NodeTimer(Call):
         self._runtime = runtime
 
     def due(self) -> None:
-        """Run the callback unless it was cancelled."""
+        """Run the timer's callback, unless the timer was cancelled."""
         runtime = self._runtime
         if self.callback is not None and not runtime.stopped:
             if runtime.paused:
@@ -233,7 +241,7 @@ class _NodeTimer(Call):
 def run_task(
     scheduler: Scheduler, runtime: SimRuntime, coroutine: Coroutine[Any, Any, Any], limit_ms: int = 600_000
 ) -> Any:
-    """Run the world until the coroutine ends, and return its result.
+    """Run the simulation until the coroutine ends, and return its result.
 
     Raises Deadlock if it cannot end, or does not end within `limit_ms`.
     """

@@ -1,8 +1,8 @@
 """A small consumer that maintains a list of payments, and removes payments that an unclean election has lost.
 
 It reads one partition with kafka-python. After an unclean election, the new leader may lack records that the consumer
-has already read. By the leader epochs, the consumer finds the offset from which on the logs differ (KIP-320). What to
-do then is the application's decision: this consumer removes the payments that are no longer in the log.
+has already read. By comparing leader epochs, the consumer finds the offset at which the logs diverge (KIP-320). The
+application must decide how to react: this consumer removes the payments that are no longer in the log.
 """
 
 from __future__ import annotations

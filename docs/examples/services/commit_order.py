@@ -23,9 +23,7 @@ def consumer(bootstrap: str) -> AIOKafkaConsumer:
 
 
 async def bill_after_commit(bootstrap: str, bill: Callable[[int], None]) -> None:
-    """The mistake: if the billing is interrupted, the order's offset is already committed, so the order is never read
-    again.
-    """
+    """The mistake: it commits before the billing, so an order whose billing is interrupted is never read again."""
     async with consumer(bootstrap) as orders:
         async for order in orders:
             await orders.commit()
@@ -34,9 +32,7 @@ async def bill_after_commit(bootstrap: str, bill: Callable[[int], None]) -> None
 
 
 async def bill_before_commit(bootstrap: str, bill: Callable[[int], None]) -> None:
-    """The correction: an order whose billing was interrupted is read again, so `bill` must allow being called twice for
-    it.
-    """
+    """The correction: an order whose billing is interrupted is read again, so `bill` must accept an order twice."""
     async with consumer(bootstrap) as orders:
         async for order in orders:
             await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Workers, of which only one at a time must write: the one that has created the ephemeral znode /leader."""
+"""Workers that take turns: only the worker that has created the ephemeral znode /leader must write."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ async def lead(hosts: str, name: str, write: Write) -> None:
 
 
 async def lead_with_token(hosts: str, name: str, write: Write) -> None:
-    """The correction: the worker passes the zxid of its znode, and the store rejects a lower zxid than the highest so
-    far.
+    """The correction: the worker passes the zxid of its znode as a fencing token.
+
+    The store rejects a zxid that is lower than the highest one so far.
     """
     await _lead(hosts, name, lambda token: write(name, token))
 

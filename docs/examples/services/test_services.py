@@ -1,7 +1,7 @@
-"""Tests of six services: each has a classic mistake, which some of 50 seeds find, and a correction, which passes all
-seeds.
+"""Tests of six services, each with a classic mistake and a correction.
 
-`ZABKA_MISTAKES=1 pytest` runs the mistakes: each test then fails, with the story of its first failing seed.
+Some of 50 seeds find the mistake; the correction passes with all seeds. `ZABKA_MISTAKES=1 pytest` runs the mistakes:
+each test then fails, with the story of its first failing seed.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def test_cleaner_and_producer_expiry_use_changed_configs() -> None:
         return settings.key_bytes, settings.key_load
 
     assert memory() == (2 << 20, 0.5)
-    # The invalid value was written directly to ZooKeeper, so the value of the broker's file applies.
+    # The new value is invalid, because it was written directly to ZooKeeper. So the values of the broker's file apply.
     cluster.ensemble.put("/config/brokers/<default>", znodes.encode_config({**changes, "log.cleaner.threads": "9"}))
     cluster.ensemble.put("/config/changes/config_change_0000000009", b'{"version":2,"entity_path":"brokers/<default>"}')
     cluster.wait(500)
@@ -127,7 +127,10 @@ def test_cleaner_and_producer_expiry_use_changed_configs() -> None:
 def test_cost_of_broker_config_change_is_independent_of_topics(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With two thousand topics, each change of a throttle blocked a broker for 0.9 s."""
+    """A broker config change iterates over all logs equally often with few and many topics.
+
+    Before the fix, each change of a throttle blocked a broker with two thousand topics for 0.9 s.
+    """
     passes: list[LogDir] = []
     all_logs = LogDir.all
     assert all_logs.fget is not None
@@ -174,8 +177,10 @@ def test_change_exceeding_default_cleaner_memory_is_rejected(cluster: Cluster) -
 
 
 def test_removing_the_cleaner_memory_override_is_rejected() -> None:
-    """The removal was once accepted. The smaller value in the broker's file then applied, which is too small for two
-    cleaner threads, and every later config change failed.
+    """A removal that leaves too little cleaner memory for two threads is rejected.
+
+    Before the fix, it was accepted, the smaller value in the broker's file applied, and every later config change
+    failed.
     """
     cluster = Cluster(1, log_cleaner_dedupe_buffer_size="2000000").start()
     assert alter(cluster, {"log.cleaner.dedupe.buffer.size": "8000000"}, BROKER_RESOURCE, "") is None
@@ -199,7 +204,7 @@ def test_valid_change_succeeds_despite_an_invalid_znode_value(cluster: Cluster) 
 
 @pytest.mark.parametrize("given", ["broker.id", "node.id"])
 def test_broker_with_one_id_key_describes_both_id_keys(given: str) -> None:
-    # KafkaConfig.populateSynonyms.
+    # The keys and their order are those of KafkaConfig.populateSynonyms.
     cluster = Cluster(1)
     node = cluster.nodes[1]
     keys = {key: value for key, value in node.config().originals.items() if key not in ("broker.id", "node.id")}
@@ -387,8 +392,8 @@ def test_config_change_without_a_controller_changes_nothing(cluster: Cluster) ->
 
 
 def test_config_change_reaches_all_brokers_if_its_writer_dies(cluster: Cluster) -> None:
-    # Kafka writes the notification in a separate transaction. If the broker dies between the two, no broker gets
-    # it.
+    # Kafka creates the notification in a separate transaction. If the broker dies before that, no broker reads the
+    # change.
     node = cluster.nodes[1]
     session, multi = node.session, node.session.multi
 
@@ -428,7 +433,7 @@ def test_concurrent_changes_of_one_topic_are_both_kept(cluster: Cluster) -> None
 
 
 def test_config_notifications_older_than_15_minutes_are_removed(cluster: Cluster) -> None:
-    # The fake ensemble gives every znode the creation time 0, which is far in the past.
+    # In the fake ensemble, every znode has the creation time 0, so the older notification is more than 15 minutes old.
     alter(cluster, {"retention.ms": "1"})
     cluster.wait(100)
     alter(cluster, {"retention.ms": "2"})
@@ -457,8 +462,8 @@ def test_describe_configs_supports_every_version(cluster: Cluster, version: int)
     if version == 0:
         assert row.is_default
     else:
-        # log.retention.ms itself has no default in Kafka, so there are no synonyms: its value is derived from
-        # log.retention.hours.
+        # log.retention.ms has no default in Kafka: its value is computed from log.retention.hours. So it has no
+        # synonyms.
         assert (row.config_source, row.synonyms) == (Source.DEFAULT_CONFIG, ())
 
 

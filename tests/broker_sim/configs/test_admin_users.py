@@ -118,7 +118,7 @@ def change_credentials(cluster: Cluster, **values: Any) -> Any:
 
 
 def test_scram_credential_stores_the_server_key_not_the_password(cluster: Cluster) -> None:
-    # RFC 7677's example: user "user", password "pencil".
+    # The example in RFC 7677: user "user", password "pencil".
     salted = bytes.fromhex("c4a49510323ab4f952cac1fa99441939e78ea74d6be81ddf7096e87513dc615d")
     given = {"name": "user", "mechanism": 1, "iterations": 4096, "salt": b"salt", "salted_password": salted}
     assert change_credentials(cluster, upsertions=[given]).error_code is ErrorCode.none

@@ -143,7 +143,7 @@ def test_change_of_another_brokers_loggers_is_rejected(cluster: Cluster, name: s
 
 
 class Lines:
-    """Log that records every line."""
+    """Logger that records every log entry."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Every value in a broker's file reaches the component that depends on it, and that component reads it."""
+"""Each value in a broker's file is passed to the component that it configures, and code outside `configs` reads it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TEXTS = ("OTHER", "compact", "LogAppendTime", "lz4", "org.apache.kafka.common.re
 
 
 def another_value(key: ConfigKey) -> Value:
-    """Return a value that the key accepts and that differs from its default."""
+    """Return a valid value for the key that differs from the key's default."""
     if key.type is ConfigType.BOOLEAN:
         return not key.default
     if key.type is ConfigType.DOUBLE:
@@ -48,7 +48,7 @@ def another_value(key: ConfigKey) -> Value:
 
 
 def accessed() -> set[str]:
-    """Return the attributes that the code of brokers and the controller reads outside the configuration classes."""
+    """Return the names of all attributes that broker and controller code outside the `configs` packages uses."""
     modules = [*(ROOT / "broker_sim").rglob("*.py"), *(ROOT / "controller").rglob("*.py")]
     return {
         node.attr
@@ -68,7 +68,7 @@ def test_broker_key_sets_the_config_field_of_its_component(part: Callable[[Kafka
 
 def test_every_config_field_of_a_component_is_used() -> None:
     topic_defaults = {
-        # These fields count as used, because `partition_config` uses them as defaults for a topic's overrides.
+        # Count these fields as used, because `partition_config` uses them as defaults for topic configs.
         node.attr
         for node in ast.walk(ast.parse((ROOT / "broker_sim" / "configs" / "replica_config.py").read_text()))
         if isinstance(node, ast.Attribute)

@@ -1,4 +1,4 @@
-"""Keys whose effect is a duration or a number, each tested with a broker configured from a file."""
+"""Config keys that set a duration or a number. A broker configured from a file behaves accordingly."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Watch:
 
 @pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (3, 1), (3, 4)])
 def test_client_burst_can_use_quota_of_all_windows_but_one(windows: int, seconds: int) -> None:
-    # Like Kafka's Rate.windowSize, assume that all windows except the last have elapsed.
+    # As in Kafka's Rate.windowSize, the rate is computed as if all windows except the last had elapsed.
     watch = Watch()
     config = configured(quota_window_num=windows, quota_window_size_seconds=seconds)
     throttles = client_throttles(config, watch.runtime)
     throttles.take_over("clients/<default>", {PRODUCER_RATE: "1000"})
     allowed = 1_000 * (windows - 1) * seconds
     assert throttles.produce.note("app", allowed) == 0
-    # This amount exceeds the quota by as much as one second restores, so the throttle time is one second.
+    # This amount exceeds the quota by one second's worth, so the throttle time is one second.
     assert throttles.produce.note("app", 1_000) == 1_000
 
 
@@ -74,14 +74,14 @@ def test_connection_burst_can_use_quota_of_all_windows_but_one(windows: int, sec
 
     watch.runtime.spawn(come(), "come")
     watch.wait(1)
-    # One connection more may be accepted, because the rate is checked before the connection is counted.
+    # One more connection may be accepted, because the rate is checked before the new connection is counted.
     assert len(admitted) - 2 * (windows - 1) * seconds in (0, 1)
     watch.runtime.stop()
 
 
 @pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (5, 1), (5, 3)])
 def test_mutation_burst_can_use_the_quota_of_all_windows(windows: int, seconds: int) -> None:
-    # All windows together are the capacity of Kafka's TokenBucket.
+    # The capacity of Kafka's TokenBucket is the quota times the length of all windows.
     watch = Watch()
     config = configured(controller_quota_window_num=windows, controller_quota_window_size_seconds=seconds)
     quota = client_throttles(config, watch.runtime).mutations

@@ -26,7 +26,7 @@ def cluster() -> Iterator[Cluster]:
 def alter(
     cluster: Cluster, operation: int, value: str, *, name: str = "cleanup.policy", kind: int = TOPIC_RESOURCE
 ) -> tuple[ErrorCode, str | None]:
-    """Alter one key incrementally, and return the error code and message."""
+    """Change one config key with IncrementalAlterConfigs, and return the error code and message."""
     config = {"name": name, "config_operation": int(operation), "value": value}
     resource_name = "orders" if kind == TOPIC_RESOURCE else "1"
     resource = {"resource_type": kind, "resource_name": resource_name, "configs": [config]}

@@ -1,4 +1,4 @@
-"""Consumer group members driven by tests. They send requests to the coordinator, whose responses can arrive later."""
+"""Consumer group members whose requests to the coordinator are sent by tests, which need not wait for a response."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P0 = TopicPartition("orders", 0)
 
 
 class Asked:
-    """A request, and its response once received."""
+    """A request that was sent, and its response once received."""
 
     def __init__(self) -> None:
         self.answer: Any = None
@@ -33,7 +33,7 @@ class Asked:
 
 
 def a_cluster(brokers: int = 3, **keys: str) -> Cluster:
-    """Create brokers with a topic and a `__consumer_offsets` topic of four partitions that all have leaders."""
+    """Start brokers with a topic and a `__consumer_offsets` topic of four partitions, all with leaders."""
     keys = {"offsets_topic_num_partitions": str(OFFSETS_PARTITIONS), **keys}
     keys.setdefault("offsets_topic_replication_factor", str(min(3, brokers)))
     cluster = Cluster(brokers, **keys).start()
@@ -44,13 +44,13 @@ def a_cluster(brokers: int = 3, **keys: str) -> Cluster:
 
 
 def find(node: Node, *group_ids: str) -> Any:
-    """Send FindCoordinator to that broker."""
+    """Send FindCoordinator for these groups to that broker, and return the response."""
     asked = request(ApiKey.FIND_COORDINATOR, 6, key_type=0, coordinator_keys=group_ids)
     return node.cluster.on(node, node.broker.handle(asked, "c", "PLAINTEXT")).coordinators
 
 
 class Members:
-    """Members of one group, which send their requests to the current coordinator."""
+    """Members of one consumer group. They send requests to the group's current coordinator."""
 
     def __init__(self, cluster: Cluster, group_id: str = GROUP) -> None:
         self.cluster = cluster
@@ -188,7 +188,7 @@ class Members:
     # ---- combined steps ----------------------------------------------------------------------------------------
 
     def new_member(self, instance_id: str | None = None, **values: Any) -> tuple[str, Asked]:
-        """Return a member id and its pending JoinGroup."""
+        """Join with a new member id. Return the id and the JoinGroup request, whose response may be pending."""
         first = self.join(instance_id=instance_id, **values)
         if instance_id is not None:
             return "", first
@@ -197,8 +197,9 @@ class Members:
         return member_id, self.join(member_id, **values)
 
     def stable(self, count: int = 1, instances: Sequence[str] = ()) -> tuple[list[str], int]:
-        """Create a stable group of `count` members or of these static members. Return the member ids, leader first, and
-        the generation.
+        """Create a stable group of `count` members, or of static members with the ids in `instances`.
+
+        Return the member ids (group leader first) and the generation.
         """
         joins = [self.new_member(instance)[1] for instance in instances or [None] * count]  # type: ignore[list-item]
         self.cluster.wait(3 * INITIAL_DELAY_MS)

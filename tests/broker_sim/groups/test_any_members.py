@@ -25,7 +25,7 @@ LONG_MS = 3_000_000
 
 
 class Storing:
-    """Store whose writes end when the test decides and sometimes fail."""
+    """Fake store of group records. The test decides when a write ends, and some writes fail."""
 
     def __init__(self, runtime: SimRuntime, random: Random) -> None:
         self.pending: list[Future[ErrorCode]] = []
@@ -47,7 +47,7 @@ class Storing:
 
 
 class Play:
-    """Members of one group that send random requests."""
+    """Members of one group that send random requests, checked by the test after each step."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -63,7 +63,7 @@ class Play:
         self.group = Group("g", 0)
         self.known: list[tuple[str, str | None]] = [("x", None)]
         self.answers: list[list[Any]] = []
-        """Responses received per request. Each list must have exactly one response."""
+        """Responses received, one list per request. At the end, each list must have exactly one entry."""
 
     def wait(self, ms: int) -> None:
         self.scheduler.run_until(self.scheduler.now_us + ms * 1_000)

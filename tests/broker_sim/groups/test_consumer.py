@@ -1,4 +1,6 @@
-"""The small group consumer with real coordinators on virtual time: it reads every record once and in order."""
+"""The project's small group consumer with real coordinators, on virtual time: it reads each record once and in
+order.
+"""
 
 from __future__ import annotations
 
@@ -127,7 +129,7 @@ def test_crashed_consumer_is_replaced_after_its_session_timeout(cluster: Cluster
 
 
 def test_topic_unknown_to_the_group_leader_is_assigned_later(cluster: Cluster) -> None:
-    # The broker was newly started and knew no topics, so the group became stable without partitions (seed
+    # The consumer's broker has just started and knows no topics, so the group becomes stable without partitions (seed
     # 501710).
     reader = Reader(cluster, topic="later")
     cluster.wait(5_000)
@@ -140,8 +142,8 @@ def test_topic_unknown_to_the_group_leader_is_assigned_later(cluster: Cluster) -
 
 
 def test_former_leader_fences_a_client_with_a_newer_leader_epoch(cluster: Cluster) -> None:
-    # Consumers can fetch from followers. This former leader has lost its log, and without the leader epoch the
-    # group would mistake OFFSET_OUT_OF_RANGE for the end of the log (seed 16).
+    # Consumers can fetch from followers, and this former leader has lost its log. If the request had no leader epoch,
+    # the broker would return OFFSET_OUT_OF_RANGE, and the group would take that for the end of the log (seed 16).
     produce(cluster, [0, 2, 4])
     info = cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0]
     former = cluster.nodes[info.leader]
@@ -182,8 +184,8 @@ def test_fenced_static_member_stops(cluster: Cluster) -> None:
 
 
 def test_consumer_skips_a_batch_that_contains_no_data_records(cluster: Cluster) -> None:
-    # Fetcher continues at the batch's next offset: here after a transaction marker, elsewhere after a compacted
-    # batch. Without this, the group remained one record behind permanently.
+    # Like Kafka's Fetcher, the consumer continues at the batch's next offset: here after a transaction marker,
+    # elsewhere after a compacted batch. Otherwise the group's lag would stay at one record.
     produce(cluster, [0])
     info = cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0]
     leader = cluster.nodes[info.leader].broker.replicas.partitions[PARTITIONS[0]]
@@ -203,8 +205,8 @@ def test_consumer_skips_a_batch_that_contains_no_data_records(cluster: Cluster) 
 
 
 def test_expired_consumer_does_not_reset_its_groups_offsets(cluster: Cluster) -> None:
-    # ConsumerCoordinator sends no commit without a generation. The coordinator of an empty group would accept it
-    # as a commit of a consumer that assigns its own partitions.
+    # Like ConsumerCoordinator, the consumer sends no commit without a generation. The coordinator of an empty group
+    # would accept such a commit, as from a consumer that assigns its own partitions.
     first = Reader(cluster)
     cluster.wait(3_000)
     first.line.cut = GROUP_REQUESTS
@@ -219,7 +221,7 @@ def test_expired_consumer_does_not_reset_its_groups_offsets(cluster: Cluster) ->
     cluster.wait(3_000)
     assert sorted(second.numbers()) == list(range(10))
     cluster.run(second.consumer.stop())
-    # Block only Fetch, so that the consumer finds its coordinator before it can fetch again.
+    # Make only Fetch requests fail, so that the consumer rejoins the group before it can fetch again.
     first.line.cut = [ApiKey.FETCH]
     cluster.wait(10_000)
     first.line.cut = ()

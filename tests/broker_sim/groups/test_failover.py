@@ -1,4 +1,4 @@
-"""Groups move with the leadership of their partition. The new coordinator's state comes only from the log."""
+"""The coordinator of a group moves with its `__consumer_offsets` partition, and loads its state only from the log."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_offsets_and_members_survive_a_coordinator_failure(members: Members) -> 
     fail_over(members)
     row = members.committed()
     assert (row.committed_offset, row.metadata) == (41, "half way")
-    # The group is stable at the new coordinator: no member has to rejoin, and all keep their assignments.
+    # The group is stable at the new coordinator: no member has to rejoin, and each keeps its assignment.
     assert members.heartbeat(leader, generation) is NONE
     assert members.heartbeat(follower, generation) is NONE
     assert decode_assignment(members.sync(leader, generation).answer.assignment) == (P0,)
@@ -102,7 +102,7 @@ def test_waiting_join_fails_when_its_coordinator_resigns(members: Members) -> No
     assert waiting.answer is None
     number = java_hash(members.group_id) % OFFSETS_PARTITIONS
     partition = old.broker.replicas.partitions[TopicPartition("__consumer_offsets", number)]
-    # A clean stop moves the leadership while the broker is still running.
+    # During a clean stop, the controller moves the partition's leadership while the old broker is still running.
     old.runtime.spawn(old.broker.stop(), "stop")
     cluster.wait(3_000)
     assert waiting.error is ErrorCode.not_coordinator
@@ -124,7 +124,7 @@ def test_deleted_group_stays_deleted_after_failover(members: Members) -> None:
 
 
 def test_group_deletion_in_several_log_batches_survives_failover() -> None:
-    # A hundred tombstones; at most a dozen fit into one batch.
+    # The group has a hundred offsets. Their tombstones need several batches, because at most a dozen fit into one.
     cluster = a_cluster(message_max_bytes="600")
     members = Members(cluster)
     cluster.run(cluster.client.create_topic("many", 100, 3))
@@ -148,7 +148,7 @@ def test_old_group_partition_is_ignored_after_offsets_topic_grew() -> None:
     grow = request(ApiKey.CREATE_PARTITIONS, 3, topics=topics, timeout=5_000, validate_only=False)
     assert cluster.on(node, node.broker.handle(grow)).results[0].error_code == NONE
     for offset in (9, 11):
-        # The number of partitions is read at the start.
+        # The broker reads the number of partitions of the topic only when it starts.
         node.kill()
         cluster.expire(node)
         cluster.start()
@@ -239,8 +239,8 @@ def test_requests_while_loading_get_coordinator_load_in_progress(members: Member
     store._loading[number] = None
     assert members.join(leader).error is ErrorCode.coordinator_load_in_progress
     assert members.committed() is ErrorCode.coordinator_load_in_progress
-    # Heartbeat and SyncGroup get other responses, because some clients do not know COORDINATOR_LOAD_IN_PROGRESS
-    # there.
+    # Heartbeat and SyncGroup get other error codes, because some clients cannot handle COORDINATOR_LOAD_IN_PROGRESS in
+    # these responses.
     assert members.heartbeat(leader, generation) is NONE
     assert members.sync(leader, generation).error is ErrorCode.rebalance_in_progress
 
@@ -271,8 +271,8 @@ def test_damaged_offsets_batch_is_skipped_and_others_are_read() -> None:
 def test_coordinator_resigns_when_metadata_moves_its_partition(
     members: Members,
 ) -> None:
-    # The controller sends no LeaderAndIsr or StopReplica to a broker that it considered dead when the partition
-    # moved.
+    # The controller considered this broker dead when the partition moved, so it sent the broker no LeaderAndIsr or
+    # StopReplica.
     members.stable()
     node = members.coordinator
     waiting, _ = members.new_member()
@@ -362,9 +362,11 @@ def test_assignment_that_cannot_be_stored_is_not_sent() -> None:
 
 
 def test_heartbeat_without_member_id_is_fenced_after_failover(members: Members) -> None:
-    """Kafka compares the member id in the request with the loaded one (GroupCoordinator.validateCurrentMember).
-    librdkafka sends heartbeats without a member id between its session timeout and the application's next poll. The
-    Java client keeps its member id.
+    """The new coordinator fences a static member's heartbeat that has no member id.
+
+    Kafka compares the member id in the request with the loaded one (GroupCoordinator.validateCurrentMember). librdkafka
+    sends heartbeats without a member id between its session timeout and the application's next poll. The Java client
+    keeps its member id.
     """
     (member,), generation = members.stable(instances=("a",))
     fail_over(members)
@@ -377,7 +379,9 @@ def test_heartbeat_without_member_id_is_fenced_after_failover(members: Members) 
 
 
 def test_static_member_joins_without_member_id_after_failover(members: Members) -> None:
-    """The next coordinator replaces the member id and keeps the generation (updateStaticMemberAndRebalance)."""
+    """The new coordinator gives the static member a new member id, and the generation stays the same
+    (updateStaticMemberAndRebalance).
+    """
     (member,), generation = members.stable(instances=("a",))
     fail_over(members)
     back = members.join(instance_id="a")
@@ -386,15 +390,17 @@ def test_static_member_joins_without_member_id_after_failover(members: Members) 
     assert back.answer.member_id not in ("", member)
     assert members.heartbeat(back.answer.member_id, generation, "a") is NONE
     assert members.heartbeat(member, generation, "a") is ErrorCode.fenced_instance_id
-    # The next coordinator reads the new id from the group's record.
+    # The next coordinator reads the member's new id from the group's metadata record.
     fail_over(members)
     assert members.heartbeat(back.answer.member_id, generation, "a") is NONE
     assert members.heartbeat(member, generation, "a") is ErrorCode.fenced_instance_id
 
 
 def test_expired_static_member_is_unknown_after_failover(members: Members) -> None:
-    """The session that the next coordinator started for the member has expired, so no member has the
-    group.instance.id."""
+    """A static member whose session expires at the new coordinator is removed from the group.
+
+    Then no member has its group.instance.id, so its requests fail with UNKNOWN_MEMBER_ID.
+    """
     (member,), generation = members.stable(instances=("a",))
     fail_over(members)
     members.cluster.wait(SESSION_MS)
@@ -414,7 +420,8 @@ def test_static_member_survives_failed_write_during_rebalance(
     assert back.answer is None
     again = members.join(leader, instance_id=instances[leader])
     assert (again.error, back.error) == (NONE, NONE) and back.answer.generation_id == generation + 1
-    # Wait longer than offsets.commit.timeout.ms, after which the wait for the group's record ends.
+    # Wait longer than offsets.commit.timeout.ms, after which the coordinator stops waiting for the group record's
+    # write.
     members.cluster.wait(5_500)
     assert members.heartbeat(back.answer.member_id, generation + 1, instances[follower]) is NONE
     for node in others:

@@ -1,4 +1,4 @@
-"""A coordinator loads its groups while their log moves to another log directory."""
+"""A coordinator loads its groups while their `__consumer_offsets` log moves to another log directory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMITTED = 20
 
 
 class Replica:
-    """Replica whose log moves from one directory to another."""
+    """Replica with one log in each of two directories. `move` switches from the first log to the second."""
 
     def __init__(self, folder: Path) -> None:
         self.topic_partition = OFFSETS
@@ -39,7 +39,7 @@ class Replica:
         return log
 
     def move(self) -> bool:
-        """Replace the log with its copy on the first call (LogDirMoves)."""
+        """Switch to the copy of the log on the first call, as LogDirMoves does at the end of a move."""
         if self.log is self.logs[0]:
             self.log.close()
             self.log = self.logs[1]

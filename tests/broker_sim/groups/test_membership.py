@@ -53,8 +53,8 @@ def test_dynamic_member_gets_an_id_and_must_rejoin_with_it(members: Members) -> 
 
 @pytest.mark.parametrize(("length", "error"), [(32_730, NONE), (32_731, ErrorCode.unknown_server_error)])
 def test_too_long_member_id_is_rejected(members: Members, length: int, error: ErrorCode) -> None:
-    # The member id is the instance id, a dash and 36 characters. If no response could contain the id, the member
-    # would remain in the group, and the group could no longer be described.
+    # The member id is the instance id, a dash and 36 characters. If an id too long for a response were accepted, the
+    # member would remain in the group, and DescribeGroups would fail.
     asked = members.join(instance_id="i" * length)
     members.cluster.wait(INITIAL_DELAY_MS + 100)
     assert asked.error is error
@@ -68,7 +68,7 @@ def test_first_join_succeeds_before_v4_or_with_an_instance_id(members: Members) 
     static = members.join(instance_id="a")
     assert static.answer is None
     members.cluster.wait(INITIAL_DELAY_MS)
-    # The second member joined during the delay, which restarts the delay.
+    # The second member joined during the initial rebalance delay, which therefore starts again.
     assert old.answer is None
     members.cluster.wait(INITIAL_DELAY_MS)
     assert old.error is NONE and static.error is NONE
@@ -433,7 +433,7 @@ def test_static_rejoin_before_sync_group_causes_no_rebalance(members: Members) -
 def test_static_member_stays_until_its_session_expires(members: Members) -> None:
     (leader, follower), generation = members.stable(instances=("a", "b"))
     rows = {row.member_id: row.group_instance_id for row in members.described().members}
-    # The leader rejoins with the same metadata, so all members must rejoin.
+    # A rejoin of the group leader triggers a rebalance even if its metadata is unchanged.
     again = members.join(leader, instance_id=rows[leader])
     for _ in range(REBALANCE_MS // 5_000 + 1):
         members.heartbeat(follower, generation, rows[follower])

@@ -1,4 +1,4 @@
-"""Committed offsets: which ones the coordinator accepts, what it returns, and how long and where it stores them."""
+"""Committed offsets: which commits the coordinator accepts, what it returns, and where and how long it stores them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def test_too_long_offset_metadata_is_rejected(members: Members) -> None:
 
 @pytest.mark.parametrize("version", [0, 9])
 def test_offset_metadata_length_is_counted_in_utf16_units(members: Members, version: int) -> None:
-    # String.length in GroupMetadataManager.validateOffsetMetadataLength: characters above U+FFFF count as two units.
+    # Kafka's limit counts UTF-16 code units (String.length in GroupMetadataManager.validateOffsetMetadataLength).
+    # Characters above U+FFFF count as two.
     assert commit_error(members.commit(1, metadata="\U0001f600" * 5, version=version).answer) is NONE
     refused = members.commit(2, metadata="\U0001f600" * 5 + "x", version=version).answer
     assert commit_error(refused) is ErrorCode.offset_metadata_too_large
@@ -163,7 +164,7 @@ def test_offset_fetch_before_v2_returns_errors_per_partition(members: Members) -
     assert newer.error_code == ErrorCode.not_coordinator and not newer.topics
 
 
-# ---- version 0: ZooKeeper --------------------------------------------------------------------------------------
+# ---- version 0: offsets in ZooKeeper ---------------------------------------------------------------------------
 
 
 def test_version_0_of_offset_commit_stores_in_zookeeper(members: Members) -> None:
@@ -179,7 +180,7 @@ def test_version_0_of_offset_commit_stores_in_zookeeper(members: Members) -> Non
         (12, NONE),
         (-1, ErrorCode.unknown_topic_or_partition),
     ]
-    # The new coordinator does not have the committed offset.
+    # The group coordinator has no committed offset, because OffsetCommit version 0 writes only to ZooKeeper.
     assert members.committed().committed_offset == -1
 
 
@@ -259,7 +260,7 @@ def test_simple_consumer_offset_expires_by_its_commit_time(short_retention: Memb
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    # The results of Java's Utils.abs("...".hashCode()).
+    # Computed with Java's Utils.abs("...".hashCode()).
     [("", 0), ("payments", 1382682413), ("console-consumer-1", 35782224), ("\U0001f600", 1772899)],
 )
 def test_group_hash_equals_java_string_hash(text: str, code: int) -> None:
@@ -278,7 +279,7 @@ def test_coordinator_is_the_leader_of_the_group_partition(members: Members) -> N
 
 
 def coordinator_of(members: Members, version: int, kind: int) -> tuple[ErrorCode, str | None, int]:
-    """Return the error code, message and broker id for a coordinator key of that type."""
+    """Find the coordinator of a key of type `kind`. Return the error code, error message and broker id."""
     node = members.coordinator
     asked = request(ApiKey.FIND_COORDINATOR, version, key="t", key_type=kind, coordinator_keys=["t"])
     answer = members.cluster.on(node, node.broker.handle(asked))

@@ -1,4 +1,4 @@
-"""Offsets committed in a transaction: pending until the marker, and fenced by the generation (KIP-98, KIP-447)."""
+"""Offsets committed in a transaction: pending until its marker, fenced by the group's generation (KIP-98, KIP-447)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Requests for features that these brokers lack. The expected responses are from Apache Kafka 3.9.1 with them
-disabled.
+"""Requests for features that these brokers do not support.
+
+The expected responses are from Apache Kafka 3.9.1 with these features disabled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Authorized operations without an authorizer. The expected values are from Apache Kafka 3.9.1."""
+"""Authorized operations in responses of brokers without an authorizer. The expected values are from Apache Kafka
+3.9.1.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 NOT_REQUESTED = -(2**31)
 OF_CLUSTER = 8096
-"""Bits of CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and IDEMPOTENT_WRITE."""
+"""Bit field for CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and IDEMPOTENT_WRITE."""
 OF_TOPIC = 3576
-"""Bits of READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS."""
+"""Bit field for READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS."""
 OF_GROUP = 328
-"""Bits of READ, DELETE and DESCRIBE."""
+"""Bit field for READ, DELETE and DESCRIBE."""
 
 
 @pytest.fixture(scope="module")

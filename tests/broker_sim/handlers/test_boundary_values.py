@@ -1,5 +1,6 @@
-"""Values at and beyond their limits. The expected responses are from Apache Kafka 3.9.1 (ZooKeeper mode), for the
-same bytes.
+"""Request fields at and beyond their limits.
+
+The expected responses are from Apache Kafka 3.9.1 (ZooKeeper mode), for the same request bytes.
 """
 
 from __future__ import annotations
@@ -189,7 +190,8 @@ def test_scram_credential_without_a_password_is_not_stored(cluster: Cluster) -> 
     ("length", "error"), [(213, ErrorCode.log_dir_not_found), (214, ErrorCode.invalid_topic_exception)]
 )
 def test_replica_with_a_too_long_future_directory_is_not_moved(cluster: Cluster, length: int, error: ErrorCode) -> None:
-    # KAFKA-4893: the name of the directory, <topic>-0.<32 characters>-future, has at most 255 characters.
+    # KAFKA-4893: the longest directory name of a replica, <topic>-0.<32 characters>-future, must not exceed 255
+    # characters.
     dirs = [{"path": "/no", "topics": [{"name": "t" * length, "partitions": [0]}]}]
     answer = asked(cluster, ApiKey.ALTER_REPLICA_LOG_DIRS, 2, dirs=dirs)
     assert answer.results[0].partitions[0].error_code is error

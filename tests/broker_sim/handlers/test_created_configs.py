@@ -1,4 +1,4 @@
-"""Configurations in a CreateTopics response (KIP-525). The expected values are from Apache Kafka 3.9.1."""
+"""Topic configs in a CreateTopics response (KIP-525). The expected values are from Apache Kafka 3.9.1."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Requests with duplicate entries. The expected responses are from Apache Kafka 3.9.1 (ZooKeeper mode), for the
-same bytes.
+"""Requests with duplicate entries.
+
+The expected responses are from Apache Kafka 3.9.1 (ZooKeeper mode), for the same request bytes.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ def batch(*values: str) -> bytes:
 
 
 def produced(cluster: Cluster, *records: bytes, partition: int = 0, topics: int = 1) -> Any:
-    """Return the response's partition entries for a Produce request that contains a partition several times, in one or
-    several topic entries.
+    """Send a Produce request that contains one partition several times, and return the partition entries of the
+    response.
+
+    With `topics` greater than 1, each partition entry has its own topic entry.
     """
     rows = [{"index": partition, "records": each} for each in records]
     data = [{"name": "orders", "partition_data": rows}]
@@ -100,7 +103,8 @@ def offset_of(cluster: Cluster, version: int) -> int:
 def test_later_of_two_offsets_for_a_partition_is_committed(cluster: Cluster, version: int, rows: int) -> None:
     asked(cluster, ApiKey.FIND_COORDINATOR, 6, coordinator_keys=["g"], key_type=0)
     cluster.wait(3_000)
-    # Version 0 writes each row to ZooKeeper; a coordinator reads the rows into a map.
+    # In version 0 each entry is written to ZooKeeper and gets a response. In later versions the coordinator stores one
+    # entry per partition.
     assert committed(cluster, version, 0, 5, 3) == [NONE] * rows
     assert offset_of(cluster, min(version, 7)) == 3
 

@@ -1,4 +1,4 @@
-"""Replicas on dead brokers in Metadata version 0."""
+"""How Metadata version 0 lists replicas on dead brokers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def described(cluster: Cluster, version: int) -> tuple[ErrorCode, int, list[int], list[int]]:
-    """Return the only partition's error, leader, replicas and ISR from broker 1's metadata."""
+    """Send Metadata to broker 1, and return the only partition's error, leader, replicas and ISR."""
     message: Any = request(ApiKey.METADATA, version, topics=[{"name": "orders"}])
     (topic,) = cluster.on(cluster.nodes[1], cluster.nodes[1].broker.handle(message)).topics
     (row,) = topic.partitions
@@ -29,7 +29,8 @@ def described(cluster: Cluster, version: int) -> tuple[ErrorCode, int, list[int]
 
 
 def test_metadata_v0_omits_dead_replicas_and_returns_an_error(cluster: Cluster) -> None:
-    # Clients look up replicas in the response's list of brokers (MetadataResponse 0 has no offline replicas).
+    # Every listed replica must be in the response's list of brokers, where clients look it up (MetadataResponse 0 has
+    # no offline replicas).
     assert described(cluster, 0) == described(cluster, 1) == (ErrorCode.none, 1, [1, 2, 3], [1, 2, 3])
     cluster.nodes[3].kill()
     cluster.expire(cluster.nodes[3])

@@ -1,4 +1,7 @@
-"""Produced records from request to response, at a broker on virtual time. tests/interop compares with Apache Kafka."""
+"""Produced records from request to response, at a broker on virtual time.
+
+tests/interop compares the results with Apache Kafka.
+"""
 
 from __future__ import annotations
 

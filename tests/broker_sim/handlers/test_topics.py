@@ -142,7 +142,8 @@ def test_repeated_topic_is_rejected_and_others_are_created(cluster: Cluster) -> 
 def test_request_time_is_linear_in_the_number_of_topic_names(
     cluster: Cluster, key: ApiKey, version: int, rows: str, name: str, more: dict[str, Any]
 ) -> None:
-    # The names have less than a megabyte, but comparing each name with every other once took half a minute.
+    # All names together have less than a megabyte. Before the fix, comparing each name with all others took half a
+    # minute.
     node = cluster.controller
     named: Any = [{name: f"no topic {number}", **more} for number in range(40_000)]
     asked = request(key, version, validate_only=True, **{rows: named})
@@ -173,7 +174,7 @@ def test_only_the_controller_creates_topics(cluster: Cluster) -> None:
     ],
 )
 def test_zombie_controller_cannot_create_extend_or_delete_topics(cluster: Cluster, message: KafkaMessage) -> None:
-    # In Kafka a zombie controller can do this, because ZkAdminManager's writes are not fenced.
+    # In Kafka a zombie controller can create, grow and delete topics, because ZkAdminManager's writes are not fenced.
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     zombie = cluster.controller
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"9")
@@ -377,7 +378,7 @@ def test_elect_leaders_supports_every_version(cluster: Cluster, version: int) ->
     }
 
 
-# ---- names and assignments ------------------------------------------------------------------------------------
+# ---- topic names and replica assignments -----------------------------------------------------------------------
 
 
 @given(st.text(alphabet="abz09._-", min_size=1, max_size=249).filter(lambda name: name not in (".", "..")))
@@ -406,7 +407,8 @@ def test_replicas_are_spread_evenly_without_duplicates(count: int, partitions: i
 
 
 def test_replica_assignment_matches_the_example_of_admin_utils() -> None:
-    # Example from the documentation of Kafka's AdminUtils: 10 partitions, 5 brokers, 3 replicas, first broker 0.
+    # Example from the documentation of Kafka's AdminUtils: 10 partitions, 5 brokers, 3 replicas, and the first replica
+    # on broker 0.
     made = assign_replicas(range(5), 10, 3, Random(0), start_index=0)
     assert made == {
         0: (0, 1, 2), 1: (1, 2, 3), 2: (2, 3, 4), 3: (3, 4, 0), 4: (4, 0, 1),
@@ -423,7 +425,7 @@ RACKS: dict[int, str | None] = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 
 
 
 def test_replicas_are_assigned_to_different_racks() -> None:
-    # The result of Kafka 3.9.1's AdminUtils for the same input.
+    # The replica assignment that Kafka 3.9.1's AdminUtils computes for the same input.
     made = assign_replicas(range(6), 8, 3, Random(0), racks=RACKS, start_index=0)
     assert made == {
         0: (0, 3, 1), 1: (3, 1, 5), 2: (1, 5, 4), 3: (5, 4, 2), 4: (4, 2, 0), 5: (2, 0, 3), 6: (0, 4, 2), 7: (3, 2, 0),

@@ -1,4 +1,6 @@
-"""A leader verifies a transaction with the coordinator before it appends the first record (KIP-890, part 1)."""
+"""A partition leader verifies a transaction with its coordinator before it appends the first record (KIP-890, part
+1).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactional records and markers on the wire: Produce, WriteTxnMarkers, Fetch, ListOffsets, DescribeProducers."""
+"""Transactional records and markers in requests: Produce, WriteTxnMarkers, Fetch, ListOffsets, DescribeProducers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that run each call immediately, for tests without an asyncio event loop."""
+"""Replacement for worker threads that runs each call immediately, for tests without an asyncio event loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class AtOnce(Threads):
-    """Threads whose `call` runs in the calling thread."""
+    """Replacement for worker threads: `call` runs the function in the calling thread."""
 
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function in the calling thread."""

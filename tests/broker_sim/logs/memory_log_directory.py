@@ -1,4 +1,4 @@
-"""A log directory in memory, for the simulated world: it can crash and lose power."""
+"""A log directory in memory for the simulated world. Tests can simulate a crash or a power loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _nothing(unflushed: int) -> int:
 
 
 class MemoryLogFile:
-    """One file: the written data, and how much of it is flushed."""
+    """One file in memory: its content, and how many of its bytes are flushed."""
 
     __slots__ = ("_content", "_flushed", "is_open")
 
@@ -46,7 +46,7 @@ class MemoryLogFile:
         self._flushed = len(self._content)
 
     def close(self) -> None:
-        """Do nothing: the file can be opened again through its directory."""
+        """Mark the file as closed. Its content stays, and the directory can open it again."""
         self.is_open = False
 
     def lose_power(self, left_of: Callable[[int], int]) -> int:
@@ -58,23 +58,23 @@ class MemoryLogFile:
 
 
 class MemoryLogDirectory:
-    """A broker's log.dirs as dictionaries (`zabka.broker_sim.ports.LogDirectory`).
+    """One of a broker's log.dirs in memory (`zabka.broker_sim.ports.LogDirectory`).
 
-    `crash()` simulates a killed process: all written data remains. `power_loss()` simulates a power loss: only
-    flushed data remains. Small text files are durable at once, because they are fsynced when written. A power loss
-    restores the previous content of exchanged files.
+    `crash()` simulates a killed process: all written data remains. `power_loss()` simulates a power loss: only flushed
+    data remains. Small text files that `write_text` replaces are durable at once, because it fsyncs them. If a file was
+    replaced by `exchange_text` and not synced, a power loss restores its previous content.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, dict[str, MemoryLogFile]] = {}
         self._texts: dict[str, dict[str, str]] = {"": {}}
         self._before: dict[tuple[str, str], str | None] = {}
-        """Content on disk of exchanged files that are not synced yet."""
+        """Content on disk of files that `exchange_text` has replaced and that are not synced yet."""
         self._power_losses = 0
 
     @property
     def boot_id(self) -> str:
-        """Id that changes at every power loss."""
+        """Boot id of the machine. It changes at every power loss."""
         return f"boot-{self._power_losses}"
 
     def space(self) -> DiskSpace:

@@ -37,7 +37,7 @@ Program = Callable[["SlowDisk"], Coroutine[Any, Any, Any]]
 
 
 class NoBrokers:
-    """Fake metadata in which every broker is alive but has no address. There is no controller."""
+    """Fake metadata cache: every broker is alive, none has an address, and there is no controller."""
 
     def is_alive(self, broker_id: int) -> bool:
         return True
@@ -67,7 +67,7 @@ def leader_and_isr(leader_epoch: int, partitions: range) -> Any:
 
 
 class SlowDisk:
-    """Machine whose disk takes 50 ms per sync, once the program enables that."""
+    """Simulated machine whose disk takes 50 ms per sync after the program has enabled that."""
 
     def __init__(self) -> None:
         self.world = SmallWorld()
@@ -85,7 +85,7 @@ class SlowDisk:
         return self.world.machines[HERE]
 
     def run(self, program: Program) -> Any:
-        """Run the program and return its result. The next program finds the files that this one left on the disk."""
+        """Run the program and return its result. Files on the disk remain for the next program."""
         self._program = program
         if HERE in self.world.machines:
             self.machine.start()
@@ -138,7 +138,7 @@ def now_s() -> float:
 
 
 async def longest_fetch_s(manager: ReplicaManager, while_under_way: asyncio.Task[Any]) -> float:
-    """Return the duration of the longest fetch from partition 0 until the task is done."""
+    """Fetch from partition 0 repeatedly until the task is done. Return the duration of the longest fetch."""
     longest = 0.0
     while not while_under_way.done():
         began_s = now_s()

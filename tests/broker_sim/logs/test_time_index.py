@@ -1,4 +1,4 @@
-"""Kafka's TimeIndex, which a segment uses to find records by timestamp."""
+"""Kafka's TimeIndex, with which a segment finds records by timestamp."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMES = st.lists(st.integers(0, 20), min_size=1, max_size=60)
 
 
 def log_of(times: list[int], segment_bytes: int = 1 << 20) -> PartitionLog:
-    """Return a log with one single-record batch per timestamp, and an index entry for about every third batch."""
+    """Return a log with one single-record batch for each timestamp. About every third batch has an index entry."""
     log = a_log(segment_bytes, index_interval_bytes=200)
     add(log, times)
     return log
@@ -64,7 +64,7 @@ def test_timestamp_search_is_exact_after_truncation_and_deletion(
     for timestamp_ms in range(22):
         assert found(log, timestamp_ms) == first_not_older(left, timestamp_ms, log.start_offset)
     kept = range(log.start_offset, log.end_offset)
-    # Deleted records are still in the segments, but must not be found.
+    # Records before the log start offset are still in the segments, but the search must not find them.
     assert outcome(newest_record(log)) == max(
         ((left[n], n) for n in kept), key=lambda it: (it[0], -it[1]), default=None
     )
@@ -82,7 +82,11 @@ def test_timestamp_lookup_starts_shortly_before_its_target(timestamp_ms: int, of
 
 
 def test_lookup_and_compaction_do_not_scan_the_segment_list() -> None:
-    """With twenty thousand segments, a scan blocked a broker for 1.6 s, and a compaction took 14 s instead of 2 s."""
+    """Neither a search by timestamp nor a compaction scans the list of segments.
+
+    With twenty thousand segments, the scan of a search blocked a broker for 1.6 s, and a compaction took 14 s instead
+    of 2 s.
+    """
     asked: list[object] = []
 
     class Segments(list[Segment]):
@@ -165,7 +169,7 @@ def test_newest_record_search_ignores_compacted_records() -> None:
     for key, value, at_ms in (("b", "1", 5), ("a", "2", 4), ("c", "1", 5), ("d", "1", 3)):
         append(log, (key, value), at_ms=at_ms)
     run_compaction(log)
-    # The producer's last batch is kept for its sequence numbers, without its record.
+    # Compaction removes the record of this batch, but keeps the empty batch for its producer's latest sequence number.
     assert log.segments[0].max_timestamp == 9 and outcome(newest_record(log)) == (5, 1)
 
 

@@ -1,4 +1,6 @@
-"""Transactions in a log: last stable offset, aborted transactions and their files (UnifiedLog, TransactionIndex)."""
+"""Transactions in a log: the last stable offset, aborted transactions and their index files (UnifiedLog,
+TransactionIndex).
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ def marker_header(epoch: int) -> BatchHeader:
     return headers_of(marker_batch(A, epoch, EndTransactionMarker(True, 0), 0))[0]
 
 
-# ---- formats ------------------------------------------------------------------------------------------------------
+# ---- record and file formats ---------------------------------------------------------------------------------------
 
 
 def test_marker_is_a_control_record_with_the_coordinator_epoch() -> None:
@@ -57,7 +59,7 @@ def test_marker_is_a_control_record_with_the_coordinator_epoch() -> None:
     (header,) = headers_of(data)
     assert header.attributes == TRANSACTIONAL | CONTROL
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, -1)
-    # Version 0 and type COMMIT (1); version 0 and the coordinator's epoch.
+    # Key: version 0 and type COMMIT (1). Value: version 0 and the coordinator epoch.
     assert bytes.fromhex("00000001") in data and bytes.fromhex("000000000005") in data
     assert read_marker(data, 0, header) == (True, 5)
     abort = marker_batch(7, 3, EndTransactionMarker(False, 6), 1_000)
@@ -72,7 +74,7 @@ def test_transaction_index_has_kafkas_format() -> None:
     end(log, A, False)
     end(log, B, False)
     file = directory.open(log.name, "00000000000000000000.txnindex")
-    # version, producer id, first offset, last offset, last stable offset
+    # Fields of an entry: version, producer id, first offset, last offset, last stable offset.
     assert file.read(0, file.size()) == struct.pack(">hqqqq", 0, A, 0, 2, 1) + struct.pack(">hqqqq", 0, B, 1, 3, 4)
 
 
@@ -156,7 +158,7 @@ def test_aborted_transaction_is_found_from_an_earlier_segment() -> None:
     assert log.aborted_transactions(0, 1) == [(A, 0, 1, 2)]
 
 
-# ---- opening, truncation --------------------------------------------------------------------------------------------
+# ---- opening and truncating a log -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("damage", ["none", "lost", "cut"])
@@ -241,7 +243,7 @@ def test_log_copy_gets_producer_state_of_deleted_records() -> None:
     assert copy.producers.is_in_transaction(A) and copy.last_stable_offset == 1
 
 
-# ---- the checks of a leader -----------------------------------------------------------------------------------------
+# ---- the leader's checks of markers and records ---------------------------------------------------------------------
 
 
 def test_markers_of_older_epochs_are_rejected() -> None:
@@ -327,8 +329,7 @@ def test_compaction_removes_records_of_aborted_transactions() -> None:
     append(log, ("z", "active"))
     run_compaction(log)
     assert read_all(log) == [(0, "a", "1"), (4, "z", "active")]
-    # The last batch of the producer is kept for its sequence number, so the marker and its entry are kept as
-    # well.
+    # Compaction keeps the producer's last batch for its sequence number, and so also the marker and its index entry.
     assert markers(log) == [3] and aborted(log) == [(A, 1, 3, 4)]
     assert log.producers.check(header_of(2)) == 0
 

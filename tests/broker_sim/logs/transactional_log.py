@@ -1,4 +1,4 @@
-"""Transactional batches and markers in a log, as a leader appends them."""
+"""Append transactional batches and markers to a log, as a partition leader does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client quotas (KIP-13, KIP-219): which quota applies, the throttle time, and what a throttled client receives."""
+"""Client quotas (KIP-13, KIP-219): which quota applies to a client, its throttle time, and its responses."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ LEVELS = [
     "clients/app",
     "clients/<default>",
 ]
-"""Quota levels, in Kafka's order."""
+"""Quota entities from the most to the least specific, in the order in which Kafka looks them up."""
 
 
 class Watch:
-    """Clock that the test advances."""
+    """Virtual clock that the test advances."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()
@@ -88,7 +88,7 @@ def test_client_is_throttled_until_its_rate_is_within_the_quota() -> None:
     quota = ClientQuota(watch.runtime, 11, 1)
     assert quota.note("app", 1_000_000) == 0 and not quota.is_used
     quota.limit("", "app", 100 * KILOBYTE)
-    # A burst of ten windows at the quota's rate is allowed.
+    # A client that was idle can send a burst: ten windows at the quota's rate.
     assert quota.note("app", 1_000 * KILOBYTE) == 0
     assert quota.note("app", 50 * KILOBYTE) == 500
     watch.wait(500)
@@ -125,7 +125,7 @@ def test_extreme_quota_values_do_not_prevent_a_response(key: str, text: str) -> 
         throttles.request.quota.note("app", 5_000),
         throttles.mutations.owed_ms("app"),
     )
-    # Kafka rounds a throttle time of NaN to 0, and limits infinity to the maximum.
+    # Kafka rounds a throttle time of NaN to 0, and limits an infinite one (from a tiny quota) to the maximum.
     longest_ms = 1_000 if key == REQUEST_PERCENTAGE else 2**31 - 1
     assert owed_ms == (longest_ms if "E" in text else 0)
 
@@ -142,11 +142,11 @@ def test_inactive_clients_are_removed() -> None:
     assert list(quota._meters) == [("", "new")]
 
 
-# ---- through a broker -------------------------------------------------------------------------------------------
+# ---- quotas at a running broker ---------------------------------------------------------------------------------
 
 
 class Cluster(broker_world.Cluster):
-    """One broker with a topic `t`, and clients that send a client id."""
+    """One broker with a topic `t`. Its clients have a client id."""
 
     def quota(self, path: str, **values: int) -> None:
         """Set quotas with AlterClientQuotas, as an administrator does."""
@@ -229,8 +229,8 @@ def test_throttled_consumer_gets_no_data_but_keeps_its_session(cluster: Cluster)
     second = cluster.fetch(1, session=(first.session_id, 1))
     assert throttled(second) == pytest.approx(8_500, abs=500)
     assert (second.responses, second.error_code, second.session_id) == ((), ErrorCode.none, first.session_id)
-    # The first response counts until its window has passed, so the client is throttled again, although the rate
-    # alone would allow the fetch.
+    # The first response counts until the end of its window. So the client is throttled again, although it has waited as
+    # long as the broker requested.
     cluster.wait(throttled(second))
     assert throttled(cluster.fetch(1, session=(first.session_id, 2)))
     cluster.wait(11_000 - throttled(second))
@@ -282,7 +282,10 @@ def test_removed_quota_no_longer_applies(cluster: Cluster) -> None:
 
 
 def test_first_defined_of_several_invalid_quotas_is_reported(cluster: Cluster) -> None:
-    """ConfigDef.parse checks its keys in order. QuotaConfigs defines the consumer's key before the others."""
+    """Of several invalid quotas, the error names the one that QuotaConfigs defines first.
+
+    ConfigDef.parse checks its keys in order, and the consumer's key comes before the others.
+    """
     cluster.quota("clients/app", producer_byte_rate=1)
     bad = {"request_percentage": "c", "controller_mutation_rate": "b", CONSUMER_RATE: "a"}
     cluster.ensemble.nodes["/config/clients/app"].data = znodes.encode_config(bad)
@@ -292,7 +295,7 @@ def test_first_defined_of_several_invalid_quotas_is_reported(cluster: Cluster) -
     assert row.error_message == f"Invalid value a for configuration {CONSUMER_RATE}: Not a number of type LONG"
 
 
-# ---- the port ---------------------------------------------------------------------------------------------------
+# ---- muting a connection at the Kafka port ----------------------------------------------------------------------
 
 
 def test_throttled_request_gets_its_response_before_muting() -> None:

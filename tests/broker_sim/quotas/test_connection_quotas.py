@@ -1,4 +1,4 @@
-"""A broker's limits on connections and on the connection rate (KIP-308, KIP-612; SocketServer.ConnectionQuotas)."""
+"""A broker's limits for the number and rate of connections (KIP-308, KIP-612; SocketServer.ConnectionQuotas)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ INNER, OUTER = "INNER", "OUTER"
 
 
 class Acceptor:
-    """Two listeners that record, for each connection, the time of its admission in milliseconds or the reason for its
-    rejection.
+    """Two simulated listeners. `log` has, for each connection, the time in ms when it was accepted, or why it was
+    rejected.
     """
 
     def __init__(self, limits: ConnectionLimits, listeners: tuple[str, ...] = (INNER, OUTER)) -> None:
@@ -135,8 +135,8 @@ def test_lowered_limit_closes_and_raised_limit_accepts_more() -> None:
 
 
 def test_new_connections_wait_for_the_brokers_rate_limit() -> None:
-    # Eleven windows of a second: a burst of ten seconds' worth is allowed; then each excess connection waits, at
-    # most one window.
+    # There are eleven windows of a second, so a burst of ten seconds' worth is accepted at once. Each further
+    # connection is delayed by at most one window.
     acceptor = Acceptor(ConnectionLimits(creations_per_second=2))
     acceptor.connect("a", count=22)
     acceptor.wait(30_000)

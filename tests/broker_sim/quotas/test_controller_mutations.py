@@ -1,4 +1,4 @@
-"""Controller mutation quotas: partitions created and deleted per second (KIP-599)."""
+"""Controller mutation quotas: limits on partitions created and deleted per second (KIP-599)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_mutation_burst_is_admitted_and_then_throttled() -> None:
     watch = Watch()
     held = quota(watch, 5)
     strict = held.of_request("app", 6, 6)
-    # The bucket contains tokens of eleven seconds: 55. As long as it is not empty, a request can take more than
-    # it contains.
+    # The token bucket holds the tokens of eleven seconds: 55. Until it is empty, a request can take more tokens than
+    # are left.
     strict.record(55)
     strict.record(10)
     with pytest.raises(Refused) as refused:
@@ -73,11 +73,11 @@ def test_lowered_quota_applies_immediately_and_zero_admits_one() -> None:
     assert held.owed_ms("app") == 0 and held.owed_ms("other") == 0
 
 
-# ---- through a broker -------------------------------------------------------------------------------------------
+# ---- mutation quotas at a running broker ------------------------------------------------------------------------
 
 
 class Administrators(Cluster):
-    """Cluster with clients that create and delete topics."""
+    """One broker, and clients that create and delete topics."""
 
     def serve_request(self, message: Any) -> tuple[Any, RequestContext]:
         context = RequestContext("app", "PLAINTEXT")
@@ -147,11 +147,11 @@ def test_automatic_topic_creation_counts_for_the_clients_quota(cluster: Administ
     assert cluster.create("z")[0] == [EXCEEDED]
 
 
-# ---- time -------------------------------------------------------------------------------------------------------
+# ---- request time quotas ----------------------------------------------------------------------------------------
 
 
 class Spent:
-    """Request that took `ms` of processing time."""
+    """Clock of a request whose processing took `ms`."""
 
     def __init__(self, ms: int) -> None:
         self.ms = ms
@@ -171,7 +171,7 @@ def test_throttle_for_request_time_is_at_most_one_window(
 ) -> None:
     ask = request(ApiKey.LIST_GROUPS, 4)
     assert timed(cluster, ask, 10_000)[1] == 0, "without a quota, time is not measured"
-    # Half of a thread's time: five seconds in ten.
+    # The quota of 50 % of one thread is five seconds of processing time in ten seconds.
     cluster.quota("clients/app", request_percentage=50)
     assert timed(cluster, ask, 5_000)[1] == 0
     answer, muted_ms = timed(cluster, ask, 50)

@@ -1,4 +1,4 @@
-"""Replication throttles limit only throttled replicas (KIP-73, ReplicationQuotaManager)."""
+"""Replication throttles limit only the replicas listed as throttled (KIP-73, ReplicationQuotaManager)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fill(cluster: Cluster, megabytes: int, topic_partition: TopicPartition = TP)
 
 
 def seconds_until_level(cluster: Cluster, broker_id: int = 2, topic_partition: TopicPartition = TP) -> float:
-    """Restart the broker, and return the seconds until it has fetched all records."""
+    """Restart the broker, and return how many seconds it takes to fetch all of the leader's records."""
     cluster.restart(broker_id)
     started = cluster.now_ms
     leader = cluster[1].manager.partitions[topic_partition].log
@@ -33,7 +33,7 @@ def seconds_until_level(cluster: Cluster, broker_id: int = 2, topic_partition: T
 
 
 def lagging_follower(**topic_configs: str) -> Cluster:
-    """Return a leader with ten megabytes, and an empty follower outside the ISR."""
+    """Return a cluster whose leader has ten megabytes of records. The follower is down, empty and outside the ISR."""
     cluster = Cluster(2)
     cluster.topic_configs["orders"] = {key.replace("_", "."): value for key, value in topic_configs.items()}
     cluster.create([1, 2])
@@ -107,8 +107,9 @@ def test_in_sync_replicas_are_never_throttled() -> None:
 @pytest.mark.parametrize(("listing", "counted"), [("*", True), ("", False)])
 @pytest.mark.parametrize("parked", [False, True], ids=["at once", "after it was parked"])
 def test_leader_throttle_counts_only_listed_replicas(listing: str, counted: bool, parked: bool) -> None:
-    """As in ReplicaManager.readFromLocalLog and DelayedFetch, in-sync replicas count too, whether or not the fetch
-    waited.
+    """Every listed replica counts for the leader's throttle, even an in-sync one, and whether or not its fetch waited.
+
+    ReplicaManager.readFromLocalLog and DelayedFetch do the same.
     """
     cluster = Cluster(2)
     cluster.topic_configs["orders"] = {LEADERS: listing}
@@ -179,7 +180,7 @@ def test_throttle_rate_is_computed_over_the_current_windows() -> None:
     amount.add(1_000, 5_000)
     assert (simple_rate(amount, 5_000), rate(amount, 5_000)) == (400, 200)
     assert simple_rate(amount, 10_999) == pytest.approx(2_000 / 10.999)
-    # From 11 s on, the first window does not count any more.
+    # From 11 s on, the first window no longer counts.
     assert simple_rate(amount, 11_000) == pytest.approx(1_000 / 6)
     assert simple_rate(amount, 16_000) == 0
 

@@ -1,8 +1,8 @@
-"""Random outages of three replicas of a compacted partition, drawn from a seed, and the invariants to check.
+"""Random outages of three replicas of a compacted partition, chosen by a seed, and the invariants to check.
 
-The only in-sync replica never loses power, whatever happens to brokers, disks and links. Therefore every replica ends
-with, for each key, the last record acknowledged since the latest unclean election, or a later record. No older record
-of a key reappears after a replica was rebuilt, and every record was sent by a producer.
+While only one replica is in sync, its broker does not lose power. Therefore every replica has at the end, for each key,
+the last record acknowledged since the latest unclean election, or a later record. No older record of a key reappears
+after a replica was rebuilt, and every record was sent by a producer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CODECS = (Codec.NONE, Codec.NONE, Codec.GZIP)
 
 
 class Written(NamedTuple):
-    """Record that was sent to a leader."""
+    """Record that the producer sent to a leader."""
 
     key: str
     value: str | None
@@ -39,14 +39,14 @@ class Written(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """Record that was read back, with its offset."""
+    """Record that was read from a log, with its offset."""
 
     offset: int
     record: Written
 
 
 def read(log: PartitionLog, offset: int, max_bytes: int = 1 << 20) -> list[Stored]:
-    """Return all records of a log from `offset`, read as a follower fetches them."""
+    """Return all records of a log from `offset` on, read with repeated fetches as by a follower."""
     found: list[Stored] = []
     while offset < log.end_offset:
         data = log.read(offset, max_bytes, log.end_offset, True)
@@ -75,7 +75,7 @@ class SlowDisk(MemoryLogDirectory):
 
 
 class CompactedOutages:
-    """Cluster of one seed. Call `play()`, and then check the violations that `wrong()` returns."""
+    """Cluster with the outages of one seed. Call `play()`, then check that `wrong()` returns no violations."""
 
     def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
@@ -120,7 +120,7 @@ class CompactedOutages:
         self.cluster.create(BROKERS)
 
     def put_in_a_disk(self, broker: int) -> None:
-        """Give the broker two log directories."""
+        """Give the broker two new, empty log directories."""
         node = self.cluster[broker]
         node.directory, *node.more_directories = (SlowDisk(node, self.sync_ms) for _ in range(2))
 
@@ -135,7 +135,7 @@ class CompactedOutages:
         return [each for each in self.state["isr"] if each in self.cluster.alive]
 
     def play(self, steps: int) -> None:
-        """Run `steps` random actions, then repair everything, and wait until all replicas are in sync."""
+        """Run `steps` random actions, then heal all faults, and wait until all replicas are in sync."""
         actions = (
             (self.produce, 10), (self.wait, 6), (self.kill, 2), (self.restart, 4), (self.replace_disk, 1),
             (self.cut, 1), (self.heal, 2), (self.hand_over, 1), (self.delete, 1 if self.deletes else 0),
@@ -192,7 +192,7 @@ class CompactedOutages:
                 if answers and not answers[0].error:
                     self.acknowledged.update(enumerate(rows, answers[0].base_offset))
                 else:
-                    # The outcome is unknown, so the next write starts a new producer epoch.
+                    # It is unknown whether the record was appended, so the next write uses a new producer epoch.
                     self.producer_epoch, self.sequence = self.producer_epoch + 1, 0
             else:
                 left.append((future, rows))
@@ -211,14 +211,15 @@ class CompactedOutages:
         self.elect_without(broker)
 
     def end(self, broker: int, power: bool) -> None:
-        """Kill the broker. Requests that it has received as leader get no response."""
+        """Kill the broker's process, or cut its power. If it leads, requests that it has received get no response."""
         self.cluster.kill(broker, power)
         self.under_way = [each for each in self.under_way if self.state["leader"] != broker]
         self.producer_epoch, self.sequence = self.producer_epoch + 1, 0
 
     def elect_without(self, broker: int) -> None:
-        """Elect a leader as the controller does. If the broker was the only in-sync replica, the partition stays
-        leaderless until the broker returns.
+        """Elect a leader from the in-sync replicas without this broker, as the controller does.
+
+        If this broker was the only in-sync replica, the partition has no leader until the broker returns.
         """
         rest = [each for each in self.in_sync if each != broker]
         if not rest:
@@ -262,8 +263,10 @@ class CompactedOutages:
             self.done.append(f"hand over to {self.state['leader']}")
 
     def elect_unclean(self) -> None:
-        """Elect a replica outside the ISR. Acknowledged records can be lost, and older records of their keys can
-        reappear."""
+        """Elect a live replica outside the ISR.
+
+        Acknowledged records can be lost, and older records with the same keys can reappear.
+        """
         lagging = [each for each in BROKERS if each in self.cluster.alive and each not in self.state["isr"]]
         if lagging:
             self.take_answers()
@@ -273,7 +276,7 @@ class CompactedOutages:
             self.done.append(f"elect {leader}, which is not in sync")
 
     def move(self) -> None:
-        """Move a replica to another log directory, or back."""
+        """Move a replica of a random broker to the other log directory, or back."""
         broker = self.random.choice(BROKERS)
         if broker in self.cluster.alive:
             to = self.random.randrange(2)
@@ -292,7 +295,9 @@ class CompactedOutages:
     # ---- invariants --------------------------------------------------------------------------------------------
 
     def wrong(self) -> list[str]:
-        """Return the violations found at the end of the run, and those found after a restart of every broker."""
+        """Return the invariant violations in the journal and in the replicas, before and after a restart of all
+        brokers.
+        """
         found = [f"{each.invariant}: {each.detail}" for each in check(self.cluster.entries())]
         for round_ in ("", " after a restart"):
             for broker in BROKERS:
@@ -318,20 +323,24 @@ class CompactedOutages:
         last = {record.key: offset for offset, record in sorted(self.acknowledged.items())}
         for key, offset in last.items():
             if self.forgets_tombstones and self._may_be_deleted(key, offset):
-                # A replica that was down for longer than tombstones are kept still has older records.
+                # A replica that was down longer than tombstones are retained can still have older records of deleted
+                # keys.
                 continue
             if offset >= log.start_offset and last_stored.get(key, -1) < offset:
                 found.append(f"of {key} the last is at {last_stored.get(key)}, and {offset} was acknowledged")
         return found + self.wrong_answers(log, stored)
 
     def _may_be_deleted(self, key: str, last_offset: int) -> bool:
-        """Return whether the last record is a tombstone, or may be followed by a tombstone with an unknown outcome."""
+        """Return whether the key may be deleted.
+
+        Either its last acknowledged record is a tombstone, or the outcome of a tombstone for this key is unknown.
+        """
         known = dict.fromkeys(self.acknowledged.values())
         unacknowledged = any(each.key == key and each.value is None and each not in known for each in self.asked)
         return unacknowledged or self.acknowledged[last_offset].value is None
 
     def wrong_answers(self, log: PartitionLog, stored: list[Stored]) -> list[str]:
-        """Return the errors found in reads from every offset and in searches by timestamp."""
+        """Return the errors in reads that start at any offset, and in searches by timestamp."""
         found = []
         for offset in range(log.start_offset, log.end_offset):
             rest = [each for each in stored if each.offset >= offset]

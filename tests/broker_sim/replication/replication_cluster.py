@@ -1,4 +1,6 @@
-"""A few replica managers on virtual time, a channel with latency between them, and a controller driven by the test."""
+"""Several replica managers on virtual time, a network with latency between them, and a controller driven by the
+test.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from zabka.simulation.engine.scheduler import Scheduler
 T = TypeVar("T")
 TP = TopicPartition("orders", 0)
 TOPIC_ID = UUID(int=7)
-"""Topic id as in messages. Within a broker, the id is its string form."""
+"""Topic id in the format of Kafka's messages. Inside a broker, topic ids are strings."""
 LATENCY_MS = 1
 LAG_MS = 1_000
 KAFKA_CONFIG = parse_config("broker.id=1\nzookeeper.connect=sim:2181")
@@ -42,13 +44,13 @@ def batch(*values: str, **options: Any) -> bytes:
 
 
 def proposed_isr(row: Any) -> tuple[int, ...]:
-    """Return the proposed ISR members from a partition entry of an AlterPartition request of any version."""
+    """Return the proposed ISR members from a partition entry of an AlterPartition request, in any version."""
     members = getattr(row, "new_isr_with_epochs", None)
     return tuple(row.new_isr) if members is None else tuple(int(member.broker_id) for member in members)
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that never waits."""
+    """Return the result of a coroutine that completes without waiting."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -79,7 +81,9 @@ class Metadata:
 
 
 class Channel:
-    """Send Fetch and ListOffsets to another broker with a latency each way. A partitioned link delivers nothing."""
+    """Send Fetch and ListOffsets requests to another broker, with latency both ways. A partitioned link delivers
+    nothing.
+    """
 
     def __init__(self, cluster: Cluster, broker: Broker) -> None:
         self._cluster = cluster
@@ -116,7 +120,7 @@ class Channel:
 
 
 class Gate:
-    """Send AlterPartition to the test's controller. `script` replaces the handling of the next requests."""
+    """Send AlterPartition requests to the test's controller. Functions in `script` handle the next requests instead."""
 
     def __init__(self, cluster: Cluster, broker: Broker) -> None:
         self._cluster = cluster
@@ -218,7 +222,7 @@ class Cluster:
         self.fetches: list[Any] = []
         self.states: dict[TopicPartition, dict[str, Any]] = {}
         self.announced_deletions: set[TopicPartition] = set()
-        """Partitions whose deletion was announced by UpdateMetadata."""
+        """Partitions whose deletion the controller has announced with UpdateMetadata."""
         self.alive: set[int] = set(range(1, count + 1))
         self.brokers = {broker_id: Broker(self, broker_id) for broker_id in range(1, count + 1)}
 
@@ -278,7 +282,7 @@ class Cluster:
         self.cut.clear()
 
     def kill(self, broker_id: int, power: bool = False) -> None:
-        """Kill the process, or with `power` the whole machine. The controller notices it immediately."""
+        """Kill the broker's process, or with `power` cut the machine's power. The controller notices it immediately."""
         broker = self[broker_id]
         broker.runtime.stop()
         kind = "power_loss" if power else "crash"
@@ -291,7 +295,7 @@ class Cluster:
         self.alive.discard(broker_id)
 
     def restart(self, broker_id: int) -> None:
-        """Start the broker again with a new broker epoch, and send it the controller's latest decisions."""
+        """Restart the broker with a new broker epoch, and send it the controller's latest state of its partitions."""
         broker = self[broker_id]
         if not broker.runtime.stopped:
             broker.manager.shutdown()
@@ -352,7 +356,9 @@ class Cluster:
                 self[broker_id].manager.become_leader_or_follower(self.leader_and_isr(topic_partition))
 
     def leader_and_isr(self, topic_partition: TopicPartition = TP, **changes: Any) -> Any:
-        """Return the LeaderAndIsr request for the current state, with the fields in `changes` replaced."""
+        """Return a LeaderAndIsr request for the partition's current state. `changes` replaces fields of the partition
+        entry.
+        """
         version = changes.pop("version", 7)
         topic_id = changes.pop("topic_id", self.topic_id)
         outer = {
@@ -370,7 +376,9 @@ class Cluster:
         return request(ApiKey.LEADER_AND_ISR, version, topic_states=topics, **outer)
 
     def delete(self, *broker_ids: int) -> list[int]:
-        """Announce the deletion of the topic, delete the replicas on these brokers, and return their errors."""
+        """Announce the topic's deletion, delete the partition's replicas on these brokers, and return their error
+        codes.
+        """
         self.announced_deletions.add(TP)
         answers = [self[each].manager.stop_replica(self.stop_replica(-2, True)) for each in broker_ids]
         return [int(row.error_code) for answer in answers for row in answer.partition_errors]
@@ -382,7 +390,7 @@ class Cluster:
         return request(ApiKey.STOP_REPLICA, 4, topic_states=topics, **outer)
 
     def alter(self, message: Any) -> Any:
-        """Handle AlterPartition for partitions of topic `orders`, as the controller does."""
+        """Handle an AlterPartition request for partitions of topic `orders`, as the controller does."""
         topics = []
         for topic in message.topics:
             rows = [self._alter_one(message.broker_id, row) for row in topic.partitions]
@@ -416,13 +424,13 @@ class Cluster:
 
     @property
     def proposals(self) -> list[tuple[int, ...]]:
-        """Return the proposed ISRs, in the order of the requests."""
+        """Return the ISRs that leaders proposed, in the order of their requests."""
         return [
             proposed_isr(row) for message in self.alterations for topic in message.topics for row in topic.partitions
         ]
 
     def refuse(self, error: ErrorCode) -> Callable[[Any], Any]:
-        """Return an entry for `script` that makes the next AlterPartition fail with this error for every partition."""
+        """Return a handler for `script` that rejects every partition of an AlterPartition request with this error."""
 
         def handle(message: Any) -> Any:
             topics = [
@@ -443,7 +451,7 @@ class Cluster:
     def produce_later(
         self, broker_id: int, data: bytes, acks: int = -1, timeout_ms: int = 5_000, topic_partition: TopicPartition = TP
     ) -> Any:
-        """Start a produce, and return the future of its response."""
+        """Send a produce request, and return the future of its response."""
         return self[broker_id].manager.produce([(topic_partition, data)], acks, timeout_ms)
 
     def produce(

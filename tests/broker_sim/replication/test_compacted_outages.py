@@ -1,4 +1,4 @@
-"""Random outages of a compacted partition: the invariants hold, and injected bugs violate them."""
+"""Random outages of a compacted partition: all invariants hold, and each injected bug violates one."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def test_latest_acknowledged_record_of_each_key_survives_faults(seed: int) -> No
 
 
 def drop_tombstones_at_once(self: Any, _: bool, record: Record) -> bool:
-    """Injected bug: compaction removes tombstones immediately, before other replicas have fetched them."""
+    """Injected bug: compaction removes tombstones immediately, even if other replicas have not fetched them yet."""
     is_last = record.key is not None and record.offset >= self.keys.get(record.key)
     return record.offset >= self.end or (is_last and record.value is not None)
 
 
 def go_on_after_a_truncation(log: PartitionLog, _: int, segment: Segment) -> bool:
-    """Injected bug: compaction continues with its old state after the log was truncated."""
+    """Injected bug: after a truncation of the log, a running compaction continues with the state from before."""
     return log.is_closed or segment not in log.segments
 
 
 def return_nothing(*_: Any) -> bytes:
-    """Injected bug: the leader returns nothing for a compaction gap."""
+    """Injected bug: the leader returns no bytes for a compaction gap."""
     return b""
 
 

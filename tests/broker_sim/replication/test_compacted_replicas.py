@@ -1,4 +1,7 @@
-"""Replicas rebuilt from a compacted log. Brokers report each compaction, and the checkers accept a rebuilt leader."""
+"""Replicas rebuilt from a compacted log.
+
+Brokers journal each compaction, so that the checkers accept a leader whose rebuilt log lacks the compacted records.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def keyed(keys: str) -> bytes:
 
 
 def compacting() -> Cluster:
-    """Return two brokers with a compacted topic, each with nine records of three keys."""
+    """Return two brokers with a replicated, compacted partition of nine records with three keys."""
     cluster = Cluster(2, log_segment_bytes=300, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
     cluster.create([1, 2])
@@ -65,8 +68,10 @@ def test_checker_reports_loss_if_the_compaction_event_is_missing() -> None:
 
 
 def with_a_slow_disk_and_another_beginning() -> Cluster:
-    """Return a cluster whose broker 1, with a slow disk, leads and is the whole ISR. Broker 3 is down, and its log
-    begins with an uncommitted record that broker 1 does not have.
+    """Return a cluster whose replicas on brokers 1 and 3 start with different records.
+
+    Broker 1, with a slow disk, leads and is the whole ISR. Broker 3 is down, and its log starts with an uncommitted
+    record that broker 1 does not have.
     """
     cluster = Cluster(3, log_segment_bytes=300, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.01"}
@@ -86,7 +91,7 @@ def with_a_slow_disk_and_another_beginning() -> Cluster:
 
 
 def kill_and_let_the_other_follow(cluster: Cluster) -> None:
-    """Restart brokers 1 and 3, and check that their logs are equal and start at offset 1."""
+    """Kill broker 1, restart brokers 1 and 3, and check that both then have the same log, starting at offset 1."""
     cluster.kill(1)
     cluster.restart(1)
     cluster.restart(3)
@@ -109,8 +114,10 @@ def has_begun_to_compact(cluster: Cluster, broker: int = 1) -> bool:
 def test_deleted_and_compacted_records_stay_deleted_after_a_kill(
     is_deleted_meanwhile: bool,
 ) -> None:
-    """Otherwise the log has no evidence that uncommitted records of other replicas at these offsets do not belong to
-    it.
+    """Records that were deleted and compacted do not reappear after the leader is killed.
+
+    Otherwise the leader's log would not show that the uncommitted records of other replicas at these offsets must be
+    removed.
     """
     cluster = with_a_slow_disk_and_another_beginning()
     for _ in range(5 if is_deleted_meanwhile else 0):
@@ -126,7 +133,10 @@ def test_deleted_and_compacted_records_stay_deleted_after_a_kill(
 
 
 def test_deletion_in_a_compacted_log_survives_an_immediate_kill() -> None:
-    """The compacted log does not show where the epochs of the deleted records start."""
+    """DeleteRecords in a compacted log survives a kill directly after it.
+
+    The compacted log alone does not show at which offsets the epochs of the deleted records start.
+    """
     cluster = with_a_slow_disk_and_another_beginning()
     for _ in range(5):
         cluster.until(cluster.produce_later(1, keyed("ab")).done)
@@ -141,7 +151,10 @@ def put(cluster: Cluster, *keys: str, value: bytes | None = b"v") -> None:
 
 
 def test_deleted_key_stays_deleted_if_a_move_stops_compaction() -> None:
-    """Kafka also aborts the compaction (ReplicaManager.alterReplicaLogDirs)."""
+    """A move to another log directory aborts a running compaction, and a deleted key does not reappear.
+
+    Kafka also aborts the compaction (ReplicaManager.alterReplicaLogDirs).
+    """
     cluster = Cluster(2, log_segment_bytes=1_500, log_cleaner_backoff_ms=100, replica_fetch_max_bytes=1)
     settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "20000"}
     cluster.topic_configs["orders"] = settings

@@ -1,4 +1,4 @@
-"""Copies for a move between log directories: where they are truncated, and when they restart (KIP-113)."""
+"""Future replicas of moves between log directories: where they are truncated, and when they start again (KIP-113)."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ def log_of(*epochs: int, start: int = 0) -> PartitionLog:
 def test_copy_is_truncated_where_it_diverges_from_its_replica(
     current: tuple[int, ...], copied: tuple[int, ...], end: int, cut: bool
 ) -> None:
-    """The copy is truncated by the replica's leader epochs, just as a follower's log is truncated by its leader's
-    (KIP-279).
+    """A future replica is truncated where it diverges from the current replica.
+
+    The current replica's leader epochs show where, as a leader's epochs do for its follower (KIP-279).
     """
     replica, copy = log_of(*current), log_of(*copied)
     assert _make_agree(replica, copy) == cut
@@ -54,7 +55,10 @@ def test_copy_is_truncated_where_it_diverges_from_its_replica(
 
 @pytest.mark.parametrize(("records", "start", "end"), [(4, 5, 5), (5, 0, 5), (6, 0, 5)])
 def test_copy_restarts_if_it_ends_before_the_replicas_log_start(records: int, start: int, end: int) -> None:
-    """The replica's records before offset 5 were deleted; the copy may still have them."""
+    """A future replica that ends before the current replica's log start offset is copied again from the start.
+
+    The current replica's records before offset 5 were deleted; the future replica may still have them.
+    """
     replica, copy = log_of(2, 2, start=5), log_of(*[0] * records)
     assert _make_agree(replica, copy) == (records != 5)
     assert (copy.start_offset, copy.end_offset) == (start, end)
@@ -68,7 +72,10 @@ def test_batches_read_from_the_replica_are_appended_to_the_copy() -> None:
 
 
 def test_copy_that_ends_in_the_middle_of_a_batch_restarts() -> None:
-    """The copy has only the first of two records that the replica stores as one batch."""
+    """A future replica that ends within a batch is copied again from the start.
+
+    It has only the first of two records that the current replica stores as one batch.
+    """
     current = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
     data = build_batch([Record(b"k", b"v"), Record(b"k", b"w")])
     current.append_as_leader(data, split_batches(data), 0)

@@ -12,7 +12,7 @@ from zabka.journal import events as e
 
 
 class Storm:
-    """A controller that only elects cleanly, a producer and a nemesis, all driven by one seed."""
+    """A controller that elects only in-sync replicas, a producer and a nemesis, all driven by one seed."""
 
     def __init__(self, seed: int, min_isr: int, power: bool) -> None:
         self.random = Random(seed)

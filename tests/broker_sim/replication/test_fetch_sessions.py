@@ -1,4 +1,4 @@
-"""Fetch sessions in isolation: epochs, incremental responses, and the end of a session (KIP-227)."""
+"""Fetch sessions as a unit: session epochs, incremental responses, and the end of a session (KIP-227)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def rows(*numbers: int, mark: int = 0, start: int = 0, records: bytes = b"", err
 
 
 def of_two() -> tuple[FetchSessions, int]:
-    """Return a session for partitions 1 and 2, both last sent with high watermark 0 and log start offset 0."""
+    """Return a fetch session for partitions 1 and 2. The last response had high watermark 0 and log start offset 0 for
+    both.
+    """
     sessions = FetchSessions(Random(1), slots=2, eviction_ms=100)
     return sessions, create(sessions, 0, 1, 2)
 
@@ -51,7 +53,7 @@ def test_fetch_session_epoch_increases_with_each_fetch() -> None:
 
 
 def test_fetch_session_epoch_after_the_largest_int32_is_one() -> None:
-    """Epoch 0 would start a new session (FetchMetadata.nextEpoch)."""
+    """After the largest session epoch comes 1, because epoch 0 would start a new session (FetchMetadata.nextEpoch)."""
     sessions, session_id = of_two()
     sessions._sessions[session_id].epoch = EPOCH_MAX
     opened(sessions, session_id, EPOCH_MAX)
@@ -116,8 +118,10 @@ def test_only_changed_partitions_are_returned(changed: Rows) -> None:
 
 
 def test_partition_with_records_moves_to_the_end_of_its_session() -> None:
-    """The partitions of Kafka's FetchSession form a ring, so that a partition with many records does not starve
-    others."""
+    """A partition that returned records is moved to the end of the session's order.
+
+    In Kafka's FetchSession too, a partition with many records therefore does not starve others.
+    """
     sessions, session_id = of_two()
     opened(sessions, session_id, 1).finish({**rows(1, records=b"x"), **rows(2)})
     assert list(opened(sessions, session_id, 2).partitions) == [key(2), key(1)]
@@ -140,7 +144,10 @@ def test_fetch_session_unused_for_over_the_limit_is_evicted(later_ms: int, begin
 
 
 def test_list_offsets_v0_limits_consumers_to_high_watermark() -> None:
-    """Kafka limits version 0 in the same way (Partition.legacyFetchOffsetsForTimestamp)."""
+    """ListOffsets version 0 returns consumers no offset above the high watermark.
+
+    Kafka does the same (Partition.legacyFetchOffsetsForTimestamp).
+    """
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "a")

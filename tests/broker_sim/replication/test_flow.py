@@ -1,4 +1,4 @@
-"""Produce, replicate, acknowledge and fetch without faults."""
+"""Produce, replicate, acknowledge and fetch records while there are no faults."""
 
 from __future__ import annotations
 
@@ -64,8 +64,10 @@ def test_acks_value_other_than_minus_1_0_and_1_is_rejected(cluster: Cluster) -> 
 
 
 def test_rejected_produce_has_no_offset_or_timestamp(cluster: Cluster) -> None:
-    """Like ProduceResponse.PartitionResponse, an error response has INVALID_OFFSET for both offsets and
-    NO_TIMESTAMP."""
+    """A rejected produce gets INVALID_OFFSET for both offsets, and NO_TIMESTAMP.
+
+    ProduceResponse.PartitionResponse has these values in an error response.
+    """
     row = cluster.produce(2, "x")
     assert (row.error, row.base_offset, row.log_append_time_ms, row.log_start_offset) == (
         ErrorCode.not_leader_or_follower, -1, -1, -1
@@ -155,7 +157,10 @@ def test_fetch_waits_for_min_bytes(cluster: Cluster) -> None:
 
 
 def test_fetch_of_an_older_segment_does_not_wait_for_min_bytes(cluster: Cluster) -> None:
-    """DelayedFetch, case F: no new record can be appended to that segment."""
+    """A fetch from an older segment returns immediately, because no new record can be appended to that segment.
+
+    This is case F in Kafka's DelayedFetch.
+    """
     cluster[1].partition.log.segment_bytes = 1
     cluster.produce(1, "x")
     cluster.produce(1, "y")
@@ -316,8 +321,10 @@ def test_many_partitions_share_one_fetcher_and_none_starves() -> None:
 
 
 def test_follower_lists_a_forgotten_partition_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The follower reports the partition only once. Otherwise the leader would return the partition in every response,
-    which restarts the session each time.
+    """A follower lists a partition that it stops fetching in one request only.
+
+    If the partition stayed in the requests, the leader would return it in every response, which restarts the session
+    each time.
     """
     cluster = Cluster(2)
     for name in (TP, e.TopicPartition("orders", 1)):
@@ -401,7 +408,10 @@ def test_compacted_topic_rejects_records_without_a_key(cluster: Cluster) -> None
 
 @pytest.mark.parametrize(("spare_bytes", "error"), [(0, ErrorCode.none), (-1, ErrorCode.record_list_too_large)])
 def test_records_larger_than_a_segment_are_rejected(spare_bytes: int, error: ErrorCode) -> None:
-    """UnifiedLog.append raises RecordBatchTooLargeException if the records exceed segment.bytes."""
+    """A Produce request is rejected if its records exceed segment.bytes.
+
+    UnifiedLog.append raises RecordBatchTooLargeException in this case.
+    """
     cluster = Cluster(1)
     data = batch("x" * 100)
     cluster.topic_configs["orders"] = {"segment.bytes": str(len(data) + spare_bytes)}
@@ -412,7 +422,10 @@ def test_records_larger_than_a_segment_are_rejected(spare_bytes: int, error: Err
 
 
 def test_empty_produce_appends_nothing_and_does_not_wait(cluster: Cluster) -> None:
-    """UnifiedLog.append returns before it assigns an offset, so the delayed produce waits only for offset 0."""
+    """A Produce request without records is acknowledged immediately, and the log does not change.
+
+    UnifiedLog.append returns before it assigns an offset, so the delayed produce waits only for offset 0.
+    """
     cluster.cut_link(1, 2)
     cluster.cut_link(1, 3)
     answer = cluster.produce_later(1, b"", acks=-1)
@@ -450,7 +463,10 @@ def test_waiting_fetch_is_fenced_by_a_new_leader_epoch(cluster: Cluster) -> None
 
 
 def test_only_the_first_partition_can_return_an_oversized_batch(cluster: Cluster) -> None:
-    """In ReplicaManager.readFromLocalLog, minOneMessage applies only until records have been read."""
+    """A batch larger than the limit is returned only for the first partition with records.
+
+    In ReplicaManager.readFromLocalLog, minOneMessage applies only until records have been read.
+    """
     names = [TP, TP._replace(partition=1)]
     cluster.create([1, 2, 3], names[1])
     for name in names:

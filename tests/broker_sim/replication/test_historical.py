@@ -1,4 +1,4 @@
-"""Earlier rules of Kafka's replication. Each one causes its known failure when enabled, and only then."""
+"""Former rules of Kafka's replication. With each rule enabled its known bug occurs, without it the bug does not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def history(switch: Historical, on: bool) -> frozenset[Historical]:
 
 
 def still(switch: Historical, on: bool, **overrides: Any) -> Cluster:
-    """Return three brokers. Brokers 2 and 3 run no fetcher; the test sends their fetches."""
+    """Return three brokers with this historical rule enabled or not.
+
+    Brokers 2 and 3 run no fetcher: the test sends their fetches.
+    """
     cluster = Cluster(3, historical=history(switch, on), **overrides)
     for broker_id in (2, 3):
         cluster[broker_id].runtime.stop()
@@ -39,8 +42,9 @@ def catch_up(cluster: Cluster, broker_id: int, offset: int, epoch: int = 0) -> N
 
 @pytest.mark.parametrize("on", [False, True])
 def test_truncation_to_high_watermark_loses_acknowledged_records(on: bool) -> None:
-    """KIP-101's first scenario: the follower restarts before it receives the high watermark that covers m2, and then
-    the leader fails.
+    """With truncation to the high watermark, an acknowledged record is lost (KIP-101, first scenario).
+
+    The follower restarts before it receives the high watermark that covers m2, and then the leader fails.
     """
     cluster = Cluster(2, historical=history(Historical.TRUNCATE_TO_HIGH_WATERMARK, on))
     cluster.create([1, 2])
@@ -62,8 +66,9 @@ def test_truncation_to_high_watermark_loses_acknowledged_records(on: bool) -> No
 
 @pytest.mark.parametrize("on", [False, True])
 def test_kip_101_truncation_diverges_after_unclean_elections(on: bool) -> None:
-    """KIP-279: broker 2 led epoch 1, which broker 1 lacks, and the previous epoch ends beyond the end of broker 2's
-    log.
+    """With KIP-101's truncation, logs diverge after two unclean elections (KIP-279).
+
+    Broker 2 led epoch 1, which broker 1 does not have. The epoch before it ends beyond the end of broker 2's log.
     """
     cluster = Cluster(2, historical=history(Historical.TRUNCATE_KIP_101, on))
     cluster.create([1, 2])
@@ -102,7 +107,7 @@ def test_kip_101_truncation_fixes_the_double_failure() -> None:
     assert cluster.violations() == []
 
 
-# ---- rules of a leader -----------------------------------------------------------------------------------------
+# ---- rules at the leader ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("on", [False, True])
@@ -188,7 +193,7 @@ def isr_in_metadata(cluster: broker_world.Cluster) -> dict[int, tuple[int, ...]]
 
 
 def lag_behind(cluster: broker_world.Cluster, broker_id: int) -> None:
-    """Stop the broker's fetches while its session stays alive, and produce records."""
+    """Pause the broker's fetches while its session stays alive, and produce records meanwhile."""
     cluster.nodes[broker_id].broker.replicas._fetchers.remove(P0)
     leader = cluster.nodes[1].broker.replicas
     for _ in range(3):
@@ -216,7 +221,10 @@ def test_leader_that_writes_the_isr_also_writes_a_notification(on: bool) -> None
 
 
 def test_leader_with_a_stale_znode_version_never_changes_its_isr() -> None:
-    """KAFKA-2729: another writer changed the state, and the leader was not notified."""
+    """A leader with an old znode version cannot change the ISR (KAFKA-2729).
+
+    Another client changed the partition state znode, and the leader was not notified.
+    """
     cluster = whole_brokers(on=True)
     znode = cluster.ensemble.nodes[znodes.partition_state_path(P0)]
     znode.version += 1

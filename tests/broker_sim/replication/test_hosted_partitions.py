@@ -1,4 +1,4 @@
-"""Epoch checks of a broker for LeaderAndIsr and StopReplica, in order."""
+"""The epoch checks of a broker that receives LeaderAndIsr and StopReplica, in order."""
 
 from __future__ import annotations
 
@@ -240,8 +240,8 @@ def test_recreated_topic_starts_empty(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("delete", [False, True])
 def test_late_stop_replica_does_not_affect_a_recreated_topic(cluster: Cluster, delete: bool) -> None:
-    # StopReplica has no topic id. This one is a duplicate that arrives long after the controller stopped waiting
-    # for it and sent it again.
+    # A StopReplica request has no topic id. This one is a late duplicate: the controller had stopped waiting for it and
+    # has sent it again.
     late = cluster.stop_replica(-2, delete)
     cluster.delete(1, 2)
     cluster.create([1, 2])
@@ -256,8 +256,9 @@ def test_late_stop_replica_does_not_affect_a_recreated_topic(cluster: Cluster, d
 def moved_away(
     cluster: Cluster, leader_epoch: int, topic_id: UUID = TOPIC_ID, leader: int = 2, replicas: Sequence[int] = (2, 3)
 ) -> object:
-    """Return an UpdateMetadata request that moves the partition to `replicas` (default 2 and 3). Leader -2 means that
-    it is being deleted.
+    """Return an UpdateMetadata request that assigns the partition to `replicas` (default 2 and 3).
+
+    Leader -2 means that the topic is being deleted.
     """
     row = {"partition_index": 0, "leader": leader, "leader_epoch": leader_epoch, "isr": [2], "replicas": list(replicas)}
     topics = [{"topic_name": TP.topic, "topic_id": topic_id, "partition_states": [row]}]
@@ -266,8 +267,8 @@ def moved_away(
 
 
 def test_leader_stops_if_metadata_moves_its_partition_elsewhere(cluster: Cluster) -> None:
-    # A broker considered dead during the move gets no StopReplica, neither then nor when it returns (seed
-    # 500216).
+    # The controller sends no StopReplica to a broker that it considered dead during the move, not even when the broker
+    # returns (seed 500216).
     waiting = cluster.produce_later(1, batch("a"))
     manager = cluster[1].manager
     manager.leave_strays(moved_away(cluster, 0))
@@ -278,7 +279,7 @@ def test_leader_stops_if_metadata_moves_its_partition_elsewhere(cluster: Cluster
     assert TP not in manager.partitions
     cluster.until(lambda: bool(waiting.done()))
     assert [row.error for row in waiting.result()] == [ErrorCode.not_leader_or_follower]
-    # Its records are still there if the partition moves back.
+    # The log keeps the records, and the broker uses them if the partition is assigned to it again.
     cluster.elect(1, [1, 2])
     cluster.elect(1, [1, 2])
     assert cluster[1].values == ["a"]
@@ -307,8 +308,8 @@ def test_late_deletion_of_a_former_topic_keeps_the_current_one(cluster: Cluster)
 
 @pytest.mark.parametrize("replicas", [(1, 2), (2, 1, 3), ()])
 def test_newer_leader_epoch_does_not_stop_an_assigned_replica(cluster: Cluster, replicas: tuple[int, ...]) -> None:
-    # The LeaderAndIsr of the later epoch may still arrive, and a row without replicas does not move the partition
-    # away, so the replica stays.
+    # The LeaderAndIsr request with the later epoch may still arrive. An entry without replicas does not unassign the
+    # partition. So the replica stays.
     manager = cluster[1].manager
     manager.leave_strays(moved_away(cluster, 1, replicas=replicas))
     assert TP in manager.partitions and cluster[1].partition.is_leader

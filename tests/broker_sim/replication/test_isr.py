@@ -1,4 +1,4 @@
-"""The ISR, tested as in Kafka's PartitionTest, on virtual time."""
+"""Changes of the ISR, tested as in Kafka's PartitionTest, on virtual time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.kafka.wire.kafka_schema import respond
 
 
 def still(count: int = 3, **overrides: Any) -> Cluster:
-    """Return a cluster whose followers run no fetcher; the test sends their fetches."""
+    """Return a cluster whose followers run no fetcher: the test sends their fetches."""
     cluster = Cluster(count, **overrides)
     for broker_id in range(2, count + 1):
         cluster[broker_id].runtime.stop()
@@ -36,8 +36,8 @@ def test_should_not_shrink_isr_if_previous_fetch_is_caught_up() -> None:
     catch_up(cluster, 2, 0)
     cluster.run(400)
     catch_up(cluster, 2, 1)
-    # Each fetch starts where the leader's log ended at the previous fetch, so the follower is caught up, although
-    # it is always behind the current log end.
+    # Each fetch starts where the leader's log ended at the previous fetch. So the follower counts as caught up,
+    # although it is always behind the current log end.
     for end in range(1, 10):
         cluster.produce_later(1, batch("b"), acks=1)
         cluster.run(400)
@@ -126,7 +126,8 @@ def test_high_watermark_advances_after_the_isr_has_shrunk() -> None:
     cluster.until(lambda: bool(cluster.alterations))
     assert isinstance(partition.isr_state, PendingShrink)
     assert partition.isr_state.isr == partition.isr_state.maximal_isr == (1, 2)
-    # A lagging follower holds the high watermark back as long as it is in the ISR. Every append checks its lag.
+    # As long as a lagging follower is in the ISR, the high watermark cannot advance. So every append checks the
+    # follower's lag.
     cluster.run(300)
     cluster.produce_later(1, batch("b"), acks=1)
     assert not partition.maybe_advance_high_watermark()
@@ -173,8 +174,10 @@ def test_high_watermark_waits_for_a_joining_follower() -> None:
 
 
 def test_commit_after_a_reassignment_waits_for_all_isr_members() -> None:
-    """Otherwise a new controller could elect a replica without these records: until the removed replica has left the
-    ISR, a new controller reads the old assignment, and can elect that replica (seed 100187).
+    """A record is committed only when every ISR member has it, even one that was removed from the replica list.
+
+    A new controller reads the old assignment until the removed replica has left the ISR, so it could elect that replica
+    (seed 100187).
     """
     cluster = still(2)
     cluster.create([1, 2])
@@ -328,7 +331,10 @@ REFUSALS = [
 
 @pytest.mark.parametrize("error", REFUSALS)
 def test_rejected_proposal_after_a_newer_isr_changes_nothing(error: ErrorCode) -> None:
-    """Partition.handleAlterPartitionError acts only if the rejected proposal is still the partition's pending state."""
+    """A late rejection of an ISR proposal changes nothing after a newer ISR was received.
+
+    Partition.handleAlterPartitionError acts only if the rejected proposal is still the pending one.
+    """
     cluster = still(3)
     cluster.alter_delay_ms = 300
     cluster.create([1, 2, 3])
@@ -361,7 +367,7 @@ def test_rejected_isr_proposal_is_ignored_by_a_follower(error: ErrorCode) -> Non
 
 
 def answer_isr(cluster: Cluster, **row: int) -> None:
-    """Make this partition entry the controller's next AlterPartition response."""
+    """Make the controller answer the next AlterPartition request with this partition entry."""
 
     def answer(message: Any) -> Any:
         whole = {"partition_index": TP.partition, "error_code": ErrorCode.none, "leader_id": 1, "isr": [1, 2], **row}
@@ -372,7 +378,10 @@ def answer_isr(cluster: Cluster, **row: int) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_isr_with_an_equal_or_newer_partition_epoch_is_accepted(version: int) -> None:
-    """Partition.handleAlterPartitionUpdate: an equal version means that the state was already written."""
+    """A leader accepts an ISR from the controller if its partition epoch is the same or newer.
+
+    In Partition.handleAlterPartitionUpdate, an equal version means that the proposed state was already written.
+    """
     cluster = still(2)
     cluster.create([1, 2])
     cluster.elect(1, [1])
@@ -388,7 +397,10 @@ def test_isr_with_an_equal_or_newer_partition_epoch_is_accepted(version: int) ->
     "later", [{"leader_epoch": 2, "partition_epoch": 2}, {"leader_epoch": 1, "partition_epoch": 0}]
 )
 def test_isr_of_other_leader_epoch_or_older_version_is_rejected(later: dict[str, int]) -> None:
-    """Partition.handleAlterPartitionUpdate: the leader keeps waiting for a LeaderAndIsr that is in flight."""
+    """A leader rejects an ISR with an older partition epoch or another leader epoch.
+
+    As in Partition.handleAlterPartitionUpdate, it keeps waiting for a LeaderAndIsr request that is in flight.
+    """
     cluster = still(2)
     cluster.create([1, 2])
     cluster.elect(1, [1])
@@ -441,7 +453,10 @@ def test_high_watermark_of_a_leader_never_decreases() -> None:
 
 
 def test_new_leader_reports_its_offsets_even_if_none_changed() -> None:
-    """A reader of the journal needs the leader's log end offset from the start of its leadership."""
+    """A new leader reports its log end offset and high watermark immediately, even if nothing was appended.
+
+    A reader of the journal needs them from the start of the leader's term.
+    """
     cluster = still(2)
     cluster.create([1, 2])
     cluster.run(3_000)

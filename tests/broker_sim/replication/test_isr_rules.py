@@ -1,4 +1,4 @@
-"""Rules of the ISR in isolation, from Kafka's IsrExpirationTest, PartitionTest and the KIPs."""
+"""Rules of the ISR as pure functions, with cases from Kafka's IsrExpirationTest, PartitionTest and the KIPs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,10 @@ def test_follower_outside_isr_is_behind_in_a_new_leader_epoch() -> None:
 def test_new_leader_epoch_resets_the_follower_states(
     newly_leader: bool, in_sync: bool, caught_up_ms: int, fetch_ms: int, end: int, leader_end: int
 ) -> None:
-    """As in Replica.resetReplicaState, which uses the time 0 where this code uses NEVER."""
+    """A new leader epoch resets what the leader knows of its followers, as in Replica.resetReplicaState.
+
+    Kafka uses the time 0 where this code uses NEVER.
+    """
     state = follower(10, 11, 50)
     begin_leader_epoch(state, 60, 12, newly_leader=newly_leader, in_sync=in_sync)
     assert (state.last_caught_up_ms, state.last_fetch_ms) == (caught_up_ms, fetch_ms)
@@ -104,7 +107,10 @@ def test_new_leader_epoch_resets_the_follower_states(
     ],
 )
 def test_fetch_updates_the_followers_last_caught_up_time(asked: int, leader_end: int, caught_up_ms: int) -> None:
-    """As in Replica.updateFetchStateOrThrow. The previous fetch was at 50 ms, when the leader's log ended at 15."""
+    """A fetch updates the follower's last caught-up time, as in Replica.updateFetchStateOrThrow.
+
+    The previous fetch was at 50 ms, when the leader's log ended at 15.
+    """
     state = follower(3, 15, 50)
     note_fetch(state, asked, leader_end, 70)
     assert state.last_caught_up_ms == caught_up_ms

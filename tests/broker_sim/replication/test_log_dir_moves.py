@@ -29,7 +29,7 @@ CHUNK = 512
 
 
 class File(MemoryLogFile):
-    """File on a `Disk`."""
+    """Log file on a `Disk`."""
 
     def __init__(self, disk: Disk) -> None:
         super().__init__()
@@ -40,14 +40,14 @@ class File(MemoryLogFile):
         return super().append(data)
 
     def on(self, disk: Disk) -> File:
-        """Return a closed copy of the file on another disk."""
+        """Return a copy of this file on another disk, closed."""
         twin = File(disk)
         twin._content, twin._flushed, twin.is_open = bytearray(self._content), self._flushed, False
         return twin
 
 
 class Disk(MemoryLogDirectory):
-    """Log directory that can be made to fail. It records a snapshot of itself before every change."""
+    """Log directory that can be made to fail. It stores a snapshot of itself before every change."""
 
     is_broken = False
 
@@ -95,7 +95,7 @@ class Disk(MemoryLogDirectory):
 
 
 class Brokers(broker_world.Cluster):
-    """Brokers with two disks, left and right."""
+    """Brokers with two log directories each, left and right."""
 
     def __init__(self, brokers: int = 1, **keys: str) -> None:
         super().__init__(
@@ -142,7 +142,7 @@ class Brokers(broker_world.Cluster):
         return ErrorCode(row.partitions[0].error_code)
 
     def described(self, broker_id: int = 1) -> dict[str, list[tuple[bool, int]]]:
-        """Return, per log directory, whether each replica of the partition is a future replica, and its lag."""
+        """Return the partition's replicas in each log directory, as (is a future replica, offset lag)."""
         answer = self.ask(request(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None), broker_id)
         return {
             str(row.log_dir): [
@@ -155,7 +155,7 @@ class Brokers(broker_world.Cluster):
         }
 
     def replica_names(self, broker_id: int = 1) -> tuple[list[str], list[str]]:
-        """Return the names of the replica directories on each disk."""
+        """Return the names of the replica directories on the left and on the right disk."""
         left, right = self.disks[broker_id]
         return left.partitions(), right.partitions()
 
@@ -217,7 +217,7 @@ def test_future_replica_is_described_with_its_lag(brokers: Brokers) -> None:
 
 
 def listed(work: Generator[None, None, tuple[int, int, int, int]]) -> tuple[int, int, int, int]:
-    """Run the paused ListOffsets lookup to its end and return its result."""
+    """Continue the paused ListOffsets lookup to its end, and return its result."""
     while True:
         try:
             next(work)
@@ -227,8 +227,9 @@ def listed(work: Generator[None, None, tuple[int, int, int, int]]) -> tuple[int,
 
 
 def begun_lookup(brokers: Brokers, timestamp: int) -> tuple[Generator[None, None, tuple[int, int, int, int]], int]:
-    """Return a lookup that is paused in a batch whose only matching record was deleted, and the offset of the next
-    match.
+    """Return a paused lookup by timestamp, and the offset of the record that it should find.
+
+    The lookup is paused in a batch whose only matching record was deleted.
     """
     end = brokers.partition().log.end_offset
     long = build_batch([Record(None, b"x", 2_000 if number == 0 else 1_000) for number in range(150)])
@@ -366,7 +367,9 @@ def test_topic_deletion_removes_its_future_replica(brokers: Brokers) -> None:
 
 
 def test_crash_in_a_deletion_leaves_the_whole_replica_or_none(brokers: Brokers) -> None:
-    """If only part of a replica were deleted, the rest would be loaded at the next start, could join the ISR, and could
+    """A crash while a replica is deleted leaves either all of its files or none.
+
+    If some files remained, the broker would load them as a replica at its next start, which could join the ISR and
     become leader.
     """
     left = brokers.disks[1][0]
@@ -381,7 +384,10 @@ def test_crash_in_a_deletion_leaves_the_whole_replica_or_none(brokers: Brokers) 
 
 
 def test_crash_at_any_step_of_a_move_is_recovered(brokers: Brokers) -> None:
-    """Each disk records a snapshot before every change, which is the state after a SIGKILL at that moment."""
+    """A move is recovered after a SIGKILL at any step.
+
+    Each disk stores a snapshot before every change: the state after a kill at that moment.
+    """
     pictures: list[tuple[Disk, ...]] = []
     before = brokers.values()
     for disk in brokers.disks[1]:
@@ -519,7 +525,7 @@ def test_delete_records_waits_for_the_future_replica(brokers: Brokers) -> None:
 def test_delete_records_does_not_wait_for_a_cancelled_move(brokers: Brokers) -> None:
     brokers.broker().replicas.throttles.moves.limit(0)
     brokers.move(RIGHT)
-    # The first chunk already exceeds the limit.
+    # The first chunk of the move already exceeds the throttle, so the move waits.
     brokers.wait(100)
     deleted = brokers.broker().replicas.delete_records({ORDERS: 3}, 60_000)
     brokers.wait(2_000)

@@ -1,4 +1,4 @@
-"""Validation of large and small batches at the same time."""
+"""Validation of large and of small record batches at the same time."""
 
 from __future__ import annotations
 
@@ -145,11 +145,11 @@ def test_offset_lookup_by_time_yields_in_a_large_batch(cluster: Cluster) -> None
     cluster.until(asked.done)
 
 
-# ---- turns ------------------------------------------------------------------------------------------------------
+# ---- validations take turns -------------------------------------------------------------------------------------
 
 
 class Counted:
-    """Validation that counts its steps."""
+    """Fake validation of records that logs each of its steps."""
 
     def __init__(self, log: list[int], number: int, slices: int) -> None:
         self.log = log

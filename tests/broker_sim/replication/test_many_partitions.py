@@ -1,4 +1,7 @@
-"""Requests that wait for very many partitions. A change of one partition does not cause a check of all others."""
+"""Fetch and produce requests that wait for very many partitions.
+
+When one partition changes, the broker does not check the others.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def replicas(cluster: Cluster) -> ReplicaManager:
 
 
 def fetch(replicas: ReplicaManager, min_bytes: int) -> SimFuture:
-    """Send a consumer's fetch from the end of every partition."""
+    """Send a consumer's fetch that starts at the log end of every partition."""
     params = FetchParams(replica_id=-1, max_wait_ms=60_000, min_bytes=min_bytes, max_bytes=50_000_000)
     ends = [replicas.partitions[each].log.end_offset for each in PARTITIONS]
     requested = [FetchPartition(each, end, -1, -1, 1_000_000, -1) for each, end in zip(PARTITIONS, ends, strict=True)]
@@ -58,8 +61,10 @@ def test_waiting_fetch_counts_new_bytes_of_a_partition_once(replicas: ReplicaMan
 
 
 def test_waiting_fetch_does_not_count_unreadable_bytes(replicas: ReplicaManager) -> None:
-    """Unreadable bytes occur when a consumer reads from a follower whose high watermark decreases under a new
-    leader."""
+    """A waiting fetch does not count bytes that the consumer cannot read.
+
+    Such bytes exist if the consumer reads from a follower whose high watermark decreases under a new leader.
+    """
     answer = fetch(replicas, min_bytes=4 * len(ONE))
     first = replicas.partitions[PARTITIONS[0]]
     before = first.log.high_watermark

@@ -1,4 +1,4 @@
-"""ReplicaProgressed: how often a broker reports its log end offsets and high watermarks."""
+"""Event ReplicaProgressed: how often a broker reports its log end offsets and high watermarks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def test_steady_writes_are_reported_four_times_a_second() -> None:
 
 
 def test_first_record_of_recreated_topic_is_reported_immediately() -> None:
-    """The high watermark of the deleted topic (20) is ignored."""
+    """The first record of a recreated topic is reported immediately, although the deleted topic's high watermark was
+    20.
+    """
     cluster = Cluster(1)
     cluster.create([1])
     for _ in range(20):

@@ -1,6 +1,4 @@
-"""Fetch and related requests in every version: topic ids, sessions, current leader, and reads from the nearest
-replica.
-"""
+"""Fetch and related requests in every version: topic ids, sessions, the current leader, and the nearest replica."""
 
 from __future__ import annotations
 
@@ -65,7 +63,8 @@ def test_old_fetch_version_skips_a_segment_emptied_by_compaction(version: int) -
     log = cluster[1].partition.log
     for number in range(3):
         cluster.produce(1, f"v{number}")
-        # Put the first two batches into one segment, which is then replaced by one batch without records.
+        # Roll the log after the second batch, so that the first segment has two batches. It is then replaced by one
+        # batch without records.
         if number:
             log.roll()
     log.segments[0].truncate_to(0)
@@ -97,7 +96,7 @@ def test_old_fetch_version_waits_at_most_its_max_wait(version: int) -> None:
     cluster.produce(1, "a")
     partition = cluster[1].partition
     for offset in (1, 2):
-        # A follower that copied a gap has such batches.
+        # A follower appends such empty batches when it copies a compaction gap.
         emptied = empty_batch(offset, offset, 0, 1_000)
         assert partition.log.append_as_follower(emptied, headers_of(emptied))
     assert partition.maybe_advance_high_watermark()

@@ -1,4 +1,4 @@
-"""A broker's replicas are inactive after its shutdown."""
+"""After a broker's shutdown, its replicas run no tasks and do not change."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Verification requests to a transaction coordinator: entries share a request, and a later entry replaces an
-earlier one.
+"""A leader's verification requests to a transaction coordinator.
+
+Waiting entries share one request, and a newer entry of the same producer replaces an older one.
 """
 
 from __future__ import annotations

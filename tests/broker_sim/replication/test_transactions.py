@@ -1,4 +1,4 @@
-"""Transactions in a replicated partition: what read_committed consumers read, and what a new leader knows."""
+"""Transactions in a replicated partition: what read_committed consumers read, and what a new leader knows of them."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_latest_offset_with_read_committed_is_the_lso() -> None:
         return int(found[2])
 
     assert (latest(committed=True), latest(committed=False)) == (1, 2)
-    # The record of the open transaction has the newest timestamp, but must not be found with committed=True.
+    # The open transaction's record has the newest timestamp, but a read_committed consumer must not find it.
     assert (latest(1_000, committed=True), latest(1_001, committed=True)) == (0, -1)
 
 

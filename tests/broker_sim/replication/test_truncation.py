@@ -18,7 +18,9 @@ def logs_are_identical(cluster: Cluster, *brokers: int) -> bool:
 
 
 def leader_with_epochs(entries: list[tuple[int, int]], end: int, epoch: int) -> Cluster:
-    """Return a cluster whose broker 1 leads `epoch`, with one record per offset in these leader epochs."""
+    """Return a cluster whose broker 1 leads `epoch` and has `end` records. `entries` are (leader epoch, start
+    offset).
+    """
     cluster = Cluster(2)
     cluster[2].runtime.stop()
     cluster.create([1, 2])
@@ -77,8 +79,7 @@ def test_leader_returns_the_end_offsets_of_epochs() -> None:
 
 @pytest.mark.scenario(64)
 def test_should_not_allow_divergent_logs() -> None:
-    """KIP-101's second scenario: both brokers are killed in turn and their log ends differ, but the logs become
-    equal."""
+    """KIP-101's second scenario: both brokers are killed in turn, their logs diverge, and then become equal again."""
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "a", "b")
@@ -215,7 +216,7 @@ def test_older_partition_epoch_in_leader_and_isr_is_ignored(leader: int) -> None
 
 
 def out_of_step() -> Cluster:
-    """Return a cluster whose broker 1 has m1, m2 and m3 and is the whole ISR, but has failed. Broker 2 has only m1."""
+    """Return a cluster whose only ISR member, broker 1, has m1, m2 and m3 but has failed. Broker 2 has only m1."""
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "m1")
@@ -224,7 +225,7 @@ def out_of_step() -> Cluster:
     cluster.produce(1, "m2", acks=1)
     cluster.until(lambda: cluster[1].partition.isr_state.isr == (1,))
     assert cluster.produce(1, "m3").error == 0
-    # Wait until the producer has received the acknowledgement.
+    # Wait until the producer has received the response.
     cluster.run(LATENCY_MS)
     cluster.kill(1)
     cluster.heal()
@@ -237,7 +238,8 @@ def test_truncated_follower_still_receives_the_high_watermark() -> None:
     cluster.produce_later(1, batch("a"), acks=1)
     cluster.until(lambda: cluster[1].partition.log.high_watermark == 1)
     assert cluster[2].partition.log.high_watermark == 0
-    # Broker 2 leads briefly but writes no record, so afterwards it only has to remove its leader epoch.
+    # Broker 2 leads for a short time and appends no record. So it later has to remove only its entry in the leader
+    # epoch cache.
     cluster.elect(2, [1, 2])
     cluster.elect(1, [1, 2])
     cluster.run(3_000)
@@ -272,8 +274,8 @@ def test_unclean_election_reports_lost_records_and_logs_converge() -> None:
     (lost,) = cluster.events(e.RecordsLost)
     assert (lost.broker_id, lost.first_offset, lost.last_offset, lost.count) == (1, 1, 2, 2)
     assert lost.topic_id == topic_id_from_kafka(TOPIC_ID)
-    # All of them: broker 1 was the only ISR member. It was killed before its next checkpoint, so only its journal
-    # shows this.
+    # All lost records were committed, because broker 1 was the only ISR member. Only its journal shows this, because it
+    # was killed before the next checkpoint.
     assert (lost.committed_at_least, lost.below_high_watermark) == (2, 2)
     (cut,) = cluster.events(e.LogTruncated)
     assert (cut.from_offset, cut.to_offset, cut.leader_epoch) == (3, 1, 1)
@@ -281,7 +283,10 @@ def test_unclean_election_reports_lost_records_and_logs_converge() -> None:
 
 
 def test_follower_longer_than_an_unclean_leader_is_truncated() -> None:
-    """The leader lost its disk, so the follower's epoch is unknown to it (OFFSET_OUT_OF_RANGE)."""
+    """A follower whose log is longer than that of an unclean leader is truncated.
+
+    The leader lost its disk, so it does not know the follower's epoch (OFFSET_OUT_OF_RANGE).
+    """
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "a", "b", "c")

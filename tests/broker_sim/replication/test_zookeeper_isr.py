@@ -1,5 +1,6 @@
-"""ISR changes that leaders write to ZooKeeper, and their notifications (kafka.server.ZkIsrManager, before Kafka
-2.7).
+"""ISR changes that leaders write to ZooKeeper themselves, and how they notify the controller.
+
+This is kafka.server.ZkIsrManager, used before Kafka 2.7.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ STATE = znodes.partition_state_path(TP)
 
 
 class Leader:
-    """Leader whose ISR changes when the test requests it."""
+    """Partition leader whose ISR changes when the test requests it."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()
@@ -88,6 +89,6 @@ def test_continuous_isr_changes_cause_one_notification_a_minute() -> None:
         leader.run(1_990)
         if leader.notes > len(noted_s):
             noted_s.append(second)
-    # An ISR change is announced after at most MaxDelay, a minute, which is checked every two and a half seconds.
+    # The leader checks every 2.5 s whether to announce ISR changes, and delays them by at most MaxDelay, a minute.
     assert len(noted_s) == 2
     assert 58 <= noted_s[0] <= 64 and 60 <= noted_s[1] - noted_s[0] <= 66

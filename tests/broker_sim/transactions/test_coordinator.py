@@ -120,7 +120,7 @@ def test_producer_with_exhausted_epochs_gets_a_new_producer_id(transactions: Tra
     transactions.state.producer_epoch = 32_766
     new = transactions.init(had=Given(NONE, old.producer_id, 32_766))
     assert (new.error, new.epoch) == (NONE, 0) and new.producer_id != old.producer_id
-    # Simulate a lost response: the producer sends the request again with its old id.
+    # The producer did not receive the response, so it sends the request again with its previous producer id.
     assert transactions.init(had=Given(NONE, old.producer_id, 32_766)) == new
 
 
@@ -291,7 +291,7 @@ def test_transactions_are_listed_with_filters(transactions: Transactions) -> Non
     assert (answer.unknown_state_filters, len(answer.transaction_states)) == (("Slow",), 1)
 
 
-# ---- time -----------------------------------------------------------------------------------------------------
+# ---- timeouts and expiry --------------------------------------------------------------------------------------
 
 
 def test_timed_out_transaction_is_aborted_and_producer_fenced() -> None:

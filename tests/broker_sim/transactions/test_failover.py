@@ -1,5 +1,6 @@
-"""Transactional ids move with the leadership of their partition. Any new coordinator completes a decided
-transaction.
+"""The coordinator of a transactional id moves with its `__transaction_state` partition.
+
+Any new coordinator completes a transaction whose commit or abort was decided.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ def transactions(cluster: Cluster) -> Transactions:
 
 
 class Markers:
-    """Handler of WriteTxnMarkers for all brokers. For each partition it returns the given errors first, and then no
-    error.
+    """WriteTxnMarkers handler for all brokers. For each partition it returns the errors set by the test, and then
+    none.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.errors: dict[TopicPartition, list[ErrorCode]] = {}
         self.received: list[tuple[int, int, int, bool, list[TopicPartition], int]] = []
-        """Received markers as (broker, producer id, epoch, committed, partitions, coordinator epoch)."""
+        """Received markers as (broker id, producer id, producer epoch, is commit, partitions, coordinator epoch)."""
         for node in cluster.nodes.values():
             self._replace(node)
 
@@ -69,7 +70,9 @@ class Markers:
 
 
 class LostAnswers:
-    """Handler that lets brokers write markers. While `loses` is set, it replaces their responses with timeouts."""
+    """WriteTxnMarkers handler that lets brokers write markers. While `loses` is set, the coordinator gets timeouts
+    instead of the responses.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.loses = True
@@ -169,8 +172,10 @@ def test_each_partition_leader_receives_its_markers(transactions: Transactions) 
 
 @pytest.mark.parametrize("fails_over", [False, True])
 def test_markers_with_lost_responses_are_written_again(transactions: Transactions, fails_over: bool) -> None:
-    """KAFKA-19999: with transaction version 2, Kafka rejects repeated markers of the same epoch, so that the
-    transaction never completes. Version 1, as here, accepts them.
+    """A new or retrying coordinator writes markers again after their responses were lost.
+
+    KAFKA-19999: with transaction version 2, Kafka rejects repeated markers with the same epoch, so that the transaction
+    never completes. Version 1, as here, accepts them.
     """
     answers = LostAnswers(transactions.cluster)
     producer = open_transaction(transactions)

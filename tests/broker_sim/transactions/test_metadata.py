@@ -1,4 +1,4 @@
-"""The state machine of a transactional id, as specified by TransactionMetadataTest, KIP-98 and KIP-360."""
+"""The state machine of a transactional id. The cases are from TransactionMetadataTest, KIP-98 and KIP-360."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Bytes of `__transaction_state` records, computed by hand from TransactionLogKey.json and
-TransactionLogValue.json.
+"""Records of `__transaction_state`, compared with bytes computed by hand.
+
+The schemas are TransactionLogKey.json and TransactionLogValue.json.
 """
 
 from __future__ import annotations

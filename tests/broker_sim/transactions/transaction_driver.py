@@ -1,4 +1,4 @@
-"""Transactional producers driven by tests. They send requests to the coordinator, whose responses can arrive later."""
+"""Transactional producers whose requests to the coordinator are sent by tests, which need not wait for a response."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 class Given(NamedTuple):
-    """Response of InitProducerId."""
+    """Result of an InitProducerId request."""
 
     error: ErrorCode
     producer_id: int = -1
@@ -26,7 +26,7 @@ class Given(NamedTuple):
 
 
 def a_cluster(brokers: int = 3, **keys: str) -> Cluster:
-    """Create brokers with a topic and a `__transaction_state` topic of four partitions that all have leaders."""
+    """Start brokers with a topic and a `__transaction_state` topic of four partitions, all with leaders."""
     keys = {"transaction_state_log_num_partitions": "4", "offsets_topic_num_partitions": "4", **keys}
     keys.setdefault("transaction_state_log_replication_factor", str(min(3, brokers)))
     keys.setdefault("transaction_state_log_min_isr", str(min(2, brokers)))
@@ -39,14 +39,14 @@ def a_cluster(brokers: int = 3, **keys: str) -> Cluster:
 
 
 def find(node: Node, version: int = 6, key_type: int = 1) -> Any:
-    """Send FindCoordinator to that broker."""
+    """Send FindCoordinator to that broker, and return the response."""
     asked = request(ApiKey.FIND_COORDINATOR, version, key_type=key_type, coordinator_keys=[ID], key=ID)
     answer = node.cluster.on(node, node.broker.handle(asked, "c", "PLAINTEXT"))
     return answer.coordinators[0] if version >= 4 else answer
 
 
 class Transactions:
-    """Producers with one transactional id, which send their requests to the current coordinator."""
+    """Producers with the same transactional id. They send requests to its current coordinator."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -1,4 +1,4 @@
-"""Authentication schemes and ACL ids. Each table was checked against Apache ZooKeeper 3.9.5."""
+"""Authentication schemes and ACL ids. All tables were checked with Apache ZooKeeper 3.9.5."""
 
 from __future__ import annotations
 
@@ -131,7 +131,10 @@ def test_auth_scheme_expands_to_the_ids_but_not_to_the_address() -> None:
 
 
 def test_acl_list_too_long_to_be_stored_is_invalid() -> None:
-    """A client can add any number of identities, and each `auth` id expands to all of them."""
+    """An ACL list that does not fit into the log or a snapshot is rejected.
+
+    A client can add any number of identities, and each `auth` id in a list is replaced by all of them.
+    """
     proved = tuple(("digest", f"user{i}:{'x' * 27}=") for i in range(200))
     asked = [ACL(32 * i + 31, "auth", "") for i in range(1, 8001)]
     assert fixed_up(asked, proved) is None
@@ -140,7 +143,10 @@ def test_acl_list_too_long_to_be_stored_is_invalid() -> None:
 
 
 def test_equal_acl_lists_share_an_object_freed_with_the_last_one() -> None:
-    """Otherwise 100 long lists set one after the other on one znode stay in memory on every server, with 1 MiB each."""
+    """Equal ACL lists share one object, and lists that no znode uses any more are freed.
+
+    Otherwise each of 100 long lists, set one after the other on one znode, would use 1 MiB of memory on every server.
+    """
     first = interned([ACL(1, "digest", "u:first")])
     assert interned([ACL(1, "digest", "u:first")]) is first
     for way in range(11):
@@ -161,7 +167,7 @@ def test_masking_acls_hides_only_password_hashes() -> None:
     assert masked(listed) == [ACL(31, "digest", "u:x"), ACL(1, "ip", "::1"), ANYONE]
 
 
-# -- policy ----------------------------------------------------------------------------------------------------------
+# -- which schemes and sessions a server allows ----------------------------------------------------------------------
 
 
 def test_super_user_exists_only_if_configured() -> None:

@@ -1,4 +1,4 @@
-"""Scripted ZooKeeper for the pure client. Each test sets the replies, in virtual time."""
+"""Scripted ZooKeeper for tests of the client's logic, on virtual time. Each test sets the replies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ NETWORK_US = 1_000
 
 
 class FakeConnection:
-    """One connection. `sent` has what the client sent. With `deliver` and `drop`, the test acts as the server."""
+    """One connection to the fake ensemble.
+
+    `sent` contains what the client sent. With `deliver` and `drop`, the test acts as the server.
+    """
 
     def __init__(self, world: FakeEnsemble, host: str, receiver: Receiver) -> None:
         self.world = world
@@ -77,8 +80,8 @@ class FakeConnection:
 
 
 class FakeEnsemble:
-    """Connector and servers in one. By default it accepts connections, opens sessions, and replies to every request
-    with success.
+    """Fake connector and servers. By default, they accept connections, open sessions, and reply to all requests with
+    success.
     """
 
     def __init__(self, seed: int = 1) -> None:
@@ -150,7 +153,7 @@ class FakeEnsemble:
     def fail_with(self, err: int) -> Callable[[FakeConnection, Request], Reply]:
         return lambda connection, request: self.answer(request, err)
 
-    # -- driving
+    # -- steps of a test
 
     def run(self, awaitable: Any, limit_ms: int = 60_000) -> Any:
         async def wait() -> Any:

@@ -1,6 +1,4 @@
-"""The client's TCP layer: framing, one write per event loop turn, and its reaction to invalid bytes and faulty
-links.
-"""
+"""The client's TCP layer: framing, one write per event loop iteration, invalid bytes and broken connections."""
 
 from __future__ import annotations
 
@@ -55,7 +53,7 @@ async def write_bytewise(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 class Server:
-    """Server for connect and getData. `spoil` replaces the reply to the next getData."""
+    """Server for connect and getData requests. `spoil` changes the reply to the next getData."""
 
     def __init__(self, write: Write = write_whole) -> None:
         self.write = write
@@ -174,7 +172,7 @@ class Recorder(asyncio.Transport):
 
 
 class Silent:
-    """Receiver that does nothing."""
+    """Receiver of messages that ignores all of them."""
 
     def on_connected(self) -> None: ...
     def on_message(self, message: object) -> None: ...

@@ -1,4 +1,4 @@
-"""The client's persistent watches and less common requests, with a real service, in virtual time."""
+"""The client's persistent watches and rarely used requests, with real server code, on virtual time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def paths(events: list[WatchEvent]) -> list[tuple[EventType, str]]:
 
 
 class ServedConnection(FakeConnection):
-    """Connection to a service. It delivers the service's replies slightly later."""
+    """Connection to the server code. It delivers the server's replies after a short delay."""
 
     def __init__(self, world: Served, host: str, receiver: Receiver) -> None:
         super().__init__(world, host, receiver)
@@ -42,7 +42,7 @@ class ServedConnection(FakeConnection):
 
 
 class Served(FakeEnsemble):
-    """Connector to a service that replies to every frame from a client."""
+    """Connector to real server code, which replies to every request."""
 
     def __init__(self, rules: TreeRules) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Served(FakeEnsemble):
                     each.deliver(answer)
 
     def cut(self, number: int = 0) -> None:
-        """Break client `number`'s connection. The client reconnects by itself."""
+        """Break the connection of client `number`. The client then reconnects by itself."""
         connection = [each for each in self.connections if not each.closed][number]
         assert isinstance(connection, ServedConnection)
         connection.drop()

@@ -1,4 +1,4 @@
-"""Operations of the client, and connection strings."""
+"""The client's operations, and the parsing of connection strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client that accepts a read-only server, and leaves it for a writable one, in virtual time."""
+"""A client that accepts a read-only server leaves it when it finds a writable one, on virtual time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEW, RESUMED = (0, bytes(16)), (0x1000, PASSWORD)
 
 
 class Partitioned(FakeEnsemble):
-    """Ensemble in which only the servers in `writable` have a leader."""
+    """Ensemble of read-only servers, except the server `writable`."""
 
     def __init__(self, writable: str = "") -> None:
         super().__init__()

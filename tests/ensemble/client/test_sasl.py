@@ -1,4 +1,4 @@
-"""SASL in the client: the DIGEST-MD5 computation, and when a session uses it, in virtual time."""
+"""SASL in the client: how DIGEST-MD5 is computed, and when a session authenticates, on virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def server(users: dict[str, str] | None = None) -> DigestMd5Server:
     return DigestMd5Server({USER: PASSWORD} if users is None else users, "nonce")
 
 
-# -- the mechanism
+# -- computing DIGEST-MD5
 
 
 def test_digest_md5_matches_the_example_of_rfc_2831() -> None:

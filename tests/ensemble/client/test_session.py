@@ -1,4 +1,4 @@
-"""The client's connection and session logic with a scripted server, in virtual time."""
+"""The client's connection and session logic with scripted servers, on virtual time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, 
 
 
 async def outcome(awaitable: Any) -> Any:
-    """Return the result of a call, or the type of the exception that it raised."""
+    """Return the result of an awaitable, or the type of the exception that it raised."""
     try:
         return await awaitable
     except ZooKeeperError as error:
@@ -191,8 +191,8 @@ def test_session_expiry_fails_all_calls_until_renewal() -> None:
     assert (client.session_id, client.state) == (0x1001, CONNECTED)
     assert world.run(outcome(client.get("/a")))[0] == b"/a"
     assert events == [WatchEvent(EventType.NONE, "/a")]
-    # The connect request contains the last zxid, because the new session must not see older state than the old
-    # one.
+    # The connect request contains the last zxid that the client has seen, so that the new session cannot read an older
+    # state.
     assert world.last.sent[0] == ConnectRequest(0, 2, 6_000, 0, bytes(16), False)
 
 
@@ -346,7 +346,10 @@ def test_session_closed_during_a_disconnect_ends_at_next_server() -> None:
 
 
 def test_closing_session_cannot_be_renewed() -> None:
-    """Otherwise a program that renews the session at each SessionExpired loops without ever waiting (seed 300074)."""
+    """A client that is being closed cannot renew its session.
+
+    Otherwise a program that renews the session after each SessionExpired would loop without ever waiting (seed 300074).
+    """
     world = FakeEnsemble()
     client, _ = world.started()
     closing = world.runtime.spawn(client.close(), "close")

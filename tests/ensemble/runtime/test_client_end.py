@@ -1,4 +1,4 @@
-"""Clients as ends of link faults: their names, the connections that they match, and the reasons of refusals."""
+"""Clients as one end of a link fault: how they are named, which connections match, and why a fault is rejected."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from zabka.ensemble.runtime.dropped_connections import REASONS_MAX, DroppedConne
 
 
 class Reports:
-    """Reports with their times, on a virtual clock."""
+    """Reports of dropped connections and their times, on a virtual clock."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -35,7 +35,7 @@ def test_dropped_connections_within_a_second_share_a_report() -> None:
     assert reports.lines == [(0, "h:0", "garbage", 1)]
     reports.run(1_000)
     assert reports.lines[1:] == [(1_000, "h:2999", "garbage", 2_999)]
-    # No connection was dropped for two seconds: the next one is reported at once.
+    # No connection was dropped for two seconds, so the next one is reported at once.
     reports.run(3_000)
     assert len(reports.lines) == 2 and not reports.timers
     reports.dropped.drop("h:3000", "garbage")
@@ -43,7 +43,10 @@ def test_dropped_connections_within_a_second_share_a_report() -> None:
 
 
 def test_repeated_rejection_is_reported_at_most_once_a_minute() -> None:
-    """80 attempts a minute are reported at 0, 1, 3, 7, 15, 31 and 63 s, then once a minute; 4,800 attempts in all."""
+    """A connection attempt that is repeated every 750 ms is reported at growing intervals, finally once a minute.
+
+    The reports come at 0, 1, 3, 7, 15, 31 and 63 s, then once a minute. Their counts add up to all 4,800 attempts.
+    """
     reports = Reports()
     for attempt in range(4_800):
         reports.run(attempt * 750)

@@ -1,4 +1,4 @@
-"""Request fault counts in files, shared by all nodes of a host."""
+"""The files in which all nodes of a host count how often each request fault was injected."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Link faults: a partitioned direction stalls, and resumes after healing. A delayed direction is late, but in order
-and complete.
+"""Link faults: data in a partitioned direction waits until the link is healed.
+
+Delayed data arrives late, but complete and in order.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ CUT = Impairment(cut=True)
 
 
 class Echo:
-    """Server that echoes. It records its input and when its connections ended."""
+    """Echo server that records the received bytes and how many connections have ended."""
 
     def __init__(self) -> None:
         self.got = bytearray()
@@ -178,7 +179,7 @@ def test_link_fault_set_during_a_connect_applies_to_it(monkeypatch: pytest.Monke
         connect = loop.create_connection
 
         async def connect_slowly(factory: Callable[[], asyncio.Protocol], host: str, port: int, **rest: Any) -> Any:
-            # uvloop makes the protocol before it connects.
+            # Like uvloop, create the protocol before connecting.
             link = factory()
             faults.apply(cut("out"))
             return await connect(lambda: link, host, port, **rest)

@@ -1,4 +1,4 @@
-"""The asyncio runtime: its tasks and futures behave as specified in `zabka.ensemble.ports`."""
+"""The asyncio runtime: tasks and futures behave as `zabka.ensemble.ports` specifies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that run as long as their process. An unexpected end is reported."""
+"""Tasks that run until their process ends. An earlier end of such a task is reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 class Work:
-    """Work that first ends in each of the given ways in turn, and then runs forever."""
+    """Task that ends once in each of the given ways (exceptions or None) when restarted, and then runs forever."""
 
     def __init__(self, *ends: BaseException | None) -> None:
         self.ends = list(ends)

@@ -1,4 +1,4 @@
-"""Jobs in threads outside the event loop: how they are woken and how they end."""
+"""Jobs that run in threads outside the event loop: how the loop is woken, and how jobs end."""
 
 from __future__ import annotations
 

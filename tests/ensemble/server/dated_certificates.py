@@ -1,4 +1,4 @@
-"""Expired and valid certificates in chains that Java accepts or rejects."""
+"""Expired and valid certificates, in chains that Java accepts or rejects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Identity(NamedTuple):
 def identity(
     name: str, issuer: Identity | None = None, *, expired: bool = False, early: bool = False, ca: bool = False
 ) -> Identity:
-    """Create an identity signed by `issuer`, or self-signed."""
+    """Create a certificate and its key. It is signed by `issuer`, or self-signed."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     signer, signed_by = (key, subject) if issuer is None else (issuer.key, issuer.certificate.subject)
@@ -43,10 +43,10 @@ def identity(
 
 
 class Chains:
-    """A trust store with expired certificates next to a valid one, and clients with every kind of chain.
+    """A trust store with expired and valid certificates, and clients with all kinds of certificate chains.
 
-    Both Java and OpenSSL accept `in_time`. Only Java accepts `by_expired_anchor`. Both reject `refused`. Measured
-    with Apache ZooKeeper 3.9.5 on Java 17.
+    Both Java and OpenSSL accept `in_time`. Only Java accepts `by_expired_anchor`. Both reject `refused`. These results
+    were measured with Apache ZooKeeper 3.9.5 on Java 17.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -82,7 +82,7 @@ class Chains:
 
 
 def client_with(store: Path) -> ssl.SSLContext:
-    """Create a client that presents the certificate in that file and trusts every server."""
+    """Return a client's TLS context that presents the certificate in this file and trusts every server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""Ensembles of real `peer_process` processes on loopback, for process and interoperability tests."""
+"""Ensembles of real `peer_process` processes on the loopback interface, for process and interoperability tests."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Ensemble:
                 )
 
     def run_to_its_end(self, i: int) -> tuple[int, str]:
-        """Start a peer that cannot run. Return its exit code and output."""
+        """Start a peer that is expected to exit. Return its exit code and output."""
         done = subprocess.run(
             [sys.executable, "-c", COMMAND, str(self.config(i))],
             cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
@@ -124,8 +124,9 @@ class Ensemble:
         return leaders[0] if leaders else None
 
     def wait_for_quorum(self) -> int:
-        """Wait until every started peer serves requests, and return the leader. Raises AssertionError immediately if a
-        peer has exited.
+        """Wait until every started peer has a quorum, and return the leader's id.
+
+        Raises AssertionError immediately if a peer has exited.
         """
 
         def served() -> bool:
@@ -140,7 +141,7 @@ class Ensemble:
 
     @contextmanager
     def client(self, *ids: int) -> Iterator[KazooClient]:
-        """Return a connected kazoo client of these peers, by default of all."""
+        """Yield a connected kazoo client of these peers (by default all)."""
         hosts = ",".join(f"127.0.0.1:{self.client_ports[i]}" for i in ids or tuple(self.client_ports))
         client = KazooClient(hosts=hosts, timeout=10)
         try:

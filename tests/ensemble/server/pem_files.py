@@ -16,7 +16,9 @@ def _openssl(*arguments: object) -> None:
 
 
 class Authority:
-    """Certificate authority in a directory. `ca` is its certificate; `store(...)` creates a key with its chain."""
+    """Certificate authority in a directory. `ca` is its certificate. `store(...)` creates a key with a certificate
+    chain.
+    """
 
     def __init__(self, directory: Path, name: str = "ca") -> None:
         directory.mkdir(parents=True, exist_ok=True)

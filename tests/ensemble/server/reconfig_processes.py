@@ -1,4 +1,4 @@
-"""Ensembles of real processes whose members can change: our servers, Apache ZooKeeper's, or both."""
+"""Ensembles of real processes with changing members: our servers, Apache ZooKeeper's, or both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SUPER_DIGEST = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
 
 
 def enable(ensemble: Ensemble) -> None:
-    """Allow the super user to reconfigure every member."""
+    """Configure all servers so that the super user can change the membership."""
     for i in ensemble.client_ports:
         path = ensemble.config(i)
         keys = f"reconfigEnabled=true\nDigestAuthenticationProvider.superDigest={SUPER_DIGEST}\n"
@@ -24,7 +24,10 @@ def enable(ensemble: Ensemble) -> None:
 
 
 def add_newcomer(ensemble: Ensemble, i: int) -> str:
-    """Add a server that is not started and lists the first members and itself. Return the address part of its line."""
+    """Write the files of a new server, without starting it. Return the addresses in its server line.
+
+    Its server list contains the first members and itself.
+    """
     client, quorum, election = free_ports(3)
     home = ensemble.directory / str(i)
     (home / "data").mkdir(parents=True)
@@ -57,7 +60,7 @@ def super_client(ensemble: Ensemble) -> Iterator[KazooClient]:
 
 
 def reconfigure(client: KazooClient, joining: str | None = None, leaving: str | None = None) -> str:
-    """Reconfigure the ensemble, and return the new membership as a string."""
+    """Send a reconfig request, and return the new membership as text."""
     data, _ = client.retry(client.reconfig, joining, leaving, None)
     text: str = data.decode()
     return text
@@ -69,7 +72,7 @@ def write(client: KazooClient, number: int) -> None:
 
 
 def wait_for_membership(ensemble: Ensemble, text: str, ids: tuple[int, ...]) -> None:
-    """Wait until each of these servers shows that membership."""
+    """Wait until each of these servers returns that membership."""
 
     def shown(i: int) -> bool:
         with ensemble.client(i) as client:

@@ -1,4 +1,4 @@
-"""Clients authenticate to a server: auth packets, SASL DIGEST-MD5, certificates, and enforced authentication."""
+"""How clients authenticate: auth packets, SASL DIGEST-MD5, certificates, and servers that require authentication."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def token(ensemble: Ensemble, connection: int, data: bytes | None) -> Reply:
 
 
 def answered(challenge: bytes, user: str = "jaasuser", password: str = "jaas_password", **other: str) -> bytes:
-    """Compute a client's digest-response (RFC 2831)."""
+    """Compute a client's digest-response to the server's challenge (RFC 2831)."""
     nonce = challenge.decode().split('nonce="')[1].split('"')[0]
     given = {
         "username": user, "realm": "zk-sasl-md5", "nonce": nonce, "cnonce": "c", "nc": "00000001", "qop": "auth",
@@ -59,7 +59,7 @@ def logged_in(ensemble: Ensemble, connection: int, user: str = "jaasuser", passw
     return token(ensemble, connection, answered(challenge.token, user, password))
 
 
-# -- the mechanism ---------------------------------------------------------------------------------------------------
+# -- DIGEST-MD5 ------------------------------------------------------------------------------------------------------
 
 
 def test_digest_response_equals_the_example_of_rfc_2831() -> None:
@@ -120,7 +120,7 @@ RARE = frozenset({"ip", "ensemble", "key"})
 
 
 def turned_away(ensemble: Ensemble, connection: int, scheme: str, credentials: bytes | None) -> bool:
-    """Return whether an auth packet closes the connection without a reply."""
+    """Send an auth packet. Return whether the server closes the connection without a reply."""
     before = len(ensemble.sent[connection])
     ensemble.message(connection, Request.decode(Request(-4, OpCode.AUTH, AuthPacket(0, scheme, credentials)).encode()))
     return connection in ensemble.closed and len(ensemble.sent[connection]) == before
@@ -315,7 +315,10 @@ def test_acl_checks_are_skipped_if_configured() -> None:
 
 
 def test_only_digest_hashes_are_masked() -> None:
-    """ReferenceCountedACLCache and FinalRequestProcessor.getACL mask the part after the colon of a `digest` id."""
+    """getACL masks the part after the colon of `digest` ids only.
+
+    ReferenceCountedACLCache and FinalRequestProcessor.getACL do the same.
+    """
     shown = (ACL(31, "ip", "fe80::1"), ACL(31, "digest", "nobody"), ACL(1, "sasl", "a:b"))
     assert masked(shown) == list(shown)
     assert masked((ACL(31, "digest", "u:hash"),)) == [ACL(31, "digest", "u:x")]

@@ -1,4 +1,4 @@
-"""Replies to a client that has not read earlier replies yet, and requests that wait until it has."""
+"""Replies to a client that has not read its earlier replies, and requests that wait until it has."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def frames(*requests, first=1):
 
 
 def replies(ensemble, client):
-    """Return (xid, rest of the frame) of the messages since the previous call, sent as bytes or as objects."""
+    """Return the messages since the previous call as (xid, rest of the frame), whether sent as bytes or as objects."""
     found = []
     for message in ensemble.take(client):
         rest = message if isinstance(message, bytes) else b""
@@ -148,7 +148,10 @@ def test_sync_reply_after_waiting_reads_has_no_older_zxid() -> None:
 
 @pytest.mark.parametrize("together", [False, True])
 def test_read_after_a_sync_excludes_a_later_write_of_its_session(together: bool) -> None:
-    """A leader commits several transactions at once, and afterwards replies to the syncs between them."""
+    """A read after a sync does not show a later write of the same session.
+
+    A leader commits several transactions at once, and only then replies to the syncs between them.
+    """
     ensemble, client = served(1 << 20)
     ensemble.auto = False
     asked = frames(set_data("/a", b"before"), sync(), get("/a"), set_data("/a", b"after"), get("/a"))
@@ -162,7 +165,10 @@ def test_read_after_a_sync_excludes_a_later_write_of_its_session(together: bool)
 
 
 def test_sync_ignores_an_earlier_sync_with_the_same_xid() -> None:
-    """The session has reconnected since its earlier sync, and numbers its requests from 1 again, as kazoo does."""
+    """A sync is not confused with an earlier sync of the session that has the same xid.
+
+    The client reconnected in between, and numbers its requests from 1 again, as kazoo does.
+    """
     ensemble, _ = served(1 << 20)
     client = ensemble.connect()
     session = ensemble.session(client)
@@ -184,8 +190,10 @@ def test_sync_ignores_an_earlier_sync_with_the_same_xid() -> None:
 
 @pytest.mark.parametrize("late", [create("/late"), multi(create("/late"))])
 def test_sync_ignores_a_write_sent_through_another_server(late) -> None:
-    """The other server's write was in flight when the session moved, and is rejected. The write has the same xid as a
-    request here.
+    """A sync is not confused with a write of the session that was sent through another server.
+
+    The write was in flight when the session moved, so it is rejected. It has the same xid as a request on the new
+    connection.
     """
     ensemble = Ensemble(servers=3)
     client = ensemble.connect(server=1)
@@ -201,7 +209,10 @@ def test_sync_ignores_a_write_sent_through_another_server(late) -> None:
 
 
 def test_slow_reader_with_writes_receives_every_reply() -> None:
-    """The program reads a thousand znodes at once while another of its threads writes."""
+    """A client that reads slowly while it writes receives all replies.
+
+    It reads a thousand znodes at once in one thread, and writes in another.
+    """
     ensemble, client = served(1 << 20)
     ensemble.ask(client, set_data("/a", bytes(1 << 20)))
     ensemble.take(client)
@@ -216,7 +227,10 @@ def test_slow_reader_with_writes_receives_every_reply() -> None:
 
 
 def test_client_that_never_reads_is_closed_but_keeps_its_writes() -> None:
-    """The writes were in flight before the server knew how many requests the client sends."""
+    """A client that reads no replies is disconnected, but the writes that it has sent are applied.
+
+    The writes were in flight before the unread replies exceeded the limit.
+    """
     ensemble, client = served()
     ensemble.auto = False
     many = 2 + (SETTLED_BYTES_MAX >> 20)

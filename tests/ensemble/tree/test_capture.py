@@ -1,4 +1,4 @@
-"""A snapshot is taken block by block while the tree changes, and contains the tree as it was at the start."""
+"""A snapshot is written block by block while the tree changes. It contains the tree as it was at the start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECRETS = [(ACL(31, "digest", f"u:{n}"),) for n in range(3)]
 
 
 class Known:
-    """The blocks in the file of the last snapshot."""
+    """The blocks that the last snapshot's file contains."""
 
     def __init__(self) -> None:
         self.since = 0
@@ -31,7 +31,7 @@ class Known:
 
 
 class World:
-    """A tree and changes to it."""
+    """A tree, changes to it, and snapshots of it."""
 
     def __init__(self, tree: DataTree | None = None) -> None:
         self.tree = tree if tree is not None else DataTree()
@@ -49,7 +49,7 @@ class World:
         self.do(OpCode.SET_DATA, SetDataTxn(path, data, 1))
 
     def change(self, what: int, which: int) -> None:
-        """Apply one random change to a random znode that allows it."""
+        """Apply a random change to a random znode for which the change is valid."""
         paths = [path for path in self.tree.nodes if not path.startswith("/zookeeper")]
         path = paths[which % len(paths)]
         if what == 0:
@@ -80,7 +80,7 @@ class World:
         return capture, came
 
     def finish(self, capture: Capture, came: dict[int, Piece]) -> TreeSnapshot:
-        """Return the snapshot as its file would contain it."""
+        """Finish a capture, and return the snapshot that can be read from its file."""
         capture.step(10_000)
         blocks: dict[int, bytes] = {}
         for number in capture.order:
@@ -149,7 +149,7 @@ def test_next_snapshot_encodes_only_blocks_that_changed() -> None:
     w.do(OpCode.DELETE, DeleteTxn(f"/n{3 * BLOCK_ZNODES}"))
     block = w.tree.nodes["/n300"].block
     capture, came = w.begin()
-    # Block 0 contains the root, which changed because its child was deleted.
+    # Block 0 must be written too: it contains the root, which changed because its child was deleted.
     assert capture.pieces == {0, block, 3}
     w.finish(capture, came)
 
@@ -190,7 +190,7 @@ def test_taking_a_snapshot_does_not_copy_large_data() -> None:
     assert any(type(part) is memoryview and part == data for part in came[0].parts)
     assert len(came[0].parts) == 3
     snapshot = w.finish(capture, came)
-    # The same after the znode was read.
+    # The same must hold for a tree that was read from a snapshot.
     again = World(DataTree.from_snapshot(snapshot))
     capture, came = again.begin()
     capture.step(1)
@@ -203,14 +203,16 @@ def test_unused_acl_lists_of_a_block_are_dropped_by_a_snapshot() -> None:
     w.create("/a", b"", SECRETS[0])
     w.do(OpCode.SET_ACL, SetACLTxn("/a", SECRETS[1], 1))
     block = w.tree.blocks.by_number[w.tree.nodes["/a"].block]
-    # The znode /zookeeper/config is in the same block.
+    # The third ACL list is that of /zookeeper/config, which is in the same block.
     assert len(block.acls or ()) == 3
     w.finish(*w.begin())
     assert SECRETS[0] not in (block.acls or ()) and SECRETS[1] in (block.acls or ())
 
 
 def test_unused_acl_lists_are_dropped_without_a_snapshot() -> None:
-    """Otherwise ACL lists that are set one after the other on one znode stay in memory until the next snapshot, 100,000
+    """ACL lists that no znode uses any more are freed without waiting for a snapshot.
+
+    Otherwise lists that are set one after the other on one znode would use memory until the next snapshot, 100,000
     transactions later.
     """
     w = World()
@@ -227,7 +229,9 @@ def test_unused_acl_lists_are_dropped_without_a_snapshot() -> None:
 
 
 def test_snapshot_can_be_taken_while_another_is_being_sent() -> None:
-    """The leader is sending its tree to a learner, and reaches snapCount before the tree has changed."""
+    """A leader can start a snapshot while it sends its tree to a learner, even if the tree has not changed since
+    then.
+    """
     w = World()
     w.create("/a", b"before")
     then = w.images()

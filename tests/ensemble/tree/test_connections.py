@@ -1,4 +1,4 @@
-"""Client connections and their sessions: connecting, moving, expiring and closing."""
+"""Client connections and their sessions: how they connect, move to another server, expire and close."""
 
 import pytest
 
@@ -178,7 +178,7 @@ def test_silent_session_expires_and_its_ephemerals_are_deleted():
     assert silent not in ensemble.closed and not ensemble.facts(SessionExpired)
     ensemble.advance(2000)
     assert ensemble.facts(SessionExpired) == [
-        # The second server reported the last contact with its ping to the leader a second later.
+        # The second server's ping reported the session's last contact to the leader a second later.
         SessionExpired(session_id, 4000, heard_ms_ago=5000, heard_by=2)
     ]
     assert silent in ensemble.closed and lively not in ensemble.closed
@@ -263,7 +263,10 @@ def test_disconnected_client_leaves_no_state_after_its_writes():
 
 
 def test_write_reply_ignores_a_write_sent_through_another_server() -> None:
-    """kazoo numbers its requests from 1 again on every connection."""
+    """The reply to a write is not sent for a write with the same xid that came through another server.
+
+    kazoo numbers its requests from 1 again on every connection.
+    """
     ensemble = Ensemble(servers=3, auto=False)
     old = ensemble.connect(server=1)
     ensemble.commit()
@@ -280,8 +283,9 @@ def test_write_reply_ignores_a_write_sent_through_another_server() -> None:
 
 
 def test_leader_without_clients_closes_client_connections() -> None:
-    """leaderServes=no (Leader.lead): the leader's learners serve clients, and it commits the requests that they
-    forward.
+    """A leader with leaderServes=no closes client connections (Leader.lead).
+
+    Clients connect to the learners, and the leader commits the requests that learners forward.
     """
     ensemble = Ensemble(2, leader_serves=False)
     refused = ensemble.connect(0)

@@ -1,4 +1,4 @@
-"""Container and TTL znodes: how they are created, when they are deleted, and how they are stored on disk."""
+"""Container and TTL znodes: how they are created, when they are deleted, and their format on disk."""
 
 import pytest
 
@@ -17,7 +17,7 @@ TTL_OWNER = 0xFF00000000000000
 CHECK_MS = 60_000
 EXTENDED = TreeRules(extended_types=True)
 UNKNOWN = -2
-"""Flags that no type of znode will ever have: ZooKeeper's CreateMode numbers its types upward from 0."""
+"""Create flags that no znode type will ever have, because ZooKeeper's CreateMode numbers its types from 0 upward."""
 
 
 def container(path, flags=CreateFlag.CONTAINER):
@@ -54,8 +54,9 @@ def test_create_container_reply_has_a_stat_with_owner_zero():
 
 
 def test_only_create_container_creates_a_container():
-    """As measured with ZooKeeper: createContainer creates a container with any flags, and create with the container
-    flag creates a plain znode.
+    """createContainer creates a container with any flags; create with the container flag creates a plain znode.
+
+    This was measured with ZooKeeper.
     """
     ensemble = Ensemble()
     client = ensemble.connect()
@@ -87,8 +88,9 @@ REFUSED = [
 
 @pytest.mark.parametrize(("request_", "off", "on"), REFUSED)
 def test_create_with_and_without_ttl_replies_as_in_zookeeper(request_, off, on):
-    """As measured with ZooKeeper, except for the plain flag with a negative TTL: every ZooKeeper server that applies
-    that create crashes.
+    """The replies to create requests are the same as ZooKeeper's, with TTL znodes enabled or not.
+
+    The exception is the plain flag with a negative TTL: every ZooKeeper server that applies such a create crashes.
     """
     for rules, expected in ((TreeRules(), off), (EXTENDED, on)):
         ensemble = Ensemble(tree=rules)
@@ -166,7 +168,10 @@ def test_delete_container_keeps_parents_and_owned_znodes():
 
 
 def test_request_delete_container_needs_delete_permission():
-    """ZooKeeper checks neither ACL nor session for this request, so that any client can delete any childless znode."""
+    """A client needs delete permission for deleteContainer.
+
+    ZooKeeper checks neither ACL nor session for this request, so any client can delete any znode without children.
+    """
     ensemble = Ensemble()
     owner_, other = ensemble.connect(), ensemble.connect()
     ensemble.ask(owner_, (OpCode.AUTH, AuthPacket(0, "digest", b"ann:secret")))
@@ -268,7 +273,10 @@ def test_znodes_expire_within_the_limit_per_minute():
 
 
 def test_ttl_check_interval_can_be_shorter_than_a_tick():
-    """ContainerManager has a separate timer with interval checkIntervalMs, independent of the tick."""
+    """TTL znodes can be checked more often than once a tick.
+
+    Java's ContainerManager has its own timer with the interval checkIntervalMs.
+    """
     rules = TreeRules(extended_types=True, container_check_interval_ms=50)
     ensemble = Ensemble(tree=rules, tick_ms=2_000)
     client = ensemble.connect()
@@ -290,8 +298,10 @@ def test_short_ttl_checks_stop_when_the_leader_resigns():
 
 
 def test_deletion_over_the_rate_limit_is_delayed():
-    """Java sleeps for 60,000 / maxPerMinute milliseconds after each deletion. With the limit in this test, that is 10
-    seconds, or many check intervals.
+    """If the number of deletions per minute is limited, one znode is deleted at a time.
+
+    Java sleeps for 60,000 / maxPerMinute milliseconds after each deletion. With the limit in this test, that is 10
+    seconds, which is many check intervals.
     """
     rules = TreeRules(container_check_interval_ms=500, container_deletes_per_minute=6)
     ensemble = Ensemble(tree=rules, tick_ms=2_000)
@@ -339,7 +349,10 @@ def test_child_creation_in_flight_keeps_the_container():
     ],
 )
 def test_renewed_or_replaced_znode_outlives_its_old_deadline(first, meanwhile):
-    """The check reads the tree, but a change that is still in flight is applied before the deletion."""
+    """A TTL znode that is changed or replaced just before its deadline is not deleted.
+
+    The leader requests the deletion because of the tree's state, but the change in flight is applied first.
+    """
     ensemble = Ensemble(tree=EXTENDED)
     client = ensemble.connect(timeout_ms=20_000)
     for request in first:
@@ -376,8 +389,9 @@ def test_containers_and_ttl_nodes_survive_a_snapshot(tmp_path):
 
 @pytest.mark.parametrize("ttl_ms", [-1, 0, 1 << 40])
 def test_impossible_ttl_in_a_log_creates_a_plain_znode(ttl_ms):
-    """ZooKeeper logs such a transaction and can then no longer start with that log. Our server recovers the rest of the
-    log.
+    """A logged transaction with an impossible TTL creates a plain znode.
+
+    ZooKeeper writes such a transaction, but can no longer start with its log. Our server recovers the rest of the log.
     """
     tree = DataTree()
     body = CreateTTLTxn("/t", b"", OPEN_ACL, 1, ttl_ms)
@@ -399,7 +413,10 @@ def test_container_and_ttl_transactions_equal_zookeepers_bytes():
 
 
 def test_zero_container_deletes_per_minute_deletes_none():
-    """ContainerManager divides a minute by the limit, and fails."""
+    """With a limit of zero deletions per minute, no container is deleted.
+
+    Java's ContainerManager divides a minute by the limit, and fails.
+    """
     ensemble = Ensemble(tree=TreeRules(container_deletes_per_minute=0))
     client = ensemble.connect()
     ensemble.ask(client, container("/c"))
@@ -410,7 +427,10 @@ def test_zero_container_deletes_per_minute_deletes_none():
 
 
 def test_negative_never_used_limit_deletes_immediately():
-    """ContainerManager.getCandidates treats any limit except 0 as set."""
+    """With a negative limit, containers that were never used are deleted at the next check.
+
+    ContainerManager.getCandidates treats any limit except 0 as set.
+    """
     ensemble = Ensemble(tree=TreeRules(container_never_used_max_ms=-1))
     ensemble.ask(ensemble.connect(), container("/c"))
     ensemble.advance(CHECK_MS)

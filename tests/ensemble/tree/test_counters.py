@@ -1,4 +1,4 @@
-"""A server's reply counters do not depend on how replies are batched."""
+"""A server's counters of replies are the same whether replies are sent one by one or together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def seen(counters: Counters, client: Connection) -> dict[str, object]:
 
 @pytest.mark.parametrize("latencies_ms", [(0,), (3, 3), (0, 5), (5, 0), (7, 2, 4)])
 def test_replies_sent_together_are_counted_one_by_one(latencies_ms: tuple[int, ...]) -> None:
-    """Java calls ServerCnxn.updateStatsForResponse and ServerStats.updateLatency for each reply."""
+    """Replies that are sent together are counted like single replies.
+
+    Java calls ServerCnxn.updateStatsForResponse and ServerStats.updateLatency for each reply.
+    """
     seen_counts = []
     for way in ("one by one", "together", "as any answers"):
         counters, client = Counters(), Connection(ConnectionId(1), 0)
@@ -86,7 +89,7 @@ def test_new_server_has_zero_counters() -> None:
 
 
 def test_srst_resets_only_packets_and_latencies() -> None:
-    """ServerStats.reset resets the same values in ZooKeeper."""
+    """The command srst resets only the counts of packets and latencies, as ServerStats.reset does in ZooKeeper."""
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)
     ensemble.ask(client, create("/a"))
@@ -116,8 +119,9 @@ def test_packets_are_counted_when_received_and_when_sent() -> None:
 
 
 def test_watch_bytes_metric_counts_each_connection_once() -> None:
-    """ServerMetrics WATCH_BYTES counts a notification's 16 bytes (header, type and state), and its path with the
-    length.
+    """WATCH_BYTES counts the bytes of an event once for each connection that receives it.
+
+    Like ServerMetrics, it counts a notification's 16 bytes (header, type and state), and its path with the length.
     """
     ensemble = Ensemble()
     writer, *watchers = (ensemble.connect() for _ in range(4))
@@ -143,8 +147,10 @@ def test_leader_counts_each_revalidated_session() -> None:
 
 
 def test_transaction_latencies_differ_between_leader_and_learner() -> None:
-    """ServerMetrics: PROPAGATION_LATENCY on every server, QUORUM_ACK_LATENCY on a leader, and
-    COMMIT_PROPAGATION_LATENCY.
+    """The leader and the learner measure different latencies of a transaction.
+
+    These are Java's ServerMetrics: PROPAGATION_LATENCY on every server, QUORUM_ACK_LATENCY on a leader, and
+    COMMIT_PROPAGATION_LATENCY on a learner.
     """
     ensemble = Ensemble(servers=2)
     client = ensemble.connect()
@@ -177,7 +183,7 @@ def test_fast_clock_of_the_leader_gives_no_negative_time() -> None:
 
 @pytest.mark.parametrize("together", [False, True])
 def test_tree_digest_is_stored_for_every_128th_transaction(together: bool) -> None:
-    """ZooKeeper uses the same interval (DataTree.DIGEST_LOG_INTERVAL)."""
+    """Every 128th transaction stores the tree's digest, as in ZooKeeper (DataTree.DIGEST_LOG_INTERVAL)."""
     ensemble = Ensemble()
     client = ensemble.connect()
     ensemble.ask(client, create("/a"))

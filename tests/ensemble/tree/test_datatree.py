@@ -1,4 +1,4 @@
-"""The tree: Stats, the digest, snapshots, and replaying the log over them."""
+"""The tree: Stats, its digest, its snapshots, and replaying logged transactions over a snapshot."""
 
 import pytest
 
@@ -26,7 +26,7 @@ from zabka.ensemble.znode_paths import is_valid_path
 
 
 class Writer:
-    """A tree and the transactions applied to it."""
+    """A tree, and the transactions that were applied to it."""
 
     def __init__(self):
         self.tree = DataTree()
@@ -82,7 +82,7 @@ def test_delete_updates_the_parents_pzxid_and_cversion():
     w.create("/a/c")
     w.delete("/a/b")
     stat = w.tree.stat("/a")
-    # cversion is 3, because two creates and one delete change the list of children.
+    # cversion is 3, because two creates and a delete have changed the list of children.
     assert (stat.cversion, stat.num_children, stat.pzxid, stat.mzxid) == (3, 1, 4, 1)
 
 
@@ -224,7 +224,10 @@ def history():
 @pytest.mark.parametrize("start", range(15))
 @pytest.mark.parametrize("held", range(15))
 def test_replaying_transactions_over_a_snapshot_gives_same_tree(held, start):
-    """The replayed log can begin before the snapshot was taken."""
+    """Replaying transactions that a snapshot already contains does not change the result.
+
+    The replayed log can begin before the snapshot was taken.
+    """
     w = history()
     if start > held:
         return

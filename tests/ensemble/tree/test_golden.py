@@ -1,5 +1,6 @@
-"""The log that a real ZooKeeper 3.9.5 wrote for a small session, compared byte for byte: types, versions and
-digests.
+"""Our log has the same bytes as the log that ZooKeeper 3.9.5 wrote for a small session.
+
+This covers transaction types, versions and digests.
 """
 
 from tests.ensemble.tree.tree_driver import CLOSE, create, delete, multi, set_acl, set_data

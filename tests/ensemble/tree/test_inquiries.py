@@ -1,4 +1,7 @@
-"""multiRead, getEphemerals, getAllChildrenNumber, whoAmI, and ops invalid for clients, as in ZooKeeper 3.9.5."""
+"""multiRead, getEphemerals, getAllChildrenNumber, whoAmI, and operations that clients cannot send.
+
+All results are as in ZooKeeper 3.9.5.
+"""
 
 import random
 
@@ -53,7 +56,7 @@ def below(path):
 
 
 def family():
-    """Return an ensemble with /a, /a/b, /a/c and /ab, and a session that cannot read /a/private."""
+    """Return an ensemble with /a, /a/b, /a/c and /ab, and two sessions. The second cannot read /a/private."""
     ensemble = Ensemble()
     ann, bob = ensemble.connect(), ensemble.connect()
     ensemble.send(ann, ANN, xid=-4)
@@ -170,8 +173,9 @@ NOT_OFFERED = [OpCode.NOTIFICATION, OpCode.ERROR, OpCode.CREATE_SESSION, OpCode.
 
 @pytest.mark.parametrize("op", NOT_OFFERED)
 def test_unsupported_op_is_unimplemented_and_disconnects(op):
-    """As measured with ZooKeeper 3.9.5, except that ZooKeeper accepts createSession from a client. `check` is only
-    valid in multis.
+    """An operation that clients cannot send gets UNIMPLEMENTED and a disconnect.
+
+    ZooKeeper 3.9.5 does the same, except that it accepts createSession from a client. `check` is only valid in multis.
     """
     ensemble, _, bob = family()
     ensemble.message(bob, Request.decode((7).to_bytes(4, "big") + op.to_bytes(4, "big", signed=True) + b"\0\0\0\2/a"))
@@ -181,8 +185,9 @@ def test_unsupported_op_is_unimplemented_and_disconnects(op):
 
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.SET_DATA, OpCode.DELETE, OpCode.SET_ACL, OpCode.CREATE_TTL])
 def test_unreadable_write_is_a_marshalling_error_without_a_txn(op):
-    """An ensemble of three ZooKeeper servers commits no transaction after such a create. A standalone ZooKeeper server
-    replies as this service does.
+    """A write request that cannot be decoded gets MARSHALLING_ERROR, and later writes succeed.
+
+    A standalone ZooKeeper server does the same. An ensemble of three commits no transaction after such a create.
     """
     ensemble, ann, bob = family()
     ensemble.message(bob, Request.decode((7).to_bytes(4, "big") + op.to_bytes(4, "big") + b"\0\0\0\5ab"))

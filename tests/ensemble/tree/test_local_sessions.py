@@ -1,4 +1,7 @@
-"""Local sessions: known only to their server, and made global for an ephemeral. Replies equal ZooKeeper 3.9.5's."""
+"""Local sessions: only their server knows them, until their first ephemeral makes them global.
+
+The replies are the same as ZooKeeper 3.9.5's.
+"""
 
 import pytest
 
@@ -88,7 +91,7 @@ def test_first_ephemeral_upgrades_a_local_session(server, request_):
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
 def test_requests_sent_with_the_first_ephemeral_get_replies(server):
-    """Requests that arrive together with the ephemeral create that makes the session global also get replies."""
+    """Requests sent together with the first ephemeral create, which makes the session global, also get replies."""
     e = ensemble()
     client = e.connect(server)
     ops = [create("/a"), create("/e", flags=EPHEMERAL), exists("/e"), CLOSE]
@@ -188,7 +191,10 @@ def test_old_client_gets_a_reply_without_the_read_only_flag():
 
 
 def test_leader_accepts_writes_of_other_servers_local_sessions() -> None:
-    """LeaderSessionTracker.checkSession: the first byte of a session id is the server's id."""
+    """A leader accepts writes of a session that only another server knows.
+
+    The first byte of a session id is its server's id (LeaderSessionTracker.checkSession).
+    """
     sessions = LocalSessions(PeerId(3), 100, upgrading=True)
     assert sessions.admits(SessionId(2 << 56 | 5)) and sessions.admits(SessionId((200 << 56 | 5) - (1 << 64)))
     assert not sessions.admits(SessionId(3 << 56 | 5))

@@ -1,4 +1,4 @@
-"""A znode as bytes, and the table of znodes keyed by path: fields read back equal the written fields."""
+"""A znode stored as bytes, and the table of znodes keyed by path. Fields are read back as they were written."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Persistent watches (addWatch), their removal, and their restoration on reconnect; events measured with ZooKeeper
-3.9.5.
+"""Persistent watches (addWatch): how they are set, removed, and restored on reconnect.
+
+The events were measured with ZooKeeper 3.9.5.
 """
 
 import random
@@ -49,7 +50,7 @@ def fired(ensemble, connection):
 
 
 def watching(*watches):
-    """Return an ensemble with /p and /p/a, a writer, and a watcher that set these watches."""
+    """Return an ensemble with /p and /p/a, a writer, and a client that has set these watches."""
     ensemble = Ensemble()
     writer, watcher = ensemble.connect(), ensemble.connect()
     for path in ("/p", "/p/a"):
@@ -308,15 +309,16 @@ def test_set_watches_reply_has_the_request_xid():
     assert [m.xid for m in ensemble.take(watcher)] == [-8, 77]
 
 
-# -- the order guaranteed to clients -----------------------------------------------------------------------------------
+# -- the order of events and replies that clients can rely on ----------------------------------------------------------
 
 PATHS = ("/p", "/p/a", "/p/a/x", "/p/b")
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_watch_event_is_sent_before_a_read_shows_the_change(seed):
-    """A client receives the watch event of a change before a read that shows the change, and events of later changes
-    only after that read.
+    """A client receives a watch event before it can read the changed state.
+
+    It receives the events of later changes only after that read.
     """
     rng = random.Random(seed)
     ensemble = Ensemble(servers=2, auto=False)
@@ -341,8 +343,10 @@ def test_watch_event_is_sent_before_a_read_shows_the_change(seed):
 
 
 def _compare(messages, client, reads):
-    """Yield the mzxid that each of a client's reads returns. It must equal the mzxid of the last event received
-    before."""
+    """Yield the mzxid that each of the client's reads returned.
+
+    Assert that it is the zxid of the last event that the client received before.
+    """
     last_event: dict[str, int] = {}
     for message in messages:
         if not isinstance(message, Reply):

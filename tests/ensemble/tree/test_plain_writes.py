@@ -1,4 +1,7 @@
-"""setData and create of plain znodes are proposed and applied like any other write: same bytes, digests and tree."""
+"""The fast path for setData and create of plain znodes has the same results as the general code.
+
+It produces the same transaction bytes, digests and tree.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ STEPS = st.lists(
 
 
 class Side:
-    """A proposer with its tree, and a learner's tree. With `plain`, they use the fast path."""
+    """A proposer with its tree, and the tree of a learner. With `plain`, they use the fast path for plain writes."""
 
     def __init__(self, plain: bool) -> None:
         self.plain = plain
@@ -138,7 +141,10 @@ def test_fast_and_general_write_paths_give_equal_results(steps: list) -> None:
     ],
 )
 def test_only_plain_writes_use_the_fast_path(write: tuple, plain: bool) -> None:
-    """Both paths have the same result, so the test checks that the fast path is used."""
+    """Only plain writes use the fast path.
+
+    The results of both paths are the same, so the test calls the fast path directly.
+    """
     side = Side(plain=True)
     side.propose([request(create("/a", b"0", op=OpCode.CREATE), 1, False, 1)])
     short = side.proposer._plain
@@ -149,7 +155,10 @@ def test_only_plain_writes_use_the_fast_path(write: tuple, plain: bool) -> None:
 
 @pytest.mark.parametrize("plain", [True, False])
 def test_znode_with_a_proposed_child_is_not_empty(plain: bool) -> None:
-    """PrepRequestProcessor counts children that are proposed but not yet applied."""
+    """A znode cannot be deleted while the creation of a child is proposed.
+
+    Like PrepRequestProcessor, the proposer counts children that are proposed but not yet applied.
+    """
     side = Side(plain=plain)
     writes = [
         create("/a", op=OpCode.CREATE),
@@ -255,7 +264,10 @@ def test_replies_sent_together_reach_the_right_clients() -> None:
 
 
 def test_session_is_owned_by_the_server_of_its_first_request() -> None:
-    """SessionMovedException: the session moved before another server's request for it arrived."""
+    """A write that arrives through another server than the session's own gets SESSION_MOVED (SessionMovedException).
+
+    A session belongs to the server that sent the first request for it.
+    """
     side = Side(plain=False)
     made = ForwardedRequest(SessionId(5), 0, OpCode.CREATE_SESSION, CreateSessionTxn(9).encode())
     side.propose([made], LinkId(7))

@@ -1,4 +1,4 @@
-"""Requests become transactions, based on the latest proposed state."""
+"""Requests are converted to transactions with the state after all proposals so far."""
 
 import pytest
 from hypothesis import given, settings
@@ -27,7 +27,7 @@ def check(path, version=-1):
 
 
 class Bench:
-    """A proposer. Only `apply` applies its transactions."""
+    """A proposer whose transactions are applied only by `apply`."""
 
     def __init__(self, sessions=(1, 2)):
         self.tree = DataTree()
@@ -54,7 +54,7 @@ class Bench:
         return self.raw(op, bytes(out), session_id, auth, origin)
 
     def error(self, request, session_id=1, auth=(), origin=None):
-        """Return the error code of a rejected request, or 0 for a transaction."""
+        """Return the error code with which a request is rejected, or 0 if it becomes a transaction."""
         body = self.ask(request, session_id, auth, origin).body
         return ErrorCode(body.err) if isinstance(body, ErrorTxn) else 0
 
@@ -283,7 +283,7 @@ def test_invalid_create_flags_are_checked_before_session_owner():
     assert bench.error(create("/a", acl=()), origin=elsewhere) == E.SESSION_MOVED, "other errors are checked later"
 
 
-# -- the proposer with everything in flight agrees with one that applies at once -------------------------
+# -- a proposer with many proposals in flight decides as one that applies each proposal at once ----------
 
 PATHS = st.sampled_from(["/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/1", "/a/x/2", "/zookeeper/n"])
 VERSIONS = st.sampled_from([-1, -1, 0, 1, 2])

@@ -1,4 +1,7 @@
-"""Quotas: counting, enforcement and events. The numbers are from ZooKeeper 3.9.5 for the same requests."""
+"""Quotas: how usage is counted and limited, and the quota events.
+
+The numbers are from ZooKeeper 3.9.5 for the same requests.
+"""
 
 import random
 
@@ -18,7 +21,7 @@ REFUSED = ErrorCode.QUOTA_EXCEEDED
 
 
 def quota(path, limits):
-    """Create the znodes that `setquota` creates."""
+    """Return the requests that create the quota znodes of a path, as `setquota` does."""
     parts = path.split("/")[1:]
     above = ["/zookeeper/quota/" + "/".join(parts[: i + 1]) for i in range(len(parts))]
     return [
@@ -29,7 +32,7 @@ def quota(path, limits):
 
 
 def limited(path="/q", limits="count=-1,bytes=-1", rules=ENFORCED, servers=1):
-    """Return an ensemble with /q (5 bytes), /q/a (3 bytes) and a quota."""
+    """Return an ensemble with a quota on `path`, 5 bytes in /q and 3 bytes in /q/a."""
     ensemble = Ensemble(servers=servers, tree=rules)
     client = ensemble.connect()
     for request in (create("/q", b"12345"), create("/q/a", b"abc"), *quota(path, limits)):
@@ -41,7 +44,7 @@ def stats(ensemble, path="/q", server=0):
     return ensemble.services[server].tree.nodes[f"/zookeeper/quota{path}/zookeeper_stats"].data.decode()
 
 
-# -- the texts ----------------------------------------------------------------------------------------------
+# -- quota znodes as text -----------------------------------------------------------------------------------
 
 LIMITS = [
     (b"count=5,bytes=20=;byteHardLimit=30;countHardLimit=6", Limits(5, 20, 6, 30)),
@@ -129,8 +132,9 @@ def test_removed_quota_stops_counting_and_new_one_counts_again():
 
 
 def test_nested_quotas_each_count_their_whole_subtree():
-    """ZooKeeper counts for all enclosing quotas only after a restart. Until then it counts only for the innermost
-    quota.
+    """Each of several nested quotas counts its whole subtree.
+
+    ZooKeeper does so only after a restart. Until then, it counts only for the innermost quota.
     """
     ensemble, client = limited()
     for request in quota("/q/a", "count=-1,bytes=-1"):
@@ -141,7 +145,10 @@ def test_nested_quotas_each_count_their_whole_subtree():
 
 @pytest.mark.parametrize("path", ["", "/zookeeper", "/zookeeper/quota/q"])
 def test_quota_on_root_or_zookeeper_nodes_is_rejected(path):
-    """A quota on the root crashes ZooKeeper, immediately and at every later start."""
+    """A quota on / or on a znode under /zookeeper is rejected.
+
+    A quota on the root crashes ZooKeeper, immediately and at every later start.
+    """
     ensemble, client = limited()
     for request in quota(path, "count=0,bytes=0=;countHardLimit=0;byteHardLimit=0") if path else [
         create("/zookeeper/quota/zookeeper_limits", b"count=1,bytes=1"), create("/zookeeper/quota/zookeeper_stats"),
@@ -192,7 +199,7 @@ def test_snapshot_contains_the_quota_statistics_at_its_start():
     assert stats(ensemble) == "count=3,bytes=9"
 
 
-# -- enforcing ----------------------------------------------------------------------------------------------
+# -- limits -------------------------------------------------------------------------------------------------
 
 HARD = "count=5,bytes=20=;byteHardLimit=12;countHardLimit=3"
 
@@ -224,8 +231,9 @@ def test_hard_limit_is_checked_before_the_version():
 
 
 def test_hard_limit_rejections_are_counted_per_top_level_znode():
-    """As in ZooKeeper 3.9.5: each request counts once, including a multi. A soft limit never counts, and srst resets to
-    0.
+    """Writes rejected by a hard limit are counted by the first element of their path, as in ZooKeeper 3.9.5.
+
+    Each request counts once, even a multi. A soft limit never counts, and srst resets the counts to 0.
     """
     ensemble, client = limited("/q/a", "count=-1,bytes=-1=;byteHardLimit=5;countHardLimit=2")
     for request in quota("/soft", "count=1,bytes=-1"):
@@ -284,7 +292,10 @@ def test_multi_over_a_limit_is_rejected_as_a_whole():
 
 
 def test_writes_in_flight_count_against_a_hard_limit():
-    """ZooKeeper checks only committed writes, so that several writes in flight can together exceed a hard limit."""
+    """Writes in flight count against a hard limit.
+
+    ZooKeeper counts only committed writes, so several writes in flight can together exceed a hard limit.
+    """
     ensemble, client = limited(limits=HARD)
     ensemble.auto = False
     ensemble.take(client)

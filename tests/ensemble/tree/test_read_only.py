@@ -1,4 +1,4 @@
-"""A server without a leader serves reads (readonlymode.enabled). The replies are the same as ZooKeeper 3.9.5's."""
+"""A server without a leader answers reads (readonlymode.enabled). Its replies are the same as ZooKeeper 3.9.5's."""
 
 from random import Random
 
@@ -50,7 +50,7 @@ LEADER, ALONE = 0, 1
 
 
 def cut_off(local_sessions=True):
-    """Create two servers. The second is disconnected from the first, has /a, and knows one global session."""
+    """Return two servers. The second is partitioned from the first, has /a, and knows one global session."""
     e = Ensemble(2, local_sessions=local_sessions, local_sessions_upgrading=local_sessions)
     writer = e.connect(ALONE)
     e.ask(writer, create("/a", b"1"))
@@ -65,7 +65,7 @@ def ask(e, **options):
     return e.connect(ALONE, read_only=True, **options)
 
 
-# -- clients that can connect
+# -- which clients can connect
 
 
 def test_read_only_client_is_notified_of_a_read_only_server():
@@ -133,7 +133,7 @@ def test_silent_session_on_a_read_only_server_expires():
     assert client in e.closed
 
 
-# -- requests that are allowed
+# -- which requests are allowed
 
 
 @pytest.mark.parametrize(
@@ -181,14 +181,14 @@ def test_error_replies_of_a_read_only_server_keep_request_order():
     assert [(reply.xid, reply.err) for reply in e.take(client)] == [(1, OK), (2, REFUSED), (3, OK)]
 
 
-# -- when it begins and ends: a peer of three that is isolated
+# -- when read-only mode begins and ends, in one isolated peer of three
 
 GRACE_MS = 2_000
 DISK = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, TruncateLog)
 
 
 class Alone:
-    """Peer driven by the test."""
+    """One peer of three, without connections to the others, whose time the test advances."""
 
     def __init__(self, **options):
         self.now_ms = 0
@@ -270,7 +270,7 @@ def test_read_only_server_writes_neither_log_nor_snapshots():
 
 
 class NoConnections:
-    """Connections of a server that has no client port."""
+    """Connections of a server without a client port."""
 
     open_at = None
 
@@ -299,7 +299,7 @@ def test_four_letter_words_report_read_only_mode(tmp_path):
 
 
 class ReadOnlyList(zab_driver.ListApplication):
-    """Replicated list that records whether it serves only reads."""
+    """Replicated list that records whether it is in read-only mode."""
 
     read_only = False
 
@@ -314,7 +314,11 @@ class ReadOnlyList(zab_driver.ListApplication):
 
 
 def test_read_only_minority_later_catches_up_without_loss(monkeypatch):
-    """ZOOKEEPER-3526: a read-only server's bookkeeping made its leader truncate committed transactions."""
+    """A server that was read-only in a minority loses no committed transactions when it follows a leader again.
+
+    ZOOKEEPER-3526: in ZooKeeper, a read-only server left traces in the history that it offers to others, so that
+    committed transactions were truncated.
+    """
     monkeypatch.setattr(zab_driver, "ListApplication", ReadOnlyList)
     world = zab_driver.World(7, read_only_mode=True)
     world.start()

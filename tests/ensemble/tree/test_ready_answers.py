@@ -1,5 +1,6 @@
-"""Requests that arrive as bytes get the same replies as requests that arrive as objects: same bytes, order and
-effects.
+"""Requests get the same replies whether they arrive as bytes (fast path) or as objects.
+
+Bytes, order and effects are the same.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def test_requests_as_bytes_and_as_objects_get_equal_replies(
         assert ours.watches.by_path() == theirs.watches.by_path()
 
 
-# -- a request is well formed -----------------------------------------------------------------------------------------
+# -- checks that a request is well formed -----------------------------------------------------------------------------
 
 
 def frame_of(request: tuple[OpCode, object]) -> bytes:
@@ -188,7 +189,7 @@ def test_fast_read_path_stops_at_the_first_unsupported_request() -> None:
         assert answer_plain_reads(tree, [frames[0][:cut]], 0, bytearray(), 1 << 20) == 0
 
 
-# -- each rule by itself ------------------------------------------------------------------------------------------
+# -- rules of the fast path, one by one ---------------------------------------------------------------------------
 
 
 def frame(xid: int, request: tuple[OpCode, object]) -> bytes:

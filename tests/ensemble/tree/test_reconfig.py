@@ -1,4 +1,4 @@
-"""Outcomes of a reconfig request: ZooKeeper's checks in ZooKeeper's order."""
+"""Results of a reconfig request: ZooKeeper's checks, in ZooKeeper's order."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_unreadable_or_too_small_new_membership_is_bad_arguments(request_: dict[
     [{"leaving": "one"}, {"joining": "server.x=a:1:2;3"}, {"members": "server.x=a:1:2;3"}, {"members": FOUR}],
 )
 def test_id_that_is_no_number_or_no_voters_is_marshalling_error(request_: dict[str, str]) -> None:
-    """ZooKeeper 3.9.5 replies to these requests in the same way."""
+    """A server id that is not a number, or a list of observers only, gets MARSHALLING_ERROR, as in ZooKeeper 3.9.5."""
     assert ask(**request_) is ErrorCode.MARSHALLING_ERROR
 
 
@@ -140,7 +140,7 @@ def test_quorum_of_the_new_membership_must_be_in_sync() -> None:
     assert ask(leaving="1", ensemble=view((1, 2))) is ErrorCode.NEW_CONFIG_NO_QUORUM
 
 
-# ---- as a transaction -----------------------------------------------------------------------------------------------
+# ---- the reconfig transaction ---------------------------------------------------------------------------------------
 
 
 def prepared(auth: tuple[tuple[str, str], ...], ensemble: EnsembleView, joining: bytes = FOUR.encode()) -> Txn:

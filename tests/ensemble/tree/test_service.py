@@ -84,7 +84,7 @@ def test_replies_keep_request_order_when_a_sync_is_slow():
     for request in (sync("/x"), create("/a"), get("/a"), sync("/y")):
         ensemble.send(client, request)
     ensemble.commit()
-    # The first sync is complete, because all earlier writes are committed.
+    # The first sync is complete, because all writes before it are committed.
     assert [(m.xid, m.err) for m in ensemble.take(client)] == [(1, 0), (2, 0), (3, 0)]
     ensemble.finish_sync()
     assert ensemble.take(client) == []
@@ -125,8 +125,9 @@ def test_replies_for_an_old_connection_do_not_reach_the_new_one():
 
 @pytest.mark.parametrize(("request_", "xid"), [(CLOSE, 1), (create("/a"), 0)])
 def test_expired_session_gets_no_reply_to_late_requests(request_, xid):
-    """The session's own closeSession gets no reply, because the leader's closeSession came first. A write with the xid
-    of that closeSession gets no reply either.
+    """Requests of a session that the leader has expired get no reply.
+
+    This is so for a closeSession of the client, and for a write with the same xid as the leader's closeSession.
     """
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)
@@ -237,7 +238,10 @@ def test_reads_of_missing_znodes_return_no_node():
 
 
 def test_empty_path_reads_the_root():
-    """DataTree stores the root under both paths. For the empty path, getAllChildrenNumber also counts the root."""
+    """The empty path means the root. For the empty path, getAllChildrenNumber also counts the root itself.
+
+    DataTree stores the root under both paths.
+    """
     ensemble = Ensemble()
     client = ensemble.connect()
     for op, kind in (
@@ -295,7 +299,7 @@ def test_failed_multi_returns_ok_with_an_error_per_operation():
     assert ensemble.ask(client, multi()).body.results == []
 
 
-# -- events ----------------------------------------------------------------------------------------------
+# -- events of the service -------------------------------------------------------------------------------
 
 
 def test_full_journal_contains_commits_ephemerals_and_acks():
@@ -370,7 +374,9 @@ def test_every_peer_has_the_same_tree_digest_as_the_leader():
 
 
 def test_sequence_numbers_overflow_equally_on_every_peer():
-    """The name after 2147483647 ends with -2147483648 (ZooKeeper's Programmer's Guide, sequence nodes)."""
+    """The sequence number after 2147483647 is -2147483648 on every peer (ZooKeeper's Programmer's Guide, sequence
+    nodes).
+    """
     ensemble = Ensemble(2)
     client = ensemble.connect(1)
     ensemble.ask(client, create("/q"))

@@ -1,4 +1,4 @@
-"""Session ids, passwords and the leader's expiry."""
+"""Session ids and passwords, and how the leader expires sessions."""
 
 from zabka.ensemble.ids import PeerId
 from zabka.ensemble.ports import Instant
@@ -12,7 +12,7 @@ def at(mono_ms, wall_ms=0):
 
 
 def test_session_passwords_equal_those_of_java_util_random():
-    # These are passwords in connect responses of a ZooKeeper 3.9.5 server.
+    # The passwords are from connect responses of a ZooKeeper 3.9.5 server.
     assert password_of(72057752643174400) == b"&\xa5\x13\x19\xbb\xa6ZSt\xcb\xc9u\xfc H0"
     assert len(password_of(-5)) == 16 and password_of(-5) != password_of(5)
 
@@ -81,5 +81,5 @@ def test_sessions_are_listed_by_the_tick_at_which_they_expire():
     tracker = SessionTracker(TICK_MS, at(0))
     for session_id, timeout_ms in ((5, 900), (3, 200), (9, 210), (4, 250)):
         tracker.track(at(0), session_id, timeout_ms)
-    # SessionTrackerImpl.roundToNextInterval: the next tick after the time-out.
+    # Like SessionTrackerImpl.roundToNextInterval, expire sessions at the first tick after the timeout.
     assert tracker.by_due_time() == [(300, [3, 9, 4]), (1000, [5])]

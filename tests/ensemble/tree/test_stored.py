@@ -1,4 +1,4 @@
-"""Znodes loaded from a snapshot have no digests until they change. Clients cannot see the difference."""
+"""Znodes that were loaded from a snapshot have no digest until they change. Clients cannot notice this."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def images() -> list[NodeImage]:
 
 
 def loaded(digest: int = 0) -> tuple[DataTree, DataTree]:
-    """Return the same snapshot twice: read from its bytes, and built from images."""
+    """Return the tree of one snapshot twice: loaded from the snapshot's bytes, and built from its znodes."""
     snapshot = TreeSnapshot(Zxid(9), {SessionId(77): 4000}, images(), digest)
     eager = DataTree.from_snapshot(snapshot)
     decoder = TreeDecoder()
@@ -72,7 +72,7 @@ def test_digest_of_a_loaded_znode_is_computed_when_it_changes() -> None:
     assert {path: node.digest for path, node in lazy.nodes.items()} == {
         path: node.digest for path, node in eager.nodes.items()
     }
-    # The lazy tree starts with the digest in the snapshot, so compare only the changes of both digests.
+    # The loaded tree starts with the digest in the snapshot, so compare only how both digests change.
     before = (lazy.digest - eager.digest) % 2**64
     for tree in (lazy, eager):
         for at, (kind, body) in enumerate(
@@ -98,8 +98,10 @@ def test_unchanged_loaded_znode_is_encoded_as_it_was_read() -> None:
 
 
 def test_digest_of_a_fuzzy_snapshot_is_recomputed(tmp_path: Path) -> None:
-    """ZooKeeper writes the digest after a tree that kept changing. The log is replayed from the zxid in the file
-    name."""
+    """The digest of a snapshot that ZooKeeper wrote while the tree changed is not used, but computed again.
+
+    ZooKeeper writes the digest after the tree. The log is replayed from the earlier zxid in the file name.
+    """
     snapshot = TreeSnapshot(Zxid(9), {}, images(), 12345)
     write_snapshot(tmp_path, snapshot)
     path = tmp_path / "snapshot.9"

@@ -1,4 +1,7 @@
-"""A transaction's type is the op code of its request. The log, learners and Java servers use it to read the body."""
+"""A transaction has the op code of its request as its type.
+
+The log, learners and Java servers use the type to read the transaction's body.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ Asked = tuple[OpCode, Record]
 
 
 def creates(op: OpCode) -> list[Asked]:
-    """Return a create with that op for each flag value that a client can send."""
+    """Return create requests with that op code, one for each value of the flags that a client can send."""
     if CREATES[op].request is CreateTTLRequest:
         return [(op, CreateTTLRequest("/new", b"", OPEN_ACL, flags, 5)) for flags in CreateFlag]
     return [(op, CreateRequest("/new", b"", OPEN_ACL, flags)) for flags in CreateFlag]
@@ -54,7 +57,7 @@ OTHERS: list[Asked] = [
     (OpCode.SET_DATA, SetDataRequest("/there", b"x", -1)),
     (OpCode.CHECK, CheckVersionRequest("/there", -1)),
 ]
-"""Other operations that a multi can contain."""
+"""Operations other than creates that a multi can contain."""
 ALONE: list[Asked] = [
     (OpCode.SET_ACL, SetACLRequest("/there", OPEN_ACL, -1)),
     (OpCode.CREATE_SESSION, CreateSessionTxn(4000)),
@@ -65,7 +68,7 @@ CREATED = [asked for op in CREATES for asked in creates(OpCode(op))]
 
 
 def proposed(op: OpCode, body: Record | MultiRequest) -> Txn:
-    """Return the transaction of one request to a tree that contains the znode `/there`."""
+    """Return the transaction that a request becomes, if the tree contains the znode `/there`."""
     tree, tracker = DataTree(), SessionTracker(100, NOW)
     proposer = Proposer(tree, tracker, rules=TreeRules(extended_types=True))
     session: Asked = OpCode.CREATE_SESSION, CreateSessionTxn(4000)

@@ -1,4 +1,4 @@
-"""Watches that each operation fires, their recipients, and their order."""
+"""Which watches each operation fires, which clients get the events, and in which order."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def fired(ensemble, connection):
 
 
 def watching(*watches):
-    """Return an ensemble with /p and /p/a, a writer, and a watcher that set these watches."""
+    """Return an ensemble with /p and /p/a, a writer, and a client that has set these watches."""
     ensemble = Ensemble()
     writer, watcher = ensemble.connect(), ensemble.connect()
     ensemble.ask(writer, create("/p"))

@@ -1,4 +1,4 @@
-"""Drive Services without ZAB. The first one leads and the others learn; the test decides when transactions commit."""
+"""Run Services without ZAB: the first is the leader, the others are learners, and the test commits transactions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ PING = (OpCode.PING, EmptyRequest())
 
 
 class Ensemble:
-    """Services of several servers. With `auto`, each proposal is committed immediately, otherwise by `commit()`."""
+    """Services of several servers. With `auto`, each proposal is committed immediately, else when the test calls
+    `commit()`.
+    """
 
     def __init__(self, servers=1, auto=True, tick_ms=1000, **config):
         self.tick_ms = tick_ms
@@ -150,7 +152,7 @@ class Ensemble:
                 self.run(i, service.apply(self.now, [txn]))
 
     def commit_together(self, count=None):
-        """Commit as `commit` does, but each server applies all transactions in one turn."""
+        """Commit `count` transactions or all. Each server applies them in one turn."""
         count = len(self.proposed) if count is None else count
         txns = [Txn.decode(self.proposed.popleft().encoded()) for _ in range(count)]
         self.history += txns
@@ -170,7 +172,7 @@ class Ensemble:
         self.run(server, self.services[server].revalidated(self.now, session_id, valid, self.zxid))
 
     def advance(self, ms):
-        """Advance the time tick by tick, with the leader's ticks and pings."""
+        """Advance the time by `ms`. In every tick, the leader checks sessions and the learners send pings."""
         end = self.now_ms + ms
         while self.now_ms < end:
             tick_ms = min(self.now_ms + self.tick_ms, end)
@@ -224,7 +226,7 @@ class Ensemble:
         return reply
 
     def session(self, connection) -> tuple[int, bytes]:
-        """Return (id, password) of an established connection."""
+        """Return the (id, password) of a connection's session."""
         response = self.sent[connection][0]
         assert isinstance(response, ConnectResponse)
         return response.session_id, response.password

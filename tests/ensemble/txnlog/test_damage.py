@@ -1,5 +1,6 @@
-"""A flipped byte is detected, reported and never served. Records that may be acknowledged are fetched from the
-leader again.
+"""A flipped byte on disk is detected, reported and never used as data.
+
+Records that may have been acknowledged are requested from the leader again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ def refill(directory: Path, source: Path) -> None:
 
 
 def test_flipped_log_byte_is_detected_and_never_loses_history(tmp_path: Path) -> None:
-    """Every record, including the last, and every field are tested: checksum, length, transaction and closing byte."""
+    """A flipped byte anywhere in the log is detected, and no acknowledged record is lost.
+
+    The test covers every record and every field: checksum, length, transaction and closing byte.
+    """
     good = tmp_path / "good"
     good.mkdir()
     directories_with(good, range(1, 3))
@@ -60,8 +64,7 @@ def test_flipped_log_byte_is_detected_and_never_loses_history(tmp_path: Path) ->
             assert [txn.encoded() for txn in recovery.recovered.txns] == [a_txn(EPOCH_1 + n).encoded() for n in whole]
             assert whole == [1, 2] or not recovery.recovered.complete, f"{offset}: {bits:#x}"
             assert [damage.file for damage in recovery.damages] == [path.name]
-            # A second recovery, as after a crash at this moment, must find the same: the mark of the loss stays on
-            # disk.
+            # A second recovery, as after a crash now, must have the same result, because the loss is marked on disk.
             assert recover(directories, ONE_OF_THREE).recovered.complete == recovery.recovered.complete
 
 
@@ -93,7 +96,7 @@ def test_any_flipped_byte_of_zookeepers_log_is_detected(tmp_path: Path, bits: in
 
 
 def test_any_flipped_byte_of_a_snapshot_is_detected(tmp_path: Path) -> None:
-    """Every byte of our snapshot and of ZooKeeper's is tested."""
+    """A flipped byte anywhere in a snapshot is detected, both in our snapshot and in ZooKeeper's."""
     ours = some_snapshot()
     small = ours.nodes[:2] + ours.nodes[3:]
     write_snapshot(tmp_path, type(ours)(ours.zxid, ours.sessions, small, ours.digest))
@@ -138,7 +141,7 @@ def test_damaged_log_file_and_later_ones_are_set_aside(tmp_path: Path) -> None:
         raw, scanned.ends[2] + 20, 0xFF
     )[: scanned.end]
     assert (tmp_path / f"{ASIDE_PREFIX}log.100000006").exists() and not (tmp_path / "log.100000006").exists()
-    # The leader sends all lost transactions again. The mark is deleted with the epoch that these belong to.
+    # The leader sends all lost transactions again. The mark of the loss is deleted once their epoch is on disk.
     writer = LogWriter(tmp_path)
     writer.append([a_txn(EPOCH_1 + n) for n in range(4, 9)])
     writer.roll()
@@ -149,7 +152,10 @@ def test_damaged_log_file_and_later_ones_are_set_aside(tmp_path: Path) -> None:
 
 
 def test_damaged_only_snapshot_is_not_skipped_silently(tmp_path: Path) -> None:
-    """After a SNAP no older data is left. Without the snapshot this peer would vote with an empty history."""
+    """A damaged snapshot is not ignored if there is no other.
+
+    After a SNAP there is no older data, so the peer would vote with an empty history.
+    """
     directories = directories_with(tmp_path, snapshots=(EPOCH_1 + 9,))
     path = tmp_path / "snapshot.100000009"
     path.write_bytes(flip(path.read_bytes(), 200, 0xFF))
@@ -161,8 +167,10 @@ def test_damaged_only_snapshot_is_not_skipped_silently(tmp_path: Path) -> None:
 
 
 def test_snapshot_with_the_file_name_of_a_later_one_is_rejected(tmp_path: Path) -> None:
-    """Such a file can be a misnamed copy. If it were used, the transactions between the two zxids would be lost
-    silently.
+    """A snapshot file is rejected if its name has a later zxid than its content.
+
+    Such a file can be a misnamed copy. If it were used, the transactions between the two zxids would be lost without
+    notice.
     """
     directories = directories_with(tmp_path, snapshots=(0, EPOCH_1 + 2))
     (tmp_path / "snapshot.100000002").rename(tmp_path / "snapshot.100000004")
@@ -174,7 +182,10 @@ def test_snapshot_with_the_file_name_of_a_later_one_is_rejected(tmp_path: Path) 
 
 
 def test_logs_without_a_snapshot_are_trusted_if_configured(tmp_path: Path) -> None:
-    """snapshot.trust.empty is for upgrading from servers that wrote no snapshot at startup."""
+    """Logs without a snapshot are accepted if snapshot.trust.empty is set.
+
+    This key is for upgrades from servers that wrote no snapshot at startup.
+    """
     directories = directories_with(tmp_path, range(1, 4), snapshots=())
     recovered = recover(directories, RecoveryPolicy(trusts_empty=True)).recovered
     assert [txn.zxid - EPOCH_1 for txn in recovered.txns] == [1, 2, 3]
@@ -215,7 +226,10 @@ def test_peer_doubts_its_tree_until_its_history_is_replaced(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("flipped", [1, 2, 3])
 def test_log_damage_before_the_truncation_point_is_reported(tmp_path: Path, flipped: int) -> None:
-    """In a TRUNC to 4, records after the damage were acknowledged, and must not be skipped as if truncated."""
+    """Damage before the position of a truncation is reported.
+
+    In a TRUNC to transaction 4, the records from the damage up to 4 were acknowledged, and do not count as truncated.
+    """
     directories = directories_with(tmp_path, range(1, 7))
     path = tmp_path / f"log.{EPOCH_1 + 1:x}"
     raw = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""The two epoch files compared with each other and with the log: every possible state."""
+"""The two epoch files at startup, in all states that they can have relative to each other and to the log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ LAST = (3 << 32) + 7
 def test_epoch_files_are_read_repaired_or_rejected_at_startup(
     tmp_path: Path, accepted: str | None, current: str | None, pending: str | None, loaded: tuple[int, int] | None
 ) -> None:
-    """As in QuorumPeer.loadDataBase. After `write`, the files contain the returned epochs."""
+    """The epoch files are accepted, repaired or rejected as in QuorumPeer.loadDataBase.
+
+    After `write`, the files contain the epochs that `check_epochs` returned.
+    """
     for name, text in ((ACCEPTED, accepted), (CURRENT, current), (CURRENT + TEMPORARY_SUFFIX, pending)):
         if text is not None:
             (tmp_path / name).write_text(text)

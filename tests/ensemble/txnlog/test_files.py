@@ -1,4 +1,4 @@
-"""Small file operations: names of log and snapshot files, reads of sparse files, and writes in chunks."""
+"""Small file operations: names of log and snapshot files, reading sparse files, and writing in chunks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from zabka.ensemble.txnlog.files import (
     ],
 )
 def test_file_name_contains_its_zxid_in_hexadecimal(name: str, prefix: str, zxid: int | None) -> None:
-    """The names used by FileTxnLog and SnapStream (Util.getZxidFromName)."""
+    """A file name contains its zxid in hexadecimal, as in FileTxnLog and SnapStream (Util.getZxidFromName)."""
     assert zxid_of(Path("/data") / name, prefix) == zxid
 
 
@@ -67,7 +67,7 @@ def test_exists_and_is_directory_return_false_for_missing_paths(tmp_path: Path) 
 
 
 def test_parents_of_new_directories_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory's name is stored in its parent, so exactly the parents of all new directories must be synced."""
+    """The parents of all new directories are synced, because a directory's name is stored in its parent."""
     synced: list[Path] = []
     monkeypatch.setattr(HOST, "fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").readlink()))
     make_directories(tmp_path / "a" / "b" / "c")
@@ -89,7 +89,7 @@ def test_file_with_a_hole_at_its_end_is_read_up_to_its_data(tmp_path: Path, writ
         file.truncate(1 << 24)
     got = read_used(path)
     assert got[: len(written)] == written
-    # A file system stores data in blocks, so a few zeros may follow the data, but not megabytes.
+    # A file system stores data in blocks, so a few zeros can follow the data, but not megabytes of them.
     assert not got[len(written) :].strip(b"\0") and len(got) < len(written) + (1 << 17)
 
 
@@ -136,7 +136,7 @@ def test_file_is_rewritten_in_chunks_at_their_offsets(tmp_path: Path, monkeypatc
     synced: list[int] = []
 
     def pwrite(descriptor: int, data: bytes, at: int) -> int:
-        # Write less than requested, as the kernel may do.
+        # Let `write` accept fewer bytes than requested, as the kernel may do.
         written.append((at, bytes(data[:70])))
         return os.pwrite(descriptor, data[:70], at)
 

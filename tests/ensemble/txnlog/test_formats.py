@@ -1,4 +1,4 @@
-"""The files on disk equal ZooKeeper's byte for byte."""
+"""Our files on disk have the same bytes as ZooKeeper's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log files as they are written, truncated and read as bytes: sizes, offsets, and pages dropped from memory."""
+"""Log files while they are written, truncated and read as bytes: sizes, offsets, and pages freed from the cache."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def numbers(path: Path) -> list[int]:
 
 @pytest.mark.parametrize("preallocate", [0, 1000, 100_000])
 def test_log_file_is_preallocated_and_extended_when_full(tmp_path: Path, preallocate: int) -> None:
-    """As in FilePadding: the file grows by the same size again after the end of the record that needs it."""
+    """A log file is preallocated, and extended by the same size when a record does not fit (FilePadding)."""
     writer = LogWriter(tmp_path, preallocate)
     path, used, size = tmp_path / "log.100000001", HEADER.size, HEADER.size + preallocate
     for number in range(1, 40):
@@ -81,7 +81,7 @@ def test_log_file_is_durable_before_the_next_file_is_started(tmp_path: Path, mon
 
 
 def test_new_log_file_has_zookeepers_preallocated_size(tmp_path: Path) -> None:
-    """zookeeper.preAllocSize is 65536 KB by default."""
+    """A new log file has ZooKeeper's default size: zookeeper.preAllocSize is 65536 KB."""
     writer = LogWriter(tmp_path)
     writer.append([a_txn(EPOCH_1 + 1)])
     assert (tmp_path / "log.100000001").stat().st_size == HEADER.size + 65536 * 1024
@@ -133,7 +133,7 @@ def test_log_is_dropped_from_the_page_cache_by_megabytes(tmp_path: Path, monkeyp
     assert dropped == [(0, first), (first, 4 * record)]
     writer.roll()
     dropped.clear()
-    # After a roll, the ranges start at offset zero of the new file.
+    # After the writer has started a new file, the freed ranges start at offset zero again.
     for number in range(10, 14):
         writer.append([a_txn(EPOCH_1 + number, data)])
         writer.sync()
@@ -146,7 +146,7 @@ def test_log_file_with_transactions_is_never_overwritten(tmp_path: Path) -> None
     with pytest.raises(DataDirectoryError, match="transaction 0x100000005 comes again"):
         LogWriter(tmp_path).append([a_txn(EPOCH_1 + 5)])
     assert numbers(tmp_path / "log.100000005") == [5, 6]
-    # A file that contains only zeros after a crash is overwritten.
+    # A log file with only zeros after its header, as after a crash, is overwritten.
     (tmp_path / "log.100000007").write_bytes(LOG_HEADER + bytes(100))
     writer = LogWriter(tmp_path)
     writer.append([a_txn(EPOCH_1 + 7)])
@@ -183,7 +183,10 @@ def test_truncation_keeps_transactions_up_to_the_zxid(tmp_path: Path, to: int) -
 
 @pytest.mark.parametrize(("to", "left"), [(2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 3]), (6, [1, 2, 3])])
 def test_damaged_log_can_be_truncated_only_before_the_damage(tmp_path: Path, to: int, left: list[int]) -> None:
-    """Otherwise a log that ends early, at its damage, would count as truncated at the requested position."""
+    """A damaged log can be truncated only before its damage.
+
+    Otherwise a log that ends at its damage would count as truncated at the requested position.
+    """
     directories_with(tmp_path, range(1, 7))
     path = tmp_path / "log.100000001"
     raw = bytearray(path.read_bytes())
@@ -254,8 +257,9 @@ def test_log_scan_classifies_how_the_file_ends(tmp_path: Path, data: bytes, dama
 
 @pytest.mark.parametrize("behind", [b"", b"\0", bytes(20)])
 def test_record_without_its_closing_byte_is_complete(behind: bytes) -> None:
-    """The record's checksum proves that the record is complete. A power loss can remove only the closing byte, which
-    ZooKeeper writes together with the record.
+    """A record without its closing byte counts as complete if its checksum is correct.
+
+    A power loss can remove only the closing byte, which ZooKeeper writes together with the record.
     """
     scanned = scan(LOG_HEADER + RECORD + RECORD[:-1] + behind)
     assert len(scanned.txns) == 2 and scanned.damage is Damage.NONE
@@ -315,7 +319,10 @@ def test_record_after_damage_is_found_at_any_end_of_the_file() -> None:
 def test_zxid_of_the_next_transaction_is_checked_for_gaps(
     last: tuple[int, int], zxid: tuple[int, int], right: bool
 ) -> None:
-    """An epoch's first transaction has counter 1 (Leader.propose). Within an epoch, the counter increases by 1."""
+    """The zxid shows whether a transaction is the next one.
+
+    Within an epoch, the counter increases by 1. An epoch's first transaction has counter 1 (Leader.propose).
+    """
     assert follows(last[0] << 32 | last[1], zxid[0] << 32 | zxid[1]) is right
 
 
@@ -351,8 +358,9 @@ def test_log_records_are_read_completely_for_any_read_size(
 
 
 def test_number_of_remembered_learner_positions_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For a learner without a remembered position, the file is searched from its start, which is slower but has the
-    same result.
+    """The log reader remembers the file positions of a limited number of learners.
+
+    Without a remembered position, it searches the file from its start, which is slower but has the same result.
     """
     monkeypatch.setattr(log_reading, "_POSITIONS_MAX", 2)
     monkeypatch.setattr(log_reading, "PIECE_TXNS", 1)
@@ -381,8 +389,10 @@ def test_log_reader_without_log_files_returns_nothing(tmp_path: Path) -> None:
 
 
 def test_log_larger_than_the_snapshot_size_factor_is_not_sent(tmp_path: Path) -> None:
-    """zookeeper.snapshotSizeFactor (ZKDatabase.calculateTxnLogSizeLimit): this fraction of the newest snapshot's
-    size."""
+    """A learner is not synchronized from the log if the log is larger than a fraction of the newest snapshot.
+
+    The fraction is zookeeper.snapshotSizeFactor (ZKDatabase.calculateTxnLogSizeLimit).
+    """
     directories = directories_with(tmp_path, range(1, 5), range(5, 9))
     reader = LogReader(directories)
     snapshot = directories.snapshots()[-1][1].stat().st_size

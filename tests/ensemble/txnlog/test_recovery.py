@@ -1,4 +1,4 @@
-"""Recovery of a complete or damaged data directory."""
+"""Recovery from a data directory that is complete or damaged."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def test_incomplete_last_record_is_dropped_and_reported(tmp_path: Path) -> None:
     for cut in range(begin, end + 1):
         path.write_bytes(raw[:cut] + bytes(512))
         recovery = recover(directories)
-        # If only the closing byte of the record is missing, its checksum shows that the record is complete.
+        # If only the record's closing byte is missing, its checksum shows that the record is complete.
         whole = cut >= end - 1
         assert counters(directories) == ([1, 2, 3] if whole else [1, 2])
         if cut == end - 1:
             assert [damage.action for damage in recovery.damages] == ["closed again"]
-        # If all remaining bytes are zero, they look like preallocated space and are not reported as damage.
+        # If all remaining bytes are zero, they cannot be told apart from preallocated space, so no damage is reported.
         if raw[begin:cut].strip(b"\0") and not whole:
             assert [damage.action for damage in recovery.damages] == ["cut off"]
             assert path.stat().st_size == begin
@@ -302,7 +302,10 @@ def test_unusable_data_directory_is_reported_in_one_line(tmp_path: Path) -> None
 
 
 def test_recovery_rewrites_the_newest_log_to_make_it_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a failed sync the kernel marks the file's pages as clean, so another sync would write nothing."""
+    """Recovery writes the last log again to make it durable.
+
+    After a failed sync the kernel treats the file's pages as clean, so that another sync would write nothing.
+    """
     directories = directories_with(tmp_path, range(1, 4), range(4, 6))
     (_, before), (_, last) = list_logs(tmp_path)
     content = [path.read_bytes() for path in (before, last)]
@@ -330,7 +333,10 @@ def test_recovery_rewrites_the_newest_log_to_make_it_durable(tmp_path: Path, mon
 
 
 def test_fallback_snapshot_before_a_damaged_log_is_not_used(tmp_path: Path) -> None:
-    """The zxids do not show a gap at the end of an epoch, so the older snapshot would be accepted as complete."""
+    """An older snapshot is not used together with a log that follows a damaged log.
+
+    The zxids do not show whether transactions at the end of an epoch are missing, so the result would seem complete.
+    """
     epoch_2 = 2 << 32
     directories = directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 4), epoch=2)
     (_, path), policy = list_logs(tmp_path)[0], RecoveryPolicy(other_voters=2)

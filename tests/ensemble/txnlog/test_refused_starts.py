@@ -1,6 +1,7 @@
-"""A start that recovery rejects changes no file. Damaged files are kept, so that a later start can use all data.
+"""A start that recovery rejects changes no file, so that a later start can still use all data.
 
-Each case is one path of `recovery.py` or `losses.py` that renames, truncates or marks files.
+Damaged files are kept as well. Each case is one path of `recovery.py` or `losses.py` that renames, truncates or marks
+files.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def content_of(directory: Path) -> dict[str, bytes]:
 
 
 def refused(directory: Path, policy: RecoveryPolicy) -> str:
-    """Start twice, check that both starts are rejected without changing a file, and return the reason."""
+    """Start twice, check that both starts are rejected and change no file, and return the reason."""
     before = content_of(directory)
     reasons = []
     for _ in range(2):
@@ -56,18 +57,18 @@ def directories_of(directory: Path) -> Directories:
 
 
 def found_in(directory: Path, policy: RecoveryPolicy = ONE_OF_THREE) -> list[int]:
-    """Return the counters of the transactions found by a start."""
+    """Start, and return the counters of the recovered transactions."""
     return [txn.zxid - EPOCH_1 for txn in recover(directories_of(directory), policy).recovered.txns]
 
 
 def corrupt(path: Path, number: int) -> None:
-    """Change a byte within transaction `number` of a log, counted from 1."""
+    """Change a byte in transaction `number` (counted from 1) of a log."""
     ends = [HEADER.size, *read_log(path)[1].ends]
     damage_log(path, ends[number - 1] + 30, b"\xff\xff")
 
 
 def tear(path: Path) -> None:
-    """Make the last record of a log look like after a crash during its write."""
+    """Cut off a part of the log's last record, as a crash during its write does."""
     end = read_log(path)[1].ends[-1]
     path.write_bytes(path.read_bytes()[: end - 9])
 
@@ -78,8 +79,9 @@ def tear(path: Path) -> None:
 @pytest.mark.parametrize("policy", [LONE, ONE_OF_THREE])
 @pytest.mark.parametrize("has_epochs", [True, False], ids=["epochs", "of-3.4"])
 def test_start_with_logs_but_no_snapshot_is_rejected(tmp_path: Path, policy: RecoveryPolicy, has_epochs: bool) -> None:
-    """ZooKeeper 3.9.5 reports "No snapshot found, but there are log entries. Something is broken!", and leaves the
-    files unchanged.
+    """A start with logs but no snapshot is rejected and changes no file.
+
+    ZooKeeper 3.9.5 does the same, and reports "No snapshot found, but there are log entries. Something is broken!".
     """
     directories_with(tmp_path, range(1, 4), range(4, 21), snapshots=())
     if not has_epochs:
@@ -92,8 +94,10 @@ def test_start_with_logs_but_no_snapshot_is_rejected(tmp_path: Path, policy: Rec
 
 @pytest.mark.parametrize("left", [0, 9, 60])
 def test_truncated_snapshot_counts_as_missing(tmp_path: Path, left: int) -> None:
-    """A full disk leaves truncated snapshots on all peers at once. ZooKeeper also skips them, and needs the same key to
-    start.
+    """A truncated snapshot counts as missing.
+
+    A full disk leaves truncated snapshots on all peers at once. ZooKeeper also skips them, and needs the same key to
+    start without a snapshot.
     """
     directories_with(tmp_path, range(1, 6))
     path = tmp_path / "snapshot.0"
@@ -103,8 +107,10 @@ def test_truncated_snapshot_counts_as_missing(tmp_path: Path, left: int) -> None
 
 
 def test_incomplete_logs_without_a_snapshot_are_not_repaired(tmp_path: Path) -> None:
-    """No repair is made before the rejection: neither the truncation of a torn tail nor the addition of a closing
-    byte."""
+    """If there is no snapshot, the start is rejected before a torn log is repaired.
+
+    Neither the torn end is removed nor a missing closing byte added.
+    """
     directories_with(tmp_path, range(1, 4), range(4, 7), snapshots=())
     tear(tmp_path / LOG_4)
     damage_log(tmp_path / LOG_1, read_log(tmp_path / LOG_1)[1].ends[1] - 1, b"\0")
@@ -115,15 +121,19 @@ def test_incomplete_logs_without_a_snapshot_are_not_repaired(tmp_path: Path) -> 
 @pytest.mark.parametrize("policy", [LONE, ONE_OF_THREE])
 @pytest.mark.parametrize("head", [bytes(12), bytes(8) + b"\x00\x2d\xc6\xc0"], ids=["zeros", "long"])
 def test_logs_with_a_damaged_first_record_are_rejected(tmp_path: Path, policy: RecoveryPolicy, head: bytes) -> None:
-    """No transaction before the damage is readable, but complete ones follow it. Therefore the history is not empty."""
+    """Logs whose first record is damaged are rejected, because complete records after it show that there was a
+    history.
+    """
     directories_with(tmp_path, range(1, 6), snapshots=())
     damage_log(tmp_path / LOG_1, HEADER.size, head)
     assert "has transactions from log.100000001 on" in refused(tmp_path, policy)
 
 
 def test_empty_log_named_after_a_later_zxid_is_rejected(tmp_path: Path) -> None:
-    """The empty log's name shows that earlier transactions existed. ZooKeeper uses the zxid in the name as the last
-    logged one.
+    """An empty log is rejected if its name has a later zxid than the first one.
+
+    The name shows that earlier transactions existed. ZooKeeper takes the zxid in the name as that of the last logged
+    transaction.
     """
     directories_with(tmp_path, range(1, 4), range(4, 5), snapshots=())
     tear(tmp_path / LOG_4)
@@ -133,8 +143,11 @@ def test_empty_log_named_after_a_later_zxid_is_rejected(tmp_path: Path) -> None:
 
 
 def test_log_whose_only_record_is_incomplete_can_be_used(tmp_path: Path) -> None:
-    """After a power loss during the very first write, no transaction was acknowledged, and the leader sends it
-    again."""
+    """A log that contains only a torn first record can be used.
+
+    It is the result of a power loss during the very first write. That transaction was not acknowledged, and the leader
+    sends it again.
+    """
     directories_with(tmp_path, range(1, 2), snapshots=())
     tear(tmp_path / LOG_1)
     recovery = recover(directories_of(tmp_path), LONE)
@@ -160,8 +173,10 @@ def test_trusted_logs_with_a_gap_are_rejected_and_unchanged(tmp_path: Path, poli
 
 
 def test_directory_marked_as_damaged_without_logs_is_incomplete(tmp_path: Path) -> None:
-    """Moving the logs is the second step that the error message recommends. Afterwards the server's vote counts only
-    once a leader has sent all data.
+    """A server whose logs were removed starts as incomplete if the directory has the mark of a loss.
+
+    The error message recommends to move the logs and to create the mark. Then the server's vote counts only after a
+    leader has sent it all data.
     """
     directories_with(tmp_path, range(1, 4), snapshots=())
     (tmp_path / LOG_1).unlink()
@@ -217,8 +232,9 @@ def epoch_not_accepted(directory: Path) -> None:
     ],
 )
 def test_rejected_standalone_start_changes_nothing(tmp_path: Path, spoil: Callable[[Path], None], remedy: str) -> None:
-    """Nothing changes even if other files need a repair: the last log is torn, and one of its records lacks the closing
-    byte.
+    """A standalone server whose start is rejected changes no file, even if other files need a repair.
+
+    Here the last log is torn, and one of its records has no closing byte.
     """
     directories_with(tmp_path, range(1, 4), range(4, 7))
     damage_log(tmp_path / LOG_4, read_log(tmp_path / LOG_4)[1].ends[0] - 1, b"\0")
@@ -228,8 +244,10 @@ def test_rejected_standalone_start_changes_nothing(tmp_path: Path, spoil: Callab
 
 
 def test_unreadable_snapshot_from_a_leader_deletes_no_history(tmp_path: Path) -> None:
-    """After a crash during a SNAP sync, the new snapshot is unreadable or missing, but the old history is still
-    usable."""
+    """An unreadable snapshot from an interrupted SNAP sync does not cause the old history to be deleted.
+
+    After a crash during the sync, the new snapshot is unreadable or missing, but the old history can still be used.
+    """
     directories_with(tmp_path, range(1, 4))
     (tmp_path / REPLACING_NAME).write_bytes(b"200000005")
     assert f"rename {tmp_path / REPLACING_NAME} to {MARKER_NAME}" in refused(tmp_path, ONE_OF_THREE)
@@ -246,7 +264,7 @@ def test_unreadable_snapshot_from_a_leader_deletes_no_history(tmp_path: Path) ->
 
 
 def put_back(directory: Path) -> None:
-    """Apply the documented step: rename the kept files to their original names, and remove the mark."""
+    """Restore as documented: give the copied files their original names again, and remove the mark of the loss."""
     for path in sorted(directory.glob(f"{ASIDE_PREFIX}*")):
         path.rename(directory / path.name.removeprefix(ASIDE_PREFIX))
     (directory / MARKER_NAME).unlink()
@@ -254,8 +272,9 @@ def put_back(directory: Path) -> None:
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_stored_copies_of_a_damaged_log_restore_the_directory(tmp_path: Path, number: int) -> None:
-    """The log is truncated after it was copied, and later logs are renamed. Restoring them gives the original
-    directory.
+    """Restoring the copies of a damaged log gives the original directory.
+
+    The server copies the log before it truncates it, and renames later logs.
     """
     directories_with(tmp_path, range(1, 4), range(4, 7))
     whole = content_of(tmp_path)
@@ -272,7 +291,10 @@ def test_stored_copies_of_a_damaged_log_restore_the_directory(tmp_path: Path, nu
 
 
 def test_stored_copies_of_damaged_snapshot_restore_the_directory(tmp_path: Path) -> None:
-    """The snapshot is damaged, and the logs can only follow that snapshot."""
+    """Restoring the copies of a damaged snapshot gives the original directory.
+
+    The logs are copied too, because they can be used only together with that snapshot.
+    """
     directories_with(tmp_path, range(1, 4))
     before = content_of(tmp_path)
     damage_log(tmp_path / "snapshot.0", 60, b"\xff\xff")
@@ -285,7 +307,10 @@ def test_stored_copies_of_damaged_snapshot_restore_the_directory(tmp_path: Path)
 
 
 def test_second_log_damage_does_not_overwrite_the_first_copy(tmp_path: Path) -> None:
-    """Records after the first damage exist only in the first copy."""
+    """A second damage does not overwrite the copy made at the first one.
+
+    Only that copy contains the records after the first damage.
+    """
     directories_with(tmp_path, range(1, 7))
     corrupt(tmp_path / LOG_1, 4)
     first = (tmp_path / LOG_1).read_bytes()
@@ -323,8 +348,9 @@ def test_copy_of_a_log_is_durable_before_it_is_truncated(tmp_path: Path, monkeyp
 
 
 def test_log_found_again_is_used_after_the_loss_mark_is_removed(tmp_path: Path) -> None:
-    """The case is a dataLogDir that was not mounted. A start without it only creates a mark, which contains the log's
-    name.
+    """The newest log is used again after it was restored and the mark of the loss was removed.
+
+    The dataLogDir was not mounted. A start without it only creates the mark, which contains the log's name.
     """
     directories_with(tmp_path, range(1, 4), range(4, 7))
     note_begun(tmp_path, EPOCH_1 + 4)
@@ -339,7 +365,10 @@ def test_log_found_again_is_used_after_the_loss_mark_is_removed(tmp_path: Path) 
 
 
 def test_new_log_does_not_overwrite_an_unreadable_file(tmp_path: Path) -> None:
-    """An unreadable log with the same name can still contain transactions after the damage."""
+    """The server does not create a log over a file with content.
+
+    An unreadable log with the same name can still contain transactions after its damage.
+    """
     directories_with(tmp_path, range(1, 4))
     corrupt(tmp_path / LOG_1, 1)
     before = (tmp_path / LOG_1).read_bytes()
@@ -349,7 +378,10 @@ def test_new_log_does_not_overwrite_an_unreadable_file(tmp_path: Path) -> None:
 
 
 def test_purge_counts_only_readable_snapshots(tmp_path: Path) -> None:
-    """Three newer files that a full disk left empty are no reason to delete the last readable snapshot."""
+    """Purging counts only readable snapshots.
+
+    Three newer files that a full disk left empty are no reason to delete the last readable snapshot.
+    """
     directories = directories_with(tmp_path, range(1, 10), snapshots=(0, EPOCH_1 + 3, EPOCH_1 + 5))
     for counter in (6, 7, 8):
         (tmp_path / f"snapshot.{EPOCH_1 + counter:x}").touch()
@@ -361,7 +393,10 @@ def test_purge_counts_only_readable_snapshots(tmp_path: Path) -> None:
 
 
 def test_start_killed_while_files_are_set_aside_can_be_repeated(tmp_path: Path) -> None:
-    """The mark is written first. With it, logs without a snapshot count as damage of this server only."""
+    """A start that is killed while it renames damaged files can be repeated.
+
+    It first creates the mark of the loss. With the mark, logs without a snapshot count as damage of this server only.
+    """
     directories_with(tmp_path, range(1, 4), snapshots=())
     (tmp_path / MARKER_NAME).write_text("a damaged snapshot")
     recovered = recover(directories_of(tmp_path), ONE_OF_THREE).recovered

@@ -1,4 +1,4 @@
-"""A received snapshot that replaces all data: identified by its contents, and activated at startup."""
+"""An uploaded snapshot that replaces all data: it is recognized by its content, and used at the next start."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_interrupted_restore_is_completed_at_the_next_start(tmp_path: Path) -> N
     write_snapshot(tmp_path, snapshot(make_zxid(Epoch(1), 3)))
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
     assert take_received(directories) == ZXID
-    # Restore the file, as if a crash had prevented its removal and the writing of the epochs.
+    # Write the uploaded file again, as if a crash had prevented that it was removed and that the epochs were written.
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
     write_epoch(tmp_path, CURRENT, 1)
     assert take_received(directories) == ZXID
@@ -119,7 +119,7 @@ def test_damaged_restored_snapshot_is_rejected_in_one_line(tmp_path: Path) -> No
 
 
 def test_repeated_restore_uses_an_epoch_after_its_first_one(tmp_path: Path) -> None:
-    """A second attempt starts from the epoch that the first one accepted, and has the same tree."""
+    """A repeated restore has the same tree, and an epoch after the one that the first restore accepted."""
     directories = Directories(tmp_path, tmp_path)
     write_epoch(tmp_path, ACCEPTED, 5)
     for epoch in (5 + EPOCHS_AHEAD, 5 + 2 * EPOCHS_AHEAD):
@@ -132,7 +132,10 @@ def test_repeated_restore_uses_an_epoch_after_its_first_one(tmp_path: Path) -> N
 
 
 def test_concurrent_restores_end_at_different_zxids(tmp_path: Path) -> None:
-    """Servers 1 and 2 restore different backups in the same epoch. Equal zxids would hide that their trees differ."""
+    """Servers 1 and 2 restore different backups in the same epoch, and use different zxids.
+
+    Equal zxids would hide that their trees differ.
+    """
     found = []
     for server_id in (1, 2):
         data = tmp_path / str(server_id)

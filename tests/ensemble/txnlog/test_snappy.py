@@ -1,4 +1,4 @@
-"""Snappy streams in snappy-java's framing: read completely with any write and read size, or rejected."""
+"""Snappy streams in snappy-java's framing are read completely, with chunks of any size, or rejected."""
 
 from __future__ import annotations
 

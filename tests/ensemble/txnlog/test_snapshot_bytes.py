@@ -1,4 +1,4 @@
-"""A snapshot's bytes: errors and counts of the decoder, and the meaning of each part of the file."""
+"""The bytes of a snapshot: errors and limits of the decoder, and the meaning of each part of the file."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def test_size_of_tree_data_is_independent_of_chunk_sizes(step: int) -> None:
 
 
 def test_snapshot_parts_of_these_tests_form_a_readable_tree() -> None:
-    """The byte layout built by the tests above is also read correctly by the decoder for ZooKeeper's own files."""
+    """The parts from which these tests build snapshots are valid: the decoder for ZooKeeper's own files reads them as a
+    tree.
+    """
     decoder = decoded(NO_SESSIONS_NO_LISTS + ROOT_NODE + a_node(b"/a", b"hello") + END + b"behind")
     assert decoder.done and decoder.rest == b"behind"
     assert [(image.path, image.data) for image in decoder.nodes] == [("", None), ("/a", b"hello")]
@@ -112,7 +114,7 @@ def test_prefix_of_a_snapshot_is_incomplete(data: bytes) -> None:
 
 
 def test_vector_count_of_minus_one_is_read_as_empty() -> None:
-    """A count of -1 means a null vector. SerializeUtils counts down to zero."""
+    """A count of -1 is read as an empty vector, as in SerializeUtils, which counts down to zero."""
     assert decoded(INT.pack(-1) + INT.pack(-1) + ROOT_NODE + END).done
 
 
@@ -136,7 +138,7 @@ def test_sessions_and_acl_lists_decode_as_encoded(tmp_path: Path) -> None:
 
 
 def test_acl_lists_are_numbered_from_one_without_the_open_acl() -> None:
-    """As in ReferenceCountedACLCache: the open ACL list has number -1."""
+    """ACL lists are numbered from 1, and the open ACL has number -1 (ReferenceCountedACLCache)."""
     secret = (ACL(31, "digest", "u:x"),)
     raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, [node("", acl=secret), node("/a")], 0)))
     count, index = struct.unpack_from(">iq", raw, 4)
@@ -168,11 +170,14 @@ def test_tree_digest_is_encoded_as_a_signed_long(digest: int, as_signed: int) ->
     assert signed(digest) == as_signed
 
 
-# -- the file --------------------------------------------------------------------------------------------------------
+# -- the parts after the tree ----------------------------------------------------------------------------------------
 
 
 def parts_of(zxid: int, digest_zxid: int | None, last: int | None, digest: int = 7) -> bytes:
-    """Return a file with an empty tree, with or without the parts after it, and with correct checksums."""
+    """Return a snapshot file with an empty tree and correct checksums.
+
+    The digest and the last zxid follow the tree if they are given.
+    """
     snapshot = TreeSnapshot(Zxid(zxid), {}, [node("")], digest)
     out = SNAPSHOT_HEADER + b"".join(encode_tree(snapshot))
     out += seal(adler32(out))
@@ -192,7 +197,10 @@ def parts_of(zxid: int, digest_zxid: int | None, last: int | None, digest: int =
 def test_tree_digest_is_used_only_for_the_zxid_of_its_file(
     tmp_path: Path, digest_zxid: int | None, last: int | None, digest: int
 ) -> None:
-    """A fuzzy snapshot's digest belongs to a later zxid, and does not describe the tree at the file's zxid."""
+    """The digest in a snapshot is used only if its zxid is the zxid of the file.
+
+    The digest of a fuzzy snapshot has a later zxid, and does not describe the tree at the file's zxid.
+    """
     (tmp_path / "snapshot.5").write_bytes(parts_of(5, digest_zxid, last))
     read = read_snapshot(tmp_path / "snapshot.5")
     assert (read.zxid, read.digest) == (5, digest)
@@ -205,8 +213,9 @@ def test_zxid_missing_from_the_file_name_is_read_from_its_end() -> None:
 
 
 def test_snapshot_of_zookeeper_without_digests_is_complete(tmp_path: Path) -> None:
-    """With digest.enabled=false, ZooKeeper 3.9.5 writes the zxid after the tree. Such a file was once rejected as
-    damaged.
+    """A snapshot that ZooKeeper wrote with digest.enabled=false is accepted.
+
+    ZooKeeper 3.9.5 then writes only the zxid after the tree. Before the fix, such a file was rejected as damaged.
     """
     (tmp_path / "snapshot.5").write_bytes(parts_of(5, None, 5))
     read = read_snapshot(tmp_path / "snapshot.5")
@@ -252,7 +261,7 @@ def test_snapshot_damage_is_reported_with_its_position(
 
 
 def files_opened(monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
-    """Record every file that is opened after this call."""
+    """Return a list to which every file that is opened from now on is added."""
     opened: list[IO[bytes]] = []
     stream = HOST.stream
 

@@ -1,4 +1,4 @@
-"""Snapshots written while the tree changes: contents, reused blocks, outcomes, and leftover files."""
+"""Snapshots written while the tree changes: their content, reused blocks, results, and leftover files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPOILED = "spoiled"
 
 
 class Owner(World):
-    """A peer's tree and its event loop, which runs callbacks only when the test triggers them."""
+    """A peer's tree and a fake event loop, which runs callbacks only when the test says so."""
 
     def __init__(self, directory: Path, suffix: str = "", tree: DataTree | None = None) -> None:
         super().__init__(tree)
@@ -66,7 +66,7 @@ class Owner(World):
         callback(*args)
 
     def outcome(self) -> WrittenSnapshot | int | str:
-        """Run the event loop until the snapshot has ended, and return its outcome."""
+        """Run callbacks until the snapshot has ended, and return the result."""
         while True:
             try:
                 return self.outcomes.get(timeout=0.002)
@@ -83,7 +83,7 @@ class Owner(World):
         return list_snapshots(self.directory)[-1][1]
 
     def made_for_next(self) -> int:
-        """Start the next snapshot and cancel it. Return the number of blocks that it would encode."""
+        """Start the next snapshot and cancel it. Return how many blocks of the tree it would have to encode again."""
         while not self.posted.empty():
             self.run_one()
         assert self.take()
@@ -199,7 +199,10 @@ def test_too_many_new_acl_lists_cause_a_full_snapshot(owner: Owner, monkeypatch:
 
 
 def test_snapshot_of_another_tree_reuses_no_block(owner: Owner) -> None:
-    """After the history is replaced, blocks with the same numbers differ."""
+    """A snapshot reuses no blocks of the previous one after the history was replaced.
+
+    Blocks with the same numbers differ then.
+    """
     owner.fill(3)
     path = owner.snapshot()
     owner.tree = DataTree.from_snapshot(read_snapshot(path))
@@ -252,7 +255,9 @@ def test_peer_stopped_during_a_snapshot_leaves_no_file(owner: Owner) -> None:
 
 
 def test_snapshot_is_published_only_after_its_log_is_durable(owner: Owner) -> None:
-    """Otherwise, after a power loss, the log has a hole that only this snapshot covers (seed 11238 of the simulated
+    """A snapshot becomes visible only after the log up to it is durable.
+
+    Otherwise the log could have a gap after a power loss that only this snapshot covers (seed 11238 of the simulated
     world).
     """
     assert owner.writer.start_snapshot(some_snapshot())
@@ -267,7 +272,7 @@ def test_snapshot_is_published_only_after_its_log_is_durable(owner: Owner) -> No
 
 def test_snapshot_duration_is_measured_by_the_writers_clock(owner: Owner) -> None:
     class Slow:
-        """Clock that advances 1.5 seconds between two reads."""
+        """Clock that advances by 1.5 seconds between two reads."""
 
         start, call, breathe = THREADS.start, THREADS.call, THREADS.breathe
         at_s = 10.0
@@ -284,7 +289,10 @@ def test_snapshot_duration_is_measured_by_the_writers_clock(owner: Owner) -> Non
 
 
 def test_snapshot_is_reported_after_its_file_name_is_durable(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the report, earlier logs can be purged. A power loss must not then remove the snapshot's name as well."""
+    """A snapshot is reported only after its file name is durable.
+
+    After the report, earlier logs can be purged, so a power loss must not remove the name.
+    """
     done: list[str] = []
     rename = HOST.rename
 

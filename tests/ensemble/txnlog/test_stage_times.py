@@ -1,4 +1,6 @@
-"""A storage's measurements of its writes: each stage's time by calculation, and the storage's own statistics."""
+"""How a storage measures its writes: the time of each stage, compared with calculated values, and its own
+statistics.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,13 @@ from zabka.ensemble.zab.effects import Barrier, SaveSnapshot, TruncateLog
 
 MS = 1_000_000
 A_TXNS_TIME_MS = 3
-"""Creation time of the transactions in these tests."""
+"""Creation time in ms of the transactions in these tests."""
 
 
 def noted(*, learning: bool) -> StageTimes:
-    """Return the times of two submissions of five transactions. They waited 30 and 20 ms; the write took 4 ms and the
-    sync 6 ms.
+    """Return the measured times of two submissions with five transactions in all.
+
+    The submissions waited 30 and 20 ms. The write took 4 ms and the sync 6 ms.
     """
     stages = StageTimes()
     stages.learning = learning
@@ -45,8 +48,9 @@ def test_each_write_stage_is_measured_from_its_own_start() -> None:
 
 
 def test_learner_measures_the_propagation_time_from_its_leader() -> None:
-    """The transaction is durable 100 ms after its creation. 20 ms in the learner's queue and 10 ms on its disk are
-    subtracted.
+    """A learner measures how long the proposals of its leader took to arrive.
+
+    They are durable 100 ms after their creation; 20 ms in the learner's queue and 10 ms on its disk are subtracted.
     """
     stages = noted(learning=True)
     assert (stages.proposed_ms.count, stages.proposed_ms.total) == (5, 5 * 70)
@@ -62,7 +66,7 @@ def test_clock_difference_gives_no_negative_propagation_time() -> None:
 
 
 class Clocks:
-    """Clocks that advance only in writes and syncs: 2 ms for each write, 7 ms for each sync."""
+    """Clocks that advance only during disk operations: 2 ms for each write, 7 ms for each sync."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ns = 0
@@ -134,7 +138,10 @@ def test_barrier_without_transactions_counts_as_a_sync_only(owner: Owner) -> Non
 def test_sync_slower_than_the_threshold_logs_a_warning(
     owner: Owner, clocks: Clocks, sync_ms: int, warnings: int
 ) -> None:
-    """fsync.warningthresholdms: FileTxnLog warns if a sync takes longer, but not if it takes exactly that long."""
+    """A sync that takes longer than fsync.warningthresholdms logs a warning.
+
+    As in FileTxnLog, a sync of exactly that time does not.
+    """
     clocks.sync_ms = sync_ms
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
@@ -145,7 +152,7 @@ def test_sync_slower_than_the_threshold_logs_a_warning(
 
 
 def test_transactions_before_a_truncation_are_synced_first(owner: Owner) -> None:
-    """Before a truncation, the barrier for the earlier transactions completes."""
+    """Before the log is truncated, the transactions submitted earlier are synced and acknowledged."""
     owner.storage.submit([*appends(3), Barrier(1), TruncateLog(Zxid(EPOCH_1 + 2)), Barrier(2)])
     for _ in range(3):
         owner.run_one()

@@ -1,4 +1,4 @@
-"""The storage thread: order, group commits, and the guarantees of a barrier."""
+"""The storage thread: the order of writes, group commits, and what a completed barrier guarantees."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ONE_OF_THREE = RecoveryPolicy(other_voters=2)
 
 
 class Owner:
-    """Replacement for the event loop: callbacks wait in a queue until the test runs them."""
+    """Fake event loop: callbacks wait in a queue until the test runs them."""
 
     def __init__(
         self,
@@ -155,7 +155,10 @@ def test_disk_operations_are_executed_in_order(owner: Owner, tmp_path: Path) -> 
 
 
 def test_history_is_durable_before_its_epoch_is_written(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise, after a power loss, a peer votes with an epoch whose transactions it lost."""
+    """When a learner has received a history, the history is durable before the epoch.
+
+    Otherwise, after a power loss, the peer would vote with an epoch whose transactions it has lost.
+    """
     done: list[str] = []
     fdatasync, rename = os.fdatasync, os.rename
     monkeypatch.setattr(HOST, "fdatasync", lambda descriptor: (done.append("log"), fdatasync(descriptor))[1])
@@ -166,7 +169,10 @@ def test_history_is_durable_before_its_epoch_is_written(owner: Owner, monkeypatc
 
 
 def test_closed_storage_cancels_its_snapshot(owner: Owner, tmp_path: Path) -> None:
-    """No event loop runs its steps afterwards, so its thread would wait forever."""
+    """Closing the storage cancels its snapshot.
+
+    The event loop no longer runs the snapshot's steps, so its thread would wait forever.
+    """
     owner.storage.take_snapshot(DataTree().to_snapshot())
     owner.storage.close()
     writing = owner.storage._snapshots._writing
@@ -230,8 +236,9 @@ def test_close_completes_the_queued_disk_operations(owner: Owner) -> None:
 
 
 def test_full_disk_logs_one_line_and_loses_no_acknowledged_txn(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk accepts only part of a record, of any size. ZooKeeper continues after some such failures
-    (ZOOKEEPER-3701, 4882).
+    """A full disk causes one log line, and no acknowledged transaction is lost, whatever part of a record was written.
+
+    ZooKeeper continues after some of these failures (ZOOKEEPER-3701, 4882).
     """
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
@@ -257,7 +264,9 @@ def full() -> int:
 def test_barrier_after_a_failed_write_is_not_acknowledged(
     owner: Owner, effect: Effect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failed truncation does not count as a truncation (ZOOKEEPER-3701)."""
+    """A barrier after a failed write is not acknowledged, and a failed truncation is not reported as done
+    (ZOOKEEPER-3701).
+    """
     for name in ("fsync", "ftruncate"):
         monkeypatch.setattr(HOST, name, lambda *args: full())
     owner.storage.submit([effect, Barrier(1)])
@@ -270,7 +279,7 @@ def test_barrier_after_a_failed_write_is_not_acknowledged(
 
 
 def test_slow_sync_logs_a_warning(tmp_path: Path) -> None:
-    """The threshold is fsync.warningthresholdms."""
+    """A sync that takes longer than fsync.warningthresholdms logs a warning."""
     owner = Owner(directories_with(tmp_path, range(1, 3)), fsync_warning_ms=-1)
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.run_one()
@@ -362,8 +371,10 @@ def test_learner_chunks_continue_into_the_next_epoch(tmp_path: Path) -> None:
 
 
 def test_learner_chunks_do_not_skip_the_purged_end_of_an_epoch(tmp_path: Path) -> None:
-    """The process started with the snapshot of 2. Later snapshots followed, and autopurge removed the log that follows
-    the snapshot of 2.
+    """A learner gets no DIFF if the end of an epoch was purged.
+
+    Here the log starts after transaction 2, and autopurge has removed the file with transactions 3 and 4 of the first
+    epoch.
     """
     owner = Owner(directories_with(tmp_path, range(1, 5), snapshots=(0, EPOCH_1 + 2)))
     log_of_epoch_2(owner.directories, range(1, 3))
@@ -381,8 +392,8 @@ def test_flipped_bit_at_an_epoch_end_ends_the_chunks(tmp_path: Path, flipped: in
     raw = bytearray(path.read_bytes())
     raw[read_log(path)[1].ends[flipped - 1] - 3] ^= 1
     path.write_bytes(raw)
-    # By the zxids alone, the next epoch could follow any transaction that is read last, so `borders` permits it
-    # here.
+    # The zxids do not show where an epoch ends. So `borders` says that the next epoch follows the last readable
+    # transaction.
     borders = {Zxid(EPOCH_1 + flipped - 1): Zxid(EPOCH_2 + 1)}
     got = read_after(owner, EPOCH_1, EPOCH_1, {} if flipped == 1 else borders)
     assert (got or []) == [EPOCH_1 + n for n in range(1, flipped)]
@@ -390,15 +401,18 @@ def test_flipped_bit_at_an_epoch_end_ends_the_chunks(tmp_path: Path, flipped: in
 
 
 def test_truncation_discards_the_remembered_learner_positions(tmp_path: Path) -> None:
-    """A learner still has the truncated transactions, so it must not get a DIFF that starts after them."""
+    """A truncation discards the remembered file positions of learners.
+
+    A learner that still has the truncated transactions must not get a DIFF that starts after them.
+    """
     owner = Owner(directories_with(tmp_path, range(1, 6)))
     assert read_after(owner, EPOCH_1 + 2, EPOCH_1, {}) == [EPOCH_1 + 3, EPOCH_1 + 4, EPOCH_1 + 5]
     owner.storage.submit([TruncateLog(Zxid(EPOCH_1 + 4))])
     owner.run_one()
     owner.storage.submit([Append([a_txn(EPOCH_2 + 1), a_txn(EPOCH_2 + 2)]), Barrier(1)])
     owner.run_one()
-    # 0x..5 was the last transaction of its epoch when it was read, but was truncated since. By the zxids alone,
-    # the next epoch could follow it.
+    # Transaction 5 was the last of its epoch when it was read, but was truncated afterwards. The zxids alone would
+    # allow the next epoch to follow it.
     borders = {Zxid(EPOCH_1 + 4): Zxid(EPOCH_2 + 1), Zxid(EPOCH_1 + 5): Zxid(EPOCH_2 + 1)}
     assert read_after(owner, EPOCH_1 + 5, EPOCH_1, borders) is None
     assert read_after(owner, EPOCH_1 + 4, EPOCH_1, borders) == [EPOCH_2 + 1, EPOCH_2 + 2]
@@ -406,7 +420,10 @@ def test_truncation_discards_the_remembered_learner_positions(tmp_path: Path) ->
 
 
 def directories_of_a_storage(tmp_path: Path) -> Directories:
-    """Return separate dataDir and dataLogDir: a snapshot of 2, and 3 and 4 in a log created by a storage."""
+    """Return a data directory with a snapshot at transaction 2, and a separate log directory with transactions 3 and 4.
+
+    A storage has written the log.
+    """
     (tmp_path / "data").mkdir()
     (tmp_path / "log").mkdir()
     whole = directories_with(tmp_path / "data", snapshots=(0, EPOCH_1 + 2))
@@ -441,7 +458,10 @@ def test_intended_removal_of_the_newest_log_is_no_loss(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("covered", [3, 4])
 def test_lost_newest_log_covered_by_a_snapshot_is_ignored(tmp_path: Path, covered: int) -> None:
-    """The note contains only the zxid of the file's first transaction, so a snapshot at that zxid covers the log."""
+    """The loss of the newest log is ignored if a snapshot covers it.
+
+    The server has noted only the zxid of the log's first transaction, so a snapshot at that zxid suffices.
+    """
     directories = directories_of_a_storage(tmp_path)
     write_snapshot(directories.data, some_snapshot(EPOCH_1 + covered))
     (directories.log / "log.100000003").unlink()

@@ -1,4 +1,4 @@
-"""A storage's work besides logging: marks, memberships and purges, and reports when they fail."""
+"""The storage's other work: marks of losses, memberships and purges, and what it reports when one fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ONE_OF_THREE = RecoveryPolicy(other_voters=2)
 
 
 class Memberships:
-    """Record of saved memberships."""
+    """Fake membership files that record which memberships were saved."""
 
     def __init__(self) -> None:
         self.saved: list[tuple[str, Membership]] = []
@@ -78,7 +78,10 @@ def test_saved_epoch_clears_incomplete_mark_but_not_doubt_mark(tmp_path: Path) -
 
 @pytest.mark.parametrize(("retained", "left"), [(0, [0, 1, 2]), (2, [1, 2])])
 def test_finished_snapshot_purges_older_ones_if_configured(tmp_path: Path, retained: int, left: list[int]) -> None:
-    """autopurge.snapRetainCount. With 0, PurgeTxnLog does all purging."""
+    """A finished snapshot purges older ones if autopurge.snapRetainCount is set.
+
+    With 0, only PurgeTxnLog purges.
+    """
     owner = Owner(directories_with(tmp_path), retain_snapshots=retained)
     for counter in (1, 2):
         owner.storage.submit([*appends(counter), Barrier(counter)])
@@ -166,7 +169,10 @@ def test_storage_sends_no_callbacks_to_a_closed_event_loop(tmp_path: Path) -> No
 
 
 def test_snapshots_in_the_log_directory_are_reported(tmp_path: Path) -> None:
-    """ZooKeeper also checks both directories (FileTxnSnapLog.checkLogDir and checkSnapDir)."""
+    """Snapshots in dataLogDir are reported at startup.
+
+    ZooKeeper also checks both directories (FileTxnSnapLog.checkLogDir and checkSnapDir).
+    """
     (tmp_path / "l" / "version-2").mkdir(parents=True)
     (tmp_path / "l" / "version-2" / "snapshot.1").write_bytes(b"")
     with pytest.raises(DataDirectoryError, match="is a snapshot in dataLogDir"):

@@ -1,4 +1,4 @@
-"""When the event loop itself waits for the disk: the rules, and a storage that follows them."""
+"""Syncs on a fast disk run in the event loop instead of the storage thread: the rules, and a storage that uses them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def owner(tmp_path: Path, clock: Clock) -> Iterator[Owner]:
-    """Owner of a storage whose disk was measured as fast."""
+    """Yield the owner of a storage that has measured its disk as fast."""
     owner = Owner(directories_with(tmp_path, range(1, 3)), clock_ns=clock)
     for token in range(WINDOW):
         owner.storage.submit([Barrier(token)])
@@ -111,7 +111,7 @@ def owner(tmp_path: Path, clock: Clock) -> Iterator[Owner]:
 
 
 def wait_for_thread(storage: Storage) -> None:
-    """Wait until the thread has sent its callbacks and is about to record that it has finished."""
+    """Wait until the storage thread is idle, so that the next sync can run in the event loop."""
     while not storage.is_quick([]):
         os.sched_yield()
 
@@ -177,7 +177,7 @@ def test_slow_syncs_in_the_thread_mark_the_disk_as_slow(owner: Owner, clock: Clo
 def test_disk_failure_in_event_loop_is_reported_once_and_final(
     owner: Owner, number: int, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The storage thread follows the same rule."""
+    """A disk failure in the event loop is reported once, and no later write succeeds, as in the storage thread."""
 
     def fail(descriptor: int) -> None:
         raise OSError(number, "trouble")

@@ -1,4 +1,4 @@
-"""The simplest replicated service: a list that every write appends to."""
+"""The simplest replicated service for tests of ZAB: a list, to which each write appends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Entry = tuple[int, bytes]
 
 
 class ListApplication:
-    """Replicated list. Every write appends (zxid, payload)."""
+    """Replicated list. Each write appends (zxid, payload)."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -53,7 +53,7 @@ class ListApplication:
 
     @property
     def snapshot_bytes(self) -> int:
-        """Return the size of the list as snapshot bytes."""
+        """Return the total size of the payloads, in place of a snapshot's size."""
         return sum(len(data) for _, data in self.entries)
 
     def checkpoint(self) -> ZxidCheckpoint:
@@ -97,7 +97,7 @@ class ListApplication:
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """Return the reconfig transaction without checking permissions: any client can reconfigure."""
+        """Return the transaction for a reconfig request, without checking permissions."""
         requested = ReconfigRequest.read_from(Reader(request.body))
         membership = new_membership(requested, zxid, ensemble) if ensemble.enabled else ErrorCode.RECONFIG_DISABLED
         if isinstance(membership, ErrorCode):

@@ -1,4 +1,4 @@
-"""The disk of a simulated peer: one queue of writes, and the state left after a crash."""
+"""The disk of a simulated peer: its queue of writes, and what remains after a crash."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from zabka.ensemble.zab.membership import Membership
 
 
 class Disk:
-    """Queue of operations, their written data, and how much of the log is fsynced."""
+    """Queue of disk operations, the data written so far, and how much of the log is fsynced."""
 
     def __init__(self) -> None:
         self.accepted = Epoch(0)
@@ -70,7 +70,7 @@ class Disk:
         return [txn for txn in self.log if txn.zxid > effect.after][:5] or None
 
     def rot(self, random: Random) -> None:
-        """Make part of the log unreadable at the peer's next start, whether fsynced or not."""
+        """Make part of the log unreadable at the peer's next start. Even fsynced transactions can be affected."""
         del self.log[random.randrange(0, len(self.log) + 1) :]
         self.synced = len(self.log)
         self.incomplete = True

@@ -1,4 +1,7 @@
-"""Packets that arrive together form one turn: its order, an end within it, one barrier, and early output."""
+"""Packets that arrive together are processed in one turn.
+
+The tests cover their order, a turn that ends early, the single barrier, and early output.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def follower(cumulative: bool = True) -> Solo:
 
 
 def leader_of_two(cumulative: bool = True) -> Solo:
-    """Return a leader with in-sync followers 1 (on LINK) and 2 (on OTHER)."""
+    """Return a leader with two followers in sync, 1 (on LINK) and 2 (on OTHER)."""
     solo = Solo(id=3)
     solo.lead(follower=1, cumulative=cumulative)
     solo.together([AckEpoch(Zxid(0), 0)])
@@ -158,8 +161,7 @@ def test_client_requests_after_a_peer_resigns_are_ignored(monkeypatch: pytest.Mo
 
 
 class Outlet:
-    """Outlet that accepts a turn's effects early, and records how many transactions the tree had applied at that
-    time."""
+    """Receiver of a turn's early effects. It records how many transactions the tree had applied at that time."""
 
     def __init__(self, solo: Solo) -> None:
         self.solo = solo

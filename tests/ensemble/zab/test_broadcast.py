@@ -1,4 +1,4 @@
-"""Broadcast between peers: acknowledgements, commits, observers, pings, and the related journal events."""
+"""Broadcast between peers: acknowledgements, commits, observers, pings, and the journal events of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets that are valid in a peer's protocol step but have wrong contents, and data that the peer cannot use."""
+"""Packets that are valid in the current protocol step, but whose content is wrong or unusable for the peer."""
 
 from __future__ import annotations
 
@@ -111,7 +111,10 @@ def test_follower_truncated_too_far_disconnects_from_its_leader() -> None:
 
 
 def needing_a_snapshot() -> Solo:
-    """Return a peer that had to truncate its log to a point before its start, and follows again."""
+    """Return a peer that follows again and needs a snapshot.
+
+    Its leader had requested a truncation to a zxid before the peer's own snapshot.
+    """
     solo = epoch_accepted(snapshot=tree(txn(1, 5)), epochs=(1, 1))
     effects = solo.packet(Trunc(Z12))
     assert closed(solo, effects) == [LINK] and not broken(solo, effects)
@@ -159,7 +162,9 @@ def test_packet_with_an_invalid_membership_is_rejected(change: Txn) -> None:
 
 
 def test_reconfig_committed_during_sync_has_its_own_zxid() -> None:
-    """COMMITANDACTIVATE during a sync: later proposals are not committed, and they contain no membership."""
+    """COMMITANDACTIVATE during a sync commits only the reconfig, not the later proposals, which contain no
+    membership.
+    """
     members = b"server.1=h1:1:2;3\nserver.2=h2:1:2;3\nserver.3=h3:1:2;3\nversion=100000001"
     change = Txn(SessionId(1), 1, Z11, 0, OpCode.RECONFIG, SetDataTxn("/zookeeper/config", members, -1))
     solo = epoch_accepted()
@@ -213,7 +218,7 @@ def test_logged_uncommitted_transactions_are_outstanding() -> None:
 
 
 def master() -> Solo:
-    """Return a serving follower with an observer connection."""
+    """Return a follower in sync that has a connection from an observer."""
     solo = Solo(observers=(4, 5), serves_observers=True)
     solo.follow()
     for packet in (Diff(Zxid(0)), NewLeader(E1)):
@@ -268,7 +273,10 @@ FROM_OBSERVERS: dict[str, Packet] = {
     ],
 )
 def test_follower_accepts_only_packets_valid_in_observers_state(state: Callable[[], Solo], fitting: set[str]) -> None:
-    """ObserverMaster uses the leader's LearnerHandler."""
+    """A follower accepts from its observers only packets that are valid in their current state.
+
+    As in ZooKeeper, where ObserverMaster uses the leader's LearnerHandler.
+    """
     for name, packet in FROM_OBSERVERS.items():
         solo = state()
         effects = solo.packet(packet, OBSERVERS)

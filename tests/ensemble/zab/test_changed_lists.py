@@ -1,5 +1,6 @@
-"""Rolling restarts with changed server lists and reconfigEnabled=false serve after each step, as in ZooKeeper
-3.9.5.
+"""Rolling restarts with a changed server list and reconfigEnabled=false.
+
+As with ZooKeeper 3.9.5, the ensemble has a leader again after each step.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def test_unlisted_learner_follows_without_a_vote() -> None:
     assert isinstance(solo.packets(link=UNLISTED)[-1], UpToDate)
     solo.packet(request())
     assert any(isinstance(packet, Proposal) for packet in solo.packets(link=UNLISTED))
-    # Only the leader and server 4 have logged the request. They are no quorum of servers 1, 2 and 3.
+    # Only the leader and server 4 have logged the request. They are not a quorum of servers 1, 2 and 3.
     solo.packet(Ack(make_zxid(1, 1)), UNLISTED)
     solo.flush()
     assert solo.app.last_applied == 0
@@ -55,7 +56,7 @@ def test_unlisted_learner_with_a_later_epoch_is_disconnected() -> None:
 
 
 def lists(world: World, members: range) -> None:
-    """Give these servers this list, which they use from their next start."""
+    """Set the server list that these servers use from their next start on."""
     lines = [f"server.{i}=h{i}:2888:3888:participant;2181" for i in members]
     for i in members:
         world.own_membership[i] = "\n".join([*lines, "version=0"])

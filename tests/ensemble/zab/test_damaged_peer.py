@@ -1,4 +1,4 @@
-"""A peer that lost part of its log neither votes nor acknowledges until a leader has sent all data again."""
+"""A peer that has lost part of its log does not vote or acknowledge until a leader has sent it all data again."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def test_damaged_peer_elects_no_leader_without_the_lost_writes() -> None:
         world.write(1 if world.leader() is world.nodes[1] else 3)
         world.run(50)
     acknowledged = len(world.acknowledged)
-    # Only 1 and 3 have the last writes. Then 3 loses its log, 1 stops, and 2 returns with an older history.
+    # Only servers 1 and 3 have the last writes. Then server 3 loses its log, 1 stops, and 2 returns with an older
+    # history.
     lose_log(world, 3)
     world.stop(1)
     world.heal()
@@ -113,7 +114,7 @@ def test_lagging_learner_gets_a_diff_without_a_gap_from_the_log(writes: int) -> 
 
 
 def test_log_on_disk_is_not_read_if_size_factor_disables_it() -> None:
-    """snapshotSizeFactor=-1 disables synchronization from the log on disk."""
+    """With snapshotSizeFactor=-1, learners are not synchronized from the log on disk."""
     world = world_with_history(committed_log_length=8, snap_count=10_000, snapshot_size_factor=-1.0)
     world.stop(3)
     for _ in range(30):
@@ -134,7 +135,7 @@ def damaged_peer() -> Solo:
 
 
 def damaged_follower() -> Solo:
-    """Return a damaged follower that has replied to LEADERINFO."""
+    """Return a follower with a damaged log that has replied to LEADERINFO."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1), incomplete=True)
     solo.start()
     for other, state in ((2, PeerState.FOLLOWING), (3, PeerState.LEADING)):
@@ -147,9 +148,9 @@ def damaged_follower() -> Solo:
 
 @pytest.mark.parametrize("state", [PeerState.FOLLOWING, PeerState.LOOKING])
 def test_damaged_peer_does_not_lead_even_if_elected_by_all(state: PeerState) -> None:
-    """All servers vote for the damaged peer.
+    """A damaged peer does not become leader, even if all servers vote for it.
 
-    They are its followers, which have not noticed its restart, or servers in round 1 after a cold start.
+    The others are either its followers, which have not noticed its restart, or in round 1 after a cold start.
     """
     solo = damaged_peer()
     for follower in (2, 3):
@@ -159,7 +160,10 @@ def test_damaged_peer_does_not_lead_even_if_elected_by_all(state: PeerState) -> 
 
 
 def test_damaged_peer_logs_sync_proposals_before_it_serves() -> None:
-    """The peer may have committed these proposals because of its leader's ack. It has not acknowledged later ones."""
+    """A damaged peer writes the proposals of a sync to its log before it accepts requests.
+
+    It may have committed them earlier, because of its leader's ack. It cannot have acknowledged later ones.
+    """
     solo = damaged_follower()
     for packet in (Diff(make_zxid(1, 1)), Proposal([txn(1, 2)]), NewLeader(make_zxid(1, 0))):
         solo.packet(packet)
@@ -179,7 +183,10 @@ def test_damaged_peer_logs_sync_proposals_before_it_serves() -> None:
 
 
 def test_reconfig_and_later_proposals_wait_for_uptodate() -> None:
-    """No follower commits these because of its leader's ack, so the peer cannot have committed any of them earlier."""
+    """A damaged peer logs a reconfig, and the proposals after it, only after UPTODATE.
+
+    No follower commits these because of its leader's ack, so the peer cannot have committed any of them earlier.
+    """
     changed = msgspec.structs.replace(txn(1, 3), type=OpCode.RECONFIG)
     proposed = [txn(1, 2), changed, txn(1, 4)]
     assert what_both_may_commit(proposed) == (proposed[0],)
@@ -206,7 +213,7 @@ def test_damaged_peer_serves_immediately_without_proposals() -> None:
 
 
 def test_complete_peer_logs_proposals_after_uptodate() -> None:
-    """Regression test for ZOOKEEPER-4685."""
+    """A peer with a complete log writes the proposals of a sync to its log only after UPTODATE (ZOOKEEPER-4685)."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=1, cumulative=True)
     for packet in (Diff(make_zxid(1, 1)), Proposal([txn(1, 2)]), NewLeader(make_zxid(1, 0))):
@@ -220,8 +227,9 @@ def test_complete_peer_logs_proposals_after_uptodate() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_damaged_leader_that_restarts_is_not_elected(seed: int) -> None:
-    """The leader's followers still vote for its previous process. Then a lagging follower, which can accept an epoch,
-    restarts.
+    """A leader that restarts with a damaged log is not elected.
+
+    Its followers still vote for its previous process. Then a lagging follower restarts, which could accept its epoch.
     """
     world = World(seed, voters=3)
     world.start()
@@ -250,9 +258,11 @@ def test_damaged_leader_that_restarts_is_not_elected(seed: int) -> None:
 @pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_commits_of_a_lost_leader_are_restored_before_serving(seed: int, changes: bool) -> None:
-    """A follower commits a write and acknowledges it, but its leader never receives the acknowledgement. The leader
-    dies at any time after the follower returns. In some cases the leader first proposes a reconfiguration, and a
-    learner receives the active membership before the proposal.
+    """Transactions that a dead leader has committed are restored before the damaged peer accepts requests.
+
+    A follower commits a write and acknowledges it, but its leader never receives the acknowledgement, and dies at any
+    time after the follower has returned. In some cases the leader first proposes a reconfiguration, and a learner
+    receives the active membership before the proposal.
     """
     world = ensemble(seed, voters=3)
     world.write(1)
@@ -292,7 +302,10 @@ def test_commits_of_a_lost_leader_are_restored_before_serving(seed: int, changes
 
 @pytest.mark.parametrize("seed", range(5))
 def test_damaged_peer_can_vote_as_soon_as_its_log_is_complete(seed: int) -> None:
-    """The third server is permanently dead, so only these two can form a quorum."""
+    """A damaged peer can vote as soon as its log is complete on disk.
+
+    The third server is permanently dead, so only these two can form a quorum.
+    """
     world = World(seed, voters=3)
     world.disk_ms = (5, 20)
     world.start()

@@ -1,4 +1,4 @@
-"""A learner whose tree differs from its leader's requests the whole tree, and votes for other servers."""
+"""A learner whose tree differs from its leader's requests the whole tree, and does not vote for itself."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ E2 = make_zxid(2, 0)
 
 
 class OtherTree(ListApplication):
-    """Replicated list that reports a different tree after every apply."""
+    """Replicated list that reports after every apply that its tree differs from the leader's."""
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
         return [*super().apply(now, txns), TreeDiffers()]
@@ -145,7 +145,10 @@ def test_peer_doubting_its_tree_receives_a_snapshot_not_a_diff() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_peer_with_a_log_hole_is_completed_and_never_elected(seed: int) -> None:
-    """The server with the hole has the newest transactions and the highest id, so it would win an ordinary election."""
+    """A server with a gap in its log is not elected, and gets the missing transactions.
+
+    It has the newest transactions and the highest id, so it would win an ordinary election.
+    """
     world = World(seed, voters=3, snap_count=10_000)
     for written in (3, 6):
         world.start()

@@ -1,4 +1,4 @@
-"""Fast leader election: the order of votes, the decision, and joining an existing leader."""
+"""Fast leader election: how votes are compared, when a peer decides, and how it joins an existing leader."""
 
 from __future__ import annotations
 
@@ -126,8 +126,9 @@ def test_votes_of_unknown_and_incomplete_servers_are_ignored() -> None:
 
 
 def test_observer_votes_for_itself_with_the_smallest_values() -> None:
-    """An observer's initial vote has zxid and epoch Long.MIN_VALUE, the smallest signed long, as in
-    FastLeaderElection.getInitLastLoggedZxid and getPeerEpoch.
+    """An observer's initial vote has the zxid and epoch Long.MIN_VALUE, the smallest possible values.
+
+    See FastLeaderElection.getInitLastLoggedZxid and getPeerEpoch.
     """
     observer = Solo(id=4, observers=(4,))
     observer.start()
@@ -158,7 +159,10 @@ def test_peer_joins_a_leader_only_after_its_own_notification() -> None:
 
 
 def test_joining_a_leader_of_this_round_needs_a_quorum_of_votes() -> None:
-    """In FastLeaderElection, votes of the same round also count for a server that already leads or follows."""
+    """A peer follows a server that claims to lead in this round only if a quorum votes for that server.
+
+    In FastLeaderElection, votes of the same round also count for a server that already leads or follows.
+    """
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     for src in (2, 4):
@@ -186,7 +190,7 @@ def test_rejoining_a_leader_compares_only_leader_and_epoch() -> None:
     solo = Solo()
     solo.start()
     solo.receive_vote(2, F, (3, 55, 4), round=2)
-    # The round and the zxid differ, but leader and epoch are the same (ZOOKEEPER-1732, ZOOKEEPER-1805).
+    # The two votes differ in round and zxid, but have the same leader and epoch (ZOOKEEPER-1732, ZOOKEEPER-1805).
     solo.receive_vote(3, LEAD, (3, 99, 4), round=8)
     assert solo.peer.leader_id == 3
 

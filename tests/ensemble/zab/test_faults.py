@@ -1,5 +1,6 @@
-"""Random faults in the ZAB core. The driver checks the invariants in every turn. At the end all faults stop, and
-the peers must converge.
+"""Random faults in the ZAB core. The driver checks the invariants in every turn.
+
+At the end all faults are healed, and the peers must converge.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ BATCH = 20
 
 
 def storm(seed: int, steps: int = 60) -> World:
-    """Run one world with faults selected by the seed."""
+    """Run one world with random faults chosen by the seed."""
     random = Random(f"storm {seed}")
     voters = random.choice((1, 3, 3, 3, 5, 5))
     world = World(
@@ -56,7 +57,7 @@ def inject(world: World, random: Random, fault: str, ids: tuple[int, ...]) -> No
         for i in victims:
             world.stop(i, power=fault == "power")
     elif fault == "rot" and len(world.voters) > 1 and not any(n.disk.incomplete for n in world.nodes.values()):
-        # Damage only one disk at a time, because data that two of three servers have lost cannot be restored.
+        # Damage only one disk at a time: data that two of three servers have lost cannot be restored.
         world.stop(victim)
         world.nodes[victim].disk.rot(random)
     elif fault == "cut":

@@ -1,4 +1,4 @@
-"""A frozen server's connections stay open but silent. Only `syncLimit` detects it, and does so in time."""
+"""A frozen server's connections stay open, but it sends nothing. Other servers detect this after `syncLimit`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from zabka.ensemble.zab.election import FINALIZE_TIMER, FINALIZE_WAIT_MS
 from zabka.ensemble.zab.messages import PeerState
 
 ON_TOP_MS = 250
-"""Time allowed after `syncLimit` until writes continue."""
+"""Time in ms after `syncLimit` within which writes must succeed again."""
 TIMES = [(500, 2), (500, 5), (2000, 2), (2000, 5)]
-"""tickTime in milliseconds, and syncLimit in ticks."""
+"""Pairs of tickTime in milliseconds and syncLimit in ticks."""
 L, F, LEAD = PeerState.LOOKING, PeerState.FOLLOWING, PeerState.LEADING
 
 
 def settled_world(seed: int, voters: int, tick_ms: int, sync_limit: int) -> World:
-    """Return a serving ensemble at a random time between two ticks of its leader."""
+    """Return an ensemble that has elected a leader, at a random time between two of the leader's ticks."""
     world = World(seed, voters=voters, loss=0.0, tick_time_ms=tick_ms, sync_limit=sync_limit)
     world.delay_ms = (3, 3)  # Election messages keep their order, as on a connection.
     world.start()

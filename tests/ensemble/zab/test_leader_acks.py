@@ -1,4 +1,7 @@
-"""A leader's own ack: which learners receive it once the leader's log is durable, and what they then commit."""
+"""The acknowledgement that a leader sends its learners when its own log is durable.
+
+The tests show which learners receive it, and what these then commit.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def requests(*cxids: int) -> list[Packet]:
 
 
 def join(solo: Solo, peer: int, link: LinkId, last_zxid: Zxid = NOTHING, heeds_acks: bool = True) -> list[Packet]:
-    """Connect a learner. Return the packets that the leader sent after the learner acknowledged the epoch."""
+    """Connect a learner until it has acknowledged the epoch. Return the packets that the leader sends it after that."""
     solo.do(solo.peer.on_link_accepted(solo.now, link))
     info = FollowerInfo(Epoch(0), PeerId(peer), cumulative=True, heeds_acks=heeds_acks)
     solo.packet(info, link)
@@ -59,7 +62,7 @@ def join(solo: Solo, peer: int, link: LinkId, last_zxid: Zxid = NOTHING, heeds_a
 
 
 def leader(voters: int = 3, heeds_acks: bool = True) -> Solo:
-    """Return server 3 as leader of 1 (on LINK), 2 (on OTHER) and further voters if any. All are in sync."""
+    """Return server 3 as leader. Followers 1 (on LINK), 2 (on OTHER) and any further voters are in sync."""
     links = {1: LINK, 2: OTHER, 4: LinkId(4), 5: LinkId(5)}
     others = {peer: link for peer, link in links.items() if peer <= voters}
     solo = Solo(id=3, voters=range(1, voters + 1))
@@ -76,7 +79,7 @@ def leader(voters: int = 3, heeds_acks: bool = True) -> Solo:
 
 
 def follower(cumulative: bool = True) -> Solo:
-    """Return server 1 as a follower of 3."""
+    """Return server 1 as a follower of server 3."""
     solo = Solo()
     solo.follow(epoch=1, cumulative=cumulative)
     solo.together([Diff(Zxid(0)), NewLeader(E1)])
@@ -229,8 +232,9 @@ def test_sync_waits_for_proposals_a_follower_may_have_committed() -> None:
 
 
 def test_omitted_commit_is_sent_before_a_reconfig_proposal() -> None:
-    """A server that receives the reconfiguration before its own log is durable no longer commits because of the
-    leader's ack.
+    """A commit that was omitted because of the leader's ack is sent before a reconfig is proposed.
+
+    From the reconfig on, a follower whose own log is not durable yet does not commit because of the leader's ack.
     """
     solo = leader()
     solo.together(requests(1))

@@ -1,4 +1,4 @@
-"""A peer's reaction to connections and packets in each of its states, and the packets that it sends on a timer."""
+"""How a peer reacts to connections and packets in each state, and which packets it sends on a timer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from zabka.ensemble.zab.role import Phase
 from zabka.journal.events import PeerProtocolBroken, TxnLogged
 
 TICK_MS = 100
-"""Tick of a `Solo`. initLimit and syncLimit are set in its EnsembleConfig."""
+"""Duration of a tick of a `Solo`, in ms. Its EnsembleConfig has initLimit and syncLimit."""
 OTHER = LinkId(8)
 
 
@@ -70,7 +70,7 @@ def test_links_waiting_for_an_election_are_limited() -> None:
     assert [closed(solo, accepted(solo, link)) for link in links] == [[]] * PARKED_LINKS_MAX + [[links[-1]]]
     solo.elect(3)
     assert solo.peer.state is PeerState.LEADING
-    # The new leader accepts the waiting connections as learners and reads their packets.
+    # When elected, the leader accepts the waiting connections as learners, and reads their packets.
     solo.packet(FollowerInfo(Epoch(4), PeerId(1)), links[0])
     solo.flush()
     assert solo.packets(link=links[0]) == [LeaderInfo(Epoch(5))]
@@ -112,7 +112,10 @@ def test_follower_closes_connections_of_learners() -> None:
 
 
 def test_unreachable_leader_is_retried_until_init_limit() -> None:
-    """As in Learner.connectToLeader, which gives up after initLimit."""
+    """A learner retries to connect to its leader with growing delays, and gives up after initLimit.
+
+    Learner.connectToLeader does the same.
+    """
     solo = Solo()
     solo.start()
     solo.elect(3)
@@ -203,7 +206,10 @@ def adopted() -> Solo:
     ],
 )
 def test_learner_accepts_only_packets_of_its_protocol_step(state: Callable[[], Solo], fitting: set[str]) -> None:
-    """Learner.registerWithLeader and syncWithLeader define the packets that are read at each step."""
+    """A learner accepts only packets that are valid in its protocol step.
+
+    They are those that Learner.registerWithLeader and syncWithLeader read at this step.
+    """
     for name, packet in FROM_LEADERS.items():
         solo = state()
         effects = solo.packet(packet)
@@ -261,7 +267,7 @@ FROM_LEARNERS: dict[str, Packet] = {
     ],
 )
 def test_leader_accepts_only_packets_of_the_learners_step(state: Callable[[], Solo], fitting: set[str]) -> None:
-    """LearnerHandler.run defines the packets that are read at each step."""
+    """A leader accepts only packets that are valid in the learner's protocol step, as in LearnerHandler.run."""
     for name, packet in FROM_LEARNERS.items():
         solo = state()
         effects = solo.packet(packet)
@@ -282,7 +288,10 @@ def test_follower_disconnects_from_leader_with_too_high_epoch() -> None:
 
 @pytest.mark.parametrize(("accepted_epoch", "opened"), [(EPOCH_MAX - 1, True), (EPOCH_MAX, False)])
 def test_leader_with_maximum_accepted_epoch_resigns(accepted_epoch: int, opened: bool) -> None:
-    """An epoch has 31 bits, because it is part of a zxid, which is signed on the wire."""
+    """A leader whose accepted epoch is the highest possible one resigns.
+
+    An epoch has 31 bits, because it is part of a zxid, which is a signed number in messages.
+    """
     solo = Solo(id=3, epochs=(accepted_epoch, 0))
     solo.start()
     solo.elect(3)
@@ -296,7 +305,7 @@ def test_leader_with_maximum_accepted_epoch_resigns(accepted_epoch: int, opened:
 
 
 class Telling(ListApplication):
-    """Replicated list that emits a journal event for each applied transaction."""
+    """Replicated list that emits a journal event for each transaction that it applies."""
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
         return [*super().apply(now, txns), *(Emit(TxnLogged(each.zxid)) for each in txns)]
@@ -307,7 +316,10 @@ def logged_zxids(solo: Solo, effects: list[Effect]) -> list[int]:
 
 
 def test_commits_of_a_sync_are_journaled_at_uptodate() -> None:
-    """UPTODATE commits the initial history. Before that, another leader can still truncate it."""
+    """Commits during a sync are journaled only at UPTODATE.
+
+    UPTODATE commits the initial history. Before it, another leader could still truncate that history.
+    """
     solo = Solo(app=Telling())
     solo.follow()
     effects = solo.together([Diff(Z12), Proposal([txn(1, 1), txn(1, 2)]), Commit(Z11), Commit(Z12), NewLeader(E1)])
@@ -340,7 +352,9 @@ def test_each_synchronisation_is_counted_by_its_kind() -> None:
 
 
 def test_leader_tracks_transaction_sizes_of_its_term() -> None:
-    """Leader's proposal statistics: the last, largest and smallest size in bytes."""
+    """A leader tracks the last, largest and smallest size of its term's transactions in bytes, as Leader does in
+    ZooKeeper.
+    """
     before = [txn(1, 1)]
     solo = Solo(id=3, log=before, epochs=(1, 1))
     solo.lead(follower=1, epoch=1)
@@ -358,7 +372,7 @@ def test_leader_tracks_transaction_sizes_of_its_term() -> None:
 
 
 def test_informandactivate_commits_only_its_reconfig() -> None:
-    """INFORMANDACTIVATE contains one transaction, which is committed when it arrives."""
+    """INFORMANDACTIVATE contains the reconfig transaction, and commits only this one."""
     solo = Solo(id=4, observers=(4,))
     solo.follow()
     members = SetDataTxn("/zookeeper/config", b"server.1=h1:2888:3888:participant;2181\nversion=100000001", -1)
@@ -376,7 +390,10 @@ def pings(solo: Solo, effects: list[Effect], link: LinkId = LINK) -> list[Packet
 
 
 def test_leader_checks_its_learners_every_half_tick() -> None:
-    """Leader.lead in ZooKeeper also sleeps for half a tick and then pings."""
+    """A leader checks its learners every half tick.
+
+    Leader.lead in ZooKeeper also pings after each half tick.
+    """
     solo = waiting()
     assert timers(solo, HALF_TICK_TIMER) == [TICK_MS // 2]
     assert timers(solo, INIT_TIMER) == [solo.peer._core.config.init_limit * TICK_MS]
@@ -389,8 +406,9 @@ def test_leader_checks_its_learners_every_half_tick() -> None:
     ids=["connected", "introduced", "offered", "it was sent the history", "it serves"],
 )
 def test_learner_is_pinged_after_its_history_is_queued(state: Callable[[], Solo], pinged: int) -> None:
-    """LearnerHandler.ping does nothing before its sending thread has started, which happens once the learner's history
-    is queued.
+    """A leader pings a learner only after it has queued the learner's history.
+
+    LearnerHandler.ping does nothing before its sending thread has started, which is then.
     """
     solo = state()
     assert len(pings(solo, solo.timer(HALF_TICK_TIMER, TICK_MS // 2))) == pinged
@@ -404,7 +422,10 @@ def test_serving_learner_replies_to_pings_with_its_sessions() -> None:
 
 
 def test_learner_disconnects_from_a_leader_silent_over_its_limit() -> None:
-    """The limit is initLimit until NEWLEADER and then syncLimit, counted from the last contact."""
+    """A learner leaves a silent leader after initLimit before NEWLEADER, and after syncLimit later.
+
+    Both count from the last packet.
+    """
     for state, limit in ((epoch_accepted, "init_limit"), (adopted, "sync_limit")):
         solo = state()
         limit_ms = getattr(solo.peer._core.config, limit) * TICK_MS

@@ -1,4 +1,4 @@
-"""Observers that learn from followers: less load on the leader, no loss, and only committed transactions."""
+"""Observers that learn from followers: they reduce the load on the leader, and get all committed transactions only."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def test_observer_synchronises_with_a_follower_not_the_leader() -> None:
 
 
 def test_follower_checks_its_observers_every_half_tick() -> None:
-    """ZooKeeper's ObserverMaster also pings every tickTime / 2."""
+    """A follower checks its observers every half tick. ZooKeeper's ObserverMaster also pings them every tickTime /
+    2.
+    """
     made = World(1, 3, 1, loss=0.0, **MASTERS)
     made.record = True
     made.start()
@@ -118,7 +120,7 @@ def test_sessions_of_an_observer_are_renewed_through_a_follower() -> None:
 
 
 def _with_a_write_under_way(made: World) -> Any:
-    """Return the leader after it has proposed a first write that no follower acknowledges."""
+    """Propose a first write that no follower acknowledges, and return the leader."""
     leader = made.leader()
     assert leader is not None
     for i in {1, 2, 3} - {leader.id}:
@@ -130,7 +132,11 @@ def _with_a_write_under_way(made: World) -> Any:
 
 @pytest.mark.parametrize("options", [MASTERS, {}])
 def test_observer_knows_proposals_before_a_session_moves_to_it(options: dict[str, bool]) -> None:
-    """Otherwise the reply to the session's last request at another server would be used for its first request here."""
+    """An observer to which a session moves knows all earlier proposals of this session.
+
+    Otherwise it could take the reply to the session's last request at another server for the reply to its first request
+    here.
+    """
     made = World(1, 3, 1, loss=0.0, **options)
     made.start()
     made.run_until(made.settled)
@@ -142,8 +148,10 @@ def test_observer_knows_proposals_before_a_session_moves_to_it(options: dict[str
 
 
 def test_observer_of_a_follower_works_with_a_java_leader() -> None:
-    """ZooKeeper's replies to a session query have no zxid to wait for. The follower's log already contains the
-    proposals when the reply arrives.
+    """An observer that learns from a follower also works with a ZooKeeper leader.
+
+    ZooKeeper's reply to a session query has no zxid to wait for. But the follower has logged the proposals before it
+    receives the reply.
     """
     made = world()
     leader, here = _with_a_write_under_way(made), made.nodes[OBSERVER]

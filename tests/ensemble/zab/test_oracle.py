@@ -1,5 +1,6 @@
-"""An ensemble of two servers with an oracle (oraclePath), an external service that allows one of them to serve
-alone.
+"""An ensemble of two servers with an oracle (oraclePath).
+
+The oracle is an external service that allows one of the two to be leader alone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PATIENCE_MS = 5_000
 
 
 class Pair(World):
-    """Two voters. `chosen` is the server that the oracle allows to serve alone, or 0."""
+    """Two voters. `chosen` is the id of the server that the oracle allows to be leader alone, or 0."""
 
     def __init__(self, seed: int, voters: int = 2) -> None:
         super().__init__(seed, voters, has_oracle=True)
@@ -32,7 +33,7 @@ class Pair(World):
         self.notify()
 
     def notify(self) -> None:
-        """Deliver the oracle's decision to each server after a short random delay, as a real server process does."""
+        """Send each server the oracle's decision after a short random delay, as it would reach a real server."""
         for i, node in self.nodes.items():
             if node.alive:
                 self.at(self.draw((1, TICK_MS // 2)), partial(self.deliver, node, node.life, partial(self._ask, i)))
@@ -70,7 +71,7 @@ class Pair(World):
 
 
 def whole(seed: int) -> tuple[Pair, int, int]:
-    """Return a serving pair with some data, its leader and its follower."""
+    """Return a pair with some data, the id of its leader and the id of its follower."""
     pair = Pair(seed)
     pair.start()
     leader = pair.serve()
@@ -163,7 +164,10 @@ def test_three_voters_ignore_the_oracle() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_alternating_failures_of_two_servers_lose_no_writes(seed: int) -> None:
-    """The driver checks that histories never diverge and acknowledged writes remain."""
+    """If the two servers fail alternately, no acknowledged write is lost.
+
+    The driver checks this, and that their histories never diverge.
+    """
     pair = Pair(100 + seed)
     pair.start()
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""The name and description of each message between peers. The names are from ZooKeeper's Leader.java."""
+"""The name and description of each message between peers. The names are those in ZooKeeper's Leader.java."""
 
 from __future__ import annotations
 

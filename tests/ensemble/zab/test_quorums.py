@@ -1,6 +1,4 @@
-"""Quorums: majorities, hierarchical quorums with weights, and joint quorums of two memberships; and their string
-format.
-"""
+"""Quorums: majorities, hierarchical quorums with weights, joint quorums of two memberships, and their text format."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Membership changes at run time: joint quorums, leader handover, joining servers, and the state that survives
-crashes.
-"""
+"""Membership changes at run time: joint quorums, leader handover, joining servers, and the state after crashes."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ def leader_of(world: World) -> Node:
 
 
 def reconfigure(world: World, joining: str = "", leaving: str = "", members: str = "") -> Membership:
-    """Send a reconfig to the leader, and return the membership in the reply."""
+    """Send a reconfig request to the leader, and return the membership in its reply."""
     leader, known = leader_of(world), len(world.acknowledged)
     world.reconfigure(leader.id, joining, leaving, members)
     world.run_until(lambda: len(world.acknowledged) > known)
@@ -163,7 +161,10 @@ def test_second_reconfig_in_progress_is_rejected() -> None:
 
 @pytest.mark.parametrize("asks_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
 def test_proposals_before_a_reconfig_need_quorums_of_both_lists(asks_a_follower: bool) -> None:
-    """A follower that forms a quorum together with its leader cannot commit the write alone either."""
+    """A write before a proposed reconfig also needs a quorum of the new members.
+
+    Not even a follower that forms a quorum of the old members with its leader can commit the write.
+    """
     world = ensemble(3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -185,7 +186,9 @@ def test_proposals_before_a_reconfig_need_quorums_of_both_lists(asks_a_follower:
 
 
 def test_new_members_ahead_of_all_old_ones_do_not_block_election() -> None:
-    """New members cannot become leader, but the quorum needs their acknowledgements. Their extra transactions are
+    """New members that have more transactions than all old ones do not block an election.
+
+    They cannot become leader, but the new quorum needs their acknowledgements. Their additional transactions are
     uncommitted.
     """
     world = ensemble(3, spares=2)
@@ -212,7 +215,9 @@ def test_new_members_ahead_of_all_old_ones_do_not_block_election() -> None:
 
 
 def as_zookeepers_leader(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
-    """Send the proposals, followed by the membership that the leader saw last, whether active or not."""
+    """Sync a learner as ZooKeeper's leader does: send the proposals, and then the last membership, even if only
+    proposed.
+    """
     core.send(peer.link, Proposal(tuple(core.pending)))
     peer.step = Step.SYNCING
     core.send(peer.link, NewLeader(newleader_zxid, core.reconfiguration.last_seen.text))
@@ -220,8 +225,9 @@ def as_zookeepers_leader(core: Core, peer: LearnerLink, newleader_zxid: Zxid, me
 
 @pytest.mark.parametrize("names_what_it_has_seen", [False, True], ids=["ours", "zookeepers"])
 def test_returning_server_does_not_activate_proposed_reconfig(names_what_it_has_seen: bool) -> None:
-    """Otherwise the server would send the proposed membership to others, and a quorum of new members would form next to
-    the old quorum.
+    """A returning server does not activate a membership that is only proposed.
+
+    Otherwise it would send it to others, and a quorum of new members could form next to the quorum of old members.
     """
     world = ensemble(3, spares=3)
     world.start(4, 5, 6)
@@ -245,7 +251,10 @@ def test_returning_server_does_not_activate_proposed_reconfig(names_what_it_has_
 
 
 def test_proposed_membership_is_sent_after_the_active_one() -> None:
-    """A ZooKeeper learner treats the later of two received memberships as the last one seen."""
+    """A leader sends a returning server the active membership first, and then the proposed one.
+
+    A ZooKeeper learner regards the second one as the last membership that the leader has seen.
+    """
     world = ensemble(3)
     leader, before = leader_of(world), leader_of(world).peer.membership
     back = next(i for i in (1, 2, 3) if i != leader.id)
@@ -267,7 +276,10 @@ def test_proposed_membership_is_sent_after_the_active_one() -> None:
 
 @pytest.mark.parametrize("at_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
 def test_returning_observer_gets_no_vote_by_proposed_reconfig(at_a_follower: bool) -> None:
-    """An observer receives only committed transactions, so only a message of its leader or follower can mislead it."""
+    """A returning observer does not become a voter because of a proposed reconfig.
+
+    It receives only committed transactions, so only a membership in another message could cause this.
+    """
     masters = {"observes_followers": at_a_follower, "serves_observers": at_a_follower}
     world = ensemble(3, observers=1, spares=2, **masters)
     world.start(5, 6)
@@ -359,7 +371,10 @@ def test_server_of_weight_zero_is_not_designated_as_leader() -> None:
 
 @pytest.mark.parametrize("voters", [1, 2])
 def test_single_leader_at_a_new_address_stays_leader(voters: int) -> None:
-    """A single leader has no server to hand over to. At every start it finds its logged transactions again."""
+    """A single server that moves to a new address by reconfig stays leader, because there is no server to hand over to.
+
+    After a restart, it finds its logged transactions again.
+    """
     world = ensemble(9, voters, standalone_enabled=False)
     leader = leader_of(world)
     membership = reconfigure(world, members=line(leader.id, host="elsewhere"))
@@ -408,7 +423,10 @@ def test_server_with_a_newer_membership_rejects_an_older_leader() -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_next_leader_completes_an_uncommitted_reconfiguration(seed: int) -> None:
-    """All servers log it and lose power before it is committed. Since it is on every disk, it will be committed."""
+    """The next leader commits a reconfiguration that was logged but not committed.
+
+    All servers log it and lose power before it is committed.
+    """
     world = ensemble(20 + seed, voters=3, spares=1)
     world.start(4)
     world.run_until(world.settled)
@@ -433,9 +451,10 @@ def test_next_leader_completes_an_uncommitted_reconfiguration(seed: int) -> None
 
 
 def test_leader_that_resigns_after_a_reconfig_names_it_as_reason() -> None:
-    """The new epoch needs the acknowledgement of server 4, an observer that the uncommitted membership makes a voter.
-    When the reconfiguration is completed and server 4 is not in sync, the leader resigns because of the
-    reconfiguration, not because it lost a voter.
+    """A leader that resigns because of a completed reconfiguration gives it as the reason, not the loss of a voter.
+
+    The new epoch needs the acknowledgement of server 4, an observer that the uncommitted membership makes a voter. When
+    the reconfiguration is completed, server 4 is not in sync.
     """
     world = ensemble(31, voters=3, observers=1)
     leader = leader_of(world)
@@ -473,7 +492,10 @@ def test_reconfig_logged_only_by_its_leader_is_undone() -> None:
 
 
 def stir(seed: int) -> World:
-    """Start and stop servers, alone or together, with faults. The driver checks all leaders, commits and replies."""
+    """Start and stop servers of a world, alone or together, with faults.
+
+    The driver checks all leaders, commits and replies.
+    """
     world = ensemble(100 + seed, voters=3, spares=2)
     world.start(4, 5)
     random = world.random
@@ -525,7 +547,7 @@ def test_reconfigs_under_faults_lose_no_acknowledged_write(seed: int) -> None:
 
 @contextmanager
 def only_the_old_members_decide() -> Iterator[None]:
-    """Injected bug: activate a change before a quorum of the new members has logged it."""
+    """Injected bug: activate a membership before a quorum of the new members has logged it."""
 
     def contains(self: JointQuorum, peers: Any) -> bool:
         return self._first.contains(peers)
@@ -539,7 +561,7 @@ def only_the_old_members_decide() -> Iterator[None]:
 
 @contextmanager
 def memberships_are_forgotten_in_a_restart() -> Iterator[None]:
-    """Injected bug: store neither the active nor the proposed membership on disk."""
+    """Injected bug: write neither the active nor the proposed membership to disk."""
     to_disk = Core.to_disk
 
     def forgetful(self: Core, effect: Effect) -> None:
@@ -552,8 +574,9 @@ def memberships_are_forgotten_in_a_restart() -> Iterator[None]:
 
 @contextmanager
 def a_proposed_membership_is_in_force_at_once() -> Iterator[None]:
-    """Injected bug: activate a logged membership before a quorum of the old members has it. The ensemble can split in
-    two.
+    """Injected bug: activate a membership when it is logged, before a quorum of the old members has logged it.
+
+    The ensemble can then split in two.
     """
 
     def see(self: Reconfiguration, membership: Membership) -> None:
@@ -566,7 +589,7 @@ def a_proposed_membership_is_in_force_at_once() -> Iterator[None]:
 
 @contextmanager
 def a_leader_that_left_goes_on() -> Iterator[None]:
-    """Injected bug: a leader that has handed over continues to lead and to commit."""
+    """Injected bug: a leader that has handed over leadership continues to lead and to commit."""
     activate = Handover._activate
 
     def stays(self: Handover, membership: Membership, logged: Any) -> PeerId:
@@ -590,15 +613,17 @@ def a_leader_that_left_goes_on() -> Iterator[None]:
 def test_injected_reconfig_bug_is_detected(
     bug: Callable[[], AbstractContextManager[None]], first_seed: int, shows: str
 ) -> None:
-    """The search starts near a seed that finds the bug (1, 200 and 48)."""
+    """Each injected bug is detected. The search starts near the first seed that finds it (1, 200 and 48)."""
     with bug(), pytest.raises(AssertionError, match=shows):
         for seed in range(first_seed, first_seed + 150):
             stir(seed)
 
 
 def test_leader_that_skips_its_hand_over_is_detected() -> None:
-    """No seed shows this bug, because the learners leave the leader, and it is elected again. A leader that moved to a
-    new address cannot be elected again.
+    """A leader that does not hand over after it has left the membership is detected, although no seed finds it.
+
+    Its learners leave it, and it is elected again. In this test the leader has moved to a new address, so it cannot be
+    elected again.
     """
     with a_leader_that_left_goes_on(), pytest.raises(AssertionError, match="not reached within 30000 ms"):
         test_leader_that_moves_to_a_new_address_hands_over()

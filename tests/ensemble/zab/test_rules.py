@@ -1,4 +1,4 @@
-"""Rules of ZooKeeper's learner protocol that keep histories safe, and the ZooKeeper bugs that violated them."""
+"""Rules of ZooKeeper's learner protocol that keep histories consistent, and the ZooKeeper bugs that violated them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_epoch_lower_than_the_accepted_one_is_rejected() -> None:
 
 
 def test_vote_and_ackepoch_contain_the_last_logged_zxid() -> None:
-    """Regression test for ZOOKEEPER-2845."""
+    """A vote and the ACKEPOCH contain the last logged zxid, even if it is not committed (ZOOKEEPER-2845)."""
     solo = synced_follower()
     solo.packet(Proposal([txn(1, 1)]))
     assert solo.app.last_applied == 0
@@ -93,7 +93,9 @@ def test_vote_and_ackepoch_contain_the_last_logged_zxid() -> None:
 
 
 def test_newleader_ack_is_sent_after_durable_history_and_epoch() -> None:
-    """ZOOKEEPER-3911, 4643, 4646: the order on disk is log, barrier, currentEpoch, barrier. The ACK is sent after the
+    """A follower acknowledges NEWLEADER only after its history and then its epoch are durable.
+
+    ZOOKEEPER-3911, 4643, 4646: the order on disk is log, barrier, currentEpoch, barrier. The ACK is sent after the
     second barrier.
     """
     solo = Solo()
@@ -128,7 +130,11 @@ def test_leader_counts_itself_after_its_current_epoch_is_durable() -> None:
 
 
 def test_leader_that_loses_its_only_learner_waits_for_another() -> None:
-    """Found by `zabka explore` with up to two crashes: the leader would have served alone until its next tick."""
+    """A leader whose only learner disconnects before it is established waits for another one.
+
+    Found by `zabka explore` with up to two crashes: the leader would have accepted requests without followers until its
+    next tick.
+    """
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(Zxid(0), 0))
@@ -150,7 +156,10 @@ def test_proposals_of_a_turn_are_acked_after_one_barrier() -> None:
 
 
 def test_proposals_before_uptodate_are_acked_after_newleader() -> None:
-    """ZOOKEEPER-4685, 4394: the proposal arrives before NEWLEADER, and its commit after it."""
+    """Proposals received before UPTODATE are acknowledged after NEWLEADER.
+
+    ZOOKEEPER-4685, 4394: the proposal arrives before NEWLEADER, and its commit after it.
+    """
     solo = Solo()
     solo.follow()
     for packet in (Diff(Zxid(0)), Proposal([txn(1, 1)]), NewLeader(E1)):
@@ -178,7 +187,7 @@ def test_leader_counts_its_own_ack_after_its_own_fsync() -> None:
 
 
 def test_interrupted_snap_before_newleader_changes_no_state() -> None:
-    """Regression test for ZOOKEEPER-3642."""
+    """A SNAP that is interrupted before NEWLEADER changes neither the tree nor the disk (ZOOKEEPER-3642)."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=2)
     solo.packet(Snap(make_zxid(1, 9), tree(*(txn(1, i) for i in range(1, 10)))))
@@ -190,7 +199,10 @@ def test_interrupted_snap_before_newleader_changes_no_state() -> None:
 
 
 def test_snap_replaces_all_state_together_with_its_commits() -> None:
-    """ZOOKEEPER-3104: the acknowledged state contains the snapshot and all later transactions."""
+    """A SNAP replaces the tree and the disk together with the transactions that are committed after it.
+
+    ZOOKEEPER-3104: what the follower acknowledges contains the snapshot and all later transactions.
+    """
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=2)
     for packet in (
@@ -208,7 +220,10 @@ def test_snap_replaces_all_state_together_with_its_commits() -> None:
 
 
 def test_interrupted_trunc_leaves_memory_and_disk_equal() -> None:
-    """ZOOKEEPER-5094: proposals after TRUNC are not applied in memory only."""
+    """After an interrupted TRUNC, the tree and the disk have the same last transaction.
+
+    ZOOKEEPER-5094: proposals after the TRUNC must not be applied in memory only.
+    """
     solo = Solo(log=[txn(1, 1), txn(1, 2), txn(1, 3)], epochs=(1, 1))
     solo.follow(epoch=2)
     for packet in (Trunc(make_zxid(1, 1)), Proposal([txn(2, 1)]), Commit(make_zxid(2, 1))):
@@ -235,7 +250,9 @@ def test_lost_link_during_a_truncation_delays_the_next_vote() -> None:
 
 
 def test_log_that_cannot_be_truncated_requests_a_snapshot() -> None:
-    """A snapshot taken from a leader that was never established can contain transactions that later leaders do not
+    """A peer whose log cannot be truncated, because the snapshot is newer, requests a snapshot.
+
+    A snapshot received from a leader that was never established can contain transactions that later leaders do not
     have.
     """
     solo = Solo(snapshot=tree(txn(1, 8), txn(1, 9)), epochs=(2, 1))
@@ -282,7 +299,7 @@ def test_learner_gets_all_outstanding_proposals_after_its_sync() -> None:
     assert [type(p).__name__ for p in sent] == ["LeaderInfo", "Diff", "Proposal", "NewLeader", "Proposal"]
 
 
-# -- a history without gaps
+# -- histories have no gaps
 
 
 @pytest.mark.parametrize("bad", [txn(1, 2), txn(2, 1), txn(1, 0)])
@@ -312,7 +329,7 @@ def test_peer_with_a_log_hole_or_contradictory_epochs_stops() -> None:
 
 
 def test_crash_between_history_and_epoch_does_not_block_start() -> None:
-    """Regression test for ZOOKEEPER-1653."""
+    """A peer that crashed after it stored a new history, but before the epoch, can start (ZOOKEEPER-1653)."""
     solo = Solo(log=[txn(1, 1), txn(2, 1)], epochs=(2, 1))
     solo.start()
     assert solo.peer.state is PeerState.LOOKING and solo.peer.current_epoch == 1
@@ -322,7 +339,10 @@ def test_crash_between_history_and_epoch_does_not_block_start() -> None:
 
 
 def test_new_leader_snapshots_only_committed_transactions() -> None:
-    """ZOOKEEPER-1549: transaction X is in the log of only one server, which was elected but never established."""
+    """A new leader writes no snapshot of transactions that are not committed.
+
+    ZOOKEEPER-1549: a transaction is in the log of only one server, which was elected but never established.
+    """
     solo = Solo(id=3, log=[txn(1, 1)], epochs=(1, 1), snap_count=2)
     solo.lead()
     solo.packet(AckEpoch(Zxid(0), 0))
@@ -344,7 +364,7 @@ def test_snapshot_interval_is_between_half_and_full_snap_count() -> None:
         assert 5 <= len(steps) <= 10 and all(10 <= step <= 20 for step in steps)
 
 
-# -- the disk's queue: one order for appends, truncations, snapshots and epochs
+# -- disk operations have one order: appends, truncations, snapshots and epochs
 
 
 def test_due_snapshot_waits_until_the_peer_serves_again() -> None:
@@ -362,7 +382,9 @@ def test_serving_peer_takes_a_due_snapshot_immediately() -> None:
 
 
 def test_proposals_before_a_disconnect_are_applied_but_not_acked() -> None:
-    """Regression test for ZOOKEEPER-4712."""
+    """Proposals received before a disconnect are applied, but not acknowledged on the next connection
+    (ZOOKEEPER-4712).
+    """
     solo = synced_follower()
     solo.packet(Proposal([txn(1, 1)]))
     solo.do(solo.peer.on_link_down(solo.now, LINK))
@@ -373,7 +395,7 @@ def test_proposals_before_a_disconnect_are_applied_but_not_acked() -> None:
     assert [type(p) for p in solo.packets(link=LinkId(8))] == [FollowerInfo]
 
 
-# -- learners that a leader accepts
+# -- which learners a leader accepts
 
 
 def test_follower_ahead_of_its_leader_is_closed_or_truncated() -> None:
@@ -417,7 +439,10 @@ def test_learner_with_higher_accepted_epoch_raises_the_new_epoch() -> None:
 
 
 def test_proposals_logged_on_an_earlier_link_do_not_count() -> None:
-    """The learner may have truncated its log while it synced on the new link."""
+    """Proposals that a learner logged on an earlier connection do not count as acknowledged.
+
+    It may have truncated its log while it synced on the new connection.
+    """
     solo = established_leader(voters=(1, 2, 3))
     other = LinkId(11)
     solo.do(solo.peer.on_link_accepted(solo.now, other))
@@ -459,7 +484,7 @@ def test_learner_with_the_leaders_id_or_a_newer_list_is_rejected() -> None:
 
 
 def test_transaction_counter_never_overflows_into_the_epoch() -> None:
-    """Regression test for ZOOKEEPER-1277."""
+    """A leader resigns before its transaction counter would overflow into the epoch (ZOOKEEPER-1277)."""
     solo = established_leader()
     role = solo.peer._core.role
     assert isinstance(role, Leader)

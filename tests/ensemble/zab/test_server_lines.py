@@ -1,4 +1,4 @@
-"""A server's line: how it is parsed and formatted, and what is rejected (QuorumPeer.QuorumServer)."""
+"""A server line (server.N=...): how it is parsed and formatted, and what is rejected (QuorumPeer.QuorumServer)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The next snapshot is due after snapCount transactions if it is set, or else when the log is large enough."""
+"""When the next snapshot is due: after snapCount transactions if it is set, or else when the log is large enough."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zabka.ensemble.zab.snapshot_pace import SnapshotPace
 
 
 class Draws:
-    """Random source that returns the smallest or the largest number of each range."""
+    """Random source that always returns the smallest or always the largest number of a range."""
 
     def __init__(self, largest: bool = True) -> None:
         self._largest = largest
@@ -26,7 +26,7 @@ def write(size: int) -> Txn:
 
 
 def pace(tree_bytes: int, largest: bool = True, limit_bytes: int = 0, **counts: int) -> SnapshotPace:
-    """Return the pace of a peer whose last snapshot had `tree_bytes` bytes."""
+    """Return the snapshot schedule of a peer whose last snapshot had `tree_bytes` bytes."""
     config = EnsembleConfig(1, (1,), snap_size_limit_bytes=limit_bytes, **counts)
     made = SnapshotPace(config, Draws(largest))  # type: ignore[arg-type]
     made.taken(tree_bytes)
@@ -34,7 +34,7 @@ def pace(tree_bytes: int, largest: bool = True, limit_bytes: int = 0, **counts: 
 
 
 def due_after(made: SnapshotPace, size: int = 100) -> int:
-    """Return how many transactions of size `size` are applied before a snapshot is due."""
+    """Return after how many applied transactions of size `size` a snapshot is due."""
     count = 0
     while not made.is_due:
         made.count([write(size)])
@@ -79,8 +79,10 @@ def test_replaced_history_restarts_the_transaction_count() -> None:
 
 
 def test_snapshot_defaults_equal_those_of_zookeeper() -> None:
-    """ZooKeeperServer.getSnapCount, snapSizeLimitInKb, and ZKDatabase's commitLogCount and snapshotSizeFactor. Session
-    timeouts are -1, which means that they are derived from tickTime.
+    """The defaults of the snapshot and log settings are ZooKeeper's.
+
+    They are those of ZooKeeperServer.getSnapCount, snapSizeLimitInKb, and ZKDatabase's commitLogCount and
+    snapshotSizeFactor. Session timeouts are -1, which means that they are computed from tickTime.
     """
     config = EnsembleConfig(1, (1,))
     assert (config.snap_count, config.snap_size_limit_bytes) == (100_000, 4_194_304 * 1024)

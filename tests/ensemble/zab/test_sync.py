@@ -1,4 +1,4 @@
-"""The leader's choice between DIFF, TRUNC and SNAP, case by case (LearnerHandler.syncFollower)."""
+"""Whether the leader sends a learner DIFF, TRUNC or SNAP, case by case (LearnerHandler.syncFollower)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ def test_next_zxid_has_the_next_counter_or_starts_a_later_epoch() -> None:
 
 
 def leader_of_a_learner_at_its_snapshot() -> Solo:
-    """Return server 3, started with a snapshot at 1.1, after it logged 1.2, 1.3 and 2.1."""
+    """Return a leader that reads its log for a learner whose last zxid is 1.1.
+
+    The leader, server 3, has a snapshot at 1.1, and 1.2, 1.3 and 2.1 in its log.
+    """
     solo = Solo(id=3, snapshot=tree(txn(1, 1)), log=[txn(1, 2), txn(1, 3), txn(2, 1)], epochs=(2, 2))
     solo.lead(follower=1, epoch=2)
     solo.packet(AckEpoch(make_zxid(1, 1), 1))

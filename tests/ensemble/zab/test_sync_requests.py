@@ -1,4 +1,4 @@
-"""Syncs and session revalidation get replies only once the leader is known to be still the leader."""
+"""A sync or a session query gets its reply only after a check that the leader is still the leader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zabka.ensemble.zab.messages import (
 
 
 def sync_at_the_leader(solo: Solo) -> None:
-    """Send a sync of a client that is connected to this peer."""
+    """Let a client that is connected to this peer send a sync."""
     solo.do(solo.peer.on_clients(solo.now, [(ConnectionId(9), Request(9, OpCode.SYNC, None))]))
 
 
@@ -37,7 +37,10 @@ def test_follower_forwards_session_revalidation_and_its_reply() -> None:
 
 
 def test_sync_reply_waits_for_a_later_ping_round() -> None:
-    """ZOOKEEPER-1675: a commit is not sufficient, because the server must still be the leader."""
+    """The reply to a sync waits for a ping round that started after the sync.
+
+    ZOOKEEPER-1675: a commit is not sufficient, because the server must still be the leader.
+    """
     solo = established_leader()
     solo.timer(HALF_TICK_TIMER, 50)
     sync_at_the_leader(solo)
@@ -106,7 +109,7 @@ def test_deposed_leader_does_not_reply_to_a_sync() -> None:
     assert new is not None
     world.write(new.id)
     world.run_until(lambda: len(world.acknowledged) == 1)
-    # The old leader resumes, and reads its clients before its timers or links.
+    # The former leader continues, and reads from its clients before it handles timers and connections.
     old.paused, backlog, old.backlog = False, old.backlog, []
     world.sync(old.id)
     assert world.answered_syncs == 0
@@ -117,7 +120,10 @@ def test_deposed_leader_does_not_reply_to_a_sync() -> None:
 
 
 def test_only_an_active_leader_reports_a_session_as_expired() -> None:
-    """Otherwise a leader that resumes after its replacement reports live sessions as expired (seed 9819)."""
+    """Only an established leader reports a session as expired.
+
+    Otherwise a leader that continues after it was replaced would report live sessions as expired (seed 9819).
+    """
     solo = established_leader()
     gone = SessionId(-6)
     solo.timer(HALF_TICK_TIMER, 50)

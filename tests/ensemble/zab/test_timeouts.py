@@ -1,4 +1,4 @@
-"""How long peers wait for each other: syncLimit, initLimit and connection retries."""
+"""How long peers wait for each other: syncLimit, initLimit, and the delays of connection retries."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_leader_without_a_quorum_resigns_after_init_limit() -> None:
 
 
 def test_leader_restarts_the_election_if_an_awaited_voter_looks() -> None:
-    """Regression test for ZOOKEEPER-3109."""
+    """A new leader restarts the election if a voter that it waits for still sends votes as LOOKING (ZOOKEEPER-3109)."""
     solo = Solo(id=3)
     solo.start()
     solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
@@ -70,7 +70,7 @@ def test_leader_restarts_the_election_if_an_awaited_voter_looks() -> None:
 
 
 def elected(voters: range, *agreed: int) -> Solo:
-    """Return peer 2 as leader, elected by `agreed` while no other server is reachable."""
+    """Return peer 2 as the leader, elected by the voters in `agreed`. No other server is reachable."""
     solo = Solo(id=2, voters=voters)
     solo.start()
     for voter in voters:
@@ -83,8 +83,10 @@ def elected(voters: range, *agreed: int) -> Solo:
 
 
 def test_leader_outvoted_in_its_round_looks_again_and_follows() -> None:
-    """Votes within a round only get better, so the voters with a better vote will not follow this leader. Waiting until
-    initLimit is useless.
+    """A leader that receives better votes from its quorum in the same round goes back to LOOKING, and follows.
+
+    Votes within a round only get better, so these voters will not follow it, and waiting until initLimit would be
+    useless.
     """
     solo = elected(range(1, 4), 1)
     solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
@@ -102,8 +104,10 @@ def test_late_votes_and_votes_of_other_rounds_are_ignored() -> None:
 
 
 def test_leader_resigns_if_all_its_voters_prefer_another_server() -> None:
-    """The leader's other supporters may already follow a better server. They leave that server only for a higher round,
-    which would depose other leaders.
+    """A leader resigns only after all servers that voted for it have sent a better vote.
+
+    The others may already follow a better server. If the leader resigned earlier, they would leave that server only for
+    a higher round, which would depose other leaders.
     """
     solo = elected(range(1, 6), 1, 3, 4)
     solo.receive_vote(5, PeerState.LOOKING, (5, 0, 0))
@@ -124,8 +128,10 @@ def test_votes_received_after_the_decision_count_for_the_leader() -> None:
 
 
 def test_invalid_vote_does_not_make_the_leader_resign() -> None:
-    """An invalid vote is for this peer with a history that it does not have, for an unknown server, or for a server
-    that has lost its data.
+    """An invalid vote does not make a leader resign.
+
+    A vote is invalid if it is for this peer with a history that it does not have, for an unknown server, or for a
+    server that has lost its data.
     """
     solo = elected(range(1, 4), 1)
     for vote in ((2, 5, 0), (9, 5, 0), (3, NO_DATA_ZXID, 5)):
@@ -147,8 +153,10 @@ def test_leader_elected_by_following_peers_can_be_outvoted() -> None:
 
 
 def test_leader_does_not_resign_if_a_looking_server_has_no_data() -> None:
-    """Otherwise the leader would resign each time such a server votes, and lose every leadership whose followers
-    connect slowly.
+    """A vote of a LOOKING server without data does not make a leader resign.
+
+    Otherwise the leader would resign each time such a server votes, and no leader whose followers connect slowly would
+    stay.
     """
     solo = Solo(id=3)
     solo.start()
@@ -192,8 +200,10 @@ def test_init_limit_does_not_end_a_sync_that_still_receives_data() -> None:
 
 
 def test_init_limit_is_extended_while_the_quorum_is_syncing() -> None:
-    """One of three servers had the data, one had lost its disk, and one was down. The snapshot transfer was restarted
-    forever.
+    """A leader waits longer than initLimit while followers that it needs for a quorum are syncing.
+
+    Before the fix, one of three servers had the data, one had lost its disk, and one was down. The snapshot transfer
+    was restarted forever.
     """
     leader = Solo(id=3)
     leader.lead(follower=1)
@@ -214,8 +224,10 @@ def test_init_limit_is_extended_while_the_quorum_is_syncing() -> None:
 
 
 def test_init_limit_is_extended_while_a_leader_reads_its_log() -> None:
-    """Reading a large log takes longer than initLimit, and the learner sends nothing until it has received everything.
-    The connection was once closed because it was silent, and reading restarted forever.
+    """A leader does not close a learner's connection while it reads its log for that learner.
+
+    Reading a large log takes longer than initLimit, and the learner sends nothing meanwhile. Before the fix, the
+    connection was closed because it was silent, and reading restarted forever.
     """
     leader = Solo(id=3, snapshot=tree(txn(1, 1)), log=[txn(1, 2), txn(1, 3), txn(2, 1)], epochs=(2, 2))
     leader.lead(follower=1, epoch=2)

@@ -1,4 +1,4 @@
-"""Whole conversations between a leader and a returning learner, compared packet by packet."""
+"""All packets between a leader and a returning learner, compared one by one with the expected ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.journal.events import LearnerSynced
 
 
 def packets_sent(world: World, source: int, target: int) -> list[str]:
-    """Return the packets that `source` sent to `target` since recording started, without pings."""
+    """Return the packets, except pings, that `source` has sent to `target` since recording started."""
     lines = []
     for _, node, effect in world.sent:
         if node == source and isinstance(effect, SendPackets):
@@ -81,7 +81,7 @@ def test_follower_with_an_older_log_gets_a_diff() -> None:
 
 def test_uncommitted_proposal_of_a_deposed_leader_is_truncated() -> None:
     world = settled_world()
-    # The leader's proposal reaches only its own disk; then the leader dies.
+    # The leader writes the proposal only to its own disk, and then dies.
     world.isolate(3)
     world.write(3)
     world.run(40)

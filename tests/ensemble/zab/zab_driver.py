@@ -1,4 +1,7 @@
-"""A small deterministic world for the ZAB core, with virtual clock, disks, links and faults. Every step is checked."""
+"""A small deterministic world for the ZAB core, with virtual clock, disks, links and faults.
+
+The invariants are checked after every step.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ from zabka.simulation.steps.links import one_by_one
 
 
 class Link:
-    """Both ends of one connection. End 0 opened it."""
+    """Both ends of one connection. End 0 is the end that opened it."""
 
     def __init__(self, ids: tuple[LinkId, LinkId], nodes: tuple[Node, Node]) -> None:
         self.ids, self.nodes = ids, nodes
@@ -54,7 +57,7 @@ class Link:
 
 
 class Node:
-    """One server. Its disk outlives its process."""
+    """One server. Its disk remains when its process ends."""
 
     def __init__(self, world: World, id: int) -> None:
         self.world, self.id = world, PeerId(id)
@@ -74,7 +77,7 @@ class Node:
 
 
 class World:
-    """Peers that run against each other. The invariants are checked after every turn."""
+    """Peers connected by simulated links. The invariants are checked after every turn of a peer."""
 
     def __init__(
         self, seed: int, voters: int = 3, observers: int = 0, spares: int = 0, loss: float = 0.02, **options: object
@@ -175,7 +178,7 @@ class World:
             self._close(link, end, delay_ms=self.draw((20, 400)) if power else 0)
 
     def vanish(self, i: int) -> None:
-        """Power off the server without notifying its peers. Messages on hold are lost."""
+        """Cut a server's power. Its peers are not notified, and messages held by a link fault are lost."""
         for link, end in [(link, end) for link, end in self.links.values() if link.nodes[end].id == i]:
             link.open[end] = False
             link.stalled = [[], []]
@@ -292,7 +295,7 @@ class World:
             if isinstance(effect, Barrier):
                 self.deliver(node, life, lambda: node.peer.on_durable(self.instant(), effect.token))
             elif isinstance(effect, TruncateLog):
-                # Read the disk now: operations that are queued after the truncation must not be in the recovered state.
+                # Read the disk now, before later operations in the queue change it.
                 recovered = node.disk.recovered()
                 self.deliver(node, life, lambda: node.peer.on_recovered(self.instant(), recovered))
             self._pump(node)
@@ -320,7 +323,7 @@ class World:
         self._deliver_on(link, 0, lambda: node.peer.on_link_up(self.instant(), link.ids[0], to))
 
     def _deliver_on(self, link: Link, end: int, handler: Callable[[], list[Effect]], delay_ms: int = 0) -> None:
-        """Deliver in order to that end. While the direction is partitioned, hold the data."""
+        """Deliver data in order to that end of the link. While the direction is partitioned, hold the data."""
 
         def arrive() -> None:
             if link.open[end]:
@@ -344,7 +347,7 @@ class World:
             return
         other = link.nodes[1 - end]
         there = link.ids[1 - end]
-        # The packets are sent in one write, but the receiver can read them in any number of pieces.
+        # The sender writes these packets at once, but the receiver can read them in any number of chunks.
         pieces: list[list[Packet]] = []
         for packet in one_by_one(effect.packets):
             if pieces and self.random.random() < 0.3:
@@ -369,7 +372,10 @@ class World:
         self._deliver_on(link, there, down, delay_ms)
 
     def break_link(self, a: int, b: int) -> None:
-        """Reset the connection between two servers. Data in flight can be lost, and both ends are notified."""
+        """Reset the connection between two servers.
+
+        Data in flight can be lost, and both servers are notified.
+        """
         for link, end in list(self.links.values()):
             if end == 0 and {link.nodes[0].id, link.nodes[1].id} == {a, b}:
                 self._break(link)
@@ -446,8 +452,8 @@ class World:
 
     def _check_leader(self, node: Node, event: LeaderEstablished) -> None:
         assert self.leaders.setdefault(event.epoch, node.id) == node.id, f"two leaders in epoch {event.epoch}"
-        # A leader may be reported as established when a higher epoch exists already. It cannot commit any transaction
-        # then, so compare only older epochs.
+        # A leader may become established when a higher epoch exists already, in which case it cannot commit anything.
+        # So compare only with transactions of older epochs.
         before = [entry for entry in self.committed if epoch_of(entry[0]) < event.epoch]
         assert node.app.entries[: len(before)] == before, f"leader of epoch {event.epoch} lacks committed history"
 
@@ -461,7 +467,7 @@ class World:
             return
         zxid = answer.message.zxid
         self.acknowledged[zxid] = dict(self.committed)[zxid]
-        # A disk that was damaged since then may have contained the transaction, so count it.
+        # Count a disk that has been damaged since the acknowledgement, because the transaction may have been on it.
         durable = {n.id: None for n in self.nodes.values() if n.disk.incomplete or self._has_durably(n, zxid)}
         quorum = node.peer.membership.quorum
         assert quorum.contains(durable), f"{zxid:#x} was acknowledged, but is not durable on a quorum"
@@ -485,8 +491,7 @@ class World:
         elif isinstance(packet, Ack):
             if counter_of(packet.zxid) == 0:
                 assert disk.current == epoch_of(packet.zxid), "NEWLEADER ack before currentEpoch is durable"
-                # (The second such ACK acknowledges UPTODATE. It is sent in a turn that also logs and applies
-                # transactions.)
+                # (The second such ACK is for UPTODATE. The turn that sends it also logs and applies transactions.)
                 durable = node.peer.phase is Phase.BROADCAST or disk.last_durable() >= node.app.last_applied
                 assert durable, "NEWLEADER ack before the history is durable"
             else:
@@ -495,12 +500,12 @@ class World:
     # -- states
 
     def leader(self) -> Node | None:
-        """The serving leader with the highest epoch, or None."""
+        """Established leader with the highest epoch, or None."""
         leading = [n for n in self.nodes.values() if n.alive and n.app.serving and n.app.leading is not None]
         return max(leading, key=lambda n: n.peer.current_epoch, default=None)
 
     def settled(self) -> bool:
-        """Return whether all live servers serve with the same leader."""
+        """Return whether all live servers accept requests and have the same leader."""
         alive = [n for n in self.nodes.values() if n.alive]
         leader = self.leader()
         return leader is not None and all(n.app.serving and n.peer.leader_id == leader.id for n in alive)

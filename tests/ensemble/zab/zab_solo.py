@@ -1,4 +1,4 @@
-"""A single peer, whose network and disk are controlled by the test."""
+"""A single peer in a test that controls its network and its disk."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def tree(*txns: Txn) -> TreeSnapshot:
 
 
 class Solo:
-    """A peer with all its effects. `flush` runs the disk."""
+    """A peer, and all effects that it has returned. `flush` executes the disk operations among them."""
 
     def __init__(
         self,
@@ -124,11 +124,11 @@ class Solo:
         return self.together([packet], link)
 
     def together(self, packets: Sequence[Packet], link: LinkId = LINK) -> list[Effect]:
-        """Deliver packets that are read at once, and return the effects."""
+        """Deliver packets as if read at once, and return the effects."""
         return self.do(self.peer.on_packets(self.now, link, packets))
 
     def step_disk(self) -> list[Effect]:
-        """Run only the next disk operation."""
+        """Execute only the next disk operation, and return the effects that its completion causes."""
         effect = self.queued()[0]
         self._disk_done += 1
         self.disk.execute(effect)
@@ -154,10 +154,10 @@ class Solo:
     def of(self, kind: type[E], effects: list[Effect] | None = None) -> list[E]:
         return [e for e in (self.effects if effects is None else effects) if type(e) is kind]
 
-    # -- short ways to a state
+    # -- bring the peer to a given state
 
     def follow(self, leader: int = 3, epoch: int = 1, cumulative: bool = False) -> None:
-        """Follow a leader until after the reply to LEADERINFO, and flush the disk."""
+        """Follow a leader up to the reply to LEADERINFO, and complete all disk operations."""
         self.start()
         self.elect(leader)
         self.do(self.peer.on_link_up(self.now, LINK, PeerId(leader)))
@@ -165,13 +165,13 @@ class Solo:
         self.flush()
 
     def elect(self, leader: int) -> None:
-        """Make all servers vote for `leader` at once."""
+        """Deliver a vote for `leader` from each other server."""
         round = self.peer.round
         for voter in (v for v in (1, 2, 3) if v != self.peer.status().peer_id):
             self.receive_vote(voter, PeerState.LOOKING, (leader, 2**62, 2**30), round)
 
     def lead(self, follower: int = 1, epoch: int = 0, cumulative: bool = False, wants_snapshot: bool = False) -> None:
-        """Become leader of a follower that has introduced itself on LINK, and flush the disk."""
+        """Become leader with a follower that has sent FOLLOWERINFO on LINK, and complete all disk operations."""
         self.start()
         proposal = (self.peer.status().peer_id, self.peer.last_zxid, self.peer.current_epoch)
         for voter in (1, 2, 3):

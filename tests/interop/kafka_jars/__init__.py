@@ -1,4 +1,4 @@
-"""Jars of Apache Kafka, Spark, Hadoop's S3 module and an S3 server, from a Maven repository."""
+"""Jars of Apache Kafka, Spark, Hadoop's S3 module and an S3 server, downloaded from a Maven repository."""
 
 from tests.interop.kafka_jars.kafka_jars import (
     classpath,

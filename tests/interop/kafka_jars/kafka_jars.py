@@ -1,4 +1,4 @@
-"""Jars from a Maven repository for the coordinates in a pom.xml, stored in the virtual environment."""
+"""Download the jars listed in a pom.xml from a Maven repository. They are stored in the virtual environment."""
 
 from __future__ import annotations
 
@@ -37,20 +37,19 @@ def classpath() -> str:
 
 @functools.cache
 def streams_classpath() -> str:
-    """Return the class path of Kafka Streams. Downloads on the first call, and skips as `classpath` does."""
+    """Return the class path of Kafka Streams. Download and skip as `classpath` does."""
     return jars(STREAMS_POM, STREAMS_KEPT, f"kafka-streams-{KAFKA_VERSION}.jar", "Kafka Streams")
 
 
 @functools.cache
 def spark_classpath() -> str:
-    """Return the class path of Spark with its Kafka source. Downloads on the first call, and skips as `classpath`
-    does."""
+    """Return the class path of Spark with its Kafka source. Download and skip as `classpath` does."""
     return jars(SPARK_POM, SPARK_KEPT, f"spark-sql_2.13-{SPARK_VERSION}.jar", "Spark")
 
 
 @functools.cache
 def s3a_jars() -> list[Path]:
-    """Return Hadoop's S3 module and its dependencies. Downloads on the first call, and skips as `classpath` does."""
+    """Return the jars of Hadoop's S3 module and its dependencies. Download and skip as `classpath` does."""
     kept = KEPT.with_name(f"hadoop-aws-{HADOOP_VERSION}")
     jars(S3A_POM, kept, f"hadoop-aws-{HADOOP_VERSION}.jar", "Hadoop's S3A")
     return sorted(kept.glob("*.jar"))
@@ -58,13 +57,16 @@ def s3a_jars() -> list[Path]:
 
 @functools.cache
 def s3proxy_classpath() -> str:
-    """Return the class path of S3Proxy. Downloads on the first call, and skips as `classpath` does."""
+    """Return the class path of S3Proxy. Download and skip as `classpath` does."""
     kept = KEPT.with_name(f"s3proxy-{S3PROXY_VERSION}")
     return jars(S3PROXY_POM, kept, f"s3proxy-{S3PROXY_VERSION}.jar", "S3Proxy")
 
 
 def jars(pom: Path, kept: Path, one_of_them: str, whose: str) -> str:
-    """Return the class path of a pom.xml, downloaded into `kept` on the first call. Skips as `classpath` does."""
+    """Return the class path of the jars in a pom.xml.
+
+    The first call downloads them into `kept`. Skips the test as `classpath` does.
+    """
     if shutil.which("java") is None:
         pytest.skip(f"java is not installed: {whose} cannot be run")
     if not (kept / one_of_them).exists():
@@ -77,8 +79,7 @@ def _fetch(pom: Path, kept: Path, whose: str) -> None:
     if maven is None:
         pytest.skip(f"mvn is not installed: the jars of {whose} cannot be fetched")
     kept.parent.mkdir(parents=True, exist_ok=True)
-    # Download into a temporary directory and rename it when complete: an interrupted download must not be used as
-    # a class path.
+    # Download into a temporary directory, and rename it when complete, so that an interrupted download is never used.
     with tempfile.TemporaryDirectory(dir=kept.parent) as directory:
         whole = Path(directory) / "jars"
         command = [

@@ -1,4 +1,4 @@
-"""A certificate authority for one test run, with certificates of a server and a client as PEM files."""
+"""A certificate authority for one test run. It issues PEM files for a server and a client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Certificates:
         self.authority.write_bytes(_pem(own.sign(self._key, hashes.SHA256())))
         server_certificate, server_key = self._issue("localhost")
         self.server_store = directory / "server.pem"
-        """Key and certificate in one file, as ssl.keyStore.type=PEM requires."""
+        """Path of a file with the server's key and certificate, as ssl.keyStore.type=PEM requires."""
         self.server_store.write_bytes(server_key + server_certificate)
         self._client_certificate, self._client_key = self._issue("client")
 
@@ -44,7 +44,7 @@ class Certificates:
         return _pem(certificate), private
 
     def client_configuration(self) -> dict[str, bytes]:
-        """Return the configuration that kazoo's harness passes to tests whose clients need a certificate."""
+        """Return the configuration that kazoo's test harness passes to tests whose clients need a certificate."""
         return {
             "client_key": self._client_key,
             "client_cert": self._client_certificate,

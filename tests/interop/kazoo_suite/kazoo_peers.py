@@ -1,8 +1,8 @@
-"""pytest plugin that runs kazoo's test suite, as shipped in its wheel, with our peers instead of Java servers.
+"""pytest plugin that runs kazoo's test suite (from its wheel) with our peers instead of Java servers.
 
-It replaces `kazoo.testing.harness.get_global_cluster`. The ensemble is kept between test classes, unless
-KAZOO_SUITE_WIPE=1; kazoo's harness would wipe and restart it each time. A test that needs another configuration
-(SASL, local sessions) or stops servers gets a separate ensemble.
+It replaces `kazoo.testing.harness.get_global_cluster`. The ensemble stays running between test classes, unless
+KAZOO_SUITE_WIPE=1; kazoo's harness would wipe and restart it each time. A test that needs another configuration (SASL,
+local sessions) or stops servers gets a separate ensemble.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 from peer_cluster import PeerCluster
 
-# kazoo.testing.common imports both modules for Java key stores, but these peers use PEM files.
+# kazoo.testing.common imports both modules to create Java key stores. Our peers use PEM files, so empty modules
+# suffice.
 for _name in ("jks", "OpenSSL"):
     sys.modules.setdefault(_name, types.ModuleType(_name))
 
@@ -28,7 +29,7 @@ import kazoo.testing.harness as harness  # noqa: E402 (needs the two above)
 WIPE = os.environ.get("KAZOO_SUITE_WIPE") == "1"
 SIZE = 3
 _PER_TEST = ("ZOOKEEPER_JAAS_AUTH", "ZOOKEEPER_LOCAL_SESSION_RO")
-"""Variables in which a test's setUp sets another configuration, and which its tearDown removes."""
+"""Environment variables with which a test's setUp requests another configuration. Its tearDown removes them."""
 
 
 class _Current:
@@ -74,6 +75,9 @@ harness.KazooTestCase.tearDownClass = classmethod(_tear_down_class)
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logfinish(nodeid: str, location: Any) -> None:
-    """Remove the test's configuration. unittest does not call tearDown if setUp skipped or failed."""
+    """Remove the configuration that a test requested.
+
+    unittest does not call tearDown if setUp was skipped or failed.
+    """
     for name in _PER_TEST:
         os.environ.pop(name, None)

@@ -47,11 +47,11 @@ SETTINGS = {
     "ssl.keyStore.type": "PEM",
     "ssl.trustStore.type": "PEM",
 }
-"""The configuration of kazoo's harness (kazoo.testing.harness, ManagedZooKeeper.run) as zoo.cfg keys."""
+"""zoo.cfg keys that kazoo's test harness sets (kazoo.testing.harness, ManagedZooKeeper.run)."""
 
 
 class ManagedPeer:
-    """One `zabka peer` (kazoo's ManagedZooKeeper)."""
+    """One `zabka peer` process, in place of kazoo's ManagedZooKeeper."""
 
     host = "127.0.0.1"
 
@@ -62,7 +62,7 @@ class ManagedPeer:
         self._config = config
         self._jaas = jaas
         self._log = directory / "zookeeper.log"
-        # Tests stop two servers from two threads at the same time.
+        # Some tests stop two servers at the same time, from two threads.
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -84,7 +84,10 @@ class ManagedPeer:
         return self._process is not None and self._process.poll() is not None
 
     def run(self) -> None:
-        """Start the peer if it is not running. Do not wait for it, because its quorum may not exist yet."""
+        """Start the peer if it is not running.
+
+        Do not wait until it is ready, because its quorum may not exist yet.
+        """
         with self._lock:
             if self._process is not None:
                 return
@@ -127,7 +130,7 @@ class ManagedPeer:
         return self._log.read_text(errors="replace").splitlines(keepends=True)[-num_lines:]
 
     def serves(self) -> bool:
-        """Return whether it replies to `srvr` with a mode."""
+        """Return whether the peer replies to `srvr` with its mode."""
         text = b""
         try:
             with socket.create_connection((self.host, self.client_port), 2) as link:
@@ -141,7 +144,7 @@ class ManagedPeer:
 
 
 class PeerCluster:
-    """An ensemble of our peers (kazoo's ZookeeperCluster)."""
+    """An ensemble of our peers, in place of kazoo's ZookeeperCluster."""
 
     def __init__(self, directory: Path, size: int, observer_start_id: int, jaas: str, local_sessions: str) -> None:
         if jaas not in ("", "digest"):
@@ -180,7 +183,7 @@ class PeerCluster:
         return iter(self._peers)
 
     def start(self) -> None:
-        """Start every peer, and wait until all of them serve."""
+        """Start all peers, and wait until each is part of a quorum."""
         for peer in reversed(self._peers):
             peer.run()
         deadline = time.monotonic() + READY_S

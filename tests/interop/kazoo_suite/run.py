@@ -13,15 +13,15 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 VERSION = "3.9.5"
-"""ZooKeeper version that the test suite assumes."""
+"""ZooKeeper version that the test suite is told to assume."""
 
 
 def main(arguments: list[str]) -> int:
     """Run pytest with our plugins and kazoo's tests, and return its exit code."""
     environment = dict(os.environ, PYTHONPATH=f"{HERE}{os.pathsep}{ROOT}", ZOOKEEPER_VERSION=VERSION)
-    # With CI set, the suite requires the exact Java server that its own pipeline installed.
+    # If CI is set, kazoo's suite requires exactly the Java server that its own CI pipeline installs.
     environment.pop("CI", None)
-    # One test counts live objects by the bare name of their class, and a plugin may have a class of that name.
+    # One of the tests counts objects by the name of their class. A pytest plugin could have a class with that name.
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     plugins = ["-p", "pytest_timeout", "-p", "kazoo_peers"]
     if "--shim" in arguments:

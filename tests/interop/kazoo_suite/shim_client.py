@@ -1,7 +1,7 @@
 """pytest plugin that runs kazoo's tests of its client and recipes with our KazooClient.
 
-These tests use some private parts of kazoo. Where possible, our client gets a counterpart here. Tests that use
-kazoo's connection are skipped, each with a reason.
+These tests use some private attributes of kazoo's client. Where possible, this plugin adds such attributes to our
+client. Tests that use kazoo's connection are skipped, each with a reason.
 """
 
 from __future__ import annotations
@@ -35,20 +35,23 @@ CANNOT = {
     "test_eventlet_handler.py::TestEventletSemaphore::": _HANDLER,
     "test_eventlet_handler.py::TestEventletLock::": _HANDLER,
 }
-"""Tests of kazoo's suite that our client cannot run, keyed by the end of a test id or the beginning of a class."""
+"""Why our client cannot run some of kazoo's tests.
+
+The keys are the end of a test id, or the start of the name of a test class.
+"""
 
 
 class ShimUnderTest(KazooClient):
-    """Our client, extended with the three private attributes that kazoo's tests and harness use."""
+    """Our client, with the three private attributes of kazoo's client that its tests and harness use."""
 
     def _call(self, request: object, async_object: object) -> None:
-        """Drop the connection or the session."""
+        """Execute a private request of kazoo's client: drop the connection, or expire the session."""
         breaks = {_CONNECTION_DROP: "drop_connection", _SESSION_EXPIRED: "expire"}
         self._submit(lambda session: getattr(session, breaks[request])())
 
     @property
     def _queue(self) -> deque[Any]:
-        """Requests waiting for a connection."""
+        """Return the requests that wait for a connection."""
         engine = self._engine
         if engine is None or engine._session is None:
             return deque()
@@ -56,7 +59,7 @@ class ShimUnderTest(KazooClient):
 
     @property
     def _session_passwd(self) -> bytes:
-        """Session password, which a test corrupts."""
+        """Password of the session. A test sets it to an invalid one."""
         return self._known_password
 
     @_session_passwd.setter
@@ -77,7 +80,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for prefix, reason in CANNOT.items():
             if name == prefix or (prefix.endswith("::") and name.startswith(prefix)):
                 item.add_marker(pytest.mark.skip(reason=reason))
-        # Tests of all handlers run only with the handler that this client supports.
+        # Tests that run with every handler of kazoo run only with the one that our client supports.
         adaptive = getattr(item.getparent(pytest.Module).obj, "KazooAdaptiveHandlerTestCase", None)
         if adaptive is not None:
             adaptive.HANDLERS = (("kazoo.handlers.threading", "SequentialThreadingHandler"),)

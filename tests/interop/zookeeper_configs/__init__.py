@@ -1,1 +1,1 @@
-"""A Java program that starts Apache ZooKeeper with many configurations, and its Python interface."""
+"""A Java program that starts Apache ZooKeeper with many configurations, and the Python module that calls it."""

@@ -1,4 +1,4 @@
-"""Reading of configurations with Apache ZooKeeper's jars."""
+"""Read configurations with Apache ZooKeeper's jars."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ KINDS = ("read", "refused", "ended")
 
 
 class Question(NamedTuple):
-    """A zoo.cfg in a separate directory, system properties, and the values to read (see ConfigOutcomes.java)."""
+    """A configuration and the value to read from it: zoo.cfg, system properties and a Java expression.
+
+    See ConfigOutcomes.java. Each zoo.cfg has its own directory.
+    """
 
     directory: Path
     zoo_cfg: str
@@ -25,8 +28,9 @@ class Question(NamedTuple):
 
 
 def ask(questions: Iterable[Question]) -> list[str | None]:
-    """Return the values that ZooKeeper uses, or None for each configuration with which it refuses to start or exits
-    immediately.
+    """Return the value that ZooKeeper uses for each configuration.
+
+    It is None if ZooKeeper refuses to start or exits immediately.
     """
     lines = []
     for question in questions:

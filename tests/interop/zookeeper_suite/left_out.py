@@ -1,4 +1,4 @@
-"""The classes and methods of ZooKeeper's tests that run with our peers, and the reasons why the others do not."""
+"""The classes and methods of ZooKeeper's tests that run with our peers, and why the others do not run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FOLDERS = {
     "test": "starts Java's own quorum, or is about Java's classes",
     "util": "is about Java's classes",
 }
-"""Exclusions by folder: every class that is neither run nor listed below."""
+"""Why classes do not run, keyed by folder. This applies to each class that is not listed below."""
 
 CLASSES = {
     IN_JVM: ("test/ACLCountTest", "test/ResponseCacheTest"),
@@ -42,7 +42,10 @@ CLASSES = {
     "gives its server a JAAS configuration that is no file": ("test/SaslAuthDesignatedServerTest",),
     "starts a server for each of many ids, which takes many minutes": ("server/ServerIdTest",),
 }
-"""Exclusions by class. Each class starts its server in the same way as the classes that run."""
+"""Why a class does not run, keyed by class.
+
+Each of these classes starts its server in the same way as the classes that run.
+"""
 
 SET_LATE = "sets a property of the server while that runs"
 CALLS_CHECKER = "calls the Java server's ContainerManager, instead of waiting for it"
@@ -103,7 +106,7 @@ METHODS: dict[str, dict[str, str]] = {
         "testSetQuotaWhenSetQuotaLessThanExistCount": IN_JVM,
     },
 }
-"""Excluded methods of the classes that run."""
+"""Why a method does not run, keyed by class and method. The classes themselves run."""
 
 RUN = (
     "GetAllChildrenNumberTest", "GetEphemeralsTest", "RemoveWatchesCmdTest",
@@ -126,6 +129,7 @@ RUN = (
 """Classes that run, each in a separate JVM."""
 
 PROPERTIES = {"test/BufferSizeTest": {"jute.maxbuffer": "100"}}
-"""System properties that a class sets only after its first server has started. Within one JVM, this is early
-enough.
+"""System properties that a test class sets only after it has started its first server.
+
+If the server ran in the same JVM, this would be early enough.
 """

@@ -1,5 +1,6 @@
-"""Start and stop our peers for tests in a JVM. Each peer is a fork of this process, which has already loaded the
-code.
+"""Start and stop our peers for tests that run in a JVM.
+
+Each peer is a fork of this process, which has already imported the code.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ class Peers:
         self._started = 0
 
     def start(self, port: str, keys: list[str]) -> str:
-        """Start a peer with that zoo.cfg and wait until it listens. If it does not, return its output."""
+        """Start a peer with these lines in zoo.cfg, and wait until it listens.
+
+        If it does not, return its output.
+        """
         self._started += 1
         config = self._directory / f"{self._started}.cfg"
         config.write_text("\n".join(keys) + "\n")
@@ -64,7 +68,7 @@ class Peers:
 
 
 def serve(peers: Peers) -> None:
-    """Print the port on standard output, then carry out requests received on it until SIGTERM."""
+    """Listen on a free port, print it, and execute the requests received on it until SIGTERM."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         sys.stdout.write(f"{listening.getsockname()[1]}\n")
         sys.stdout.flush()

@@ -1,5 +1,6 @@
-"""Records removed by compaction are reported, and are no violation. Any other record missing from a log is still a
-violation.
+"""Compaction is reported in the journal, so that the records it removed do not count as a violation.
+
+Any other record that is missing from a log is still a violation.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ THREE_RECORDS: Rows = [
     ("broker-2", replicated(2, 3, 3)),
     ("broker-1", acknowledged(1, 3, 3)),
 ]
-"""Brokers 1 and 2 have three acknowledged batches: with offset 0, with offsets 1 to 2, and with offset 3."""
+"""Brokers 1 and 2 have three acknowledged batches: offset 0, offsets 1 to 2, and offset 3."""
 
 
 def compacted(broker: int, first: int, last: int) -> tuple[str, Event]:
@@ -41,7 +42,7 @@ def compacted(broker: int, first: int, last: int) -> tuple[str, Event]:
 
 
 def fetched_thinned(broker: int, first: int, last: int) -> tuple[str, Event]:
-    """Return a fetched batch that lost some records to compaction."""
+    """Return the event of a broker that fetches a batch without the records that compaction has removed."""
     thinned = msgspec.structs.replace(replicated(broker, first, last), checksum=99, compacted=True)
     return f"broker-{broker}", thinned
 
@@ -51,8 +52,9 @@ def fetched(broker: int, first: int, last: int) -> tuple[str, Event]:
 
 
 def rebuilt(*rows: tuple[str, Event]) -> Rows:
-    """Return a history in which broker 1 compacts its log up to offset 2, and broker 2 gets an empty disk, fetches the
-    compacted log, joins the ISR and is elected.
+    """Return a history in which broker 2 loses its disk and becomes leader with a compacted log.
+
+    Broker 1 compacts its log up to offset 2. Broker 2 fetches that log, joins the ISR and is elected. `rows` follow.
     """
     return [
         *THREE_RECORDS,
@@ -102,8 +104,9 @@ def test_compaction_does_not_explain_losses_of_a_recreated_topic() -> None:
 
 
 def test_complete_batch_can_lead_after_a_partial_one_committed() -> None:
-    """A leader rebuilt from a compacted log commits a batch with some records removed. A replica with the complete
-    batch can lead next.
+    """A replica with a complete batch can lead after a leader that committed this batch without some records.
+
+    The former leader had rebuilt its log from a compacted log.
     """
     *rows, _, _, _ = rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3))
     unclean = [

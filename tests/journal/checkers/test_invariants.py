@@ -1,4 +1,4 @@
-"""Each invariant: a history that violates it, and correct histories that look like violations."""
+"""For each invariant, a history that violates it, and correct histories that look similar."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ def elected(
 
 
 def taken_from_eligible(*, eligible: list[int]) -> list[tuple[str, Event]]:
-    """Return a history in which brokers 2 and 1 lose power and records in turn, while broker 1 is out of the ISR. Then
-    broker 1 becomes leader.
+    """Return a history in which broker 1 becomes leader although it has lost records.
+
+    Brokers 2 and 1 lose power and records one after the other, while broker 1 is not in the ISR.
     """
     election = msgspec.structs.replace(elected(2, 1, [2], 1, zxid=11), eligible=eligible)
     lost = msgspec.structs.replace(election, leader=-1, leader_epoch=2, partition_epoch=2, zxid=12)
@@ -101,11 +102,11 @@ IN_SYNC: list[tuple[str, Event]] = [
     ("broker-2", replicated(2, 0, 0)),
     ("broker-1", acknowledged(1, 0, 0)),
 ]
-"""Brokers 1 and 2 are in sync, and 1 is leader. Both have the acknowledged record."""
+"""History in which broker 1 leads and broker 2 is in sync. Both have the acknowledged record."""
 
 
 def power_lost(broker: int) -> list[tuple[str, Event]]:
-    """Return a broker's power loss, after which it loads an empty log."""
+    """Return the events of a power loss of a broker, which loads an empty log afterwards."""
     name = f"broker-{broker}"
     return [
         ("world", e.FaultInjected("f1", "power_loss", name, name, False)),
@@ -115,7 +116,7 @@ def power_lost(broker: int) -> list[tuple[str, Event]]:
 
 
 def disk_replaced(broker: int) -> list[tuple[str, Event]]:
-    """Return a broker's power loss and disk replacement, after which it finds no log to load."""
+    """Return the events of a power loss of a broker whose disk is then replaced. It finds no log to load."""
     name = f"broker-{broker}"
     return [
         ("world", e.FaultInjected("f1", "power_loss", name, name, False)),
@@ -134,7 +135,7 @@ def one_leads(*, partition_epoch: int = 1, leader_epoch: int = 1) -> list[tuple[
 
 
 GONE: tuple[str, Event] = ("peer-1", e.SessionClosed(0x52, 25, ["/brokers/ids/2"]))
-"""Broker 2's registration is deleted before broker 1 is elected."""
+"""Broker 2's registration is deleted before the election of broker 1."""
 
 CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
     "two leaders in an epoch": (

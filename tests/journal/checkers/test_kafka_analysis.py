@@ -1,4 +1,4 @@
-"""Each anomaly of Jepsen's Kafka workload is detected exactly where it occurs."""
+"""Each anomaly of Jepsen's Kafka workload is reported for histories that contain it, and for no others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zabka.journal.checkers.kafka_analysis import Anomaly, KafkaHistory, Polled,
 
 
 def history(sent: list[tuple[str, int | None]], *polls: list[tuple[int, str]], end: int | None = None) -> KafkaHistory:
-    """Return a history of one producer's sends and one consumer's polls of partition t-0, in order."""
+    """Return a history of the records that one producer sent to t-0 and one consumer polled, in order."""
     found = KafkaHistory()
     for number, (value, offset) in enumerate(sent):
         found.sent.append(Sent("p", "t-0", value, 10 * number, 10 * number + 5, offset))

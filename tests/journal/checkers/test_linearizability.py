@@ -1,4 +1,4 @@
-"""The linearizability checker, tested on histories known to be correct or wrong, and compared with brute force."""
+"""The linearizability checker: known correct and incorrect histories, and a comparison with brute force."""
 
 from __future__ import annotations
 
@@ -118,7 +118,10 @@ def operations(draw: st.DrawFn) -> Operation:
 
 
 def by_brute_force(history: list[Operation]) -> bool:
-    """Return whether any order of any subset of the operations that may have taken effect is valid."""
+    """Return whether the history is linearizable, by trying all orders.
+
+    Operations whose outcome is unknown may have taken effect or not, so all subsets of them are tried.
+    """
     known = [o for o in history if o.returned_us is not None]
     unknown = [o for o in history if o.returned_us is None]
     for chosen in range(1 << len(unknown)):

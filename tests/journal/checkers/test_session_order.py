@@ -1,4 +1,4 @@
-"""ZooKeeper's ordering guarantees for a session, checked with everything that the session receives."""
+"""ZooKeeper's guarantees for the order of replies and events in a session, checked with all messages of a session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ZAB's invariants: one violating history for each, and one correct history."""
+"""ZAB's invariants: for each, a history that violates it, and one history that violates none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to the controller follow it when it moves, on virtual time."""
+"""The client sends requests to the current controller, even after another broker became controller, on virtual time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILOVER_MS = 6_000
 
 
 class Brokers:
-    """Three brokers that agree on the controller. Frozen brokers accept requests and do not reply."""
+    """Three fake brokers that name the same controller. Frozen ones accept requests and do not reply."""
 
     def __init__(self, runtime: SimRuntime) -> None:
         self._runtime = runtime
@@ -73,7 +73,7 @@ class Brokers:
 
 
 class Bench:
-    """Client and its brokers."""
+    """The client under test and its fake brokers."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()

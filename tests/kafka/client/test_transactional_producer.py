@@ -1,4 +1,4 @@
-"""The requests of a transactional producer, and what it does if a reply is missing."""
+"""Which requests a transactional producer sends, and what it does if it gets no response."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BROKEN = "BROKEN"
 
 
 class Brokers:
-    """A coordinator that replies with success, unless a reply is scripted for the type of request."""
+    """Fake coordinator that replies with success, unless the test has set a response for that type of request."""
 
     def __init__(self) -> None:
         self.replies: dict[str, list[Any]] = {}
@@ -99,7 +99,10 @@ def test_sequence_numbers_restart_only_with_a_new_producer_epoch() -> None:
 
 @pytest.mark.parametrize("kind", ["AddPartitionsToTxn", "EndTxn"])
 def test_transaction_after_a_lost_response_has_a_new_epoch(kind: str) -> None:
-    """The request without a reply may arrive late, and must not affect the next transaction."""
+    """After a response was lost, the producer starts the next transaction with a new epoch.
+
+    The request may still arrive, and must not affect the next transaction.
+    """
     brokers = Brokers()
     brokers.replies[kind] = [BROKEN]
 

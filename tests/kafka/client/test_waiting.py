@@ -1,4 +1,4 @@
-"""The time during which a producer had records to write but could not."""
+"""The waiting time of a producer: the time during which it had records to write but could not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ def test_overlapping_time_spans_are_counted_once() -> None:
 
 
 def test_waiting_time_includes_whole_slow_and_failed_writes() -> None:
-    """One write is slow (0 to 1,001 ms), one fast (2,000 to 3,000 ms), and one fails (5,000 to 5,010 ms)."""
+    """Waiting time is the whole duration of each write that is slow or fails.
+
+    One write is slow (0 to 1,001 ms), one fast (2,000 to 3,000 ms), and one fails (5,000 to 5,010 ms).
+    """
     waiting = WaitingTime()
     for begin, end, acknowledged in ((0, 1_001, True), (2_000, 3_000, True), (5_000, 5_010, False)):
         waiting.begin("w", begin)
@@ -20,8 +23,10 @@ def test_waiting_time_includes_whole_slow_and_failed_writes() -> None:
 
 
 def test_waiting_time_of_overlapping_writes_is_counted_once() -> None:
-    """Writes wait from 0 to 4,000 ms, from 2,000 to 6,000 ms, and from 5,000 ms on. A wait counts only once it exceeds
-    a second.
+    """The waiting times of overlapping writes are counted once.
+
+    Writes wait from 0 to 4,000 ms, from 2,000 to 6,000 ms, and from 5,000 ms on. A wait counts only once it exceeds a
+    second.
     """
     waiting = WaitingTime()
     waiting.begin("a", 0)

@@ -69,8 +69,10 @@ def test_lost_record_that_reappears_is_no_longer_lost() -> None:
 
 
 def test_missing_offset_ranges_count_each_lost_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offsets 1 and 2 are lost, and offset 1 had two records. Offsets 5, 7 and 9 are also lost. At most three spans are
-    reported, so the last span combines 7 and 9.
+    """The ranges of missing offsets contain each lost record.
+
+    Offsets 1 and 2 are lost, and offset 1 had two records. Offsets 5, 7 and 9 are also lost. At most three ranges are
+    reported, so the last one combines 7 and 9.
     """
     monkeypatch.setattr("zabka.kafka.client.ledger.SPANS_MAX", 3)
     ledger = PartitionLedger()
@@ -186,7 +188,10 @@ def test_workload_waits_until_its_topic_exists(cluster: Cluster) -> None:
 
 
 def test_workload_reports_its_waiting_time(cluster: Cluster) -> None:
-    """The topic is missing for the first three seconds. Then its only replica is down for four more."""
+    """A workload reports how long it could not write.
+
+    The topic does not exist for the first three seconds. Then its only replica is down for four more.
+    """
     made, events = workload(cluster, acks=1)
     made.start()
     cluster.wait(3_000)

@@ -1,5 +1,6 @@
-"""ZooKeeper-based consumers on virtual time: leader and offsets in ZooKeeper, and partitions owned through
-ephemerals.
+"""ZooKeeper-based consumers on virtual time.
+
+The group's leader and offsets are in ZooKeeper, and partitions are owned with ephemeral znodes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
 
 class Reader:
-    """A consumer on a separate machine, and the records that it received."""
+    """A consumer on its own machine, and the records that it received."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.got: list[tuple[TopicPartition, int, str]] = []

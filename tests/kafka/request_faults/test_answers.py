@@ -1,4 +1,4 @@
-"""Responses with an error, for each API and version, and for part of a request."""
+"""Error responses of request faults, for each API and version, with an error for the whole request or a part of it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def sample(api: ApiKey, version: int) -> Any:
 
 
 def errors_in(message: Any) -> Iterator[ErrorCode]:
-    """Yield every error code in a message."""
+    """Yield all error codes in a message."""
     if isinstance(message, ErrorCode):
         yield message
     elif isinstance(message, list | tuple):
@@ -150,7 +150,7 @@ def test_response_to_a_rejected_produce_has_no_offset() -> None:
     )  # fmt: skip
 
 
-# ---- answers that are changed -----------------------------------------------------------------------------------
+# ---- responses that a fault changes -----------------------------------------------------------------------------
 
 TOPIC_ID = UUID(int=5)
 

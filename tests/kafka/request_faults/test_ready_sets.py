@@ -1,4 +1,4 @@
-"""Ready sets of request faults: every rule is valid, and narrowing affects the rules that have the field."""
+"""Ready-made sets of request faults: all rules are valid, and a filter applies to the rules that have its field."""
 
 from __future__ import annotations
 

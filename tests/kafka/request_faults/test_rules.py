@@ -1,4 +1,4 @@
-"""Rules for Kafka requests: which are valid, and which requests they select."""
+"""Request fault rules for Kafka: which rules are valid, and which requests they match."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_every_error_that_a_rule_can_return_is_a_kafka_error() -> None:
 
 
 def test_responses_have_a_throttle_time_from_their_version_on() -> None:
-    # KIP-124 for Fetch and Produce, KIP-219's neighbours for the others.
+    # Produce and Fetch have a throttle time since KIP-124, Metadata since version 3 (see KIP-219).
     assert [throttle_since(api) for api in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA)] == [1, 1, 3]
 
 

@@ -1,4 +1,4 @@
-"""The versions in ApiVersions, compared with Apache Kafka 3.9.1 in ZooKeeper mode on a client listener."""
+"""The versions in ApiVersions are those of Apache Kafka 3.9.1 in ZooKeeper mode on a client listener."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KAFKA = {
     46: (0, 0), 47: (0, 0), 48: (0, 1), 49: (0, 1), 50: (0, 0), 51: (0, 0), 56: (0, 3), 57: (0, 1), 58: (0, 0),
     60: (0, 1), 61: (0, 0), 65: (0, 0), 66: (0, 1), 67: (0, 0), 68: (0, 0), 69: (0, 0),
 }  # fmt: skip
-"""Lowest and highest version of each API key, recorded from a broker."""
+"""Lowest and highest version of each API key, recorded from a Kafka broker."""
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -1,5 +1,6 @@
-"""A message must contain all bytes that its length fields announce. Otherwise it is rejected before memory is
-reserved.
+"""A message that is shorter than its length fields say is rejected.
+
+It is rejected before memory for it is allocated.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def test_frame_with_an_array_longer_than_itself_is_rejected() -> None:
 
 
 def test_compact_array_of_billions_does_not_crash_the_process() -> None:
-    # kio's reader alone would reserve 200 GB for it and abort.
+    # With kio's own reader, the process would allocate 200 GB for this message and abort.
     head = struct.pack(">hhih", ApiKey.DELETE_TOPICS, 6, 1, -1) + b"\x00"
     with pytest.raises(WireError, match="announces"):
         decode_request(head + b"\xff\xff\xff\xff\x7f" + bytes(20))
@@ -74,8 +75,8 @@ def test_null_in_a_non_nullable_field_is_rejected() -> None:
 
 
 def test_compact_string_has_the_size_limit_of_a_classic_string() -> None:
-    # The broker stores compact strings as classic strings, which have at most 32,767 bytes, so a longer group id
-    # could not be stored.
+    # The broker stores group ids in classic strings, which have at most 32,767 bytes. A compact string can be longer,
+    # so it must be rejected.
     def heartbeat(name: str) -> bytes:
         return encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id=name, member_id="m"))[4:]
 
@@ -86,7 +87,7 @@ def test_compact_string_has_the_size_limit_of_a_classic_string() -> None:
 
 
 INVALID_TEXT = "a\u00a7"
-"""String whose second character has two bytes. Neither byte alone is valid UTF-8."""
+"""Text whose second character is encoded in two bytes. Either byte alone is invalid UTF-8."""
 UNREADABLE = b"a\xff\xff"
 READ = "a\ufffd\ufffd"
 
@@ -122,7 +123,7 @@ def test_invalid_utf_8_is_decoded_as_in_java(key: ApiKey, values: dict[str, Any]
 
 
 def _with(value: Any) -> Any:
-    """Return the same message with the invalid string replaced by the string that the decoder returns for it."""
+    """Return the message with the invalid text replaced by what the decoder returns for it."""
     if isinstance(value, dict):
         return {name: _with(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -131,8 +132,8 @@ def _with(value: Any) -> Any:
 
 
 def test_string_of_invalid_utf_8_has_the_same_length_limit() -> None:
-    # Each invalid byte becomes a replacement character of three bytes, so the name would be too long to return or
-    # store.
+    # The decoder replaces each invalid byte by a character of three bytes. So the name would be too long to be returned
+    # or stored.
     frame = encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id="g" * 20_000, member_id="m"))[4:]
     read = decode_request(frame.replace(b"g" * 5_000, b"\xff" * 5_000, 1)).payload
     assert read.group_id == "\ufffd" * 5_000 + "g" * 15_000  # type: ignore[attr-defined]
@@ -160,12 +161,12 @@ def test_duration_too_long_for_kio_is_clamped_to_its_maximum(sent_ms: int) -> No
 
 
 UNKNOWN_FIELDS = b"\x02\x63\x03abc\x62\x00"
-"""Two unknown tagged fields with three bytes and no bytes, the higher tag first."""
+"""Two unknown tagged fields, one with three bytes and one empty. The one with the higher tag comes first."""
 
 
 @pytest.mark.parametrize("key", SUPPORTED, ids=lambda key: key.name)
 def test_unknown_tagged_fields_are_skipped(key: ApiKey) -> None:
-    # KIP-482: a newer client or broker can send such a field in any flexible version.
+    # KIP-482: a newer client or broker can send such fields in all flexible versions.
     for version in versions(key):
         schema = request_class(key, version)
         if not schema.__flexible__:

@@ -74,7 +74,7 @@ def test_damaged_message_is_rejected_or_decoded_as_kio_does(key: ApiKey, kind: s
         try:
             ours, end = read(bytes(data), 0, version)
         except Exception:
-            # The frame reader turns all failures into a WireError; kio may accept more or less.
+            # Our frame reader raises a WireError for every failure. kio may accept other bytes.
             continue
         if end == len(data):
             try:

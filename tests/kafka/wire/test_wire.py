@@ -182,7 +182,7 @@ from tests.kafka.wire.test_wire import SERVED
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 for key, version in SERVED:
     for filler in (b"\\x7f\\xff\\xff\\xff" * 16, b"\\xff" * 4 + b"\\x0f", b"\\0" + b"\\xff" * 4 + b"\\x0f"):
-        # A few can be read: what follows a whole request is left over.
+        # Some of these can be decoded: the bytes after a complete request are ignored.
         with suppress(WireError):
             decode_request(struct.pack(">hhih", key, version, 1, -1) + filler)
         with suppress(WireError):
@@ -192,7 +192,10 @@ print("read")
 
 
 def test_array_of_billions_of_elements_reserves_no_memory() -> None:
-    """kio's reader would reserve 16 GB, more than this process may have, and would abort."""
+    """An array that claims to have billions of elements allocates no memory.
+
+    kio's reader would allocate 16 GB and abort, because this is more than the process may have.
+    """
     done = subprocess.run(
         [sys.executable, "-c", READ_IN_LITTLE_MEMORY], capture_output=True, text=True, check=False, cwd=ROOT
     )
@@ -205,7 +208,10 @@ def test_bytes_after_a_request_are_ignored_as_in_kafka() -> None:
 
 
 def test_librdkafkas_metadata_request_for_all_topics_is_decoded() -> None:
-    """In Metadata version 12, librdkafka encodes the null list of all topics in four bytes instead of one."""
+    """Metadata version 12 is decoded in the form that librdkafka sends for all topics.
+
+    librdkafka encodes the null list in four bytes instead of one.
+    """
     frame = bytes.fromhex("0003000c00000003000772646b61666b610000000000010000")
     assert decode_request(frame).payload.topics is None
 

@@ -1,4 +1,4 @@
-"""Batches, repeated requests, fencing, the event queue, and the request queues to brokers."""
+"""Batches of ZooKeeper requests, their retries, fencing, the event queue, and the queues of requests to brokers."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_controller_events_run_in_order_and_clear_drops_others(world: World) -> 
     assert log[-1] == "e preempted" and world.call(queue.wait(slow)) is True
 
 
-# ---- the queues to brokers ------------------------------------------------------------------------------------
+# ---- the request queues to brokers ----------------------------------------------------------------------------
 
 
 def test_full_queue_is_an_error_and_unknown_brokers_are_skipped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

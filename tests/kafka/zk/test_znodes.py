@@ -1,4 +1,4 @@
-"""The exact bytes of Kafka's znodes (reference table 1.2), and the handling of invalid bytes."""
+"""Kafka's znodes byte for byte (reference table 1.2), and how invalid bytes are handled."""
 
 from __future__ import annotations
 

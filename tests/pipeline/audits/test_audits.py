@@ -1,5 +1,6 @@
-"""Audits on Spark: their verdicts equal the verdicts of the checkers during the run, for clean runs and injected
-bugs.
+"""Audits on Spark find the same violations as the checkers did during the runs.
+
+The runs are correct ones, and ones with injected bugs.
 """
 
 from __future__ import annotations
@@ -44,14 +45,15 @@ BROKEN = [
     ("ensemble", 22, "snapshots of what is not committed"),
     ("chaos", 20, "commit on a minority"),
 ]
-"""Seeds in which each bug has an effect. Without an effect, a run equals the clean run, and copies of a run count
-once.
+"""For each injected bug, a seed in which it has an effect.
+
+Without an effect, the run would be equal to the correct run, and equal runs count once.
 """
 INJECTED: dict[str, InjectedBug] = {**injected.INJECTED, **injected_ensemble.INJECTED}
 
 
 class Written(NamedTuple):
-    """Directory of journals, and the violations found during each run, keyed by journal name."""
+    """Directory with journals, and the violations found during each run, keyed by journal name."""
 
     directory: Path
     found: dict[str, list[Violation]]
@@ -92,7 +94,7 @@ def key(found: Violation) -> tuple[str, str, str, int, int]:
 
 
 def violations_by_run(audited: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
-    """Return an audit's violations, keyed by run."""
+    """Return the violations in an audit's result, keyed by run."""
     found: dict[str, list[tuple[Any, ...]]] = {row["run"]: [] for row in audited}
     for row in audited:
         if row["verdict"] == "violated":
@@ -120,8 +122,8 @@ def test_verdicts_for_1000_runs_equal_those_of_their_checkers(spark: SparkSessio
     journals.mkdir()
     online: dict[str, list[tuple[Any, ...]]] = {}
     runs = [("ensemble", seed, None) for seed in range(1, 441)] + [("chaos", seed, None) for seed in range(1, 401)]
-    # Use other seeds for each bug: if a bug has no effect, its run equals the run without the bug, and equal runs
-    # count once.
+    # Use different seeds for each bug. If a bug has no effect in a seed, its run is equal to the run without the bug,
+    # and equal runs count once.
     buggy_runs = [
         (scenario, seed, bug)
         for first, (scenario, _, bug) in zip(range(1001, 1161, 40), BROKEN, strict=True)
@@ -181,8 +183,9 @@ def test_replay_command_is_read_from_the_command_file(tmp_path: Path) -> None:
 
 
 def test_rewritten_run_in_a_lake_keeps_its_simulated_order() -> None:
-    """A stream renames the second journal to `seed-7.jsonl~2`. According to their clocks, its two lines are in reverse
-    order.
+    """The second journal of a simulated run keeps its order in a lake, although it was renamed.
+
+    A stream renames it to `seed-7.jsonl~2`. By their clocks, its two lines would be in reverse order.
     """
     entries = [Entry("peer-2", 1, 2_000, 2_000, e.NodeStopped("")), Entry("peer-1", 1, 1_000, 1_000, e.NodeStopped(""))]
     assert list(in_order("seed-7.jsonl~2", iter(entries))) == entries
@@ -235,8 +238,8 @@ def test_audit_cost_is_linear_in_the_number_of_events(written: Written) -> None:
         finally:
             sys.setprofile(None)
         calls.append(count[0])
-    # Four times the events. If each event needed a pass over all earlier events, there would be nearly sixteen
-    # times the calls.
+    # The second history has four times as many events. If each event needed a pass over all earlier ones, there would
+    # be nearly sixteen times as many calls.
     assert calls[1] / calls[0] < 7
 
 

@@ -1,4 +1,4 @@
-"""Errors of `zabka campaign` when it cannot read or write."""
+"""Errors that `zabka campaign` prints if it cannot read or write a file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def test_too_few_seeds_are_reported_before_any_run(tmp_path: Path) -> None:
     (tmp_path / "few.toml").write_text(SHIPPED.read_text().replace('seeds = "1-40"', 'seeds = "1-6"'))
     (tmp_path / "file").touch()
     answer = CliRunner().invoke(app, ["run", str(tmp_path / "few.toml"), "--out", str(tmp_path / "file" / "below")])
-    # Four comparisons share 5 %: 2 / 2^8 is below a fourth of it, 2 / 2^7 is not.
+    # Four comparisons share a level of 5 %. With 8 seeds, the smallest p-value, 2 / 2^8, is below a fourth of 5 %; with
+    # 7 seeds it is not.
     assert "6 seeds cannot distinguish 5 settings, whatever their effect: at least 8 are needed" in answer.output
 
 

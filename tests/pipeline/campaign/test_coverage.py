@@ -1,5 +1,6 @@
-"""How often intervals contain the true value, measured on known distributions. docs/campaigns contains the same
-table.
+"""How often the intervals contain the true value, measured with known distributions.
+
+docs/campaigns contains the same table.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TRUE = {
     "0 in 95 % of seeds": 0.05,
     "0 in 90 % of seeds": 0.1,
 }
-"""Mean of each distribution. For rare events, it is the fraction of seeds with the event."""
+"""True value for each distribution: its mean, or for rare events the fraction of seeds with the event."""
 ROWS = [
     *(("mean", name, count) for name in list(TRUE)[:3] for count in (8, 20, 40)),
     *(("share of seeds", name, count) for name in list(TRUE)[3:] for count in (20, 40)),
@@ -38,7 +39,7 @@ ROWS = [
 
 
 def coverage(kind: str, name: str, count: int) -> float:
-    """Return the percentage of samples whose nominal 95 % interval contains the true value."""
+    """Return the percentage of samples whose interval contains the true value. It should be 95 %."""
     draw, inside = np.random.default_rng(count), 0
     for _ in range(SAMPLES):
         values = DISTRIBUTIONS[name](draw, count)
@@ -55,7 +56,7 @@ def coverage(kind: str, name: str, count: int) -> float:
 
 
 def printed() -> dict[tuple[str, str, int], float]:
-    """Return the table in the documentation."""
+    """Return the table that the documentation contains."""
     rows = re.findall(r"^\| ([a-z ]+) \| ([^|]+) \| (\d+) \| ([\d.]+) % \|$",
                       (ROOT / "docs/campaigns/index.md").read_text(), re.MULTILINE)  # fmt: skip
     return {(kind, name, int(count)): float(share) for kind, name, count, share in rows}
@@ -64,8 +65,8 @@ def printed() -> dict[tuple[str, str, int], float]:
 @pytest.mark.parametrize(("kind", "name", "count"), ROWS)
 def test_measured_interval_coverage_equals_the_documented_one(kind: str, name: str, count: int) -> None:
     seen = coverage(kind, name, count)
-    # Two and a half standard deviations of 400 samples are 2.7 points.  Skewed figures with few seeds stay below
-    # 95 %.
+    # The tolerance of 2.7 points is two and a half standard deviations with 400 samples. With few seeds and a skewed
+    # distribution, the percentage stays below 95 %.
     skewed = name.startswith("log-normal") or (name == "exponential" and count < 20)
     assert seen >= (80.0 if skewed else 92.3)
     assert printed()[kind, name, count] == pytest.approx(seen, abs=1.0)

@@ -1,4 +1,7 @@
-"""A campaign from run to result: it plays no run twice, even after a kill, and stops once the result is clear."""
+"""A campaign from its runs to its result.
+
+It executes no run twice, even after a kill, and stops once the result is clear.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ NOTHING = Measures(Window(0, 1), [], [], 0, {}, 0, 0, 0, 0, None, None, None)
 
 
 class Players:
-    """Players that finish runs instantly. A failover takes the session timeout plus slightly more for each seed."""
+    """Fake executor whose runs end at once.
+
+    The failover time is the session timeout plus a little more for each seed.
+    """
 
     def __init__(self, *, killed_after: int = 10**9, makes_difference: bool = True) -> None:
         self.played: list[tuple[int, int]] = []
@@ -65,7 +71,7 @@ def test_campaign_ends_at_the_first_clear_interim_analysis(campaign: Campaign, t
     players = Players()
     with opened(tmp_path, TEXT) as ledger:
         ended = run_campaign(campaign, ledger, players)
-    # 6 seeds give p = 2/64 at best, which is above 5 % / 3 looks; 9 seeds give 2/512.
+    # With 6 seeds, the smallest p-value is 2/64, which is above 5 % / 3 looks. With 9 seeds, it is 2/512.
     assert (ended.look, ended.looks, ended.reason) == (2, 3, "the answer was clear")
     assert len(players.played) == len(set(players.played)) == 18
 
@@ -79,7 +85,8 @@ def test_campaign_without_a_difference_runs_every_seed(campaign: Campaign, tmp_p
 
 @pytest.mark.parametrize("sizes", ["", "equal_within = { silence_ms = 1.0 }"])
 def test_campaign_continues_while_a_cost_needs_more_seeds(sizes: str, tmp_path: Path) -> None:
-    # 9 seeds suffice for the failovers, but not for the silence, because Players returns no silence.
+    # 9 seeds suffice to compare the failover times. They do not suffice for `silence_ms`, because Players returns no
+    # value for it.
     text = TEXT.replace("[settings]", 'also = ["silence_ms"]\n[settings]') + sizes
     with opened(tmp_path, text) as ledger:
         ended = run_campaign(parse_campaign(text), ledger, Players())
@@ -91,7 +98,7 @@ def test_campaign_ends_when_all_cost_measures_are_decided(tmp_path: Path) -> Non
         for run in runs:
             figures: dict[str, float | None] = {
                 "failover_ms": 100.0 * run.point + run.seed,
-                # With 40 seeds, a difference of 1.0 would have been found in 80 % of cases, because the spread is 2.
+                # With 40 seeds and a spread of 2, a difference of 1.0 would have been detected in 80 % of all cases.
                 "silence_ms": run.seed + run.point * (2.0 if run.seed % 2 else -2.0),
             }
             keep(

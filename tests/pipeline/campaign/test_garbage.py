@@ -1,4 +1,4 @@
-"""Cost of Python's garbage collector in processes that play many worlds."""
+"""The cost of Python's garbage collector in processes that execute many simulated runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ for _ in range(3):
     gc.collect()
     print(len(gc.get_objects()))
 """
-"""Program that prints the number of objects examined by the collector (`gc.get_objects`) after each run."""
+"""Program that prints, after each run, how many objects the collector examines (`gc.get_objects`)."""
 
 
 def test_garbage_collector_of_a_worker_skips_loaded_modules() -> None:
@@ -25,5 +25,5 @@ def test_garbage_collector_of_a_worker_skips_loaded_modules() -> None:
         [sys.executable, "-c", LOOKED_AT], cwd=ROOT, text=True, capture_output=True, check=True
     ).stdout  # fmt: skip
     looked_at = [int(line) for line in done.split()]
-    # The modules of the simulated world alone have 50,000 objects.
+    # The imported modules alone have 50,000 objects, which must not be examined again after each run.
     assert max(looked_at) < 10_000, looked_at

@@ -1,4 +1,4 @@
-"""A run's measures, compared with a brute-force computation at every instant, and with calculated values."""
+"""The measures of a run, compared with a brute-force computation at every instant, and with values computed by hand."""
 
 from __future__ import annotations
 
@@ -46,7 +46,10 @@ def measured(run: SeedRun) -> Measures:
 
 
 def works(entries: Sequence[Entry], node: str, last: Entry) -> bool:
-    """Return whether the node works. Search backwards from the end: the last event about the node decides."""
+    """Return whether the node works after the entry `last`.
+
+    The last event about the node decides, so search backwards from `last`.
+    """
     for entry in reversed(entries):
         event = entry.event
         if entry.node == node and isinstance(event, e.NodeStarted):
@@ -61,7 +64,7 @@ def works(entries: Sequence[Entry], node: str, last: Entry) -> bool:
 
 
 def replicates(past: list[Entry], written: e.LeaderElected | e.IsrChanged) -> bool:
-    """Return whether every ISR member works and no link between it and the leader is partitioned."""
+    """Return whether all ISR members work and none of their links to the leader is partitioned."""
     removed = {x.event.fault_id for x in past if isinstance(x.event, e.FaultRemoved)}
     cuts = [
         {x.event.source, x.event.target}
@@ -75,14 +78,14 @@ def replicates(past: list[Entry], written: e.LeaderElected | e.IsrChanged) -> bo
 
 
 def by_brute_force(run: SeedRun) -> dict[str, tuple[int, int, int]]:
-    """Return each partition's time writable, under-replicated, and below its minimum ISR.
+    """Return for each partition how long it was writable, under-replicated, and below its minimum ISR.
 
     Each instant is computed from its whole past, without keeping state between instants.
     """
     settings, (begin_us, end_us) = run.world.settings, run.harmed_us
     entries = run.world.record.entries
     needed = int(settings.broker_keys.get("min.insync.replicas", "1"))
-    # Only these events, and the first line of a paused node, can change the result, so read no others.
+    # Only these events, and the first entry after a pause of a node, can change the result. So read only these.
     kinds = (e.LeaderElected, e.IsrChanged, e.NodeStarted, e.NodeStopped, e.FaultInjected, e.FaultRemoved)
     paused = {x.event.target for x in entries if isinstance(x.event, e.FaultInjected) and x.event.kind == "pause"}
     relevant = [x for x in entries if isinstance(x.event, kinds) or x.node in paused]
@@ -142,7 +145,7 @@ def test_failover_lasts_from_the_fault_until_the_next_leader(run: SeedRun) -> No
         assert failover.total_ms == (taken[0].mono_us - fault.mono_us) / 1000
 
 
-# -- by hand ----------------------------------------------------------------------------------------------------------
+# -- values computed by hand ------------------------------------------------------------------------------------------
 
 
 def history(*events: tuple[int, str, Event]) -> list[Entry]:
@@ -175,7 +178,7 @@ def test_failover_is_measured_by_stage() -> None:
     assert (controller.detect_ms, controller.elect_ms, controller.total_ms) == (2_001, 2_005, 2_020)
     assert (partition.detect_ms, partition.elect_ms, partition.total_ms) == (2_001, 2_010, 2_012)
     assert partition.ended_by == ELECTED
-    # There is no leader from 1,000 to 3,010; after that the ISR lacks one replica.
+    # The partition has no leader from 1,000 to 3,010 ms. After that, one replica is missing from the ISR.
     assert [(times.writable_us, times.under_replicated_us) for times in found.partitions] == [(1_990_000, 990_000)]
 
 

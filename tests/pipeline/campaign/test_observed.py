@@ -1,4 +1,4 @@
-"""A live cluster's journals as the starting point of a campaign."""
+"""A campaign that is derived from a live cluster's journals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A campaign on a Spark cluster without zabka on its executors, and a campaign whose driver is killed."""
+"""A campaign on a Spark cluster whose executors do not have zabka, and a campaign whose driver is killed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_spark_executors_need_no_zabka_installation(tmp_path: Path) -> None:
     assert done.returncode == 0, output
     rows = kept(tmp_path)
     assert len(rows) == 4
-    # The runs used the code in the archive, which was unpacked in an executor's working directory.
+    # The runs used the code in the archive, which Spark unpacks in the executor's working directory.
     assert all("/environment/site" in str(row["played_at"]) for row in rows)
 
 

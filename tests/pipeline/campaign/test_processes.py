@@ -1,4 +1,4 @@
-"""A campaign on local processes: the same rows as in one process and on Spark, and clear errors."""
+"""A campaign on several local processes has the same rows as in one process and on Spark, and clear errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ decide = "failover_ms"
 
 
 def without_times(line: bytes) -> dict[str, Any]:
-    """Return a row without its CPU time and its place of execution, which differ between runs."""
+    """Return a result row without its CPU time and the place where it ran, which differ from run to run."""
     found: dict[str, Any] = msgspec.to_builtins(decoded(line))
     return {name: value for name, value in found.items() if name not in ("cpu_s", "played_at")}
 

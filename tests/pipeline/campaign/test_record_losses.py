@@ -1,4 +1,4 @@
-"""Acknowledged records that a campaign counts as lost."""
+"""Which acknowledged records a campaign counts as lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def losses(*events: Event) -> dict[str, int]:
 
 
 def acknowledged(first: int, last: int) -> list[Event]:
-    """Return a batch that broker 1 appended and acknowledged."""
+    """Return the events of a batch that broker 1 appended and acknowledged."""
     return [
         e.RecordsAppended(1, "t", 0, 0, first, last, first),
         e.RecordsAcknowledged(1, "t", 0, 0, first, last, -1, first),
@@ -54,8 +54,10 @@ def test_record_deleted_by_retention_is_not_lost() -> None:
 
 @pytest.mark.parametrize(("compacted_to", "lost"), [(4, 0), (1, 3), (-1, 5)])
 def test_record_possibly_removed_by_compaction_is_not_lost(compacted_to: int, lost: int) -> None:
-    """In the log, some records of the batch with offsets 2 to 4 remain, and no record of the batch with offsets 0 to
-    1."""
+    """A missing record does not count as lost if compaction may have removed it.
+
+    The log has only some records of the batch with offsets 2 to 4, and none of the batch with offsets 0 to 1.
+    """
     assert losses(*WRITTEN, compacted(compacted_to), THINNED, fetched(5, 5), leads(2, 1, 6)) == {"t-0": lost}
 
 

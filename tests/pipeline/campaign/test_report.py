@@ -1,4 +1,4 @@
-"""The result and the report state only what the figures show."""
+"""The result and the report of a campaign claim only what the measured values show."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def found(shift_ms: float, expiries: float, *, problems: list[str] | None = None
 
 def test_difference_is_reported_with_both_means_and_its_cost() -> None:
     decision, cost, evidence = answer(found(-4_000, 2.0))
-    # The means of 100 x (1..12) + 5,000, and of the same values minus 4,000.
+    # The means are those of 100 x (1..12) + 5,000, and of the same values minus 4,000.
     assert "zookeeper.session.timeout.ms=2000 with 1,650 ms" in decision
     assert "against zookeeper.session.timeout.ms=6000 with 5,650 ms" in decision
     assert "sessions that expired though the broker lived 2.5 against 0.5 a run" in cost
@@ -68,7 +68,7 @@ def test_missing_difference_is_reported_as_undecided() -> None:
 
 
 def test_difference_below_the_given_margin_is_not_reported() -> None:
-    # 40 seeds differ by +2 and -2 alternately. Their t-test would detect a difference of 0.95 or more.
+    # The 40 differences are alternately +2 and -2. A t-test of them would detect a difference of 0.95 or more.
     text = TEXT.replace('"1-12"', '"1-40"') + "[stop]\nequal_within = { failover_ms = 0.5, false_expiries = 1 }"
     seen = found(0, 0, text=text)
     for run in seen.runs:
@@ -77,8 +77,8 @@ def test_difference_below_the_given_margin_is_not_reported() -> None:
     assert answer(results(seen.campaign, runs, seen.ended))[0].startswith("Not enough seeds to tell")
     wide = parse_campaign(text.replace("= 0.5", "= 1.5"))
     assert answer(results(wide, runs, seen.ended))[0].startswith("All settings are as good as equal")
-    # The mean is half a unit higher. With such a spread, equality within 1.1 could have been shown, but the
-    # interval extends beyond 1.1.
+    # The mean difference is half a unit. With this spread, equality within 1.1 could have been shown, but the interval
+    # extends beyond 1.1.
     for run in seen.runs:
         run.figures["failover_ms"] = (run.figures["failover_ms"] or 0.0) + 0.5 * run.point
     near = parse_campaign(text.replace("= 0.5", "= 1.1"))
@@ -90,7 +90,7 @@ def test_undecided_cost_difference_is_not_reported_as_none() -> None:
     for run in seen.runs:
         run.figures["false_expiries"] = float(run.point and run.seed in (3, 5, 8))
     runs = {(run.point, run.seed): run for run in seen.runs}
-    # Three of twelve seeds differ, all in the same direction: 2 / 2^3.
+    # Three of twelve seeds differ, all in the same direction, so the p-value is 2 / 2^3.
     again = results(seen.campaign, runs, seen.ended)
     assert "sessions that expired though the broker lived: not enough seeds to tell (+0.25" in answer(again)[1]
     assert "p = 0.2500)" in answer(again)[1]
@@ -145,15 +145,15 @@ def test_undecided_comparison_is_reported_as_too_few_seeds() -> None:
 
 
 def test_tiny_p_value_is_not_printed_as_zero() -> None:
-    # With 20 differences in the same direction, two of 2^20 sign patterns are as extreme: 0.000002; with 12, 2 /
-    # 2^12.
+    # With 20 differences in the same direction, two of 2^20 sign patterns are as extreme: p = 0.000002. With 12
+    # differences, p = 2 / 2^12.
     assert "<td>&lt; 0.0001</td>" in report(found(-4_000, 2.0, text=TEXT.replace("1-12", "1-20")), TEXT, MADE)
     assert "<td>0.0005</td>" in report(found(-4_000, 2.0), TEXT, MADE)
 
 
 def test_best_setting_is_listed_with_those_not_distinguishable() -> None:
-    # 2000 and 2001 are 4,000 ms better than 6000 and differ by about 5 ms in varying directions; 4000 is 2,000 ms
-    # better.
+    # The settings 2000 and 2001 are both 4,000 ms better than 6000, and differ by about 5 ms from each other, in
+    # varying directions. Setting 4000 is 2,000 ms better than 6000.
     many = TEXT.replace("[6000, 2000]", "[6000, 2000, 2001, 4000]")
     seen = found(0, 0, text=many)
     gains = {0: 0.0, 1: 4_000.0, 2: 4_000.0, 3: 2_000.0}
@@ -166,8 +166,8 @@ def test_best_setting_is_listed_with_those_not_distinguishable() -> None:
 
 
 def test_significance_level_counts_all_pairs_of_settings() -> None:
-    # Ten differences in the same direction have p = 2 / 2^10 = 0.00195, which is below the level of 10 pairs
-    # (0.005) but above that of 36 (0.0014).
+    # With ten differences in the same direction, p = 2 / 2^10 = 0.00195. This is below the level for 10 pairs (0.005),
+    # but above the level for 36 pairs (0.0014).
     def points(count: int) -> dict[int, dict[int, float]]:
         return {point: {seed: float(point == 1) for seed in range(10)} for point in range(count)}
 
@@ -182,7 +182,7 @@ def test_scatter_labels_do_not_overlap(crowd: list[tuple[float, float]]) -> None
     for number, name in enumerate(names):
         assert all(abs(name.base - other.base) >= 13 or abs(name.left - other.left) >= name.width
                    for other in names[:number]), names  # fmt: skip
-        # Letters extend about 10 above their baseline.
+        # Letters reach about 10 units above their baseline.
         assert not any(name.left < x < name.left + name.width and name.base - 10 < y < name.base for x, y in crowd)
 
 
@@ -239,14 +239,14 @@ def test_means_use_the_same_seeds_and_show_failover_counts() -> None:
     failover = Failover(PARTITION, "orders-0", "broker-1", "crash", 0, total_ms=5.0, ended_by=ELECTED)
     runs = {}
     for run in seen.runs:
-        # Setting 0 has no failover on seeds 1 to 4; setting 1 has two failovers on each seed.
+        # Setting 0 has no failover with seeds 1 to 4. Setting 1 has two failovers with each seed.
         count = 2 * run.point or int(run.seed > 4)
         figures = run.figures | ({} if count else {"failover_ms": None})
         runs[run.point, run.seed] = replace(
             run, figures=figures, measures=replace(run.measures, failovers=[failover] * count)
         )
     again = results(seen.campaign, runs, seen.ended)
-    # 100 x (5 .. 12) + 5,000, and the same values minus 4,000.
+    # The means are those of 100 x (5 .. 12) + 5,000, and of the same values minus 4,000.
     assert [each.mean for each in again.estimates["failover_ms"]] == [5_850.0, 1_850.0]
     assert [again.failovers("failover_ms", point) for point in (0, 1)] == [8, 16]
     assert "8 seeds<br>16 failovers" in report(again, TEXT, MADE)
@@ -275,7 +275,7 @@ def test_comparison_of_many_settings_is_stricter_than_one_cost() -> None:
     for run in seen.runs:
         run.figures["false_expiries"] = float(run.point == 1 and run.seed <= 6)
     again = results(seen.campaign, {(run.point, run.seed): run for run in seen.runs}, seen.ended)
-    # Six differences in the same direction: 2 / 2^6 = 0.031, which is below 0.05 but above 0.05 / 2 settings.
+    # With six differences in the same direction, p = 2 / 2^6 = 0.031. This is below 0.05, but above 0.05 / 2 settings.
     assert again.costs["false_expiries"][0].verdict is Verdict.DIFFERENT
     assert answer(again)[1].startswith("Not enough seeds to tell a difference in anything else")
     seventh = next(run for run in seen.runs if (run.point, run.seed) == (1, 7))
@@ -341,7 +341,7 @@ def test_mark_in_a_chart_is_drawn_at_its_value() -> None:
     ("value", "text"),
     [
         (0, "0"), (1.5, "1.5"), (0.123, "0.12"), (99.94, "99.9"), (12_345.6, "12,346"), (100.0, "100"),
-        # A partition that was unavailable for 9 ms of 30 s, and one record lost in a thousand runs.
+        # A partition was unavailable for 9 ms of 30 s, and one record was lost in a thousand runs.
         (99.97, "99.97"), (99.9996, "99.9996"), (0.001, "0.001"), (-0.004, "-0.004"), (-1e-13, "0"), (100.04, "100"),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The shipped reports are valid for this version: one run of each campaign has the same results as its report."""
+"""The reports in the repository are valid for this version: a new run of each campaign has the reported results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ SHIPPED = [pytest.param(file, id=file.stem) for file in sorted(CAMPAIGNS.glob("*
 @pytest.mark.long
 @pytest.mark.parametrize("file", SHIPPED)
 def test_baseline_run_has_the_figures_of_the_committed_report(file: Path) -> None:
-    """If this fails after an intended change, run the campaign again and replace its report."""
+    """A new run with the first setting has the values that the report in the repository shows.
+
+    If this fails after an intended change, run the campaign again and replace its report.
+    """
     campaign = read_campaign(file)
     seed, figures = run_of_report(file.with_suffix(".html").read_text())
     played = play(Run(0, seed, campaign.scenario, campaign.arguments(campaign.points()[0])))
@@ -28,7 +31,7 @@ def test_baseline_run_has_the_figures_of_the_committed_report(file: Path) -> Non
 
 @pytest.mark.parametrize("file", SHIPPED)
 def test_committed_report_names_its_file_and_origin(file: Path) -> None:
-    """The report contains its campaign's file, and the version, commit, date and seeds."""
+    """A report in the repository contains its campaign file, and the version, commit, date and seeds."""
     page = file.with_suffix(".html").read_text()
     lines = file.read_text().splitlines()
     assert all(line.replace('"', "&quot;") in page for line in lines)

@@ -1,4 +1,7 @@
-"""Intervals and the stopping rule, compared with calculated values and their measured error rates."""
+"""Confidence intervals match independently calculated values.
+
+Intervals and the stopping rule keep their nominal error rates in simulation.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def test_sampled_p_value_is_above_zero_and_near_the_exact_one() -> None:
 
 
 def test_many_seeds_can_be_significant_in_many_comparisons() -> None:
-    # 500 points at five looks, so the level of each comparison is 2e-5.
+    # 500 settings are compared at five looks, so the level of each comparison is 2e-5.
     assert sign_flip_p(np.full(40, 7.0)) < 0.05 / (499 * 5)
 
 
@@ -80,18 +83,18 @@ def test_interval_ends_where_the_p_value_crosses_the_level(count: int) -> None:
 
 
 def test_interval_needs_as_many_seeds_as_a_significant_p_value() -> None:
-    # Five differences in the same direction have p = 2 / 2^5, six have 2 / 2^6.
+    # With five differences in the same direction, p = 2 / 2^5; with six, p = 2 / 2^6.
     five, six = ({seed: 1.0 + seed for seed in range(count)} for count in (5, 6))
     assert difference(five, dict.fromkeys(five, 0.0), 0.95).low is None
-    # Two of the 64 sign patterns (all seeds in one group) reject no difference, so the interval can end only at
-    # the lowest group mean: the first value.
+    # Two of the 64 sign patterns (all seeds in one group) cannot reject any difference. So the interval can end only at
+    # the lowest group mean, which is the first value.
     assert difference(six, dict.fromkeys(six, 0.0), 0.95).low == 1.0
 
 
 def test_rare_value_has_a_binomial_interval() -> None:
     found = estimate([0.0] * 38 + [7.0, 5.0], 0.95)
     assert (found.mean, found.low, found.high) == (0.3, None, None)
-    # Clopper and Pearson: the ends of the interval have binomial tails of 2.5 %.
+    # By Clopper and Pearson, the binomial tails beyond each end of the interval have 2.5 %.
     assert found.rare is not None and (found.rare.usual, found.rare.seeds) == (0.0, 2)
     low, high = found.rare.low, found.rare.high
     assert 1 - (1 - low) ** 40 - 40 * low * (1 - low) ** 39 == pytest.approx(0.025, abs=1e-6)
@@ -111,7 +114,7 @@ def test_repeated_interim_analyses_keep_the_false_positive_rate() -> None:
     draw = np.random.default_rng(9)
     campaigns, looks, points, wrong = 150, (6, 8, 10), 4, 0
     for _ in range(campaigns):
-        # Seeds differ much more than settings do, as with real faults.
+        # The values differ much more between seeds than between settings, as with real faults.
         fortune = draw.normal(0.0, 10.0, max(looks))
         values = fortune + draw.exponential(1.0, (points, max(looks)))
         wrong += any(
@@ -123,7 +126,8 @@ def test_repeated_interim_analyses_keep_the_false_positive_rate() -> None:
                 equal_within=0.0,
             )
         )
-    # At most 5 % in the long run; more than 10 % of 150 campaigns would be three standard deviations above that.
+    # At most 5 % of the campaigns should be wrong in the long run. More than 10 % of 150 would be three standard
+    # deviations above that.
     assert wrong / campaigns <= 0.10
 
 
@@ -147,7 +151,7 @@ def test_rare_loss_is_reported_as_equal_in_at_most_5_percent() -> None:
     draw = np.random.default_rng(11)
     campaigns, looks, wrong = 200, (8, 16, 40), 0
     for _ in range(campaigns):
-        # Nine of ten seeds lose nothing under either setting; the tenth loses a thousand records under one of them.
+        # With nine of ten seeds, no setting loses records. With the tenth, one setting loses a thousand.
         lost = 1000.0 * (draw.random(max(looks)) < 0.1)
         wrong += any(
             each.verdict is Verdict.EQUAL

@@ -1,4 +1,4 @@
-"""An independent reader of ZooKeeper's files that shares no code with the server, tested with hand-made bytes."""
+"""A reader of ZooKeeper's files that shares no code with the server, tested with bytes written by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zlib import adler32
 from zabka.simulation.checkers.durable_bytes import DurableBytes, LogFile, is_whole_snapshot
 
 HEADER = b"ZKLG" + struct.pack(">iq", 2, 0)
-"""FileHeader with magic, version and dbid."""
+"""FileHeader of a log or snapshot: magic, version and dbid."""
 
 
 def zxids_in_log(data: bytes) -> list[int]:

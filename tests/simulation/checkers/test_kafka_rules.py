@@ -1,4 +1,4 @@
-"""Rules of Kafka that the model omits: each violation is found, and no valid history is reported."""
+"""Rules of Kafka that are not in the model: each violation is reported, and no valid history is."""
 
 from __future__ import annotations
 
@@ -26,15 +26,19 @@ from zabka.simulation.checkers.kafka_znodes import KafkaZnodes, StateWritten, To
 T0 = TopicPartition("t", 0)
 TOPIC = encode_topic(TopicAssignment(None, {0: ReplicaAssignment((1,))}))
 FIRST_LIFE, SECOND_LIFE = 1, 3
-"""Zxids of transactions that register broker 2. The transaction between them deletes its first registration."""
+"""Zxids of the two transactions that register broker 2.
+
+The transaction between them deletes the first registration.
+"""
 
 
 class Court:
-    """The rules with fake brokers, and a quorum that commits what the test commits."""
+    """The checker of the rules with fake brokers, and a quorum whose commits the test decides."""
 
     def __init__(self, *replicas: tuple[int, bool, int], lives: dict[int, int] | None = None) -> None:
-        """`replicas` describes brokers 1, 2, ... as (leader of the partition, whether this broker leads, leader epoch).
-        `lives` contains the broker epochs known to the controller with epoch 1 (broker 1).
+        """`replicas` are (leader, whether this broker leads, leader epoch) for brokers 1, 2, ...
+
+        `lives` are the broker epochs known to the controller, which is broker 1 with controller epoch 1.
         """
         self.said: list[str] = []
         self.checked = CheckCounts()
@@ -73,7 +77,8 @@ class Court:
     ("leads", "epoch", "said"), [(True, 3, []), (True, 4, []), (True, 2, ["FetchesNameOneEpoch"]), (False, 2, [])]
 )
 def test_fetch_from_a_leader_of_an_earlier_epoch_is_a_violation(leads: bool, epoch: int, said: list[str]) -> None:
-    # A broker that leads in a later epoch may have served this fetch earlier. A former leader is not checked.
+    # A broker that leads in a later epoch may have answered this fetch in the earlier epoch. A broker that no longer
+    # leads is not checked.
     court = Court((1, leads, epoch), (1, False, 3))
     court.hear(RecordsReplicated(2, "t", 0, 3, 0, 0, 7))
     assert court.said == said
@@ -88,7 +93,8 @@ def test_fetch_from_a_leader_of_an_earlier_epoch_is_a_violation(leads: bool, epo
     ],
 )
 def test_isr_join_with_another_broker_epoch_is_a_violation(known: int | None, said: list[str]) -> None:
-    # A controller that has not read the second registration yet may accept an ISR with the first one.
+    # A controller that has not read the second registration yet may accept an ISR change with the first one's broker
+    # epoch.
     court = Court(lives={} if known is None else {2: known})
     court.create("/brokers/ids/2")
     court.hear(IsrProposed(1, "t", 0, [1, 2], 0, 5, "caught_up", []))

@@ -1,5 +1,6 @@
-"""Coordinators that reply before they have read their log are found. Rejections and earlier replies are not
-reported.
+"""A coordinator that replies before it has read its log is reported.
+
+Rejections, and replies from before it became coordinator, are not reported.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ LOADING, NONE = int(ErrorCode.coordinator_load_in_progress), 0
 
 
 class Segment:
-    """Segment file of a log."""
+    """Fake segment file of a log, with a size."""
 
     def __init__(self, size: int) -> None:
         self.node = FileNode(0.0)
@@ -43,7 +44,7 @@ class Segment:
 
 
 class Broker:
-    """Broker 1, which leads and follows the only partition of each internal topic, and one connection to the broker."""
+    """Broker 1, which can lead or follow the only partition of each internal topic, with one client connection."""
 
     name = "broker-1"
 

@@ -1,5 +1,6 @@
-"""The required minimum ISR is the value committed in the quorum, from the time at which a broker must have received
-it.
+"""The min.insync.replicas that a leader must use is the value committed in the quorum.
+
+It applies from the time at which the broker must have received the change.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from zabka.simulation.checkers.minimums import Minimums
 
 SESSION_MS = 6_000
 HEARD_US = 2 * SESSION_MS * 1000
-"""Time in µs after which a broker that keeps its session must have received a change."""
+"""Time in µs after a change by which a broker must have received it, unless its session expired."""
 CHANGED_US = 50_000_000
 
 
 def minimums(*, registered_us: int = 0, known_us: int = 0) -> Minimums:
-    """Return the checker. Topic t first requires two replicas, and three since CHANGED_US. Broker 1 knows the topic."""
+    """Return the checker. Topic t requires two in-sync replicas at first, and three since CHANGED_US.
+
+    Broker 1 is registered since `registered_us` and knows the topic since `known_us`.
+    """
     found = Minimums(1, SESSION_MS)
     found.configured("topics/t", {"min.insync.replicas": "2"}, 1)
     found.registered(1, registered_us)

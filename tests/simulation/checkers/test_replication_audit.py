@@ -1,4 +1,4 @@
-"""The invariants of kafka-specification, checked on the simulated world's state: each violation is found."""
+"""The invariants of kafka-specification, checked with the state of the simulated world: each violation is reported."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def state(leader: int, epoch: int, isr: tuple[int, ...]) -> LeaderAndIsr:
 
 
 def leading(*replicas: int) -> SimpleNamespace:
-    """Return the leader state in epoch 0: brokers 1 and 2 are in sync, and two records are committed."""
+    """Return the state of a leader in epoch 0. Brokers 1 and 2 are in sync, and two records are committed."""
     return SimpleNamespace(
         is_leader=True,
         leader_epoch=0,
@@ -62,7 +62,7 @@ def write(before: LeaderAndIsr | None, after: LeaderAndIsr) -> list[str]:
     return [invariant for invariant, _ in check_write(StateWritten(T0, before, after), (1, 2, 3))]
 
 
-# -- states written to the quorum
+# -- partition states in the quorum
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,10 @@ def test_kafka_state_is_read_from_committed_transactions() -> None:
 
 
 def test_rejected_multi_does_not_change_the_state() -> None:
-    """The transaction of a rejected multi still lists the operations before the rejected one (PrepRequestProcessor)."""
+    """A rejected multi does not change the checker's state.
+
+    Its transaction still contains the operations before the rejected one (PrepRequestProcessor).
+    """
     znodes = KafkaZnodes()
     first, second = state(1, 0, (1, 2)), state(2, 1, (2,))
     list(znodes.committed(txn(7, created(STATE, encode_partition_state(first)))))
@@ -134,7 +137,7 @@ def test_config_overrides_are_read_from_committed_transactions() -> None:
 
 
 def node_with(values: bytes, replica: object = None) -> Any:
-    """Return a broker whose log of t-0 has one record for each byte."""
+    """Return a broker whose log of t-0 has one record for each byte of `values`."""
     directory = MemoryLogDirectory()
     directory.create_partition("t-0")
     file = directory.open("t-0", "00000000000000000000.log")
@@ -162,7 +165,7 @@ def test_isr_join_without_committed_records_is_a_violation(log: bytes, said: lis
     audit = ReplicationAudit(Scheduler(), nodes, CheckCounts(), found.append, Minimums(1, 6_000))
     audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
     audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
-    # The leader dies, so no broker can report its high watermark.
+    # The leader dies, so no broker can be asked for its high watermark.
     nodes[1].broker = None
     audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2,))), 0)))
     audit.committed(txn(7, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2, 3))), 1)))
@@ -181,8 +184,8 @@ def test_record_losses_after_a_power_loss_are_allowed(log: bytes, forgiven: list
     audit = ReplicationAudit(Scheduler(), nodes, CheckCounts(), lambda _: None, Minimums(1, 6_000))
     audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
     audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
-    # Two cases: a follower loses power and is then elected, or the leader loses power and is elected again with
-    # another epoch.
+    # Either a follower loses power and is then elected, or the leader loses power and is elected again with another
+    # epoch.
     loser = 2 if is_elected else 1
     audit.journalled(
         Entry("world", 1, 0, 0, FaultInjected("f1", "power_loss", nodes[loser].name, nodes[loser].name, False, 0))
@@ -194,7 +197,7 @@ def test_record_losses_after_a_power_loss_are_allowed(log: bytes, forgiven: list
 
 
 def test_power_loss_excuses_losses_only_after_registering_again() -> None:
-    # The leader is dead but still registered, so a reassignment increases its leader epoch (seed 1309 of chaos).
+    # The leader is dead but still registered, so that a reassignment increases its leader epoch (seed 1309 of chaos).
     leader = leading(1, 2)
     nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
     nodes[1].name, nodes[2].name = "broker-1", "broker-2"
@@ -264,7 +267,7 @@ def test_bytes_on_disk_that_are_not_a_batch_are_damage(rubbish: bytes) -> None:
     assert (log.damaged, log.end) == (None, 1)
 
 
-# -- injected bugs
+# -- injected bugs that the checker reports
 
 
 @pytest.mark.parametrize(

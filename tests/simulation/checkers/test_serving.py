@@ -1,4 +1,4 @@
-"""Servers that reply before they serve are found. A read-only server is not reported."""
+"""A server that replies to clients without an established leader is reported. A read-only server is not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ_ONLY = framed(ConnectResponse(0, 4_000, 1, b"", True).encode())
 
 
 class Court:
-    """The checker and its reports."""
+    """The checker of servers, and the violations that it reported."""
 
     def __init__(self) -> None:
         self.said: list[str] = []

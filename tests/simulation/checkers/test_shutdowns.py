@@ -1,5 +1,6 @@
-"""A broker in a controlled shutdown that is selected as leader or ISR member is found, based on its controller's
-state.
+"""A controller that selects a broker in a controlled shutdown as leader or ISR member is reported.
+
+The checker uses the controller's state.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def state(leader: int, isr: tuple[int, ...], epoch: int = EPOCH) -> LeaderAndIsr
 
 
 class Controller:
-    """Broker 1, the controller, and the connection on which broker 2 requests a controlled shutdown."""
+    """Broker 1, which is the controller, and a connection on which broker 2 requests a controlled shutdown."""
 
     def __init__(self) -> None:
         self.said: list[str] = []

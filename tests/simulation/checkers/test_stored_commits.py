@@ -1,4 +1,4 @@
-"""An acknowledged offset commit must be in the logs of all in-sync replicas and in the coordinator's response."""
+"""An acknowledged offset commit must be in the logs of all in-sync replicas, and in the coordinator's responses."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from zabka.simulation.checkers.stored_commits import ANSWERED, ON_DISKS, StoredC
 T0 = TopicPartition("t", 0)
 KEPT_IN = "__consumer_offsets-0"
 KEY = bytes.fromhex("0001 0001 67 0001 74 00000000")
-"""Group g, topic t, partition 0, as Kafka's GroupMetadataManager writes it (OffsetCommitKey, version 1)."""
+"""Key of group g, topic t, partition 0, as written by Kafka's GroupMetadataManager (OffsetCommitKey, version 1)."""
 OTHERS = (bytes.fromhex("0002 0001 67"), bytes.fromhex("0001 0001 68 0001 74 00000000"), KEY[:-1] + b"\x01")
-"""Keys of the group itself, of another group, and of another partition."""
+"""Keys of other records in the log: the group itself, another group, and another partition."""
 
 
 def value(offset: int) -> bytes:
-    """Return an OffsetCommitValue version 3: offset, no leader epoch, no metadata, and a timestamp."""
+    """Return an OffsetCommitValue (version 3) with this offset, no leader epoch, no metadata, and a timestamp."""
     return bytes.fromhex("0003") + offset.to_bytes(8) + bytes.fromhex("ffffffff 0000 0000000000000000")
 
 
@@ -36,8 +36,9 @@ def log_of(*offsets: int) -> bytes:
 
 
 class Court:
-    """Checker of a group whose log has one replica per tuple of committed offsets. The brokers in `in_sync` are in the
-    ISR.
+    """The checker and a group's log. Each tuple of committed offsets is the log of one replica.
+
+    The brokers in `in_sync` are in the ISR.
     """
 
     def __init__(self, *replicas: tuple[int, ...], in_sync: tuple[int, ...] = (1, 2), forgiven: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The replies that transactional clients received, compared with the records that read_committed consumers read."""
+"""What transactional clients were told about their transactions, compared with what read_committed consumers read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def an_attempt(
 
 
 def a_loop(history: TransactionHistory, source: str, offset: int, outcome: Outcome = Outcome.COMMITTED) -> Attempt:
-    """Record a loop's transaction that has written one input, and the group's offset after it."""
+    """Record a transaction of a consume-process-produce loop: it wrote one input's result and committed `offset`."""
     attempt = an_attempt(history, outcome, True, **{f"{len(history.attempts)}/{source}": OUT})
     attempt.inputs[source] = None
     attempt.offsets, attempt.kept_in = {P0: offset}, STORE
@@ -99,7 +99,7 @@ def test_transaction_must_be_readable_completely_or_not_at_all(
 
 
 def loops(change: Callable[[TransactionHistory], None]) -> TransactionHistory:
-    """Return the history of two inputs that are each counted once in the output, after applying `change`."""
+    """Return a history in which two inputs are each counted once in the output, after `change` was applied to it."""
     history = TransactionHistory()
     an_attempt(history, Outcome.COMMITTED, True, a=P0, b=P0)
     a_loop(history, "a", 1)

@@ -1,4 +1,4 @@
-"""Last stable offsets, markers and decisions, checked against the bytes of the logs."""
+"""Last stable offsets, markers and decisions of brokers, checked against the bytes of the logs."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def end(marker: EndTransactionMarker, producer_id: int = 1, epoch: int = 0) -> b
 
 
 def offset_commit(number: int) -> bytes:
-    """Return an offset of group g in a transaction, with `number` as metadata (OffsetCommitKey 1, OffsetCommitValue
-    3)."""
+    """Return a batch with an offset commit of group g in a transaction. `number` is its metadata.
+
+    The formats are OffsetCommitKey 1 and OffsetCommitValue 3.
+    """
     text = str(number).encode()
     value = struct.pack(">hqi", 3, 5, -1) + struct.pack(">h", len(text)) + text + bytes(8)
     key = bytes.fromhex("0001 0001 67 0001 74 00000000")
@@ -45,17 +47,20 @@ def offset_commit(number: int) -> bytes:
 
 
 def decision(state: int, epoch: int = 0) -> bytes:
-    """Return the state of transactional id x with producer id 1 (TransactionLogKey 0, TransactionLogValue 0)."""
+    """Return a batch with the state of transactional id x, which has producer id 1.
+
+    The formats are TransactionLogKey 0 and TransactionLogValue 0.
+    """
     return build_batch([Record(bytes.fromhex("0000 0001 78"), struct.pack(">hqhib", 0, 1, epoch, 1_000, state), 0)])
 
 
 def log_of(batches: Sequence[bytes]) -> bytes:
-    """Return the batches with increasing offsets."""
+    """Return the batches as a log, with increasing base offsets."""
     return b"".join(offset.to_bytes(8) + batch[8:] for offset, batch in enumerate(batches))
 
 
 class Court:
-    """The checker, and brokers 1 and 2 with separate logs. Broker 1 leads every partition."""
+    """The checker, and brokers 1 and 2, each with its own logs. Broker 1 leads every partition."""
 
     def __init__(self, *replicas: Mapping[TopicPartition, Sequence[bytes]], forgiven: Sequence[str] = ()) -> None:
         self.found: list[InvariantViolated] = []
@@ -82,7 +87,7 @@ class Court:
         self.logs = TransactionLogs(scheduler, self.nodes, replication, self.checked, self.found.append, ["t"])
 
     def moved(self, stable: int, name: TopicPartition = T0) -> list[str]:
-        """Make broker 1 serve committed records up to `stable`, and return the violations."""
+        """Let broker 1 return committed records up to offset `stable` to consumers. Return the violations."""
         log = self.nodes[1].broker.replicas.partitions[name].log
         log.last_stable_offset = stable
         event = HighWatermarkMoved(1, name.topic, name.partition, 0, log.high_watermark, True)

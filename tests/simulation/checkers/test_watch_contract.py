@@ -1,4 +1,7 @@
-"""The watch contract: each violation is found on the wire, and no allowed order of frames is reported."""
+"""What clients can rely on about watches: each violation in the bytes of a connection is reported.
+
+No allowed order of frames is.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def framed(body: bytes) -> bytes:
 
 
 class Server:
-    """A server with one connection. The test commits transactions and sends the server's messages."""
+    """A server with one client connection. The test commits transactions and sends the server's messages."""
 
     def __init__(self, read_only: bool = False) -> None:
         self.said: list[str] = []
@@ -67,7 +70,7 @@ class Server:
         self.commit(SetDataTxn(path, b"", 1), OpCode.SET_DATA)
 
     def ask(self, op: int, body: Record, error: int = 0, xid: int = 0, missed: tuple[EventType, ...] = ()) -> None:
-        """Send a request, these events about /a, and then its reply with the last zxid."""
+        """Send a request, then the watch events `missed` for /a, and then the reply with the last zxid."""
         self._xid += 1
         xid = xid or self._xid
         self.connection.received(framed(Request(xid, op, body).encode()))

@@ -1,4 +1,4 @@
-"""World of a few machines with short programs, for tests of the event loop and of sockets."""
+"""Simulated world of a few machines that run short programs, for tests of the event loop and of sockets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Program = Callable[[], Coroutine[Any, Any, Any]]
 
 
 class SmallWorld:
-    """Machines of one simulated world. `ended` contains each program's result or exception, keyed by address."""
+    """Machines of one simulated world.
+
+    `ended` contains the result or exception of each program, keyed by the machine's address.
+    """
 
     def __init__(self, *, pieces: float = 0.0) -> None:
         self.ground = Ground(1, Scheduler(), pieces=pieces)
@@ -51,7 +54,7 @@ class SmallWorld:
 
 
 class Noted(asyncio.Protocol):
-    """Protocol that records the events of a connection."""
+    """Protocol that records what happens on a connection."""
 
     def __init__(self, *, keeps_open: bool = False) -> None:
         self.transport: asyncio.Transport | None = None
@@ -62,7 +65,7 @@ class Noted(asyncio.Protocol):
 
     @property
     def received(self) -> bytes:
-        """Return all received bytes."""
+        """Return all bytes received on the connection."""
         return b"".join(self.reads)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -88,7 +91,7 @@ class Noted(asyncio.Protocol):
 
 
 def serving(protocol: Noted) -> Program:
-    """Return a program that listens and uses this protocol for every connection."""
+    """Return a program that listens on a port and uses this protocol for every connection."""
 
     async def program() -> None:
         await asyncio.get_running_loop().create_server(lambda: protocol, "", PORT)
@@ -98,7 +101,7 @@ def serving(protocol: Noted) -> Program:
 
 
 def calling(protocol: Noted, *words: bytes) -> Program:
-    """Return a program that connects and sends these byte strings."""
+    """Return a program that connects to that port and sends these byte strings."""
 
     async def program() -> None:
         transport, _ = await asyncio.get_running_loop().create_connection(lambda: protocol, THERE, PORT)

@@ -1,5 +1,6 @@
-"""TCP's acknowledgements: sent with data of the receiver, at once for every second segment, or after 40 ms (RFC
-1122).
+"""When simulated TCP sends acknowledgements (RFC 1122).
+
+They are sent with data of the receiver, at once for every second segment, or after 40 ms.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from zabka.simulation.engine.tcp import ACK_DELAY_US, RTO_MIN_US, Kind, Link, Se
 
 
 class Wire:
-    """A connection, and its segments with their send times."""
+    """A simulated connection, and all its segments with the times at which they were sent."""
 
     def __init__(self) -> None:
         self.world = SmallWorld()

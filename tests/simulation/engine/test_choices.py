@@ -1,4 +1,4 @@
-"""Choice sequences: a seed without one records its draws, and a choice sequence replays them."""
+"""Choice sequences: a run without one records its random draws, and a run with one repeats them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.simulation.draws import derive_random, draw_below
 
 
 def mixed_draws(random: Random) -> list[float]:
-    """Return draws of every kind used by the world, in turn."""
+    """Draw random values of every kind that the world uses, and return them."""
     drawn: list[float] = []
     for stop in (1, 2, 7, 1000, 8_000, 1 << 40):
         drawn += [random.random(), random.randrange(0, stop), draw_below(random, stop), random.getrandbits(31)]

@@ -1,4 +1,4 @@
-"""Gates: frames are held, dropped, delayed and reordered by type, and all other bytes pass immediately."""
+"""Gates on connections: frames are held, dropped, delayed and reordered by type. All other bytes pass immediately."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HERE, THERE = "10.0.0.1", "10.0.0.2"
 
 
 class TwoBytes:
-    """Frames of two bytes. The first byte is the type."""
+    """Frame format for tests: two bytes per frame, of which the first is the type."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -30,7 +30,7 @@ class TwoBytes:
 
 
 class Connection:
-    """One end of a connection with a gate."""
+    """One end of a connection whose data passes a gate."""
 
     def __init__(self) -> None:
         self.scheduler = Scheduler()

@@ -1,4 +1,4 @@
-"""Virtual time: the order of calls, tasks, pauses and node exits."""
+"""Virtual time: the order of callbacks and tasks, and what happens to them if a node pauses or exits."""
 
 from __future__ import annotations
 
@@ -112,8 +112,7 @@ def test_paused_node_runs_due_calls_in_order_when_resumed() -> None:
 
 
 def test_resumed_node_processes_packets_before_timers() -> None:
-    # When an event loop wakes up, it polls its sockets before its timers: see asyncio's _run_once and libuv's
-    # uv_run.
+    # A woken event loop polls its sockets before its timers: see asyncio's _run_once and libuv's uv_run.
     node, seen = runtime(), list[str]()
     node.pause()
     node.call_later(10, lambda: seen.append("timer"))

@@ -1,5 +1,6 @@
-"""Simulated processes: turns, timers and clocks use the world's virtual time, and a kill stops everything
-immediately.
+"""The event loop of a simulated process: turns, timers and clocks use the world's virtual time.
+
+A kill stops everything immediately.
 """
 
 from __future__ import annotations
@@ -111,7 +112,10 @@ def test_to_thread_returns_the_result_or_raises_the_exception(world: SmallWorld)
 
 
 def test_sigkill_drops_tasks_and_timers_without_running_finally(world: SmallWorld) -> None:
-    """Callbacks that are ready to run are also dropped."""
+    """SIGKILL drops all tasks and timers of a process, and runs no `finally`.
+
+    Callbacks that are ready to run are dropped as well.
+    """
     happened: list[str] = []
 
     async def beside() -> None:
@@ -188,12 +192,15 @@ def test_sigterm_calls_the_registered_signal_handler(world: SmallWorld) -> None:
 def test_cleanup_after_a_simulation_creates_no_real_event_loop(
     world: SmallWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the end, a `finally` of a killed process runs outside of every turn, and can use asyncio."""
+    """A `finally` that runs when the simulation ends creates no real event loop, although it can use asyncio.
+
+    It belongs to a killed process, and runs outside of every turn of the simulated loop.
+    """
     created: list[str] = []
     reached: list[str] = []
 
     class Policy(asyncio.DefaultEventLoopPolicy):
-        """Event loop policy that has not created a loop yet."""
+        """Event loop policy that records and rejects the creation of a real event loop."""
 
         def new_event_loop(self) -> asyncio.AbstractEventLoop:
             created.append("a loop")
@@ -206,7 +213,7 @@ def test_cleanup_after_a_simulation_creates_no_real_event_loop(
             await asyncio.sleep(10)
         finally:
             reached.append("finally")
-            # With no awaitables, gather uses the current event loop.
+            # Without awaitables, gather gets the current event loop.
             await asyncio.gather()
 
     machine = world.machine(HERE, program)

@@ -1,4 +1,7 @@
-"""Simulated sockets behave like Linux sockets: partial reads, back-pressure, FIN, RST, and no reply without power."""
+"""Simulated sockets behave like those of Linux.
+
+This covers partial reads, back-pressure, FIN, RST, and a machine without power that does not reply.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def world() -> Iterator[SmallWorld]:
 
 
 def connect(world: SmallWorld, *words: bytes, keeps_open: bool = False) -> tuple[Noted, Noted]:
-    """Return the protocols of a connected client and server."""
+    """Connect two machines. Return the protocols of the client and of the server."""
     caller, server = Noted(), Noted(keeps_open=keeps_open)
     world.machine(THERE, serving(server))
     world.run(0.1)
@@ -45,7 +48,7 @@ def test_read_can_return_part_of_a_write() -> None:
 
 
 def test_writer_pauses_while_the_peer_does_not_read(world: SmallWorld) -> None:
-    """The writer resumes once the other end reads again."""
+    """A process that writes is paused while the other end does not read, and resumed when it reads again."""
     caller, server = connect(world)
     assert caller.transport is not None
     assert server.transport is not None
@@ -54,7 +57,7 @@ def test_writer_pauses_while_the_peer_does_not_read(world: SmallWorld) -> None:
     caller.transport.write(bytes(size))
     world.run(5)
     assert caller.happened == ["made", "pause"]
-    # The buffers of both kernels are full, so the rest is in the process's own buffer.
+    # The socket buffers of both machines are full, so the rest is in the buffer of the process.
     assert caller.transport.get_write_buffer_size() == size - SEND_BUFFER - RECEIVE_BUFFER
     server.transport.resume_reading()
     world.run(5)
@@ -147,7 +150,7 @@ def test_keepalive_detects_a_machine_without_power(world: SmallWorld) -> None:
     assert caller.transport is not None
     keep_alive(caller.transport)
     world.machines[THERE].lose_power()
-    # After 10 s without data, TCP sends three probes, one every 5 s
+    # After 10 s without data, TCP sends three keepalive probes, one every 5 s
     # (`zabka.ensemble.server.net.sockets.keep_alive`).
     world.run(20)
     assert caller.happened == ["made"]
@@ -174,7 +177,7 @@ def test_connect_to_a_machine_without_power_takes_minutes(world: SmallWorld) -> 
     world.machine(HERE, calling(Noted()))
     world.run(120)
     assert HERE not in world.ended
-    # Linux gives up connecting after six retries: 1 + 2 + 4 + 8 + 16 + 32 + 64 s.
+    # Linux gives up a connection attempt after six retries: 1 + 2 + 4 + 8 + 16 + 32 + 64 s.
     world.run(10)
     assert isinstance(world.ended[HERE], TimeoutError)
 

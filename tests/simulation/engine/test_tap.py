@@ -1,4 +1,4 @@
-"""A tap records every message of a simulated world without changing the run."""
+"""A message tap records every message of a simulated world, and does not change the run."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from zabka.simulation.scenarios.scenario import Verdict
 
 FAILOVER = "kafka-1211"
 REGISTERING_US = 10_000
-"""Maximum time in µs until a broker knows about its registration after the controller does."""
+"""Maximum time in µs until a broker knows that it is registered, counted from when the controller knows it."""
 WHOLE, IN_PIECES = pytest.param(1, marks=pytest.mark.long), 9
-"""Seeds in which a read returns all received bytes, and only part of them."""
+"""Two seeds: with the first, reads return all bytes received so far, with the second, only a part of them."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Seeded faults of one disk and of the process that uses it, for runs on the simulated file system."""
+"""Random faults of a disk and of the process that uses it, in runs on the simulated file system."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import NamedTuple
 from zabka.simulation.filesystem.volume import Volume
 
 COMMON = ("power", "kill", "full", "sync fails", "write fails", "read fails")
-"""Faults possible in every kind of run. Each run omits some of them."""
+"""Types of faults that all kinds of runs use. Each run omits some of them."""
 IN_MID_OPERATION = 0.7
-"""Fraction of power losses that occur between two operations of the process instead of between two actions of the
-run.
+"""Probability that a power loss occurs between two file operations.
+
+Otherwise it occurs between two actions of the run.
 """
 _NONE: Mapping[str, Callable[[], None]] = MappingProxyType({})
 
 
 class Measure(NamedTuple):
-    """Limits of faults: operations until a power loss, bytes of space on a full disk, and paths with failing
-    operations.
+    """Limits of the faults: operations until a power loss, free bytes on a full disk, and paths whose operations can
+    fail.
     """
 
     operations: int
@@ -30,8 +31,9 @@ class Measure(NamedTuple):
 
 
 class DiskTroubles:
-    """Injects faults of `kinds` into a volume. `lose_power` and `kill` end its process. `own` contains the run's own
-    kinds of faults.
+    """Injects faults of these kinds into a volume.
+
+    `lose_power` and `kill` end the process that uses it. `own` are types of faults that only this kind of run has.
     """
 
     def __init__(
@@ -46,7 +48,10 @@ class DiskTroubles:
         self._by_kind = {"kill": kill, "power": self._power_goes, "full": self._fill, **own}
 
     def befall(self, reached: Counter[str]) -> None:
-        """Draw, count and inject one fault. Do nothing if the run omits all kinds."""
+        """Choose a random fault, count it, and inject it.
+
+        Do nothing if the run omits all types.
+        """
         if not self._kinds:
             return
         kind = self._random.choice(self._kinds)

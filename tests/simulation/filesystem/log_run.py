@@ -1,8 +1,8 @@
-"""Run of a broker's real partition log and log directory on a simulated file system, driven by a seed.
+"""Random actions on a broker's real partition log and log directory, on a simulated file system.
 
-The checker records the appended batches by offset, the flushed end offset, and the content of the small files. A
-start after a kill must find all written data. A start after a power loss must find all flushed data unchanged. Any
-other data that it finds must have been appended at that offset at some time.
+The checker records the appended batches by offset, the flushed end offset, and the content of the small files. A start
+after a kill must find all written data. A start after a power loss must find all flushed data unchanged. Any other data
+that it finds must have been appended at that offset at some time.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 class Violation(AssertionError):
-    """The log lost, changed or invented data."""
+    """The log has lost or changed data, or contains data that was never appended."""
 
 
 class LogRun:
-    """Run of a real partition log with one seed."""
+    """Random actions of one seed on a real partition log."""
 
     def __init__(self, seed: int, actions: int = 150) -> None:
         self.random = derive_random(seed, "log run")
@@ -64,30 +64,34 @@ class LogRun:
         self._directory: FileLogDirectory | None = None
         self._workers: SimWorkers | None = None
         self._batches: dict[int, bytes] = {}
-        """Batches in the log, keyed by base offset."""
+        """Batches that the log should contain, keyed by base offset."""
         self._ghosts: dict[int, set[bytes]] = {}
-        """Every batch ever written at an offset, keyed by that offset."""
+        """All batches that were ever written at an offset, even if the append failed, keyed by that offset."""
         self._flushed = 0
-        """Records before this offset are durable."""
+        """Offset before which all records are durable."""
         self._start = 0
         self._epoch = 1
         self._failed_syncs = 0
         self._sure = NO_LIMIT
-        """From this offset on, a flush guarantees nothing: an earlier flush failed, and the next flush treats its
-        blocks as clean.
+        """Offset from which on a flush guarantees nothing.
+
+        An earlier flush failed, and the kernel then treats the file's blocks as clean, so that the next flush skips
+        them.
         """
         self._lost_power = False
         self._checkpoint: list[int | None] = [None]
-        """Values that the file can contain: the last one certainly written, followed by those whose write had started.
+        """Values that the checkpoint file can contain.
+
+        They are the last one that was certainly written, and those whose write was started after it.
         """
         self._is_claimed = self._has_topic_id = False
         self._is_named = False
-        """Whether anything has been flushed. Before the first flush, a power loss can remove the replica's whole
+        """Whether a flush has succeeded. Before the first one, a power loss can remove the replica's whole
         directory.
         """
 
     def run(self) -> Counter[str]:
-        """Run the actions. Return how often each event occurred. Raises Violation."""
+        """Run the actions, and return how often each fault and event occurred. Raises Violation."""
         for _ in range(self._actions):
             try:
                 if self._log is None:
@@ -132,12 +136,12 @@ class LogRun:
         offset, segments = log.end_offset, len(log.segments)
         headers = split_batches(data) or []
         stored, _ = patch_batches(data, headers, offset, self._epoch)
-        # Note the batch before the append, because after a failed append it may or may not be in the file.
+        # Record the batch before the append, because after a failed append the file may contain it.
         self._ghosts.setdefault(offset, set()).add(bytes(stored))
         log.append_as_leader(data, headers, self._epoch)
         self._batches[offset] = bytes(stored)
         if len(log.segments) > segments:
-            # The full segment was flushed before the next one began, so records up to `offset` are durable.
+            # A full segment is flushed before the next one starts, so all records before `offset` are durable.
             self._flushed, self._is_named = max(self._flushed, offset), True
             self.reached["segment full"] += 1
         self.reached["append"] += 1
@@ -178,7 +182,7 @@ class LogRun:
         self._log = self._directory = self._workers = None
         self._volume.repair()
 
-    # -- a start, and its check --------------------------------------------------------------------------------------
+    # -- starting the process, and checking what it finds ------------------------------------------------------------
 
     def _open(self) -> None:
         files = ProcessFiles(self._volume)
@@ -194,8 +198,8 @@ class LogRun:
             raise Violation(f"meta.properties says something else: {strange}") from None
         self._is_claimed = True
         log = PartitionLog(directory, TP, segment_bytes=8_000)
-        # The topic id survives a power loss only if the directory entry was durable. An entry counts as durable once
-        # it was found by a start, even if a sync of the directory failed.
+        # The topic id survives a power loss only if the file's directory entry was durable. An entry that a start has
+        # found counts as durable, even if a sync of the directory failed.
         self._has_topic_id &= not self._lost_power or (self._is_named and not self._failed_syncs)
         if self._has_topic_id and read_topic_id(directory, str(TP)) != TOPIC_ID:
             raise Violation(f"{PARTITION_METADATA} is gone")

@@ -1,4 +1,4 @@
-"""Run of the real storage on a simulated file system, driven by a seed, with faults and a check at every start.
+"""Random operations on a peer's real storage, on a simulated file system with faults. Each start is checked.
 
 The checker knows which operations were submitted and acknowledged. A history is identified by its last transaction,
 because a new epoch begins after each truncation, as in ZAB. A start must find, byte for byte, the last acknowledged
@@ -45,17 +45,17 @@ from zabka.simulation.filesystem.volume import PowerLost, Volume
 DATA = Path("/data")
 POLICY = RecoveryPolicy(other_voters=2)
 NO_SNAPSHOT = "has no snapshot at or before"
-"""Error message with which the peer stops: a TRUNC to a zxid before the oldest snapshot."""
+"""Part of the error with which the peer stops if it must truncate to a zxid before its oldest snapshot."""
 KINDS = (*COMMON, "stall", "rot")
-"""Disk faults. Each run omits some of them."""
+"""Types of disk faults. Each run omits some of them."""
 
 
 class Violation(AssertionError):
-    """The storage lost or changed acknowledged data, or returned a wrong history."""
+    """The storage has lost or changed acknowledged data, or returned a wrong history."""
 
 
 class StorageRun:
-    """Run of the real storage with one seed."""
+    """Random operations of one seed on the real storage."""
 
     def __init__(self, seed: int, actions: int = 120, kinds: tuple[str, ...] | None = None) -> None:
         self.random = derive_random(seed, "storage run")
@@ -81,20 +81,24 @@ class StorageRun:
         self._parents: dict[int, int] = {}
         self._digests: dict[int, int] = {0: DataTree().digest}
         self._trees: dict[int, TreeSnapshot] = {}
-        """Trees of histories that a leader sent as snapshots."""
+        """Trees that a leader sent as snapshots, keyed by the last zxid of their history."""
         self._ends = [0]
-        """The history on disk after each submitted operation."""
+        """Last zxid of the history on disk after each submitted operation."""
         self._acknowledged = 0
-        """Index into `_ends` of the last acknowledged history. A start must find this one or a later one."""
+        """Index in `_ends` of the last acknowledged history. A start must find this history or a later one."""
         self._base = 0
-        """Zxid of the snapshot with which the process started, or of the snapshot that has replaced its history since.
+        """Zxid of the snapshot that the history starts with.
+
+        The process has started with it, or it has replaced the history since.
         """
         self._cut: list[int] = []
-        """Transactions removed by truncations. A learner can still have them."""
+        """Transactions removed by truncations. A learner may still have them."""
         self._begun: dict[int, int] = {}
-        """Index into `_ends` of the earliest history allowed once the epoch is current, keyed by epoch."""
+        """For each epoch, the index in `_ends` of the earliest history that a start may find with this current
+        epoch.
+        """
         self._complete = True
-        """Whether the history was complete at the last start."""
+        """Whether the history was complete when the process started last."""
         self._barriers: dict[int, int] = {}
         self._tokens = 0
         self._epoch = 1
@@ -104,7 +108,7 @@ class StorageRun:
         self._running: _Process | None = None
 
     def run(self) -> Counter[str]:
-        """Run the actions. Return how often each event occurred. Raises Violation."""
+        """Run the operations, and return how often each fault and event occurred. Raises Violation."""
         for _ in range(self._actions):
             if self._running is None:
                 self._start()
@@ -182,7 +186,10 @@ class StorageRun:
         return Barrier(self._tokens)
 
     def _begin_epoch(self) -> None:
-        """Accept an epoch and then make it current. Before that, no transaction of the epoch is written."""
+        """Accept an epoch, and then make it current.
+
+        No transaction of the epoch is written before that.
+        """
         assert self._running is not None
         self._power_may_go()
         self._epoch += 1
@@ -199,9 +206,10 @@ class StorageRun:
             return
         target = self.random.choice(path[-12:-1])
         if self.random.random() < 0.5:
-            # Read transactions for a learner that are about to be truncated.
+            # For a learner, read transactions that the truncation below removes.
             self._ask(self.random.choice(path[-6:-1]), path)
-        # If a crash interrupts the truncation, some of the transactions to remove remain, so each is a possible end.
+        # If a crash interrupts the truncation, some of the removed transactions may remain. So the history can end at
+        # each of them.
         self._ends += [zxid for zxid in reversed(path) if zxid >= target]
         self._running.cutting = len(self._ends) - 1
         self._running.cut = path[path.index(target) + 1 :]
@@ -212,7 +220,7 @@ class StorageRun:
         self.reached["truncation"] += 1
 
     def _replace(self) -> None:
-        """Replace the history with the snapshot of a leader whose tree is ahead."""
+        """Replace the history with a snapshot from a leader that has more transactions."""
         assert self._running is not None
         self._power_may_go()
         self._epoch += 1
@@ -253,15 +261,16 @@ class StorageRun:
         )
 
     def path_of(self, end: int) -> list[int]:
-        """Return the known transactions of the history that ends at this zxid, oldest first."""
+        """Return the known transactions of the history that ends at this zxid, in order."""
         path = [end]
         while self._parents.get(path[-1], -1) >= 0:
             path.append(self._parents[path[-1]])
         return path[::-1]
 
     def _power_may_go(self) -> None:
-        """Make the power fail in some runs, during the next operations. The next submission consists of several
-        operations.
+        """In some runs, schedule a power loss for one of the next file operations.
+
+        The caller then submits several operations.
         """
         if "power" in self._kinds and self.random.random() < 0.3:
             self._volume.lose_power_after(self.random.randrange(0, 40))
@@ -269,7 +278,7 @@ class StorageRun:
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def _rot(self) -> None:
-        """Flip a bit in a log or snapshot. The next start detects the damage."""
+        """Flip a bit in a log or a snapshot. The next start must detect the damage."""
         prefixes = (f"{self._log_dir}/version-2/{LOG_PREFIX}.", f"{DATA}/version-2/{SNAPSHOT_PREFIX}.")
         paths = [path for path, node in self._volume.files() if path.startswith(prefixes) and node.blocks]
         if paths:
@@ -279,7 +288,7 @@ class StorageRun:
             self._volume.rot(Path(path), number * 8 * 4096 + self.random.randrange(0, 8 * 4096))
 
     def lose_power(self) -> None:
-        """Turn the host off and on."""
+        """Cut the power of the host, and switch it on again."""
         self.reached["power lost"] += 1
         self._volume.lose_power()
         self._end()
@@ -291,7 +300,7 @@ class StorageRun:
         self._waits = False
         self._volume.repair()
 
-    # -- a start, and its check --------------------------------------------------------------------------------------
+    # -- starting the process, and checking what it finds ------------------------------------------------------------
 
     def _start(self) -> None:
         files = ProcessFiles(self._volume)
@@ -328,8 +337,8 @@ class StorageRun:
             raise Violation(f"a start finds {zxid_text(end)}, which nobody wrote")
         if found.complete and end not in self._ends[self._begun.get(found.current_epoch, 0) :]:
             raise Violation(f"epoch {found.current_epoch} was begun behind more than {zxid_text(end)}")
-        # A record torn during its write can look like damage to a synced record, so accept an incomplete history
-        # then.
+        # A record that was torn during its write can look like a damaged, synced record. So an incomplete history is
+        # accepted in this case.
         excused = "rot" in self._kinds or len(allowed) > 1 or not self._complete
         if not found.complete and not excused:
             raise Violation("a history is not complete although all of it was acknowledged and nothing has rotted")
@@ -359,16 +368,16 @@ class StorageRun:
                 raise Violation(f"{zxid_text(zxid)} comes behind {zxid_text(before)}")
             before = zxid
 
-    # -- reports of the storage ----------------------------------------------------------------------------------------
+    # -- callbacks of the storage --------------------------------------------------------------------------------------
 
     def acknowledged(self, tokens: list[int]) -> None:
-        """Record that the peer acknowledged the operations before these barriers."""
+        """Record that the operations before these barriers were acknowledged to the peer."""
         self._acknowledged = max(self._acknowledged, *(self._barriers[token] for token in tokens))
         self._accepted_for_certain = max(self._accepted_for_certain, epoch_of(self._ends[self._acknowledged]))
         self.reached["acknowledged"] += len(tokens)
 
     def truncated(self, recovery: Recovery, at: int, cut: list[int]) -> None:
-        """Check the history after a truncation has become durable."""
+        """Check the history that remains after a truncation that is now durable."""
         self._acknowledged = max(self._acknowledged, at)
         self._cut += cut
         epoch = self._epoch
@@ -376,7 +385,7 @@ class StorageRun:
         self._epoch = epoch
         self._waits = False
         if recovery.damages and not recovery.recovered.complete:
-            # The process must restart and receive everything from the leader (`PeerDriver.on_truncated`).
+            # The process must restart, and receive all data from the leader (`PeerDriver.on_truncated`).
             self.reached["damage found by a truncation"] += 1
             self._end()
             return
@@ -384,7 +393,7 @@ class StorageRun:
         self._running.storage.submit([SaveCurrentEpoch(Epoch(epoch)), self._barrier()])
 
     def read(self, after: Zxid, txns: list[Txn] | None) -> None:
-        """Check the transactions read for a learner whose last transaction is `after`."""
+        """Check the transactions that were read for a learner whose last transaction is `after`."""
         self.reached["log read"] += txns is not None
         path = self.path_of(self._ends[-1])
         if after in path:
@@ -393,7 +402,10 @@ class StorageRun:
             raise Violation(f"{zxid_text(txns[0].zxid)} comes behind {zxid_text(after)}, which was cut")
 
     def failed(self, reason: str) -> None:
-        """Stop the peer. Its host restarts it, in some runs after a power loss."""
+        """Stop the peer after a failure of its storage.
+
+        Its host restarts it, in some runs after a power loss.
+        """
         self.reached["stopped"] += 1
         if not self._kinds and NO_SNAPSHOT not in reason:
             raise Violation(f"the storage stopped although nothing befell it: {reason}")
@@ -404,13 +416,15 @@ class StorageRun:
 
 
 class _Process:
-    """One process of the peer, from start to end."""
+    """One process of the peer, with its storage."""
 
     def __init__(self, run: StorageRun, directories: Directories, files: ProcessFiles) -> None:
         self._run = run
         self.cutting = 0
         self.cut: list[int] = []
-        """Transactions that the truncation in progress removes. `cutting` is the index into `_ends` at which it ends.
+        """Transactions that the truncation in progress removes.
+
+        `cutting` is the index in `_ends` of the history that then remains.
         """
         self.workers = SimWorkers(run._scheduler, run.random, files, future=_nobody_waits, power_lost=run.lose_power)
         self.storage = Storage(

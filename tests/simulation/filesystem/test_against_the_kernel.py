@@ -1,4 +1,7 @@
-"""The simulated file system, compared with a real directory, and its power losses, compared with a model of POSIX."""
+"""The simulated file system, compared with a real directory.
+
+Its states after a power loss are compared with a model of POSIX.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ OPERATIONS = st.one_of(
 
 
 class Process:
-    """Process that runs operations on a directory of some file system, and returns each result or errno."""
+    """Runs file operations in a directory of either file system, and returns each result or errno."""
 
     def __init__(self, files: Files, root: Path) -> None:
         self._files = files
@@ -119,7 +122,7 @@ class Process:
 
 @contextmanager
 def both() -> Iterator[tuple[Process, Process]]:
-    """Yield a process of the simulated world and a process of this machine, each in an empty directory."""
+    """Yield two processes with empty directories: one in the simulated world, one on this machine."""
     with tempfile.TemporaryDirectory() as real:
         files = ProcessFiles(Volume(Random(1)))
         files.mkdir(Path("/root"))
@@ -183,13 +186,13 @@ STEPS = st.lists(
 )
 BLOCK = 4096
 Content = tuple[int, tuple[int, int]]
-"""A file's size in blocks, and the byte that fills each of its two blocks (0 for a hole)."""
+"""Content of a file: its size in blocks, and for each of two blocks the byte that fills it (0 for a hole)."""
 State = frozenset[tuple[str, Content]]
-"""Content of each file name."""
+"""State of a directory: the content of each file, by name."""
 
 
 class Model:
-    """Contents that each file and name can have on disk according to POSIX, independent of the implementation."""
+    """Names and contents that POSIX allows after a power loss, computed independently of the implementation."""
 
     def __init__(self) -> None:
         self.now: dict[str, int] = {}
@@ -254,7 +257,10 @@ class Model:
         return allowed
 
     def contents_allowed(self, file: int) -> set[Content]:
-        """Return the allowed contents with whole blocks. Torn blocks are tested in `test_power_loss`."""
+        """Return the contents that this file may have, with whole blocks only.
+
+        Torn blocks are tested in `test_power_loss`.
+        """
         first, second = self.blocks[file]
         return {
             (size, (one if size > 0 else 0, other if size > 1 else 0))
@@ -315,7 +321,7 @@ def _fill(files: ProcessFiles, block: int, value: int, descriptor: int) -> None:
 
 
 def state_of(files: ProcessFiles) -> State | None:
-    """Return the state of the files, or None if a block is torn."""
+    """Return the state of the directory, or None if a block is torn."""
     found: list[tuple[str, Content]] = []
     for name in (A, B):
         try:

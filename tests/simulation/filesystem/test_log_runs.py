@@ -1,4 +1,4 @@
-"""Runs of a broker's real log directory on a simulated file system, with and without injected bugs."""
+"""Random runs of a broker's real log directory on a simulated file system, with and without injected bugs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ INJECTED: dict[Callable[[], AbstractContextManager[None]], str] = {
     small_files_are_not_synced: "meta.properties|holds|partition.metadata is gone",
     a_write_that_failed_is_not_taken_back: "was written, and is not there|holds what nobody wrote|flushed, and is gone",
 }
-"""Injected bugs, each with a pattern that matches its violations."""
+"""Injected bugs, each with a pattern for the violation that it must cause."""
 
 
 @pytest.mark.parametrize("mistake", INJECTED, ids=lambda mistake: mistake.__name__)

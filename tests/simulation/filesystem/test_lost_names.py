@@ -1,4 +1,7 @@
-"""Names of log segments after a power loss: the shortest sequences that once lost or changed a record."""
+"""Names of log segments after a power loss.
+
+The tests are the shortest sequences that lost or changed a record before the fixes.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ TP = TopicPartition("orders", 0)
 SEEDS = range(60)
 SEGMENT_BYTES = 1_000
 SMALL, LARGE = 100, 600
-"""Sizes of a record in bytes. A segment holds one large record."""
+"""Sizes of a record in bytes. A segment has space for only one large record."""
 A_SECTOR = SECTOR_BYTES - 70
-"""Size in bytes of a record whose batch fills a sector."""
+"""Size in bytes of a record whose batch has the size of a disk sector."""
 
 
 class Host:
-    """A disk, and the process that has opened the log on it."""
+    """A disk, and a process that has opened a log on it."""
 
     def __init__(self, seed: int) -> None:
         self.volume = Volume(Random(seed))
@@ -44,7 +47,10 @@ class Host:
             self.log.append_as_leader(data, split_batches(data) or [], epoch)
 
     def append_behind_a_gap(self, epoch: int, offset: int) -> None:
-        """Append a record at `offset`, as a follower does whose leader has compacted away the records before it."""
+        """Append a record at `offset`.
+
+        A follower does this if its leader has removed the records before it by compaction.
+        """
         data = build_batch([Record(None, bytes([epoch]), 1000)])
         self.log.append_as_follower(*patch_batches(data, split_batches(data) or [], offset, epoch))
 
@@ -57,7 +63,7 @@ class Host:
         self.log = self._open()
 
     def epochs(self) -> list[int]:
-        """Return the epoch in the value of every record in the log."""
+        """Return the epoch of each record in the log. The record's value contains it."""
         found = [segment.file.read(0, segment.size) for segment in self.log.segments]
         return [(record.value or b"\xff")[0] for data in found for record in decode_records(data)]
 
@@ -94,7 +100,10 @@ def test_truncated_segments_do_not_reappear_after_new_records(host: Host) -> Non
 
 
 def test_log_truncated_in_a_compaction_gap_keeps_the_end_offset(host: Host) -> None:
-    """Otherwise the broker reports records that it has lost, and as leader assigns their offsets again."""
+    """A log that is truncated within a compaction gap has the same end offset after a power loss.
+
+    Otherwise the broker would report lost records, and assign their offsets again as a leader.
+    """
     host.append(1, SMALL)
     host.append_behind_a_gap(1, 9)
     host.log.flush()
@@ -123,7 +132,10 @@ def test_records_removed_after_damage_do_not_reappear(host: Host) -> None:
 
 
 def test_old_batches_are_not_read_after_they_were_replaced() -> None:
-    """All batches have the same length, so that old batches can directly follow the new batch on disk."""
+    """Old batches that remain on disk are not read after the new batches that replaced them.
+
+    All batches have the same length, so an old batch can directly follow the new one.
+    """
     reasons = set()
     for seed in range(200):
         host = Host(seed)

@@ -1,4 +1,7 @@
-"""The simulated file system: data after kills and power losses, and injected errors. Each test covers one rule."""
+"""The simulated file system: what remains after kills and power losses, and injected errors.
+
+Each test covers one rule.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ def volume_of(seed: int, *, journal: bool = False) -> Volume:
 def after_power_loss(
     act: Callable[[Files, Volume], object], *, seeds: range = SEEDS, journal: bool = False
 ) -> list[ProcessFiles]:
-    """Return, for each seed, the files that a process finds after the power failed during `act`."""
+    """Return, for each seed, the files that a process finds after the power was cut during `act`."""
     found: list[ProcessFiles] = []
     for seed in seeds:
         volume = volume_of(seed, journal=journal)

@@ -1,4 +1,4 @@
-"""Runs of the real storage on a simulated file system, with and without injected bugs."""
+"""Random runs of a peer's real storage on a simulated file system, with and without injected bugs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SEEDS_FOR_A_BUG = range(400)
 
 @pytest.fixture(autouse=True)
 def disks_are_soon_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the window of 64 syncs after which a disk is considered fast. A run's processes end before that."""
+    """Reduce the 64 syncs after which a disk counts as fast, because the processes of a run end before that."""
     monkeypatch.setattr(sync_pace, "WINDOW", 4)
 
 
@@ -95,7 +95,7 @@ def test_interrupted_purge_keeps_the_log_after_every_snapshot() -> None:
         assert logs >= {first for zxid, _ in left.snapshots() for first in (1, 4, 7) if first > zxid}
 
 
-# ---- injected mistakes -----------------------------------------------------------------------------------------------
+# ---- injected bugs ---------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -106,7 +106,7 @@ def durable_is_said_before_the_sync() -> Iterator[None]:
 
 @contextmanager
 def names_are_not_synced() -> Iterator[None]:
-    """Injected bug: small files, including the epochs, are renamed without syncing their directory."""
+    """Injected bug: small files, including the epochs, are renamed, but their directory is not synced."""
     with patch.object(small_files, "sync_directory", lambda directory, files: None):
         yield
 
@@ -149,7 +149,9 @@ def the_log_right_behind_the_snapshot_is_purged() -> Iterator[None]:
 
 @contextmanager
 def recovery_trusts_the_kernel() -> Iterator[None]:
-    """Injected bug: after a failed sync, the next process syncs the data that it reads instead of writing it again."""
+    """Injected bug: after a failed sync, the next process only syncs the data that it reads; it does not write it
+    again.
+    """
     with patch.object(recovery, "write_again", small_files.sync_file):
         yield
 
@@ -185,7 +187,9 @@ def an_epoch_begins_before_its_history_is_durable() -> Iterator[None]:
 
 @contextmanager
 def a_damaged_log_is_cut_by_a_truncation() -> Iterator[None]:
-    """Earlier bug: if there is damage before the truncation point, the log ends at the damage."""
+    """Injected bug, fixed earlier: if there is damage before the position of a truncation, the log ends at the
+    damage.
+    """
 
     def truncate_logs(directory: Path, zxid: int, files: Files) -> None:
         for first, path in reversed(log.list_logs(directory, files)):
@@ -204,15 +208,19 @@ def a_damaged_log_is_cut_by_a_truncation() -> Iterator[None]:
 
 @contextmanager
 def a_read_position_survives_a_truncation() -> Iterator[None]:
-    """Earlier bug: the first transaction of a later epoch can follow any transaction."""
+    """Injected bug, fixed earlier: a learner's read position remains valid after a truncation.
+
+    So the first transaction of a later epoch can follow any transaction.
+    """
     with patch.object(LogReader, "forget_positions", lambda self: None), _any_epoch_follows():
         yield
 
 
 @contextmanager
 def reading_goes_on_behind_a_bad_record() -> Iterator[None]:
-    """Earlier bug: the next file follows the damage, and the first transaction of a later epoch can follow any
-    transaction.
+    """Injected bug, fixed earlier: after damage in a file, the next file is read.
+
+    So the first transaction of a later epoch can follow any transaction.
     """
 
     def records_from(paths: Sequence[Path], offset: int, files: Files) -> Iterator[tuple[Path, int, bytes]]:
@@ -243,7 +251,7 @@ def _any_epoch_follows() -> Iterator[None]:
 
 
 class _Lax:
-    """ReadLog that allows the first transaction of any later epoch to follow."""
+    """ReadLog effect that accepts the first transaction of any later epoch as the next one."""
 
     def __init__(self, wanted: Any) -> None:
         self._wanted = wanted
@@ -281,14 +289,15 @@ INJECTED: dict[Callable[[], AbstractContextManager[None]], str] = {
     reading_goes_on_behind_a_bad_record: "comes behind",
     a_diff_may_have_a_hole: "comes behind",
 }
-"""Injected bugs, each with a pattern that matches its violations."""
+"""Injected bugs, each with a pattern for the violation that it must cause."""
 SLOW = (snapshots_are_named_before_they_are_synced, failed_syncs_are_tried_again)
-"""Injected bugs that take many seeds to find."""
+"""Injected bugs that are found only after many seeds."""
 
 
 def first_violation(seeds: range, wanted: str = "") -> tuple[int, str]:
-    """Return the first seed whose violation matches `wanted`, and the violation. Return -1 and the last violation if
-    none matches.
+    """Return the first seed whose violation matches `wanted`, and the violation.
+
+    If there is none, return -1 and the last violation.
     """
     found = "nothing was found"
     for seed in seeds:

@@ -1,4 +1,4 @@
-"""Jobs of a simulated process: each step is an event, and no step runs after the process has ended."""
+"""Jobs in threads of a simulated process: each step is an event, and none runs after the process has ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE = Path("/file")
 
 
 class Host:
-    """Host with one process."""
+    """Simulated host with one process."""
 
     def __init__(self, seed: int = 1) -> None:
         self.scheduler = Scheduler()

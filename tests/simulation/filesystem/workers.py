@@ -1,5 +1,6 @@
-"""Jobs of a simulated process (`zabka.ensemble.runtime.workers`). Each step is one event, at a time drawn from a
-seed.
+"""Jobs in threads of a simulated process, in place of `zabka.ensemble.runtime.workers`.
+
+Each step is one event, at a random time chosen by the seed.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STARTS_US_MAX = 200
-"""Maximum time in µs for which a runnable thread waits for a core."""
+"""Maximum time in µs for which a thread that can run waits for a CPU core."""
 STEPS_MAX = 10_000_000
 
 
 class SimWorkers:
-    """Threads of one process. `power_lost` is called if the power fails during a step's operation.
+    """Threads of one simulated process. `power_lost` is called if the power fails during an operation of a step.
 
     File operations of the event loop itself are not part of a step: their caller must handle `PowerLost`.
     """
@@ -45,11 +46,11 @@ class SimWorkers:
         self._power_lost = power_lost
         self._jobs: list[_SimWork] = []
         self._began_us: int | None = None
-        """Start time of the current step."""
+        """Time at which the current step started, or None between steps."""
         files.volume.attach(self.kill)
 
     def start(self, job: Job, name: str) -> Work:
-        """Start a job."""
+        """Start a job in a simulated thread, and return a handle to it."""
         self._jobs = [work for work in self._jobs if work.is_under_way()]
         work = _SimWork(self, job, name)
         self._jobs.append(work)
@@ -57,7 +58,7 @@ class SimWorkers:
         return work
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Run one function call in one step."""
+        """Run one function call as a job with a single step."""
         future = self._future()
 
         def job() -> Job:
@@ -74,19 +75,19 @@ class SimWorkers:
         return future
 
     def breathe(self) -> None:
-        """Do nothing, because a step is never interrupted."""
+        """Do nothing. Real threads yield here, but a simulated step is never interrupted."""
         return
 
     def now_s(self) -> float:
-        """Return the virtual time, including the durations of this step's operations."""
+        """Return the virtual time in seconds, including the durations of this step's operations so far."""
         return self.clock_ns() / 1e9
 
     def clock_ns(self) -> int:
-        """Return the virtual time, including the durations of this step's operations."""
+        """Return the virtual time in ns, including the durations of this step's operations so far."""
         return (self._scheduler.now_us + (self._files.took_us if self._began_us is not None else 0)) * 1000
 
     def post(self, callback: Callable[..., object], *args: object) -> None:
-        """Call in the event loop, when the operations that the step has run so far have ended."""
+        """Schedule a callback in the event loop, for the time at which this step's operations so far have ended."""
         at_us = self._scheduler.now_us + (self._files.took_us if self._began_us is not None else 0)
         self._scheduler.post(at_us, lambda: callback(*args) if self._files.is_alive else None)
 
@@ -98,7 +99,7 @@ class SimWorkers:
         self._jobs.clear()
 
     def delay_us(self) -> int:
-        """Return how long a runnable thread waits for a core, in µs."""
+        """Return a random time in µs for which a thread that can run waits for a CPU core."""
         return draw_below(self._random, STARTS_US_MAX + 1)
 
     def at(self, time_us: int, callback: Callable[[], None]) -> Call:
@@ -111,7 +112,10 @@ class SimWorkers:
         return self._scheduler.now_us
 
     def carry_out(self, job: Job) -> tuple[Pause | None, int]:
-        """Run one step of a job. Return its pause (None if the job has ended) and its duration in µs."""
+        """Run one step of a job.
+
+        Return the pause after it (None if the job has ended), and the step's duration in µs.
+        """
         outer_us, outer_took_us = self._began_us, self._files.took_us
         if outer_us is None:
             self._files.took_us = 0
@@ -140,7 +144,7 @@ class _SimWork:
         self._woken = False
         self._next: Call | None = None
         self._busy_until_us = 0
-        """End time of the last step, whose effects were all visible at its start."""
+        """Time at which the last step ends. Its effects are already visible at its start."""
 
     def wake(self) -> None:
         self._woken = True
@@ -152,7 +156,10 @@ class _SimWork:
         return self._job is not None
 
     def join(self, within_s: float | None = None) -> None:
-        """Run the job's steps immediately. Raises AssertionError if the job itself waits and there is no time limit."""
+        """Run all remaining steps of the job now.
+
+        Raises AssertionError if the job waits for an event and there is no time limit.
+        """
         for _ in range(STEPS_MAX):
             if self._job is None:
                 return
@@ -164,7 +171,7 @@ class _SimWork:
         raise AssertionError(f"{self.name} does not end")
 
     def stop_work(self) -> None:
-        """Stop the job because the process has ended."""
+        """Stop the job, because its process has ended."""
         if self._next is not None:
             self._next.cancel()
         if (job := self._job) is not None:
@@ -173,7 +180,7 @@ class _SimWork:
                 job.close()
 
     def go_on_after(self, delay_us: int) -> None:
-        """Schedule the next step."""
+        """Schedule the next step of the job."""
         if self._next is not None:
             self._next.cancel()
         self._next = self._workers.at(max(self._workers.now_us, self._busy_until_us) + delay_us, self._step)

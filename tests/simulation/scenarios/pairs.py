@@ -1,7 +1,7 @@
 """Scripts of the outage library, each with an injected bug and the string that one of its problems must contain.
 
-A script whose bug is a configuration key of a broker or a step of the script specifies both itself
-(`WorldScenario.shows`). All other scripts are in this table, which proves that they show their bugs.
+A script whose bug is a config key of a broker or one of its own steps specifies both itself (`WorldScenario.shows`).
+All other scripts are in this table, so that tests can prove that they show their bugs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ ANOTHER_HISTORY = "history with another of its own"
 
 
 class Pair(NamedTuple):
-    """Script, name of an injected bug, and string that one of the problems must contain when both are combined."""
+    """A script and the name of an injected bug. With the bug, one of the problems must contain the string."""
 
     script: str
     injected_bug: str
@@ -149,7 +149,7 @@ PAIRS = (
         "no acknowledged write lost: peer-3 leads epoch 2 with a history up to 0x100000002, but 0x100000003",
     ),
     Pair("tree-that-differs", "digests that differ are counted", f"2 acknowledged 3's {ANOTHER_HISTORY}"),
-    # -- sessions, watches, snapshots of the tree
+    # -- sessions, watches and snapshots
     Pair("zookeeper-1675-frozen", "a frozen leader thaws and answers", "get /x answered 'old', not ('new',"),
     Pair("zookeeper-1367", "a new leader tracks nobody", "exists /e: {1: 'yes', 2: 'yes', 3: 'yes'}, expected no"),
     Pair("zookeeper-1367", "closed sessions keep their ephemerals", "tree digest agrees with the leader's"),
@@ -175,7 +175,7 @@ PAIRS = (
     Pair("kafka-session-flapping", "who lost its session stands no more", "no broker but 1 became controller"),
     Pair("late-isr-change", "ISR change without the version check", "StrongIsr: orders-0"),
     Pair("kafka-6082", "no epoch check on controller writes", "controller epochs rise and fence"),
-    # -- everyday faults
+    # -- common faults
     Pair("follower-lags", "who lags stays in sync", "a record to orders-0 came to"),
     Pair("zab-leader-killed", "votes with what memory knows", "peer-2 votes with 0x100000002, 0x100000006 is durable"),
     Pair("quorum-lost", "a leader never steps down", "an ensemble that serves did not come true"),

@@ -1,4 +1,4 @@
-"""The decisive moment of a play, at which the web page opens the play."""
+"""The decisive event of a run, at which the web page opens the run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONE = sorted(name for name, scenario in LIBRARY.items() if isinstance(scenario,
 
 
 def moments(name: str) -> tuple[Event | None, Event | None]:
-    """Return the decisive event without and with the bug."""
+    """Run a script. Return its decisive events without and with the bug."""
     verdict = play(LIBRARY[name])
     found = decisive(LIBRARY[name], verdict)
     bug = None if verdict.shown is None or found.outage is None else verdict.shown.journal[found.outage - 1].event
@@ -37,8 +37,10 @@ def test_decisive_event_of_controller_killed_is_an_election() -> None:
 
 @pytest.mark.parametrize("name", LONE)
 def test_decisive_event_of_a_protocol_script_is_the_last_join(name: str) -> None:
-    """The peer then has the history that the script expects. Only the script with the frozen leader ends in an
-    election.
+    """In scripts about the protocol, the decisive event is that the last peer joins.
+
+    The peer then has the history that the script expects. Only the script with the frozen leader has an election at its
+    end instead.
     """
     held, _ = moments(name)
     assert isinstance(held, e.PeerStateChanged)
@@ -47,7 +49,7 @@ def test_decisive_event_of_a_protocol_script_is_the_last_join(name: str) -> None
 
 
 def test_every_script_has_a_decisive_event_after_its_start() -> None:
-    """No play opens at the moment when its processes start."""
+    """The decisive event of each script comes after its processes have started."""
     for name, scenario in LIBRARY.items():
         verdict = play(scenario)
         found = decisive(scenario, verdict)

@@ -1,4 +1,4 @@
-"""Kafka's outages: every historical behavior has a script that shows it, and that passes without it.
+"""Outages of Kafka: for each historical behavior there is a script that shows it, and that passes without it.
 
 `tests.simulation.scenarios.test_scenarios.test_scenario_runs_without_problems` checks that each script passes.
 """
@@ -33,7 +33,10 @@ def test_every_replayable_outage_is_in_the_library() -> None:
 
 
 def test_script_whose_bug_is_harmless_is_reported_as_a_problem() -> None:
-    """The script's bug is harmless: the hypothesis holds, which the verdict reports as a problem."""
+    """A script whose bug has no effect is reported as a problem.
+
+    With the bug, the script's hypothesis still holds.
+    """
     found = LIBRARY["kafka-708"]
     assert isinstance(found, WorldScenario)
     harmless = WorldScenario(

@@ -1,4 +1,4 @@
-"""Each script of the outage library shows its bug with the expected string, and has no problem without the bug."""
+"""Each script of the outage library has the expected problem with its bug, and none without it."""
 
 from __future__ import annotations
 
@@ -53,8 +53,10 @@ def names(pair: Pair) -> str:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=names)
 def test_script_detects_its_bug_with_the_expected_message(pair: Pair) -> None:
-    """The script passes without the bug, and an ordinary start passes with it. Therefore the script is what shows the
-    bug.
+    """A script reports its bug with the expected string.
+
+    The script passes without the bug, and a normal cluster start passes with the bug, so the failure is due to the
+    script's steps.
     """
     script = LIBRARY[pair.script]
     assert play(script).problems == []
@@ -112,7 +114,7 @@ def test_bug_that_seeds_rarely_detect_has_a_script(bug: str) -> None:
 
 
 def test_scripts_detect_three_log_reading_bugs_separately() -> None:
-    """The scripts of the other two bugs pass when only one of the bugs is injected."""
+    """Three bugs in how logs are read have three scripts, and each script fails only with its own bug."""
     with BUGS["the log is read by its numbers"]():
         for script in ("diff-over-bit-rot", "position-behind-a-truncation"):
             assert play(LIBRARY[script]).problems == []

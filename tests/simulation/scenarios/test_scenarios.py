@@ -1,4 +1,4 @@
-"""The outage library: each script of an outage of ZooKeeper and related systems passes without problems."""
+"""The outage library: the script of each outage of ZooKeeper and similar systems passes without problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Causes in runs of transaction outage scripts: why read_committed consumers wait, and why they stop waiting."""
+"""The chains of causes in runs of transaction scripts: why read_committed consumers wait, and why they continue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def played(name: str) -> Verdict:
 
 
 def chain_of(entries: list[Entry], kind: type[Event]) -> Chain:
-    """Return the chain of the newest event of that type."""
+    """Return the chain of causes of the last event of that type."""
     causes = Causes()
     for entry in entries:
         causes.see(entry)
@@ -28,7 +28,7 @@ def chain_of(entries: list[Entry], kind: type[Event]) -> Chain:
 
 
 def told(chain: Chain) -> list[str]:
-    """Return the types of a chain's events, and what caused each change of a transactional id."""
+    """Return the event types in a chain of causes, with the cause of each change of a transactional id."""
     return [
         f"{step.event.state}, {step.event.after}"
         if isinstance(step.event, e.TransactionChanged)

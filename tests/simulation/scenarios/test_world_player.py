@@ -1,4 +1,4 @@
-"""Scripts can be played in a thread with its own event loop while other threads run."""
+"""A script can run in a thread with its own event loop, while other threads run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.simulation.scenarios.scenario import Verdict
 
 SCRIPT = "zookeeper-3144"
 WITHIN_S = 0.5
-"""Maximum difference in seconds between two of this machine's clocks, read one after the other."""
+"""Maximum difference in seconds between two clocks of this machine that are read one after the other."""
 
 
 def test_script_runs_on_a_thread_with_a_running_event_loop() -> None:
@@ -47,6 +47,6 @@ def test_other_threads_see_real_time_while_a_script_runs() -> None:
 
 
 def test_script_with_another_seed_has_another_history() -> None:
-    """The seed determines the delays, so that the same seed results in the same history."""
+    """The same seed leads to the same history, and another seed to another one, because it determines the delays."""
     one, again, other = (list(play(seeded(LIBRARY[SCRIPT], seed)).lines()) for seed in (1, 1, 2))
     assert one == again != other

@@ -1,5 +1,6 @@
-"""The search with choice sequences plays plain seeds unchanged, finds injected bugs, shrinks findings, and can be
-resumed.
+"""The search with choice sequences: it finds injected bugs, shrinks what it has found, and can be resumed.
+
+Plain seeds have the same runs as without choice sequences.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ def test_choice_sequence_of_zeros_runs_no_action() -> None:
     assert verdict.held
 
 
-# -- other choice sequences
+# -- modified choice sequences
 
 
 def test_mutated_choice_sequence_contains_whole_actions() -> None:
@@ -153,7 +154,7 @@ def test_run_continued_from_an_action_has_the_same_first_part() -> None:
     assert again.written.streams[ACTIONS].words != ran.written.streams[ACTIONS].words
 
 
-# -- findings
+# -- violations that the search has found
 
 
 def test_injected_bug_is_detected_and_its_choices_are_shrunk() -> None:
@@ -165,8 +166,8 @@ def test_injected_bug_is_detected_and_its_choices_are_shrunk() -> None:
         verdict = play_choices(choices, PROTOCOL, SETTINGS)
     assert "committed and durable only on" in problems[0]
     assert runs > 0
-    # The shortest sequence starts and elects the servers, runs everything, and writes a proposal that reaches no
-    # disk.
+    # The shortest choice sequence starts the servers, elects a leader, runs all pending steps, and sends a proposal
+    # that no server fsyncs.
     assert len(verdict.taken) <= 8
     assert run_choices(choices, PROTOCOL, SETTINGS).problems == []
 

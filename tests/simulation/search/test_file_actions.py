@@ -1,4 +1,4 @@
-"""Actions of runs with real files: after each action, only messages on hold are in flight."""
+"""Actions of the search in runs with real files. After each action, no messages are in flight except held ones."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL = (1, 2, 3)
 
 @pytest.fixture
 def cores(tmp_path: Path) -> Iterator[BareFileEnsemble]:
-    """Return three serving servers with leader 3 and two writes on all of them."""
+    """Yield three servers with leader 3 and two writes that all of them have."""
     made = BareFileEnsemble(tmp_path, snap_count=1_000, commit_log_count=1)
     take(made, (Start(), Elect(ALL), Run(), Write(3, 2), Run()))
     assert list(serving(made)) == list(ALL)
@@ -123,7 +123,10 @@ def test_returning_peer_with_a_slow_disk_serves_after_its_sync(cores: BareFileEn
 
 
 def test_last_write_of_a_dying_leader_reaches_at_most_one_server(cores: BareFileEnsemble) -> None:
-    """A leader that dies as the only server with the write truncates that write when it returns."""
+    """A dying leader's last write reaches at most one other server.
+
+    If no other server has it, the leader truncates it when it returns.
+    """
     quiet = Quiet()
     _, and_dies, *_ = file_actions.last_writes(cores)
     take(cores, and_dies, quiet)
@@ -135,8 +138,9 @@ def test_last_write_of_a_dying_leader_reaches_at_most_one_server(cores: BareFile
 
 
 def test_peer_return_is_interrupted_after_one_leader_packet(cores: BareFileEnsemble) -> None:
-    """The return is interrupted while the peer's log is truncated. A snapshot at this moment would contain the
-    truncated write, as with the injected bug.
+    """The action interrupts the return of a peer after one packet of its leader.
+
+    At that time the peer's log is truncated. A snapshot would contain the truncated write, as with the injected bug.
     """
     quiet = Quiet()
     _, and_dies, *_ = file_actions.last_writes(cores)
@@ -167,7 +171,10 @@ def test_interrupted_return_detects_snapshot_during_a_truncation(
 
 
 def test_two_leaders_without_followers_both_resign(cores: BareFileEnsemble) -> None:
-    """The server without a vote remains LOOKING, and neither leader gets a follower, until both time out."""
+    """Two servers that each regard themselves as the leader give up when they time out.
+
+    The third server, which does not vote, stays LOOKING, so neither gets a follower.
+    """
     take(cores, (Isolate(3), Confer((1, 2)), Vanish(1), Start((1,)), Confer((1, 3)), Vanish(1), Rot(1, "1.2")))
     take(cores, (Start((1,)), Confer((1,))))
     states = [status.state for peer in ALL if (status := cores.nodes[peer].status) is not None]
@@ -200,7 +207,7 @@ def test_connections_to_a_machine_without_power_are_closed(cores: BareFileEnsemb
 
 @pytest.fixture
 def five(tmp_path: Path) -> Iterator[BareFileEnsemble]:
-    """Return five serving servers with leader 5 and two writes on all of them."""
+    """Yield five servers with leader 5 and two writes that all of them have."""
     made = BareFileEnsemble(tmp_path / "five", 5, snap_count=1_000, commit_log_count=1)
     take(made, (Start(), Elect(made.voters), Run(), *(Write(5), Run()) * 2))
     yield made
@@ -208,7 +215,10 @@ def five(tmp_path: Path) -> Iterator[BareFileEnsemble]:
 
 
 def test_failed_return_of_a_peer_leaves_a_write_on_a_minority(five: BareFileEnsemble) -> None:
-    """The other servers elect a leader without the returning peer and its leader."""
+    """After the failed return of a peer, only a minority has a write.
+
+    The other servers elect a leader without the returning peer and its leader.
+    """
     take(five, (*down(1, five), *(Write(5), Run()) * 2))
     vain = list(file_actions.returns_in_vain(five))
     take(five, vain[0])
@@ -222,7 +232,10 @@ def test_failed_return_of_a_peer_leaves_a_write_on_a_minority(five: BareFileEnse
 def test_failed_return_stops_a_running_peer_and_needs_5_servers(
     five: BareFileEnsemble, cores: BareFileEnsemble
 ) -> None:
-    """An ensemble of three has no quorum without the returning peer and the leader."""
+    """The action "failed return" stops a running peer, and is possible only with five servers.
+
+    With three servers, there is no quorum without the returning peer and the leader.
+    """
     gone = [stretch[0] for stretch in file_actions.returns_in_vain(five)]
     assert gone == [Crash((peer,)) for peer in (1, 2, 3, 4) for _ in range(3)]
     take(five, next(file_actions.returns_in_vain(five)))
@@ -261,7 +274,10 @@ def down(peer: int, cores: BareFileEnsemble) -> Stretch:
 
 
 def test_return_after_absence_detects_reading_past_log_damage(cores: BareFileEnsemble, tmp_path: Path) -> None:
-    """The leader's log has a hole at the end of an epoch, which the zxids alone do not show."""
+    """The action "return after absence" shows the bug that reading continues after damage in the log.
+
+    The leader's log has a gap at the end of an epoch, which the zxids alone do not show.
+    """
 
     def absence(cores: BareFileEnsemble) -> Stretch:
         return next(stretch for stretch in file_actions.absences(cores, 3) if stretch[-1] == Rot(3, "1.3"))
@@ -285,8 +301,10 @@ def test_return_after_absence_detects_reading_past_log_damage(cores: BareFileEns
 
 
 def test_restarts_in_sequence_detect_election_of_incomplete_peer(cores: BareFileEnsemble) -> None:
-    """The leader loses a write that one follower lacks. That follower restarts, and the two form a quorum without the
-    write.
+    """The action "restarts in sequence" shows the bug that an incomplete peer is elected.
+
+    The leader loses a write that one follower does not have. That follower restarts, and the two are a quorum without
+    the write.
     """
     with INJECTED["who has lost history is elected for its past"]():
         in_a_row = list(file_actions.blinks_in_a_row(cores, 3))
@@ -300,7 +318,9 @@ def test_restarts_in_sequence_detect_election_of_incomplete_peer(cores: BareFile
 
 
 def test_second_return_detects_stale_log_positions(five: BareFileEnsemble) -> None:
-    """The leader reads its log up to a write that is then truncated. It becomes leader again, and continues from that
+    """The action "second return" shows the bug that positions in a truncated log remain valid.
+
+    The leader reads its log up to a write that is then truncated. It becomes leader again, and continues from that
     position for a peer that still has the write.
     """
     with INJECTED["places in the log outlive what was there"]():

@@ -1,4 +1,6 @@
-"""Actions that lead to one moment: a run with few other actions reaches it, and no invariant is violated."""
+"""Actions that bring a run to a certain situation: it occurs even with few other actions, and no invariant is
+violated.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from zabka.simulation.settings import world_settings
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SeedRun]:
-    """Return a function that plays a swarm seed with these actions, each drawn twice as often as a repairing action."""
+    """Return a function that runs a seed with these actions.
+
+    Each of them is chosen twice as often as an action that heals a fault.
+    """
 
     def played(seed: int, *allowed: SearchAction) -> SeedRun:
         def actions(run: SeedRun, stage: Stage) -> list[SearchAction]:
@@ -32,8 +37,9 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SeedRun]:
 
 
 SEED = 115
-"""First seed in which the two actions occur one after the other on a topic that requires more than one in-sync
-replica.
+"""First seed in which the two actions follow each other.
+
+The topic requires more than one in-sync replica.
 """
 
 

@@ -1,5 +1,6 @@
-"""Searches of the bare protocol find no violation without a bug, find injected bugs, and their findings can be
-replayed.
+"""Searches of the bare protocol: they find injected bugs, and no violation without a bug.
+
+What they find can be replayed.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def test_endless_exchange_of_votes_is_reported_as_a_violation(monkeypatch: pytes
     assert cores.problems == ["liveness: votes are exchanged without end"]
 
 
-# -- forks
+# -- copies of a state
 
 
 def test_fork_of_an_ensemble_does_not_change_the_original() -> None:
@@ -124,7 +125,7 @@ def test_fields_excluded_from_the_fingerprint_exist() -> None:
     assert [name for name in sorted(HEARD | ANY_ORDER) if name not in fields] == []
 
 
-# -- exhaustive
+# -- exhaustive searches
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,10 @@ def test_interrupted_search_reports_its_progress() -> None:
 
 
 def test_cached_transitions_equal_executed_transitions() -> None:
-    """The shortcuts of a search do not change the result: the same steps without shortcuts lead to the same state."""
+    """A transition from the cache leads to the same state as an executed one.
+
+    So the shortcuts of a search do not change its result.
+    """
     for seed in range(3):
         random = Random(seed)
         remembered, direct = BareEnsemble(turns=CachedTransitions()), BareEnsemble()
@@ -180,7 +184,9 @@ def test_cached_transitions_equal_executed_transitions() -> None:
 
 
 def test_proposal_in_flight_is_truncated_and_sent_again() -> None:
-    """Found by the search: server 2 has logged a write that 1 and 3 commit while 2 returns. Server 2 must truncate it
+    """A peer truncates a logged proposal when it returns, and gets it again.
+
+    Found by the search: server 2 has logged a write that 1 and 3 commit while 2 returns. Server 2 must truncate it
     first.
     """
     cores = led_by_3()
@@ -252,7 +258,7 @@ def test_idle_servers_must_have_a_leader_and_the_same_history() -> None:
     assert "agreement: 3 holds 1.1, 1 holds " in unsettled(cores)
 
 
-# -- the state machine
+# -- the Hypothesis state machine
 
 
 def test_random_protocol_steps_have_no_violation() -> None:

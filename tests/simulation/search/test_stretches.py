@@ -1,4 +1,4 @@
-"""Sequences of steps that a random search draws as a unit."""
+"""Sequences of steps that a random search chooses as one unit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALL = (1, 2, 3)
 
 @pytest.fixture
 def cores() -> BareEnsemble:
-    """Return three serving servers with leader 3 and one write on all of them."""
+    """Return three servers with leader 3 and one write that all of them have."""
     made = BareEnsemble()
     take(made, Quiet(), (Start(), Elect(ALL), Run(), Write(3), Run()))
     return made
@@ -33,7 +33,10 @@ def ends(cores: BareEnsemble) -> list[int]:
 
 
 def performed(cores: BareEnsemble) -> list[int]:
-    """Return, for each server, the counter of the last zxid that it knows to be committed."""
+    """Perform a sequence of steps.
+
+    Return the counter of the last zxid that each server knows to be committed.
+    """
     return [status.last_committed & 0xFF for peer in ALL if (status := cores.nodes[peer].status) is not None]
 
 

@@ -1,4 +1,4 @@
-"""Hypothesis state machine of the bare protocol. It shrinks a violation and saves it as a scenario."""
+"""Hypothesis state machine of the bare protocol. It shrinks a violation, and saves it as a scenario."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ CHOICES = st.integers(0, 30)
 
 
 class ZabMachine(RuleBasedStateMachine):
-    """Run any possible step at any time. At the end all faults are repaired, and the ensemble must recover."""
+    """Executes any possible step at any time.
+
+    At the end all faults are healed, and the ensemble must recover.
+    """
 
     peers = 3
     save_to: Path = Path(".hypothesis") / "zab-failure.json"
@@ -30,7 +33,7 @@ class ZabMachine(RuleBasedStateMachine):
         self.take(Start())
 
     def take(self, step: CoreSteps) -> None:
-        """Play one step and check the invariants."""
+        """Execute one step, and check the invariants."""
         try:
             step.play(self.cores)
         except StepFailed:
@@ -39,7 +42,10 @@ class ZabMachine(RuleBasedStateMachine):
         self.check(self.cores.problems)
 
     def check(self, problems: list[str]) -> None:
-        """Save a failing run, and fail. The last saved run is the smallest, because hypothesis runs it last."""
+        """If there are problems, save the run and fail.
+
+        The last saved run is the smallest, because Hypothesis executes the shrunk run last.
+        """
         if problems:
             found = CoreScenario("found", "Found by the state machine", problems[0], steps=tuple(self.steps))
             self.save_to.parent.mkdir(exist_ok=True)
@@ -85,6 +91,6 @@ class ZabMachine(RuleBasedStateMachine):
         self.take_one_of([GiveUp(peer) for peer in patient(self.cores)], choice)
 
     def teardown(self) -> None:
-        """Repair all faults and require recovery."""
+        """Heal all faults, and check that the ensemble recovers."""
         if not self.cores.problems:
             self.check(recover(self.cores))

@@ -1,4 +1,7 @@
-"""Clusters of whole broker processes: seeds satisfy every invariant, replay byte for byte, and find injected bugs."""
+"""Simulated clusters of whole broker processes.
+
+Seeds violate no invariant, lead to the same bytes when they run again, and find injected bugs.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,7 @@ INJECTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {
     the_first_commit_counts: (14, ANSWERED),
     a_topics_minimum_is_not_read: (8, "NothingCommittedUnderMinIsr"),
 }
-"""Injected bugs, each with the seed that finds it and its problem message."""
+"""Injected bugs, each with the seed that finds it and the problem that it causes."""
 
 
 @pytest.mark.parametrize("mistake", INJECTED, ids=lambda mistake: mistake.__name__)

@@ -1,4 +1,4 @@
-"""A tap records every message of a world of whole processes without changing the run."""
+"""A message tap records every message in a world of whole processes, and does not change the run."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ from zabka.simulation.seeds.whole_cluster import WHOLE_CLUSTER
 from zabka.simulation.seeds.whole_ensemble import WHOLE
 
 SEED = {WHOLE: 1, WHOLE_CLUSTER: 3}
-"""Seeds with three peers, a killed process, and a machine that loses power."""
+"""Seed of each scenario in whose run a process is killed and a machine loses power. There are three peers."""
 END_OF_SNAPSHOT = b"\0\0\0\nBenWasHere"
 SNAP = 15
 Performed = tuple[MessageTap, list[Entry], dict[tuple[str, int, str, int], bytearray], dict[str, str]]
 
 
 def listen(scenario: str, monkeypatch: pytest.MonkeyPatch) -> Performed:
-    """Run a seed. Return its tap, its journal, the bytes written by each end of each connection, and machine names
-    keyed by address.
+    """Run a seed.
+
+    Return its message tap, its journal, the bytes that each end of each connection has written, and the machines' names
+    by address.
     """
     written: dict[tuple[str, int, str, int], bytearray] = defaultdict(bytearray)
     names: dict[str, str] = {}
@@ -63,11 +65,11 @@ def told(request: pytest.FixtureRequest) -> Iterator[Performed]:
         yield listen(request.param, patches)
 
 
-# -- messages in the bytes -------------------------------------------------------------------------------------------
+# -- counting messages in the written bytes --------------------------------------------------------------------------
 
 
 def frames(data: bytes) -> int:
-    """Return the number of frames. Each frame begins with its length."""
+    """Return the number of frames in the bytes. Each frame starts with its length."""
     count = at = 0
     while at + 4 <= len(data):
         at += 4 + int.from_bytes(data[at : at + 4])
@@ -76,19 +78,27 @@ def frames(data: bytes) -> int:
 
 
 def opening(data: bytes) -> int:
-    """Return the size of the first message on an election port: version, id, and addresses after their size
-    (QuorumCnxManager.InitialMessage)."""
+    """Return the size of the first message on an election connection.
+
+    It contains a version, the id, and the addresses after their size (QuorumCnxManager.InitialMessage).
+    """
     return 20 + int.from_bytes(data[16:20]) if data else 0
 
 
 def behind(data: bytes, at: int) -> int:
-    """Return the end of the buffer at `at`, which begins with its size (-1 for a null buffer)."""
+    """Return the position after the buffer at `at`.
+
+    The buffer starts with its size, which is -1 for a null buffer.
+    """
     return at + 4 + max(0, int.from_bytes(data[at : at + 4], signed=True))
 
 
 def packets(data: bytes) -> int:
-    """Return the number of packets on a quorum port (QuorumPacket: type, zxid, data, and pairs of scheme and id as
-    authinfo). A snapshot follows SNAP without a frame."""
+    """Return the number of packets in the bytes of a quorum connection.
+
+    A QuorumPacket has a type, a zxid, data, and authinfo: pairs of scheme and id. A snapshot without a frame follows
+    SNAP.
+    """
     count = at = 0
     while at < len(data):
         kind, at = int.from_bytes(data[at : at + 4]), behind(data, at + 12)
@@ -104,7 +114,7 @@ def packets(data: bytes) -> int:
 
 
 def said(written: dict[tuple[str, int, str, int], bytearray], names: dict[str, str]) -> Counter[tuple[str, str, bool]]:
-    """Count the messages in the bytes, keyed by sender, receiver, and whether they are on an election port."""
+    """Count the messages in the written bytes, keyed by (sender, receiver, is an election connection)."""
     found: Counter[tuple[str, str, bool]] = Counter()
     for (here, port, there, other_port), data in written.items():
         way = names[here], names[there]
@@ -118,8 +128,9 @@ def said(written: dict[tuple[str, int, str, int], bytearray], names: dict[str, s
 
 
 def differences(told: Performed) -> list[str]:
-    """Return the pairs of processes whose messages differ between tap and bytes. Messages on a connection that ended in
-    the same turn are never written as bytes.
+    """Return the pairs of processes for which the tap has more or fewer messages than the written bytes.
+
+    Messages on a connection that ended in the same turn are never written.
     """
     tap, _, written, names = told
     there = said(written, names)

@@ -1,4 +1,4 @@
-"""Seeds with faults of single requests: every invariant holds, and the drawn fault rules make sense."""
+"""Seeds with random request faults: they violate no invariant, and the rules of the faults are valid and useful."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Ensembles of whole processes: seeds satisfy every invariant, replay byte for byte, and reach every coverage
-probe.
+"""Simulated ensembles of whole processes.
+
+Seeds violate no invariant, lead to the same bytes when they run again, and reach every coverage probe.
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ def test_every_coverage_probe_is_reached_in_10_percent_of_seeds() -> None:
 
 @contextmanager
 def acknowledged_before_the_sync() -> Iterator[None]:
-    """Injected bug: the log is written but never synced."""
+    """Injected bug: the log is written but never fsynced."""
     with patch.object(LogWriter, "sync", lambda self: None):
         yield
 

@@ -1,4 +1,4 @@
-"""Jobs of `Hands` run only when a caller calls `work`."""
+"""Jobs of `InlineWorkers` run only when a caller runs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer group in the simulated world, and the violations found by the group's own rules."""
+"""A consumer group in the simulated world, and the violations that the group's own checks report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ P0 = TopicPartition("orders", 0)
 
 
 def a_group(world: World | None = None) -> tuple[Consuming, KafkaHistory]:
-    """Return a group without members, whose calls are made by the test. Offsets 0 to 3 were acknowledged."""
+    """Return a group without members, whose callbacks the test calls. Offsets 0 to 3 are acknowledged."""
     history = KafkaHistory()
     history.sent += [Sent("p", "orders-0", str(offset), offset, offset, offset) for offset in range(4)]
     world = world or World(0)

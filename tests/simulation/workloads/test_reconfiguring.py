@@ -1,7 +1,7 @@
 """Membership changes of the ensemble with faults, in a whole simulated cluster.
 
-Injected bugs are tested in tests/ensemble/zab/test_reconfig.py, because the bare protocol runs a hundred times as
-many seeds.
+Injected bugs are tested in tests/ensemble/zab/test_reconfig.py, because the bare protocol runs a hundred times as many
+seeds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transactional clients in the simulated world: their work without faults, and the faults that target them."""
+"""Transactional clients in the simulated world: what they do without faults, and faults that hit their transactions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from zabka.simulation.settings import WorldSettings, world_settings
 
 WITHOUT_METADATA = 197
 INJECTED_AT = 4
-"""Seed whose faults occur directly after decisions: kills, pauses and partitioned links."""
+"""Seed with faults directly after a coordinator's decisions: kills, pauses and partitioned links."""
 WITH_FAULTS = 12
-"""Seed of chaos with transactional clients."""
+"""Seed of scenario `chaos` that has transactional clients."""
 RULES = {
     *(transaction_history.READ, transaction_history.WHOLE, transaction_history.KEPT, transaction_history.ONCE),
     *(transaction_history.TOGETHER, transaction_history.FENCED),
@@ -30,7 +30,7 @@ RULES = {
 
 
 def taken_over(entries: Iterable[Entry]) -> int:
-    """Return how many transactions were decided by one coordinator and completed by another."""
+    """Return how many transactions were decided by one coordinator and completed by another one."""
     decided: dict[tuple[str, int, int], str] = {}
     count = 0
     for entry in entries:
@@ -45,7 +45,7 @@ def taken_over(entries: Iterable[Entry]) -> int:
 
 
 def injected_after_a_decision(entries: Iterable[Entry], within_us: int = 50_000) -> Counter[str]:
-    """Return the number of faults of each type that affected a coordinator shortly after its decision."""
+    """Return how many faults of each type hit a coordinator shortly after it had decided."""
     decided: dict[str, int] = {}
     found: Counter[str] = Counter()
     for entry in entries:
@@ -97,7 +97,9 @@ def test_share_of_seeds_with_transactions_matches_the_scenario() -> None:
 
 
 def test_coordinator_without_metadata_still_writes_every_marker() -> None:
-    """All brokers restart between a decision and its markers. The new coordinator loads its log before it receives any
+    """A coordinator that has no metadata yet writes all markers later.
+
+    All brokers restart between a decision and its markers. The new coordinator loads its log before it receives any
     metadata.
     """
     run = SeedRun(WITHOUT_METADATA, CHAOS)

@@ -1,8 +1,7 @@
-"""The value that ZooKeeper 3.9.5 reads from each string of each key, and where a different outcome is correct here.
+"""The value that ZooKeeper 3.9.5 uses for each string of each zoo.cfg key, and where our value differs on purpose.
 
-`java_outcomes.json` has one key per line. It maps each string to the value that ZooKeeper uses, or to null if
-ZooKeeper refuses to start or exits immediately. `tests/interop/test_zoo_cfg_values.py` compares that file with
-ZooKeeper's jars.
+`java_outcomes.json` has one key per line. It maps each string to the value that ZooKeeper uses, or to null if ZooKeeper
+refuses to start or exits immediately. `tests/interop/test_zoo_cfg_values.py` compares that file with ZooKeeper's jars.
 """
 
 from __future__ import annotations
@@ -27,21 +26,22 @@ DIFFERENT: dict[tuple[str, str], tuple[str | None, str]] = {
                    "connectionTokenFillTime", "connection_throttle_fill_count", "connectionTokenFillCount")},
     **{(key, "0"): (None, _NO_CLIENT) for key in ("connection_throttle_fill_time", "connectionTokenFillTime")},
 }  # fmt: skip
-"""Outcome here (None for a rejected value) and its reason, keyed by (key, string)."""
+"""Our value where it differs from ZooKeeper's (None if rejected), and the reason, keyed by (key, string)."""
 WITHOUT_LIMITS = frozenset(
     {
-        # Any value is accepted.
+        # ZooKeeper accepts any value of these keys.
         "4lw.commands.whitelist", "DigestAuthenticationProvider.superDigest",
         "SASLAuthenticationProvider.superPassword", "X509AuthenticationProvider.superUser", "clientPortAddress",
         "dataDir", "dataLogDir", "enforce.auth.schemes", "ensembleAuthName", "java.security.auth.login.config",
         "letAnySaslUserDoX", "oraclePath", "quorum.auth.kerberos.servicePrincipal",
         "quorum.auth.learner.saslLoginContext", "quorum.auth.server.saslLoginContext", "sasl.serverconfig",
         "secureClientPortAddress",
-        # Not read by the classes in the jars, but by the admin server and by QuorumCnxManager: see test_zoo_cfg.
+        # The admin server and QuorumCnxManager read these keys, not the configuration classes: see test_zoo_cfg.
         "admin.commandURL", "admin.enableServer", "admin.forceHttps", "admin.needClientAuth", "admin.portUnification",
         "admin.rateLimiterIntervalInMS", "admin.restore.enabled", "admin.serverAddress", "admin.serverPort",
         "admin.snapshot.enabled", "cnxTimeout", "metricsProvider.httpHost",
-        # Read only if TLS is enabled. tests/interop/test_tls_stores.py tests some of these with stores.
+        # ZooKeeper reads these keys only if TLS is enabled. tests/interop/test_tls_stores.py tests some of them with
+        # stores.
         "ssl.authProvider", "ssl.ciphersuites", "ssl.enabledProtocols",
         *(f"ssl.{store}.{key}" for store in ("keyStore", "trustStore", "quorum.keyStore", "quorum.trustStore")
           for key in ("location", "password", "passwordPath", "type")),
@@ -50,4 +50,4 @@ WITHOUT_LIMITS = frozenset(
                                           "hostnameVerification", "ocsp")),
     }
 )  # fmt: skip
-"""Keys that are not compared."""
+"""Keys whose values are not compared with ZooKeeper's."""

@@ -1,4 +1,4 @@
-"""The files that list the ensemble's servers: zoo.cfg, its dynamic file, and the proposed file (`.next`)."""
+"""The files with the ensemble's list of servers: zoo.cfg, its dynamic file, and the proposed file (`.next`)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ def test_client_port_in_the_servers_own_line_replaces_zoo_cfgs(tmp_path: Path) -
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_membership_without_client_port_keeps_the_open_port(tmp_path: Path, host: str) -> None:
-    """A full membership can omit the client port. zoo.cfg once lost the port if an earlier membership had one."""
+    """If a new membership omits the server's client port, the server still listens on its former one.
+
+    Before the fix, zoo.cfg lost a port that only an earlier membership contained.
+    """
     path = written(tmp_path)
     files = DynamicConfigFiles(path, 1)
     line = "server.1=127.0.0.1:2888:3888:participant"
@@ -80,7 +83,10 @@ def test_membership_without_client_port_keeps_the_open_port(tmp_path: Path, host
 
 
 def test_membership_with_shared_loopback_ports_is_accepted(tmp_path: Path) -> None:
-    """ZooKeeper allows servers on a loopback host to share ports. Rejecting that would prevent every restart."""
+    """Servers on the same loopback host can share ports, as in ZooKeeper.
+
+    If such a membership were rejected, the servers could never restart.
+    """
     path = written(tmp_path)
     shared = "server.4=127.0.0.1:2888:3888:observer;0.0.0.0:2184"
     membership = Membership.parse(NEW.replace("server.4=127.0.0.1:2891:3891:participant;0.0.0.0:2184", shared))

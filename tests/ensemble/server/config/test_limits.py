@@ -1,4 +1,4 @@
-"""Limits on clients, on a virtual clock: connections, new sessions, requests in flight, and large requests."""
+"""Limits per client, on a virtual clock: connections, new sessions, requests in flight, and large requests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""The keys of zoo.cfg for authentication, TLS and limits: defaults, meaning, and a one-line error for an invalid
-value.
+"""The keys of zoo.cfg for authentication, TLS and limits: their defaults and effects.
+
+An invalid value causes a one-line error.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def test_limits_are_read_from_the_keys_in_the_zookeeper_guide(tmp_path: Path) ->
 
 
 def test_small_jute_maxbuffer_is_used_unchanged(tmp_path: Path) -> None:
-    """Java accepts any number (Integer.getInteger)."""
+    """A jute.maxbuffer of any size is used, as in Java (Integer.getInteger)."""
     assert read(tmp_path, "jute.maxbuffer=400").limits.frame_bytes == 400
 
 

@@ -1,4 +1,4 @@
-"""The keys of zoo.cfg for the log and the snapshots."""
+"""The keys of zoo.cfg for the transaction log and the snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PKCS12 stores, revocation lists and cipher suites in a TLS context, each tested with one handshake in memory."""
+"""TLS contexts with PKCS12 stores, revocation lists and cipher suites, each tested with a handshake in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def name(text: str) -> x509.Name:
 
 
 class Issuer:
-    """Certificate authority that issues one certificate, creates stores with it, and revokes it."""
+    """Certificate authority with one certificate. It puts the certificate into stores, and can revoke it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -97,7 +97,7 @@ def of_pkcs12(issuer: Issuer, **more: object) -> TlsSettings:
 
 
 def shaken(store: TlsStore) -> tuple[str, str]:
-    """Run a handshake in memory with the store at both ends. Return (protocol, cipher). Raises SSLError."""
+    """Run a TLS handshake in memory with this store at both ends. Return (protocol, cipher). Raises SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = store.client_context().wrap_bio(to_client, to_server)
     server = store.server_context().wrap_bio(to_server, to_client, server_side=True)

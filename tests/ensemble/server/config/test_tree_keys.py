@@ -35,7 +35,10 @@ def test_invalid_tree_setting_is_reported_in_one_line(tmp_path: Path, line: str)
 
 
 def test_server_255_cannot_have_ttl_nodes(tmp_path: Path) -> None:
-    """The first byte of server 255's session ids equals the first byte of a TTL znode's ephemeralOwner."""
+    """A server with the id 255 cannot enable TTL znodes.
+
+    In ephemeralOwner, its session ids would look like those of TTL znodes, which start with the byte 255.
+    """
     (tmp_path / "myid").write_text("255\n")
     assert rules(tmp_path).extended_types is False
     with pytest.raises(ConfigError, match="at most 254, not 255"):

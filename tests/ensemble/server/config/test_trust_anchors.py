@@ -1,4 +1,4 @@
-"""Expired certificates in a trust store: rejected and reported, or trusted as in Java."""
+"""Expired certificates in a trust store are either rejected and reported, or trusted as in Java."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def store(chains: Chains, *, trusts_expired: bool, warnings: list[str] | None = 
 
 
 class Secured(asyncio.Transport):
-    """Server end of a connection."""
+    """Transport of the server's end of a TLS connection."""
 
     def __init__(self, secured: ssl.SSLObject) -> None:
         super().__init__({"ssl_object": secured})
 
 
 def shaken(server_store: TlsStore, client_context: ssl.SSLContext) -> Secured:
-    """Run a handshake in memory. Raises SSLCertVerificationError."""
+    """Run a TLS handshake in memory, and return the server's end. Raises SSLCertVerificationError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = client_context.wrap_bio(to_client, to_server)
     server = server_store.server_context().wrap_bio(to_server, to_client, server_side=True)

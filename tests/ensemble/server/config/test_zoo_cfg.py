@@ -1,4 +1,7 @@
-"""zoo.cfg: ZooKeeper's keys and defaults. An unknown key causes a warning, and an invalid value a one-line error."""
+"""zoo.cfg has ZooKeeper's keys and defaults.
+
+An unknown key causes a warning, and an invalid value a one-line error.
+"""
 
 from __future__ import annotations
 
@@ -169,14 +172,20 @@ def test_server_line_is_parsed_with_all_its_parts() -> None:
 
 
 def test_cnx_timeout_is_checked_only_in_an_ensemble(tmp_path: Path) -> None:
-    """QuorumCnxManager reads the key; a standalone server has no such manager."""
+    """A standalone server ignores an invalid cnxTimeout.
+
+    Only QuorumCnxManager reads this key, and a standalone server has none.
+    """
     assert parse(config_text(tmp_path, "clientPort=1\ncnxTimeout=soon", None)).warnings == ()
     with pytest.raises(ConfigError, match=r"cnxTimeout=soon is not a number"):
         parse(config_text(tmp_path, THREE + "cnxTimeout=soon", "2"))
 
 
 def test_admin_server_starts_unless_the_key_is_false(tmp_path: Path) -> None:
-    """AdminServerFactory compares the value with false. The other keys matter only if the admin server starts."""
+    """The admin server starts unless admin.enableServer is exactly false (AdminServerFactory).
+
+    The other admin keys are checked only if it starts.
+    """
     config = parse(config_text(tmp_path, "clientPort=1\nadmin.enableServer=no\nadmin.serverPort=x", None))
     assert config.admin is not None and config.admin.port == 8080
     assert config.warnings == (
@@ -190,7 +199,9 @@ def test_admin_server_starts_unless_the_key_is_false(tmp_path: Path) -> None:
 
 
 def test_leader_serves_key_decides_if_the_leader_accepts_clients(tmp_path: Path) -> None:
-    """Leader.lead compares the value with no. A standalone server ignores the key."""
+    """The leader accepts clients unless leaderServes is exactly no (Leader.lead). A standalone server ignores the
+    key.
+    """
     alone = parse(config_text(tmp_path, "clientPort=1\nleaderServes=no", None))
     assert (alone.leader_serves, ensemble_config(alone).leader_serves, alone.warnings) == (False, True, ())
     for text, serves in (("no", False), ("yes", True), ("NO", True)):

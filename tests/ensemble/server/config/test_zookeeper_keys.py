@@ -1,6 +1,4 @@
-"""Every key of zoo.cfg at its limits: the value that ZooKeeper 3.9.5 uses, or an error if ZooKeeper refuses to
-start.
-"""
+"""All keys of zoo.cfg at their limits: the same value as in ZooKeeper 3.9.5, or an error if that refuses to start."""
 
 from __future__ import annotations
 
@@ -25,12 +23,12 @@ WARNED = (
 
 
 def _shown(value: object) -> str:
-    """Return the value as Java prints it."""
+    """Return the value in the form in which Java prints it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _outcome(key: Key, text: str, directory: Path) -> tuple[str | None, tuple[str, ...]]:
-    """Return the value here (None if rejected) and the warnings."""
+    """Return our value of a key (None if rejected), and the warnings."""
     (directory / "myid").write_text("1\n")
     try:
         config = parse(zoo_cfg(key, text, str(directory), for_java=False))

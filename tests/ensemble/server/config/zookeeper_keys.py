@@ -1,4 +1,4 @@
-"""The keys of zoo.cfg that ZooKeeper 3.9.5 reads, and where its servers and ours store each value.
+"""The keys that ZooKeeper 3.9.5 reads from zoo.cfg, and how to get each value from its servers and from ours.
 
 `java_outcomes` has ZooKeeper's value for each string. `tests/interop/test_zoo_cfg_values.py` checks these values with
 ZooKeeper.
@@ -23,11 +23,11 @@ LIMITS = ("initLimit=10", "syncLimit=5")
 
 
 class Key(NamedTuple):
-    """One key.
+    """A key of zoo.cfg, and where to find its value.
 
-    `java`: an expression for ConfigOutcomes, evaluated after a start if `starts` is set, or else after the
-    configuration was parsed. `ours`: the same value in a ZooConfig. `means`: our equivalent of Java's value. `lines`:
-    the other lines of zoo.cfg. `system`: the system property, if it is not `zookeeper.` plus the key.
+    `java` is an expression for ConfigOutcomes, evaluated after a start if `starts` is set, or else after the
+    configuration was parsed. `ours` returns our value from a ZooConfig. `means` converts Java's value to ours. `lines`
+    are the other lines of zoo.cfg. `system` is the system property, if it is not `zookeeper.` plus the key.
     """
 
     name: str
@@ -221,7 +221,7 @@ KEYS = (*PARSED, *PROPERTIES)
 
 
 def zoo_cfg(key: Key, text: str, directory: str, *, for_java: bool) -> str:
-    """Return a zoo.cfg with that value. For Java, which opens its ports, the ports are free."""
+    """Return the text of a zoo.cfg with this value. For Java, which listens on the ports, the ports must be free."""
     lines = [f"dataDir={directory}", *key.lines, f"{key.name}={text}"]
     if key.name != "clientPort":
         lines.append("clientPort=0")

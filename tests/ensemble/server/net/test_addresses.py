@@ -1,4 +1,4 @@
-"""Servers with several addresses (multiAddress.enabled): if an address does not respond, another is used."""
+"""Servers with several addresses (multiAddress.enabled): if one address does not respond, the next one is tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request faults at a peer's client port: each effect, applied in the order of the connection's requests."""
+"""Request faults on a peer's client port. All fault types are applied in the order of the connection's requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def connected(port: Port, *faults: HeldRequestFault) -> Client:
 
 
 async def reply(client: Client) -> tuple[int, int]:
-    """Return (xid, error) of the next reply."""
+    """Receive the next reply, and return its (xid, error)."""
     size = struct.unpack(">i", await client.reader.readexactly(4))[0]
     xid, _, error = struct.unpack_from(">iqi", await client.reader.readexactly(size))
     return xid, error
@@ -95,7 +95,7 @@ def test_connection_with_a_hang_fault_reads_no_later_request() -> None:
         client = await connected(port, fault(effect="hang", nth=2, times=0))
         await client.ask(1, 2, 3)
         await until(lambda: bool(port.events))
-        # Wait long enough for the third request to be read. No event reports that it was not read.
+        # Give the server time to read the third request. There is no event for a request that it must not read.
         await asyncio.sleep(0.02)
 
     assert run(test).listener.xids(FIRST) == [1]

@@ -1,4 +1,6 @@
-"""The client port with real sockets and a service whose replies the test triggers: how limits pause reading."""
+"""The client port with real sockets, and when it stops reading from clients. The test decides when requests get
+replies.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,9 @@ HELLO = ConnectRequest(0, 0, 5000, 0, bytes(16)).encode()
 
 
 class Listener:
-    """Listener that keeps all input. A request stays in flight until `answer`. `taken` is called when the input forms a
-    complete turn.
+    """Peer that stores all input of the client port. Requests stay in flight until the test calls `answer`.
+
+    The port calls `taken` when a turn has all its input.
     """
 
     def __init__(self) -> None:
@@ -52,7 +55,7 @@ class Listener:
         self.sessions: dict[ConnectionId, SessionId] = {}
         self.of_brokers: set[SessionId] = set()
         self.emptied: list[ConnectionId] = []
-        """Connections that have read all their replies."""
+        """Connections whose clients have read all their replies, as reported by the port."""
 
     def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None:
         self.identities[connection] = identities
@@ -95,7 +98,9 @@ class Listener:
 
 
 class Slow(Listener):
-    """Listener that takes input when the test runs its turn, as a peer does at the end of an event loop iteration."""
+    """Peer that processes the input only when the test calls `turn`. A real peer does so once per event loop
+    iteration.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,7 +116,7 @@ class Slow(Listener):
 
 
 class Client:
-    """Raw TCP client."""
+    """TCP client that sends bytes without a session."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -129,7 +134,7 @@ class Client:
 
 
 class Port:
-    """Port with its listener, for one test."""
+    """Client port for one test, with its `Listener`."""
 
     def __init__(self, limits: Limits, listener: Listener) -> None:
         self.listener = listener
@@ -287,7 +292,10 @@ def test_slow_client_is_reported_once_it_has_read_its_replies() -> None:
 
 
 def test_closed_connection_is_not_reported_as_drained() -> None:
-    """Otherwise such a report would count as a request that arrived too late (stale_requests)."""
+    """The port reports nothing for a connection that it has closed.
+
+    Otherwise the report would count as a request that arrived after the close (stale_requests).
+    """
 
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)

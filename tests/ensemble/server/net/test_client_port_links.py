@@ -1,4 +1,4 @@
-"""Faults of links with clients at a peer's client port: by session and by address, for old and new connections."""
+"""Link faults between clients and a peer's client port, chosen by session or address, for old and new connections."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def no_reply(client: Client) -> None:
 
 
 def connected(port: Port, connection: ConnectionId, session: int) -> None:
-    """Reply to the connection's ConnectRequest."""
+    """Send a connection the response to its ConnectRequest."""
     port.listener.sessions[connection] = SessionId(session)
     port.port.answer(connection, ConnectResponse(0, 5_000, session, bytes(16)))
     port.port.flush()

@@ -1,4 +1,4 @@
-"""Less common operations on a running peer, as bytes and through the asyncio client."""
+"""Rarely used operations on a running peer, sent as bytes and through the asyncio client."""
 
 from __future__ import annotations
 
@@ -56,7 +56,11 @@ def received(connection: socket.socket) -> bytes:
 
 
 def test_recursive_watch_exchanges_the_bytes_of_the_java_client(peer: Ensemble) -> None:
-    """The event precedes the reply to the write that caused it, and its header has the transaction's zxid."""
+    """A recursive watch on the wire has the same bytes as with ZooKeeper's Java client.
+
+    The client receives the event before the reply to the write that caused it, and the event's header has the
+    transaction's zxid.
+    """
     with socket.create_connection(("127.0.0.1", peer.client_ports[1]), 10) as connection:
         sent(connection, bytes(12) + struct.pack(">iq", 10_000, 0) + struct.pack(">i", 16) + bytes(16))
         received(connection)
@@ -78,7 +82,7 @@ def test_recursive_watch_exchanges_the_bytes_of_the_java_client(peer: Ensemble) 
 
 
 class Sink:
-    """Connection that only reports when it is written to."""
+    """Fake connection that records only when it is written to."""
 
     def __init__(self, number: int, written: list[int]) -> None:
         self.number, self.written = number, written
@@ -91,8 +95,9 @@ class Sink:
 
 
 def test_many_watch_notifications_do_not_delay_the_writer() -> None:
-    """Within a turn, replies to clients that sent a request are written before watch events to many clients that did
-    not.
+    """Clients that sent a request get their replies before many other clients get watch events.
+
+    This is the order of writes within one turn.
     """
 
     async def scene() -> None:
@@ -115,7 +120,7 @@ def test_many_watch_notifications_do_not_delay_the_writer() -> None:
 
 
 def test_containers_ttl_nodes_and_quotas_survive_a_kill(peer: Ensemble) -> None:
-    """The peer is killed with SIGKILL and restarted on the same data."""
+    """Containers, TTL znodes and quotas survive a SIGKILL of the peer and a restart with the same data."""
 
     async def before(client: Client) -> None:
         for path in ("/q", "/zookeeper/quota/q"):

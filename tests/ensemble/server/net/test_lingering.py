@@ -1,4 +1,6 @@
-"""A reply to a four-letter word arrives completely, however slowly it is read, or its connection is reset."""
+"""The reply to a four-letter word arrives completely, however slowly the client reads it, or the connection is
+reset.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,14 @@ Loop = Callable[[], asyncio.AbstractEventLoop]
 
 
 class Asked(Listener):
-    """Listener that sends the same long reply to every four-letter word."""
+    """Peer that sends the same long reply to every four-letter word."""
 
     def answer_word(self, word: str, argument: bytes) -> str | None:
         return REPLY
 
 
 def ask(loop: Loop, read: Callable[[ClientPort, Admission, socket.socket], Awaitable[int]]) -> int:
-    """Send `wchp` and return the result of `read`."""
+    """Send the command `wchp` to a client port, and return the result of `read`."""
 
     async def main() -> int:
         admission = Admission(Limits(), lambda: 0.5, 0)
@@ -67,7 +69,11 @@ def test_long_reply_is_sent_completely_to_a_reader_that_pauses(loop: Loop, monke
 
 @LOOPS
 def test_long_reply_is_sent_completely_to_a_slow_reader(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reader takes 0.1 s for each of ten parts. The timeout of 0.3 s applies to the time without progress."""
+    """A client that reads slowly receives the whole reply.
+
+    It takes 0.1 s for each of ten parts. The timeout of 0.3 s applies only to the time in which the client reads
+    nothing.
+    """
     monkeypatch.setattr(lingering, "IDLE_S", 0.3)
 
     async def read(port: ClientPort, admission: Admission, client: socket.socket) -> int:

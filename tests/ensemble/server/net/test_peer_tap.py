@@ -1,4 +1,4 @@
-"""Messages that a peer's tap records, and messages of other clients that it omits."""
+"""Messages that a peer's message log contains, and messages of other clients that it omits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Connected:
 
 
 class TapRecords:
-    """A tap, one connection, and the messages recorded from it."""
+    """A peer's message log, one connection to a client, and the messages recorded for this connection."""
 
     def __init__(self, directory: Path, level_is_all: bool) -> None:
         self._directory = directory

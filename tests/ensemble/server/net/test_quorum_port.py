@@ -1,4 +1,4 @@
-"""A leader's links: the order of packets in a turn, and pings during a large snapshot."""
+"""A leader's links to its learners: the order of packets in a turn, and pings during a large snapshot."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROPOSAL = Proposal([Txn(SessionId(9), 1, Zxid(1), 0, OpCode.SET_DATA, SetDataTx
 
 
 class FakeTransport:
-    """Transport that records the links that were written to."""
+    """Transport that records to which links data was written."""
 
     def __init__(self, name: str, written: list[str]) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class FakeTransport:
 
 
 class Listener:
-    """Listener that proposes every request to all followers."""
+    """Peer that proposes every request to all followers."""
 
     def __init__(self) -> None:
         self.links: list[LinkId] = []
@@ -86,7 +86,7 @@ def large_snapshot() -> Snap:
 
 
 class ReceivedPackets:
-    """Record of received packets: the links that they came from, and their number."""
+    """Record of received packets: for each chunk, the link and the number of packets."""
 
     def __init__(self) -> None:
         self.links: list[LinkId] = []

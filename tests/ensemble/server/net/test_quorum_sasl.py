@@ -1,4 +1,4 @@
-"""Servers authenticate each other with SASL DIGEST-MD5 before any other message."""
+"""Servers authenticate each other with SASL DIGEST-MD5 before they send any other message."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def settings(password: str = "sesame", *, learner: bool = True, server: bool = T
 
 
 def exchange(learner: LearnerSide, server: ServerSide, cut: int) -> tuple[Step, Step]:
-    """Exchange the bytes in chunks of `cut` bytes, and return the last SASL steps of both sides."""
+    """Run an authentication whose bytes arrive in chunks of `cut` bytes. Return the last SASL step of each side."""
     to_server, answers = learner.first_message(), []
     while True:
         to_learner, to_server = to_server, b""
@@ -52,7 +52,7 @@ def exchange(learner: LearnerSide, server: ServerSide, cut: int) -> tuple[Step, 
             return answer, step
 
 
-# -- the exchange ----------------------------------------------------------------------------------------------------
+# -- the SASL exchange -----------------------------------------------------------------------------------------------
 
 
 def test_first_sasl_packet_has_the_bytes_of_javas() -> None:
@@ -134,7 +134,7 @@ def test_random_sasl_bytes_raise_only_protocol_errors(parts: list[bytes]) -> Non
 
 
 class Owner:
-    """Owner of both kinds of ports that receives every callback. `news` is set at each message."""
+    """Receiver of all callbacks of the quorum and election ports. It sets `news` for each."""
 
     def __init__(self, news: asyncio.Event) -> None:
         self.received: list[object] = []
@@ -189,7 +189,10 @@ def secured(guard: QuorumSasl | None, by_tls: bool, tmp_path: Path) -> dict[str,
 
 
 async def follow(leader: dict[str, object], learner: dict[str, object]) -> tuple[Owner, Owner]:
-    """Connect server 2 to server 1's quorum and election ports, and wait for the outcome at both ports."""
+    """Connect server 2 to the quorum and election ports of server 1, and wait for the result at both ports.
+
+    Return the received callbacks of both servers.
+    """
     ports = free_ports(4)
     lines = {PeerId(i + 1): parse_server_line(f"127.0.0.1:{ports[2 * i]}:{ports[2 * i + 1]}") for i in range(2)}
     news = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Socket options: when the kernel closes a connection whose other end has disappeared."""
+"""Socket options: after which time the kernel closes a connection whose other end has disappeared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason=
 
 
 class Transport(asyncio.Transport):
-    """Connection with a kernel socket."""
+    """Transport of a real socket."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -31,11 +31,11 @@ class Transport(asyncio.Transport):
         return self._connection if name == "socket" else default
 
     def abort(self) -> None:
-        """Do nothing: the creator of the connection closes it."""
+        """Do nothing, because the test that created the connection closes it."""
 
 
 class Numbered:
-    """Socket with the given descriptor."""
+    """Fake socket with this file descriptor."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -49,8 +49,9 @@ class Numbered:
     [(1200, 899, 999), (100_000, 98_349, 98_899), (resource.RLIM_INFINITY, 2**31 - 1, 2**31 - 1)],
 )
 def test_last_descriptors_are_reserved_for_the_log_and_servers(limit: int, last: int, last_of_few: int) -> None:
-    """The last descriptor is reserved for the log, and the descriptors before it for other servers, because clients can
-    use up all others.
+    """Client connections cannot use the last file descriptors.
+
+    The very last one is for the transaction log, and those before it are for connections of other servers.
     """
     with mock.patch("resource.getrlimit", return_value=(limit, limit)):
         assert leaves_room(Numbered(last))
@@ -61,7 +62,11 @@ def test_last_descriptors_are_reserved_for_the_log_and_servers(limit: int, last:
 
 
 def test_connections_closed_for_lack_of_descriptors_are_logged() -> None:
-    """Only the log line explains why a server, or a broker with many segments, accepts no connection."""
+    """A connection that is closed because no file descriptor is left is logged.
+
+    Without the log line, an operator could not know why a server, or a broker with many segments, accepts no
+    connection.
+    """
     with (
         mock.patch("resource.getrlimit", return_value=(1200, 1200)),
         mock.patch.object(descriptors, "log") as log,
@@ -74,7 +79,10 @@ def test_connections_closed_for_lack_of_descriptors_are_logged() -> None:
 
 
 def test_unlimited_descriptors_count_as_open_max() -> None:
-    """This happens on macOS, whose manual says to use the lesser of the limit and OPEN_MAX."""
+    """If the file descriptor limit cannot be set to infinity, OPEN_MAX is used.
+
+    This is so on macOS, whose manual says to use the lesser of the limit and OPEN_MAX.
+    """
     asked: list[int] = []
 
     def refuses_infinity(which: int, limits: tuple[int, int]) -> None:
@@ -131,8 +139,8 @@ def test_election_connection_without_tcp_acks_is_closed() -> None:
     with socket.socket() as connection:
         ElectionConnection(hub, None).connection_made(Transport(connection))
         assert option(connection, "TCP_USER_TIMEOUT") == UNACKNOWLEDGED_MS
-        # One lost probe must not end the connection. With a user timeout the kernel does not count probes, so several
-        # must fit into it.
+        # A single lost keepalive probe must not end the connection. With TCP_USER_TIMEOUT the kernel does not count
+        # probes, so several must fit into that time.
         idle_s, every_s = option(connection, "TCP_KEEPIDLE"), option(connection, "TCP_KEEPINTVL")
         assert idle_s + 2 * every_s < UNACKNOWLEDGED_MS / 1000
     assert "no" in hub.reason

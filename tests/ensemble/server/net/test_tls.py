@@ -1,4 +1,6 @@
-"""TLS listeners and peer security in one process: which handshakes succeed, and that none delays another client."""
+"""TLS listeners and TLS between peers, in one process: which handshakes succeed, and that none delays another
+client.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ class Echo(asyncio.Protocol):
 
 
 class Gate:
-    """Connection gate that records its calls."""
+    """Connection limits of a listener, with a record of the calls."""
 
     def __init__(self, plain: bool = False, capacity: int = 100) -> None:
         self.plain = plain
@@ -92,7 +94,7 @@ class Gate:
 def listening(
     gate: Gate, store: TlsStore, test: Callable[[int, TlsListener], Coroutine[Any, Any, None]], **more: Any
 ) -> None:
-    """Run a test with a listener."""
+    """Run a test with a TLS listener on a free port."""
 
     async def main() -> None:
         listener = TlsListener(store, gate, **{"handshakes_max": 100, "detects_plain": gate.plain, **more})
@@ -223,7 +225,7 @@ def test_one_port_can_serve_tls_and_plaintext(authority: Authority) -> None:
 
 
 def test_unified_client_port_stays_unified_when_it_moves(authority: Authority) -> None:
-    """A membership that becomes active can change this server's client port."""
+    """A client port that accepts TLS and plaintext still accepts both after a membership change has moved it."""
     store, first, second = TlsStore(settings(authority)), *free_ports(2)
     admission = Admission(Limits(), lambda: 0.0, 0)
 
@@ -269,7 +271,10 @@ def test_changed_tls_store_is_reloaded_if_configured(authority: Authority, tmp_p
 
 
 def connected(authority: Authority, mine: str, theirs: str, called: str) -> tuple[list[str | None], list[str | None]]:
-    """Connect two servers with hosts `localhost` and 127.0.0.1, and return how each checks the other's certificate."""
+    """Connect two servers over TLS, and return the result of the certificate check on each side.
+
+    Their hosts are `localhost` and 127.0.0.1.
+    """
     sides: tuple[list[str | None], list[str | None]] = ([], [])
     secure = [
         PeerSecurity(TlsStore(settings(authority, name, verify_client_name=True)), dials=True, accepts_plain=False)

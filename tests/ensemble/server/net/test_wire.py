@@ -1,4 +1,4 @@
-"""The quorum and election ports use ZooKeeper's byte format, and survive any other bytes."""
+"""The quorum and election ports use ZooKeeper's byte format. Any other bytes do not harm the server."""
 
 from __future__ import annotations
 
@@ -146,7 +146,10 @@ def test_cumulative_acks_and_commits_keep_their_packet_order(step: int) -> None:
 
 @pytest.mark.parametrize("step", [1, 13, 1_000_000])
 def test_forwarded_requests_have_their_connections_identities(step: int) -> None:
-    """All requests of one connection keep its identities. The next connection has other identities, or none."""
+    """Requests sent over one quorum connection keep their identities, in whatever chunks the leader receives them.
+
+    Some requests have identities of their client, and some have none.
+    """
     digest, ip = ("digest", "u:x"), ("ip", "127.0.0.1")
     auths: list[tuple[tuple[str, str], ...]] = [(ip,), (ip,), (), (ip, digest), (ip,), (), ()]
     asked: list[Packet] = [ForwardedRequest(SESSION, n, 5, b"body %d" % n, auth) for n, auth in enumerate(auths)]
@@ -183,7 +186,8 @@ def test_packets_have_zookeepers_bytes() -> None:
     )
     assert leader.encode(CommitAndActivate(Zxid(5), PeerId(3))) == struct.pack(">iqiqi", 9, 5, 8, 3, -1)
     assert leader.encode(UpToDate()) == struct.pack(">iqii", 12, -1, -1, -1)
-    # A ZooKeeper leader fails on a null buffer in one place, and on a null list of authentications in the other.
+    # These fields must be empty, not null: a ZooKeeper leader fails on a null buffer in a ping, and on null identities
+    # in a request.
     assert learner.encode(Ping(ZXID)) == struct.pack(">iqii", 5, ZXID, 0, -1)
     request = learner.encode(ForwardedRequest(SESSION, 5, 1, b"body"))
     assert request == struct.pack(">iqi", 1, -1, 20) + struct.pack(">qii", -7, 5, 1) + b"body" + bytes(4)

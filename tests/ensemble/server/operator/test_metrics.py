@@ -1,4 +1,4 @@
-"""A peer's metrics of its elections and roles, and the format of metrics."""
+"""A peer's metrics of its elections and roles, and the text format of metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator's view of one running peer: four-letter words, admin server and metrics, as in ZooKeeper 3.9.5."""
+"""What an operator sees of a running peer: four-letter words, admin server and metrics, as in ZooKeeper 3.9.5."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
 
 
 class Watched(Ensemble):
-    """One peer with admin server and metrics, and a client that owns and watches some znodes."""
+    """One peer with admin server and metrics, and a client that has created and watches some znodes."""
 
     def __init__(self, directory: Path, peers: int = 1) -> None:
         super().__init__(directory, peers)
@@ -39,7 +39,7 @@ class Watched(Ensemble):
             config.write(f"metricsProvider.className={PROMETHEUS}\nmetricsProvider.httpPort={self.metrics_port}\n")
 
     def get(self, path: str, port: int = 0, **headers: str) -> tuple[int, dict[str, str], bytes]:
-        """Send a GET, and return status, headers and body."""
+        """Send a GET request, and return (status, headers, body)."""
         url = f"http://127.0.0.1:{port or self.admin_port}{path}"
         request = urllib.request.Request(url, headers={name.replace("_", "-"): text for name, text in headers.items()})
         try:
@@ -239,7 +239,7 @@ def test_snapshot_command_needs_permission_and_is_rate_limited(peer: Watched, cl
 
 
 def test_snapshot_command_fails_without_a_leader(tmp_path: Path) -> None:
-    """The tree of a read-only server can contain uncommitted transactions."""
+    """The snapshot command fails on a server without a leader, whose tree can contain uncommitted transactions."""
     ensemble = Watched(tmp_path, 2)
     with ensemble.config(1).open("a") as config:
         config.write("readonlymode.enabled=true\n")
@@ -323,7 +323,7 @@ def test_client_that_does_not_read_cannot_exhaust_memory(peer: Watched) -> None:
             await client.create("/large", bytes(1_000_000))
             before_mb = memory_mb()
             reads = [client.get("/large") for _ in range(600)]
-            # This thread does not read, so the replies first fill the sockets' buffers and then wait in the server.
+            # The test does not read yet. So the replies fill the sockets' buffers, and the rest waits in the server.
             await asyncio.sleep(0)
             most_mb = max(memory_mb() for _ in range(20))
             assert most_mb < before_mb + 100

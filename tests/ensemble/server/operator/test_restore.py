@@ -1,4 +1,4 @@
-"""A snapshot sent over HTTP or HTTPS replaces all data of a server: access control, checks and crash safety."""
+"""A snapshot uploaded over HTTP or HTTPS replaces all data of a server: access control, checks and crash safety."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def counts() -> OnDemandCounts:
     return OnDemandCounts()
 
 
-# -- receiving -------------------------------------------------------------------------------------------------------
+# -- receiving an uploaded snapshot ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -91,9 +91,10 @@ def test_restore_must_be_enabled_and_is_rate_limited(tmp_path: Path, counts: OnD
 def test_restored_epoch_is_later_than_concurrent_epochs(
     tmp_path: Path, counts: OnDemandCounts, accepted: int, of: int
 ) -> None:
-    """The reply contains the zxid at which server 2 will start after the restore. A backup with a later epoch keeps its
-    own zxid. The epoch is several epochs ahead, because the other servers can reach later epochs while this server
-    starts.
+    """A restored server starts several epochs after its accepted epoch, or in the backup's epoch if that is later.
+
+    The other servers can start new epochs before this server has restarted. The reply contains the zxid with which
+    server 2 then starts; a backup with a later epoch keeps its zxid.
     """
     zxid = make_zxid(of, 7) if of > accepted + EPOCHS_AHEAD else make_zxid(accepted + EPOCHS_AHEAD, 2)
     restores = Restores(tmp_path, lambda snapshot: restored_zxid(snapshot, Epoch(accepted), 2), 0, counts)
@@ -105,11 +106,11 @@ def test_restored_epoch_is_later_than_concurrent_epochs(
     assert recovered.accepted_epoch == recovered.current_epoch == zxid >> 32
 
 
-# -- a running server ------------------------------------------------------------------------------------------------
+# -- running servers -------------------------------------------------------------------------------------------------
 
 
 class Restorable(Ensemble):
-    """One peer whose admin server serves HTTP and HTTPS and requests client certificates."""
+    """One peer whose admin server accepts HTTP and HTTPS, and requests client certificates."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, 1)
@@ -130,7 +131,7 @@ class Restorable(Ensemble):
             )
 
     def ask(self, command: str, data: bytes | None = None, auth: str = "", *, tls: bool = False) -> tuple[int, bytes]:
-        """Send an admin command, and return status and body."""
+        """Send a command to the admin server, and return (status, body)."""
         scheme = "https" if tls else "http"
         url = f"{scheme}://127.0.0.1:{self.admin_port}/commands/{command}"
         request = urllib.request.Request(url, data=data, headers={"Authorization": auth} if auth else {})
@@ -238,14 +239,16 @@ class Restorables(Ensemble):
                 )
 
     def ask(self, i: int, command: str, data: bytes | None = None) -> bytes:
-        """Return the body of a reply. Raises HTTPError for status 400 and above, as `curl -f` fails."""
+        """Send a command to server `i` and return the body. Raises HTTPError for status 400 and above, as `curl -f`
+        fails.
+        """
         url = f"http://127.0.0.1:{self.admin_ports[i]}/commands/{command}"
         request = urllib.request.Request(url, data=data, headers={"Authorization": "digest a:b"})
         with urllib.request.urlopen(request, timeout=60) as answer:
             return bytes(answer.read())
 
     def try_ask(self, i: int, command: str) -> bytes:
-        """Do the same as `ask`, but return an empty result while the port is not open."""
+        """Send a command as `ask` does. Return an empty result while the admin port is not open."""
         try:
             return self.ask(i, command)
         except urllib.error.URLError:
@@ -254,8 +257,9 @@ class Restorables(Ensemble):
 
 @pytest.mark.long
 def test_backup_of_epoch_1_is_restored_on_a_fresh_ensemble(tmp_path: Path) -> None:
-    """The test follows ZooKeeper's guide: take a snapshot, stop all servers, empty their directories, start them, and
-    restore on each server.
+    """A backup is restored as in ZooKeeper's guide.
+
+    Take a snapshot, stop all servers, empty their directories, start them, and restore the snapshot on each server.
     """
     ensemble = Restorables(tmp_path)
     try:
@@ -271,7 +275,7 @@ def test_backup_of_epoch_1_is_restored_on_a_fresh_ensemble(tmp_path: Path) -> No
             shutil.rmtree(ensemble.data(i))
         ensemble.start()
         ensemble.wait_for_quorum()
-        # The next server is asked at once, while the previous restore causes an election.
+        # Restore on the next server at once, while the previous restore still causes an election.
         for i in (1, 2, 3):
             answer = json.loads(ensemble.ask(i, "restore", backup))
             assert answer["error"] is None and answer["last_zxid"] > make_zxid(1, 0)
@@ -289,8 +293,10 @@ def test_backup_of_epoch_1_is_restored_on_a_fresh_ensemble(tmp_path: Path) -> No
 @pytest.mark.long
 @pytest.mark.parametrize("writes", [True, False])
 def test_slow_restored_leader_replaces_the_next_epochs_leader(tmp_path: Path, writes: bool) -> None:
-    """The leader takes seconds to load a large backup. During this time the others elect the leader of the next
-    epoch."""
+    """A restored leader wins the election although the others have elected another leader meanwhile.
+
+    The restored leader takes seconds to load a large backup. During this time the others start the next epoch.
+    """
     ensemble = Ensemble(tmp_path, 3)
     try:
         ensemble.start()
@@ -314,7 +320,10 @@ def test_slow_restored_leader_replaces_the_next_epochs_leader(tmp_path: Path, wr
 
 @pytest.mark.parametrize("command", ["snapshot", "restore"])
 def test_restricted_command_without_quorum_returns_503(tmp_path: Path, command: str) -> None:
-    """ZooKeeper returns 200 with an error in the body, which `curl -f` treats as success."""
+    """An admin command returns 503 while there is no quorum.
+
+    ZooKeeper returns 200 with an error in the body, which `curl -f` treats as success.
+    """
     ensemble = Restorables(tmp_path)
     try:
         ensemble.start(1)
@@ -333,7 +342,10 @@ def test_restricted_command_without_quorum_returns_503(tmp_path: Path, command: 
 
 
 def test_restore_on_an_observer_returns_409(tmp_path: Path) -> None:
-    """An observer has no vote, so after its next start it would replace the restored tree with its leader's tree."""
+    """Restoring on an observer is rejected.
+
+    An observer has no vote, so after its next start it would replace the restored tree with its leader's tree.
+    """
     ensemble = Restorables(tmp_path)
     for config in map(ensemble.config, (1, 2, 3)):
         config.write_text(re.sub(r"^(server\.3=.*)$", r"\1:observer", config.read_text(), flags=re.MULTILINE))

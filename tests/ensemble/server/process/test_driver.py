@@ -1,4 +1,6 @@
-"""The driver groups the frames of an event loop iteration into turns, and sends early output during a turn."""
+"""The driver processes all frames of an event loop iteration in one turn of the peer, and sends early output
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ REST: list[Effect] = [Answer(ONE, Reply(7, 5, 0))]
 
 
 class FakePeer:
-    """Peer that records its turns. Each turn emits some output early and the rest at its end."""
+    """Fake peer that records its turns. Each turn returns some output early and the rest at its end."""
 
     def __init__(self, notes: list[Any]) -> None:
         self.notes = notes
@@ -66,7 +68,7 @@ class FakePeer:
 
 
 class FakePorts:
-    """Replacement for the quorum port, the storage and the client port."""
+    """Fake of the quorum port, the storage and the client port in one."""
 
     def __init__(self, notes: list[Any]) -> None:
         self.notes = notes
@@ -141,7 +143,7 @@ async def driver_and_ports(
 async def driver_with_two_links(
     voters: tuple[int, ...], state: PeerState, kind: type[FakePeer] = FakePeer
 ) -> tuple[PeerDriver, FakePorts, FakePorts, list[Any]]:
-    """Return a driver with a fast disk, fake client connections and two links to other servers."""
+    """Return a driver with a disk that needs no time, fake client connections, and two links to other servers."""
     driver, clients, notes = await driver_and_ports(voters, state, kind)
     others = FakePorts(notes)
     driver.quorum = driver.storage = cast(Any, others)
@@ -166,8 +168,10 @@ def test_requests_of_one_loop_iteration_form_one_turn() -> None:
 
 
 def test_output_sent_during_a_turn_does_not_pause_its_client() -> None:
-    """The server does not check again whether it can read from a client without outstanding replies, so a stale count
-    would stop reading from that client forever.
+    """Replies that are sent during a turn no longer count as outstanding when the port decides whether to read.
+
+    The port does not check again for a client without outstanding replies. So with a stale count it would never read
+    from that client again.
     """
 
     async def run() -> list[int]:
@@ -206,14 +210,14 @@ def test_fast_disk_syncs_right_after_the_quorum_messages(voters: tuple[int, ...]
         return notes
 
     turn, sync = [(ONE, 1)], ["at once", "Append", "Barrier"]
-    # With three voters and one outstanding transaction, the copy for the third server is sent only after the disk
-    # work.
+    # With three voters and one outstanding transaction, the leader sends the proposal to the third server only after
+    # its own disk write.
     asked = ["to who asked"] if len(voters) == 3 and outstanding == 1 else []
     assert asyncio.run(run()) == [turn, "commit", "applied", *asked, "answer", sync, "durable 1", "commit"]
 
 
 class Follower(FakePeer):
-    """Follower that only forwards requests. It logs and acknowledges what it receives."""
+    """Fake follower. It forwards requests to the leader, and logs and acknowledges the packets that it receives."""
 
     def on_clients(self, now: object, messages: list[tuple[ConnectionId, Request]]) -> list[Effect]:
         return []
@@ -231,7 +235,7 @@ def test_busy_follower_reads_its_leader_before_it_acknowledges(client_waits: boo
             driver.on_client_messages(ONE, [a_request(1)])
             await asyncio.sleep(0)
         driver.on_packets(LinkId(1), commits(1))
-        # Another message from the leader arrives in the same iteration of the loop.
+        # The leader sends another packet in the same event loop iteration.
         asyncio.get_running_loop().call_soon(driver.on_packets, LinkId(1), commits(2))
         for _ in range(3):
             await asyncio.sleep(0)
@@ -310,8 +314,10 @@ def test_output_for_packets_waits_for_earlier_client_requests() -> None:
     "damages", [[], [LogDamageFound("log.1", 16, "bad checksum", "set aside")]], ids=["", "damaged"]
 )
 def test_truncation_of_a_damaged_log_restarts_the_peer(damages: list[LogDamageFound], complete: bool) -> None:
-    """The running peer's tree and its earlier messages depend on data that the disk has lost. A peer that was already
-    incomplete is truncated without a restart.
+    """If a truncation finds that the log has lost records, the peer restarts.
+
+    The running peer's tree and its earlier messages depend on the lost records. A peer that already knew that its log
+    is incomplete is truncated without a restart.
     """
 
     async def run() -> list[Any]:
@@ -324,7 +330,10 @@ def test_truncation_of_a_damaged_log_restarts_the_peer(damages: list[LogDamageFo
 
 
 def test_snapshot_damage_found_on_disk_is_reported_to_the_peer() -> None:
-    """Between a TRUNC on the disk and the peer's callback, the peer's tree still contains truncated transactions."""
+    """A damaged snapshot on disk is reported to the peer, which then needs a new snapshot.
+
+    After a TRUNC, the peer's own tree still contains truncated transactions until its callback runs.
+    """
 
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
@@ -335,8 +344,9 @@ def test_snapshot_damage_found_on_disk_is_reported_to_the_peer() -> None:
 
 
 class AppliesAtOnce(FakePeer):
-    """Peer that logs and applies in one turn, like a learner that receives a proposal and its commit together. It then
-    requests a snapshot.
+    """Fake peer that logs and applies a transaction in one turn, and then saves a snapshot.
+
+    A learner does so if it receives a proposal and its commit together.
     """
 
     def on_packets(self, now: object, link: LinkId, packets: list[Commit]) -> list[Effect]:
@@ -345,8 +355,10 @@ class AppliesAtOnce(FakePeer):
 
 
 def test_snapshot_is_published_after_its_transactions_are_logged() -> None:
-    """Otherwise a crash between snapshot and log leaves a hole: an older snapshot plus the log, which continues after
-    the newer snapshot, would skip the transactions that only the newer snapshot contains.
+    """A snapshot becomes visible on disk only after its transactions are in the log.
+
+    Otherwise a crash between the two would leave a gap: the log continues after the newer snapshot, so a recovery from
+    an older snapshot would skip the transactions in between.
     """
 
     async def run() -> list[Any]:

@@ -1,4 +1,4 @@
-"""Helpful errors: a problem outside a peer causes one clear line with a remedy, and no data is lost."""
+"""Helpful errors: a problem outside a peer causes one clear line with a remedy, and the peer loses no data."""
 
 from __future__ import annotations
 
@@ -52,12 +52,15 @@ def warnings(ensemble: Ensemble) -> list[str]:
     return [line for line in ensemble.log(1).splitlines() if "[warning" in line]
 
 
-# -- clients and strangers that connect -------------------------------------------------------------------------------
+# -- clients and other programs that connect --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("port", ["client", "quorum"])
 def test_clients_cannot_use_the_reserved_descriptors(solo: Ensemble, port: str) -> None:
-    """A server exits if it cannot open a log or a snapshot, and any client can use up descriptors by connecting."""
+    """Connections cannot use the file descriptors that are reserved for the log and snapshots.
+
+    A server exits if it cannot open such a file, and any client can use up descriptors by connecting.
+    """
     quorum, election = free_ports(2)
     keys = f"snapCount=20\nstandaloneEnabled=false\nserver.1=127.0.0.1:{quorum}:{election}\n"
     solo.config(1).write_text(solo.config(1).read_text() + keys)
@@ -77,7 +80,10 @@ def test_clients_cannot_use_the_reserved_descriptors(solo: Ensemble, port: str) 
 
 
 def test_leader_with_many_clients_can_still_accept_followers(tmp_path: Path) -> None:
-    """A server without descriptors for clients must still accept a follower, or the quorum is soon lost."""
+    """A leader whose clients use all file descriptors available to them can still accept a follower.
+
+    Otherwise the quorum would soon be lost.
+    """
     hello = ConnectRequest(0, 0, 600_000, 0, bytes(16)).encode()
     ensemble = Ensemble(tmp_path, 3, tick_time=1000)
     try:
@@ -107,7 +113,7 @@ def test_leader_with_many_clients_can_still_accept_followers(tmp_path: Path) -> 
         ensemble.close()
 
 
-# -- while it runs -----------------------------------------------------------------------------------------------------
+# -- problems while a server runs --------------------------------------------------------------------------------------
 
 
 def test_oversized_request_error_names_limit_and_client(solo: Ensemble) -> None:
@@ -200,7 +206,7 @@ async def knock(port: int, opening: bytes) -> tuple[asyncio.StreamReader, asynci
 
 
 async def election_port(listener: Listener) -> tuple[ElectionPort, int, str]:
-    """Return a listening election port of server 1, its port number, and the configured address of server 3."""
+    """Return server 1's listening election port, its port number, and the address of server 3 in the server list."""
     mine, third = free_ports(2)
     servers = {PeerId(i): ServerLine("127.0.0.1", 1, port) for i, port in ((1, mine), (3, third))}
     port = ElectionPort(PeerId(1), servers, LinkFaults({}), listener)
@@ -222,7 +228,7 @@ def test_second_server_with_the_same_id_is_rejected_with_reason() -> None:
             f"two servers have the id 3: {address} (from 127.0.0.1) and 127.0.0.1:9 (from 127.0.0.1); "
             "give each its own myid"
         ]
-        # The same server is accepted again after its connection broke silently.
+        # The server can connect again after its first connection broke without being closed.
         _, again_writer = await knock(mine, encode_opening(3, [address]))
         assert await real.read() == b""
         assert len(listener.broken) == 1 and PeerId(3) in port._connections
@@ -250,7 +256,10 @@ def test_server_at_the_configured_address_replaces_another() -> None:
 
 
 async def call_back(servers: dict[int, str], opening: bytes) -> tuple[Listener, int]:
-    """Connect to server 2 with `opening`. Server 2 connects back to 127.0.0.1:PORT; return the id in its opening."""
+    """Connect to server 2's election port, and send `opening`.
+
+    Server 2 connects back to 127.0.0.1:PORT. Return its callbacks and the id in its own opening message.
+    """
     called: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -277,7 +286,10 @@ ANNOUNCED = encode_opening(1, ["127.0.0.1:OTHER"])
 
 @pytest.mark.parametrize("listed", [None, "127.0.0.1:1:2", "192.0.2.1:1:2"], ids=["unlisted", "port", "host"])
 def test_election_connection_back_uses_the_announced_address(listed: str | None) -> None:
-    """A new or moved server starts with the new server list before the other servers know the new address."""
+    """A server connects back to the address that the other server has announced, not to the one in its own list.
+
+    A new or moved server already has the new list, while the other servers do not.
+    """
     servers = {2: "127.0.0.1:1:MINE"} | ({1: listed} if listed is not None else {})
     listener, caller = asyncio.run(asyncio.wait_for(call_back(servers, ANNOUNCED), 2))
     assert (caller, listener.broken) == (2, [])
@@ -285,7 +297,10 @@ def test_election_connection_back_uses_the_announced_address(listed: str | None)
 
 
 def test_disconnected_unlisted_servers_do_not_count_for_limit() -> None:
-    """Otherwise a later server is rejected as one too many until this server restarts."""
+    """A server that is not in the list counts against the limit only while it is connected.
+
+    Otherwise a later server would be rejected until this server restarts.
+    """
 
     async def scenario() -> list[str]:
         listener = Listener()
@@ -307,7 +322,10 @@ def test_disconnected_unlisted_servers_do_not_count_for_limit() -> None:
 
 @pytest.mark.parametrize("announced", ["0.0.0.0:7", "[::]:7"])
 def test_configured_address_replaces_an_announced_wildcard(announced: str) -> None:
-    """In containers, the zoo.cfg of server 1 often has server.1=0.0.0.0:2888:3888."""
+    """If a server announces a wildcard address, its address in the server list is used.
+
+    In containers, the zoo.cfg of server 1 often has server.1=0.0.0.0:2888:3888.
+    """
 
     async def scenario() -> list[tuple[str, int]]:
         listener = Listener()
@@ -400,7 +418,10 @@ def test_ensemble_with_new_host_names_for_all_servers_starts(tmp_path: Path) -> 
 
 
 def test_data_moved_by_reconfig_is_rejected_at_old_addresses(tmp_path: Path) -> None:
-    """A new ensemble at the former addresses must not receive the history of the moved ensemble."""
+    """A server's data directory belongs to the ensemble at the new addresses after a reconfig has moved its servers.
+
+    A new ensemble at the former addresses must not get this data.
+    """
     config = config_of(tmp_path, 1)
     claim(config)
     OwnedMembershipFiles(mock.Mock(), config).save(MOVED)

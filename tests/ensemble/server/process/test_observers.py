@@ -1,4 +1,4 @@
-"""Observers as real processes: they serve reads without voting, and survive the loss of leaders and quorums."""
+"""Observers as real processes: they answer reads without voting, and survive the loss of leaders and quorums."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ READS = 300
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
-    """Ensemble with voters 1 to 3 and observers 4 and 5."""
+    """Yield an ensemble with voters 1 to 3 and observers 4 and 5."""
     ensemble = Ensemble(tmp_path_factory.mktemp("watched"), 5, tick_time=200)
     for i in ensemble.client_ports:
         config = ensemble.config(i)
@@ -47,8 +47,9 @@ def test_each_role_reports_its_own_metrics(watched: Ensemble) -> None:
         client.create("/counted", b"0")
         follower = next(i for i in (1, 2, 3) if i != leader)
         wait_until(lambda: metrics(watched, leader)["synced_observers"] == "2")
-        # At least two transactions, the session's and its znode's, in each of a leader's and a learner's stages. The
-        # learner's disk may lag, and it receives the commit after the leader's quorum, which can be the other follower.
+        # Each stage of the leader and of the follower has counted at least two transactions: the session's and the
+        # znode's. Wait for it, because the follower can receive a commit after the client's reply, and its disk may
+        # lag.
         stages = {
             leader: ("quorum_ack_latency", "proposal_ack_creation_latency", "sync_process_time"),
             follower: ("commit_propagation_latency", "proposal_latency", "proposal_ack_creation_latency"),
@@ -86,7 +87,7 @@ def test_observers_follow_each_new_leader_and_wait_for_a_quorum(watched: Ensembl
         client.retry(client.set, "/value", b"1")
         wait_until(lambda: watched.leader() not in (None, leader))
 
-        # With one of three voters no server can serve requests, and neither can the observers.
+        # With one of three voters there is no leader, so neither voters nor observers accept requests.
         others = [i for i in (1, 2, 3) if i != leader]
         watched.kill(others[0])
         wait_until(lambda: set(watched.modes().values()) == {"none"})

@@ -1,5 +1,6 @@
-"""Two bugs that ZooKeeper 3.9.5 still has, tested on real processes: here no read returns a phantom or an old
-state.
+"""Two bugs of ZooKeeper 3.9.5, tested on real processes.
+
+In our servers, no read returns a phantom (an uncommitted write) or old data after a sync.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ROUNDS = 6
 
 @pytest.fixture
 def trio(tmp_path: Path) -> Iterator[Ensemble]:
-    """Three servers with leader 3, and a snapshot due at every second transaction."""
+    """Yield three servers whose leader is server 3. They write a snapshot after every second transaction."""
     ensemble = Ensemble(tmp_path, 3, tick_time=TICK_MS)
     for i in ensemble.client_ports:
         config = ensemble.config(i)
@@ -49,7 +50,7 @@ def trio(tmp_path: Path) -> Iterator[Ensemble]:
 
 @contextmanager
 def client_of(ensemble: Ensemble, *ids: int) -> Iterator[KazooClient]:
-    """Kazoo client that connects only to these servers, for as long as they live."""
+    """Yield a kazoo client that connects only to these servers."""
     client = KazooClient(",".join(f"127.0.0.1:{ensemble.client_ports[i]}" for i in ids), timeout=30)
     client.start(PATIENCE_S)
     try:
@@ -61,7 +62,7 @@ def client_of(ensemble: Ensemble, *ids: int) -> Iterator[KazooClient]:
 
 @contextmanager
 def voter_that_only_votes(ensemble: Ensemble, i: int) -> Iterator[None]:
-    """Replace server `i` with a voter that votes for every caller, but never connects to that leader's quorum port."""
+    """Replace server `i` with a fake that votes for the server that contacts it, but never follows that leader."""
     line = next(line for line in ensemble.server_lines if line.startswith(f"server.{i}="))
     with socket.create_server(("127.0.0.1", int(line.rpartition(":")[2]))) as server:
         server.settimeout(PATIENCE_S)
@@ -74,7 +75,7 @@ def voter_that_only_votes(ensemble: Ensemble, i: int) -> Iterator[None]:
 
 
 def _agree(server: socket.socket) -> None:
-    """Repeat the first caller's vote until the caller disconnects."""
+    """Send back the votes of the first server that connects, until it disconnects."""
     with server.accept()[0] as connection:
         data, frames, opened = b"", FrameReader(), False
         while True:
@@ -105,13 +106,14 @@ def times_leading(ensemble: Ensemble, i: int) -> int:
 
 
 def holds(ensemble: Ensemble, i: int, what: bytes) -> list[str]:
-    """Return the log and snapshot files of a server that contain these bytes."""
+    """Return the paths of the server's log and snapshot files that contain these bytes."""
     return sorted(path.name for path in ensemble.data(i).glob("[ls]*.*") if what in path.read_bytes())
 
 
 def test_write_logged_only_by_a_dead_leader_is_truncated(trio: Ensemble) -> None:
-    """ZOOKEEPER-1549, 4837: once elected again, such a leader's snapshot permanently contains a transaction that no
-    other server has.
+    """A write that only the dead leader has logged is removed when it returns (ZOOKEEPER-1549, 4837).
+
+    In ZooKeeper, if it is elected again, its snapshot permanently contains a transaction that no other server has.
     """
     with client_of(trio, 1) as client:
         client.create("/before")
@@ -152,7 +154,10 @@ def test_write_logged_only_by_a_dead_leader_is_truncated(trio: Ensemble) -> None
 
 
 def test_thawed_leader_never_replies_to_sync_with_old_data(trio: Ensemble) -> None:
-    """ZOOKEEPER-1675, 2136, 3600: a leader that was frozen while its successor was elected still acts as leader."""
+    """A leader that was frozen does not reply to a sync with old data (ZOOKEEPER-1675, 2136, 3600).
+
+    While it was frozen, its successor was elected. When it continues, it still acts as leader for a moment.
+    """
     with client_of(trio, 1) as client:
         client.create("/value", b"0")
     for number in range(1, ROUNDS + 1):
@@ -162,8 +167,8 @@ def test_thawed_leader_never_replies_to_sync_with_old_data(trio: Ensemble) -> No
             assert reader.client_state is KeeperState.CONNECTED
             pause(trio.processes[old], True)
             try:
-                # The requests wait in the paused old leader's sockets. When it resumes, it reads them before it notices
-                # that it is deposed.
+                # The requests wait in the sockets of the paused former leader. When it continues, it reads them before
+                # it notices that it is no longer the leader.
                 answers = [reader.sync_async("/value"), reader.get_async("/value")]
                 with client_of(trio, *others) as writer:
                     writer.set("/value", b"%d" % number)
@@ -175,9 +180,7 @@ def test_thawed_leader_never_replies_to_sync_with_old_data(trio: Ensemble) -> No
 
 
 def read_result(answers: list[object]) -> bytes | None:
-    """Return the result of the read after the sync, or None if the connection was closed instead, which is also
-    correct.
-    """
+    """Return the result of the read after the sync, or None if the connection was closed, which is also correct."""
     sync, get = answers
     try:
         sync.get(timeout=PATIENCE_S)  # type: ignore[attr-defined]

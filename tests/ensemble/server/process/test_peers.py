@@ -1,4 +1,6 @@
-"""Peers as real processes: they elect, serve kazoo clients, lose no data after kill -9, and survive garbage."""
+"""Peers as real processes: they elect a leader, answer kazoo clients, survive garbage, and lose no data after kill
+-9.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,7 @@ def test_garbage_on_any_port_closes_only_its_own_connection(trio: Ensemble) -> N
                 with socket.create_connection(("127.0.0.1", port)) as connection:
                     connection.sendall(data)
                     connection.shutdown(socket.SHUT_WR)
-        # Connections over the limit are closed at once; half a frame disturbs no other client.
+        # A connection with a frame over the limit is closed at once. Half a frame disturbs no other client.
         assert exchange(trio.client_ports[1], struct.pack(">i", 0x100000) + b"x") == b""
         with socket.create_connection(("127.0.0.1", trio.client_ports[1])) as half:
             half.sendall(struct.pack(">i", 100) + b"half")
@@ -196,7 +198,9 @@ def test_isolated_zab_leader_resigns_and_rejoins_after_healing(trio: Ensemble) -
 
 
 def set_faults(ensemble: Ensemble, node: int, remotes: list[str]) -> None:
-    """Partition a node from others in both directions. Set the faults on all of these nodes, as the host agent does."""
+    """Partition a node from others in both directions. The link faults are set on all of these nodes, as the agent
+    does.
+    """
     faults = [{"id": remote, "from": f"peer-{node}", "to": remote, "kind": "cut"} for remote in remotes]
     for i in ensemble.client_ports:
         with socket.socket(socket.AF_UNIX) as control:
@@ -228,7 +232,7 @@ def test_single_peer_stops_cleanly_and_restarts_with_its_data(solo: Ensemble) ->
 
 
 def attach_by_hand(ensemble: Ensemble, session: int, password: bytes) -> tuple[int, int]:
-    """Try to resume a session. Return the timeout and the session id that the server grants."""
+    """Try to resume a session. Return the timeout and the session id in the server's response."""
     request = struct.pack(">iqiqi", 0, 0, 5000, session, len(password)) + password + b"\0"
     answer = exchange(ensemble.client_ports[1], struct.pack(">i", len(request)) + request)
     timeout_ms, granted = struct.unpack_from(">iq", answer, 8)
@@ -316,7 +320,7 @@ def test_snapshot_received_by_a_lagging_follower_survives_a_kill(trio: Ensemble)
     trio.kill(late)
     with trio.client(leader) as client:
         client.create("/missed")
-        # More than the leader keeps in memory for a DIFF (committedLog, 500 transactions).
+        # These are more transactions than the leader keeps for a DIFF (committedLog, 500 transactions).
         for made in [client.create_async(f"/missed/{n}", b"x" * 50) for n in range(700)]:
             made.get(20)
         trio.start(late)

@@ -1,4 +1,4 @@
-"""Real processes: an ensemble changes its members while clients write, and keeps the members across restarts."""
+"""Real processes: an ensemble changes its members while clients write, and still has the new members after restarts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_observer_becomes_a_voter_and_then_the_leader_leaves(tmp_path: Path) -> 
 
 
 def test_server_can_be_moved_to_other_ports_by_reconfig(tmp_path: Path) -> None:
-    """The moved server listens on its new client, quorum and election ports, and the others connect to it there."""
+    """A server that moves listens on its new client, quorum and election ports, and the others connect to it there."""
     ensemble = Ensemble(tmp_path, 3)
     try:
         enable(ensemble)
@@ -76,7 +76,7 @@ def test_server_can_be_moved_to_other_ports_by_reconfig(tmp_path: Path) -> None:
             assert f"clientPort={client_port}\n" in ensemble.word(moved, "conf"), (
                 "a line without a client port keeps it"
             )
-            # The next election uses its new port.
+            # In the next election, the others use its new port.
             ensemble.kill(leader)
             ensemble.kill(next(i for i in (1, 2, 3) if i not in (leader, moved)))
             other = 3 if leader != 3 else 2
@@ -88,8 +88,9 @@ def test_server_can_be_moved_to_other_ports_by_reconfig(tmp_path: Path) -> None:
 
 
 def test_servers_restart_after_all_have_moved(tmp_path: Path) -> None:
-    """After all servers have moved, the history belongs to the ensemble at their latest addresses, not at their first
-    ones.
+    """After all servers have moved by reconfig, each restarts with its data, at the new addresses.
+
+    Its data directory now belongs to the ensemble at these addresses.
     """
     ensemble = Ensemble(tmp_path, 3)
     try:

@@ -1,4 +1,6 @@
-"""A peer process as its clients see it: TLS with certificates, SASL, super user, limits, and no leaked secrets."""
+"""A peer process from its clients' view: TLS with certificates, SASL, super user, limits, and no secrets in its
+logs.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,7 @@ class Secured:
         return self.peer.client_ports[1]
 
     def tls(self, who: tuple[Path, Path] | None) -> dict[str, Any]:
-        """Return kazoo's arguments for the TLS port."""
+        """Return kazoo's arguments for a connection to the TLS port with this certificate and key."""
         certificate, key = who or (None, None)
         return {
             "hosts": f"localhost:{self.secure_port}", "use_ssl": True, "ca": str(self.authority.ca),
@@ -79,7 +81,7 @@ class Secured:
 
     @contextmanager
     def client(self, kind: Any = KazooClient, **arguments: Any) -> Iterator[Any]:
-        """Connected client, by default of the plaintext port."""
+        """Yield a connected client, by default of the plaintext port."""
         client = kind(**{"hosts": f"127.0.0.1:{self.plain_port}", "timeout": 10, **arguments})
         try:
             client.start(PATIENCE_S)
@@ -135,7 +137,7 @@ def test_wrong_sasl_password_disconnects_the_client(secured: Secured) -> None:
     states: list[str] = []
     client.add_listener(lambda state: states.append(client.client_state))
     try:
-        # kazoo's `start` would wait for a connection that may have ended by the time it looks.
+        # Use `start_async`: kazoo's `start` waits for a connection, which the server may already have closed.
         client.start_async()
         wait_until(lambda: "AUTH_FAILED" in (client.client_state, *states))
         with pytest.raises((AuthFailedError, ConnectionClosedError)):
@@ -205,7 +207,10 @@ def test_only_the_srvr_command_is_allowed_by_default(secured: Secured) -> None:
 
 
 def test_secrets_are_never_logged_or_journaled(secured: Secured) -> None:
-    """This test is last, so that all traces of the other tests exist by now."""
+    """No secret is in the logs or journals of the peer.
+
+    This test runs last, after all tests that could write one.
+    """
     written = [path for path in (secured.peer.directory / "1").rglob("*") if path.is_file() and path.name != "zoo.cfg"]
     texts = {path: path.read_bytes() for path in written}
     assert any(b"node_started" in text for text in texts.values())
@@ -213,7 +218,7 @@ def test_secrets_are_never_logged_or_journaled(secured: Secured) -> None:
 
 
 def test_server_without_client_port_key_has_no_plaintext_port(tmp_path: Path) -> None:
-    """This includes client.portUnification=true, which then refers to a missing port."""
+    """A server without clientPort opens no plaintext port, even with client.portUnification=true."""
     path = tmp_path / "zoo.cfg"
     path.write_text(
         f"dataDir={tmp_path}\nsecureClientPort=2281\nclient.portUnification=true\n"
@@ -258,7 +263,8 @@ def test_servers_move_to_tls_one_by_one_and_check_host_names(tmp_path: Path) -> 
         peers.wait_for_quorum()
         with peers.client(1) as client:
             client.create("/a", b"over plain and TLS")
-            # Write so much data that a new server receives a snapshot and the sender must wait for a slow reader.
+            # Write so much data that server 3 receives a snapshot, and that its sender must wait until server 3 has
+            # read a part.
             made = [client.create_async(f"/{n}", bytes(900_000 if n < 10 else 1)) for n in range(520)]
             assert all(each.get(PATIENCE_S) for each in made)
         peers.start(3)

@@ -1,4 +1,4 @@
-"""Messages at startup about stored data that exceeds jute.maxbuffer."""
+"""Log messages at startup if stored data exceeds jute.maxbuffer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zabka.ensemble.zab.effects import Recovered
 
 
 def made(size: int) -> Txn:
-    """Return the create transaction of /big, whose record is 76 bytes longer than the data."""
+    """Return a transaction that creates /big with `size` bytes of data. Its record is 76 bytes longer."""
     body = CreateTxn("/big", bytes(size), OPEN_ACL, False, 1)
     return Txn(SessionId(1), 1, Zxid(0x100000001), 7, OpCode.CREATE, body)
 
@@ -44,7 +44,10 @@ def in_snapshot(directory: Path, size: int) -> Recovered:
     ],
 )
 def test_maximum_size_of_a_stored_record_equals_javas(limits: Limits, allowed: int) -> None:
-    """As in BinaryInputArchive: jute.maxbuffer plus zookeeper.jute.maxbuffer.extrasize, which is at least 1,024."""
+    """The limit for stored records is the same as in Java's BinaryInputArchive.
+
+    It is jute.maxbuffer plus zookeeper.jute.maxbuffer.extrasize, which is at least 1,024.
+    """
     assert readable_bytes(limits) == allowed
 
 

@@ -1,5 +1,6 @@
-"""Each lesson matches a play of its script: its moment occurs, one answer is correct, and a step of the script
-caused it.
+"""Each lesson matches a run of its script.
+
+Its moment occurs, exactly one answer is correct, and a step of the script caused it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from zabka.simulation.scenarios.world_player import play
 
 THIRTEEN = 13
 DOES_SOMETHING = ("kill", "pause", "cut", "delay", "stop", "elect", "reassign")
-"""First words of steps that cause something."""
+"""First words of script steps that have an effect on the cluster."""
 ASKED_BY = {"ElectLeaders": "elect", "ControlledShutdown": "stop"}
-"""First word of the step that causes a request, keyed by request."""
+"""First word of the script step that causes this request, keyed by request."""
 ANOTHER_SEED = 7
 
 
@@ -46,7 +47,7 @@ def scene_of(lesson: Lesson) -> Scene:
 
 
 def step_before(verdict: Verdict, place: int) -> StepTaken:
-    """Return the last step with an effect before the entry at `place` was written."""
+    """Return the last step with an effect on the cluster before the journal entry with index `place`."""
     return [step for step in verdict.taken if step.entries <= place and step.text.startswith(DOES_SOMETHING)][-1]
 
 
@@ -133,7 +134,10 @@ def test_history_without_the_event_of_a_lesson_raises_no_moment() -> None:
 
 
 def test_changed_history_of_a_lesson_changes_the_correct_answer() -> None:
-    """The correct answer is computed from the history instead of being stored with the lesson."""
+    """If the run's history changes, another answer of the lesson becomes correct.
+
+    The correct answer is computed from the history, not stored in the lesson.
+    """
     lesson = LESSONS["leader-killed"]
     scene = scene_of(lesson)
 
