@@ -1,4 +1,4 @@
-"""Incidents: a fault, and everything that its recorded causes lead to, as one row and as sentences.
+"""Incidents. An incident is a first cause, such as a fault, with everything that resulted from it.
 
 Theory of operation
 ===================
@@ -9,13 +9,13 @@ first cause together with the decisions that lead back to it:
     fault → detection → expiry of sessions → failover of the controller → partitions without a leader → lost records.
 
 A chain that ends at the start of a node continues with the fault that stopped this node, because the actions of the
-restarted node belong to the same incident. A chain that ends at a timer, because the journals do not show why a node
+restarted node are part of the same incident. A chain that ends at a timer, because the journals do not show why a node
 was silent, begins an incident at that decision. A request is a first cause of an incident only if it left a partition
-without a leader or lost records, and a fault without any effect is not an incident. Nor is the stop of a whole cluster,
-or the deletion of a topic.
+without a leader or lost records. A fault without any effect is not an incident. The stop of a whole cluster and the
+deletion of a topic are not incidents either.
 
-The wait of a client is the only part that no journal links: workloads report how long their writes waited. The wait
-belongs to the incident that affected a partition of the workload's topic, and that lasted longest during the wait.
+No journal links the waiting time of a client to its cause: workloads only report how long their writes waited. The
+waiting time is assigned to the incident that affected partitions of the workload's topic for the longest part of it.
 
 Times are the `wall_us` of the entries. The table `incidents` and `zabka pipeline show incidents` use this module, with
 entries whose `wall_us` is the time on the common clock of the run.

@@ -1,22 +1,22 @@
-"""Compaction: many small files of the lake become few larger ones, and the commits of all batches become one.
+"""Compaction: many small files of the lake are merged into fewer, larger ones, and all commits into one.
 
 Theory of operation
 ===================
 
 Every batch adds a commit, and a file to each directory for which it has rows. Eight files of one level in a directory
 are merged into one file of the next level; files of batches have level 0. So a row is written again at most once for
-each level, and a directory has at most seven small files for each level. Files of 16 MiB or more are not merged.
+each level, and a directory has at most seven small files of each level. Files of 16 MiB or more are not merged.
 
 | step | on disk | files that a reader of commits sees |
 |---|---|---|
-| 1 | the merged files are written below `_merging/` | the old files |
+| 1 | the merged files are written to `_merging/` | the old files |
 | 2 | one rename replaces the newest commit by one commit of all batches, with the merged files | the merged files |
 | 3 | merged files are moved to their place, replaced files to `_replaced/`, and older commits are removed | the same |
 
-A process that is killed before step 2 has changed nothing, and leaves files below `_merging/`. After step 2 the rest is
-done again by `settle`, which the next stream calls before it starts. A reader of commits finds each file in its place,
-below `_merging/`, or below `_replaced/` (`commits.read_file`), and so sees every row once at any time. A reader of the
-directories that does not know commits may see the rows of a merge twice during step 3.
+A process that is killed before step 2 has changed nothing, and leaves files in `_merging/`. A process that is killed
+during step 3 leaves the rest of it to `settle`, which the next stream calls before it starts. A reader of commits finds
+each file in its place, in `_merging/`, or in `_replaced/` (`commits.read_file`), and so sees every row exactly once at
+any time. A reader of the directories that does not know commits may see the rows of a merge twice during step 3.
 """
 
 from __future__ import annotations
