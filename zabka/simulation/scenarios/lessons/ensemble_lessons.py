@@ -71,7 +71,7 @@ ENSEMBLE_LESSONS: tuple[Lesson, ...] = (
         "to the four writes?",
         (
             Answer("The next leader commits them, because it has them in its log.", _all_committed),
-            Answer("They are lost: no client was told that they are committed.", _none_committed),
+            Answer("They are lost: no client received a reply.", _none_committed),
             Answer("Each peer keeps those that it has.", _some_committed),
         ),
         Moment("leader_established", {"epoch": 2}),
@@ -81,8 +81,8 @@ ENSEMBLE_LESSONS: tuple[Lesson, ...] = (
             "write is lost. The new leader is the peer with the longest history among a quorum, and its whole "
             "history, committed or not, is the initial history of its epoch: it synchronises its followers to it "
             "before it serves. If the peers had died before they logged the proposals, or if another quorum had "
-            "elected a peer without them, the writes would have been truncated instead. So a client whose "
-            "connection broke does not know the outcome of its last write, and has to read it."
+            "elected a peer without them, the writes would have been truncated. So a client whose connection broke "
+            "has to read its last write to learn its outcome."
         ),
     ),
     Lesson(
