@@ -5,7 +5,6 @@ The correct choice, the sentence of the lesson's moment, and its causes are read
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
 
@@ -21,7 +20,7 @@ from zabka.simulation.scenarios.world_player import play
 _INTRODUCTION = (
     "Thirteen outages: read the question, choose an answer, and only then read on. The dashboard's tab Lessons asks "
     "the same questions and runs the scenarios. The site that `make docs` builds plays each lesson in the browser. The "
-    "right answer is derived from the events of the run."
+    "right answer is derived from the events of the run. `zabka why` prints the rules of each decision."
 )
 _LETTERS = "abc"
 
@@ -42,7 +41,9 @@ def index() -> str:
     """Return the page that lists the lessons, and the rules that decide them."""
     rows = ([f"[{lesson.title}]({name}.md)", f"`{lesson.scenario}`"] for name, lesson in LESSONS.items())
     rules = dict.fromkeys(rule for name in LESSONS for rule in _rules(scene_of(name)))
-    return document("Lessons", _INTRODUCTION, table(["lesson", "scenario"], rows), "## The rules\n", *map(_rule, rules))
+    return document(
+        "Lessons", _INTRODUCTION, table(["lesson", "scenario"], rows), "## Rules\n", "\n".join(map(_rule, rules)) + "\n"
+    )
 
 
 def page(lesson: Lesson) -> str:
@@ -59,10 +60,8 @@ def _parts(lesson: Lesson, scene: Scene) -> Iterator[str]:
     yield "## What happens\n"
     yield f"**{_LETTERS[lesson.right(scene)]}** is right. {lesson.explanation}\n"
     yield from _chain(scene)
-    yield "The rules:\n"
-    for rule in _rules(scene):
-        yield f"- [{_title(rule)}](index.md#{_anchor(rule)})"
-    yield ""
+    rules = " ".join(f"{_title(rule)}." for rule in _rules(scene))
+    yield f"[The rules](index.md#rules): {rules}\n"
 
 
 def _rules(scene: Scene) -> Iterable[Rule]:
@@ -90,18 +89,15 @@ def _chain(scene: Scene) -> Iterator[str]:
 
 
 def _rule(rule: Rule) -> str:
+    """Return a rule with its sources. `zabka why` prints its sentence."""
     folder = rule.source.path.rpartition("/")[0]
     name = rule.source.symbol.rpartition(".")[2] if "." in rule.source.symbol else rule.source.symbol
     links = ", ".join(f"[{link.name}]({link.url})" for link in (rule.theirs, *rule.references))
-    return f"### {_title(rule)}\n\n{rule.sentence} In zabka: `{name}` (`{folder}/`). Upstream: {links}.\n"
+    return f"- {_title(rule)}: `{name}` (`{folder}/`); {links}"
 
 
 def _title(rule: Rule) -> str:
     return rule.name[0].upper() + rule.name[1:]
-
-
-def _anchor(rule: Rule) -> str:
-    return re.sub(r"[^\w\- ]", "", rule.name.lower()).replace(" ", "-")
 
 
 LESSON_PAGES: Mapping[str, Callable[[], str]] = {
