@@ -82,7 +82,7 @@ def _plays(lesson: Lesson) -> str:
 
 def _chain(scene: Scene) -> Iterator[str]:
     sentences = read_sentences()
-    yield "In the journal, from the effect to its cause:\n"
+    yield "The causes, from the journal:\n"
     for place, entry in enumerate(scene.chain.steps):
         yield f"{place + 1}. `{entry.node}`: {sentences.sentence(entry.node, entry.event)}"
     yield ""
