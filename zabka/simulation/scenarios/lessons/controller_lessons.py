@@ -101,11 +101,10 @@ CONTROLLER_LESSONS: tuple[Lesson, ...] = (
         explanation=(
             "/controller is an ephemeral znode: it exists as long as the session that created it. A session ends only "
             "when the ensemble has had no contact with it for its timeout (zookeeper.session.timeout.ms, rounded up "
-            "to a tick). A broken connection does not end it, because clients move between servers all the time. "
-            "Until the session expires, partitions whose leaders died with the controller have no leader, ISRs do not "
-            "change, and nothing is reassigned. The transaction that closes the session deletes its ephemerals, and "
-            "watches fire. The first broker to create /controller again becomes controller, with a controller epoch "
-            "that is higher by one."
+            "to a tick). A broken connection does not end it, because clients move between servers. Until then, "
+            "partitions whose leaders died with the controller have no leader, ISRs do not change, and nothing is "
+            "reassigned. The transaction that closes the session deletes its ephemerals, and watches fire. The first "
+            "broker to create /controller again becomes controller, with the next controller epoch."
         ),
     ),
     Lesson(
@@ -133,11 +132,10 @@ CONTROLLER_LESSONS: tuple[Lesson, ...] = (
             "controller's znode."
         ),
         explanation=(
-            "A process cannot know how long it was stopped. So the writes of a resumed controller must be harmless "
-            "before it learns of its successor. Since Kafka 2.1 (KAFKA-6082) each write is one transaction with a "
-            "version check of /controller_epoch: the ensemble rejects the transaction once another controller has "
-            "been elected. Before that, a zombie controller could overwrite partition states, and even delete the new "
-            "controller's znode. The run with the bug shows that: one election after the other."
+            "A process cannot know how long it was stopped, so the writes of a resumed controller must be harmless. "
+            "Since Kafka 2.1 (KAFKA-6082) each write is one transaction with a version check of /controller_epoch: "
+            "the ensemble rejects it once another controller has been elected. Before that, a zombie controller could "
+            "overwrite partition states, and even delete the new controller's znode, as in the run with the bug."
         ),
     ),
     Lesson(
@@ -155,11 +153,11 @@ CONTROLLER_LESSONS: tuple[Lesson, ...] = (
         Moment("leader_elected", {"cause": "preferred"}),
         look_at="The partition's lanes: the first replica is in the ISR for a second before it becomes leader.",
         explanation=(
-            "A change of leader means a moment without one, so Kafka does not change a working leader. A preferred "
-            "leader election moves leadership back. An operator requests it (kafka-leader-election.sh, KIP-460), or "
-            "the controller starts it every leader.imbalance.check.interval.seconds if other brokers lead too many of "
-            "a broker's partitions (auto.leader.rebalance.enable). It takes place only if the preferred replica is "
-            "alive and in the ISR, so it loses no records."
+            "A change of leader means a moment without a leader, so Kafka does not change a working leader. An "
+            "operator requests a preferred leader election (kafka-leader-election.sh, KIP-460), or the controller "
+            "starts it every leader.imbalance.check.interval.seconds if other brokers lead too many of a broker's "
+            "partitions (auto.leader.rebalance.enable). It takes place only if the preferred replica is alive and in "
+            "the ISR, so it loses no records."
         ),
     ),
     Lesson(
@@ -179,8 +177,8 @@ CONTROLLER_LESSONS: tuple[Lesson, ...] = (
             "Before it moves anything, the controller writes into /brokers/topics/T which replicas are being added "
             "and removed (adding_replicas and removing_replicas, KIP-455). Every step can be repeated safely: first "
             "all replicas together; then, once the target is in sync, a leader among the target; then the other "
-            "replicas are removed. So a new controller reads the znode and continues. The leader epoch rises as well, "
-            "so that no broker acts on requests of the dead controller."
+            "replicas are removed. So a new controller reads the znode and continues, with a higher leader epoch, so "
+            "that no broker acts on requests of the dead controller."
         ),
     ),
 )
