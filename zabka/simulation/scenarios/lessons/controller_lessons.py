@@ -128,8 +128,7 @@ CONTROLLER_LESSONS: tuple[Lesson, ...] = (
         Moment("controller_resigned", {"controller_epoch": 1}),
         look_at=(
             "The track “according to broker” of the resumed broker: it is hatched, because it is wrong, until the "
-            "broker resigns. Compare with the run with the bug, in which the resumed controller deletes the new "
-            "controller's znode."
+            "broker resigns."
         ),
         explanation=(
             "A process cannot know how long it was stopped, so the writes of a resumed controller must be harmless. "
