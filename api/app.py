@@ -1,4 +1,4 @@
-"""The FastAPI application: routes, errors, security and the page for a set of services."""
+"""Creates the FastAPI application, with routes, error responses, access checks and the page, from the services."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     dashboard.install(app, web, page.find_libraries(settings.node_modules))
     app.add_middleware(RequestJournal, emit=services.emit)
     app.add_middleware(BodyLimit, larger={runs.UPLOADS: settings.upload_bytes_max})
-    # Every response but the event stream, which must not be buffered. Higher levels take three times as long to save
-    # another tenth.
+    # Compress every response except the event stream, which must not be buffered. Compression levels above 5 take three
+    # times as long and save only 10 % more.
     app.add_middleware(GZipMiddleware, compresslevel=5)
     app.add_middleware(
         Gate,

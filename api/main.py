@@ -39,7 +39,7 @@ ANYWHERE = ("", "0.0.0.0", "::")
 
 
 def build(settings: Settings, player: Sequence[str]) -> Services:
-    """Create the services for these settings. `player` is the command line of `zabka`, which runs scenarios.
+    """Create the services for these settings. `player` is the `zabka` command line that runs scenarios.
 
     Raises OSError if a token or directory is not available, and NewerHistory.
     """
@@ -75,14 +75,17 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
 
 
 def _here(settings: Settings) -> Here:
-    """Return how a process on this machine can reach the API."""
+    """Return the URL and the token file with which a process on this machine can access the API."""
     host = LOOPBACK if settings.host in ANYWHERE else settings.host
     url = f"http://[{host}]:{settings.port}" if ":" in host else f"http://{host}:{settings.port}"
     return Here(url, None if loopback(settings.host) else settings.token_file)
 
 
 def main(config: Path, player: Sequence[str]) -> int:
-    """Serve until SIGTERM or SIGINT. Return the exit code. `player` is the command line that runs scenarios."""
+    """Run the API until SIGTERM or SIGINT, and return the exit code.
+
+    `player` is the `zabka` command line that runs scenarios.
+    """
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

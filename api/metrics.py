@@ -1,4 +1,4 @@
-"""/metrics: the cluster under the names that Kafka's JMX exporter and ZooKeeper's own exporter use.
+"""The /metrics response, with the metric names of Kafka's JMX exporter and of ZooKeeper's own exporter.
 
 Existing Grafana dashboards therefore work. The values come from the journal's fold, the nodes' statuses and the
 ensemble.
@@ -31,7 +31,10 @@ class _Once(MetricsCollector):
 
 
 def render(peers: list[Peer], brokers: list[Broker], topics: list[Topic], collector: Collector, fresh: Fresh) -> bytes:
-    """Render the exposition text. `fresh` has the age of the reading of the ensemble for brokers and topics."""
+    """Render the metrics in the exposition format.
+
+    `fresh` contains the reading of the ensemble for brokers and topics, and its age.
+    """
     families = [*_reading(fresh), *_controller(brokers, topics), *_controller_own(brokers)]
     families += [*_replicas(brokers, topics), *_events(collector)]
     families += _ensemble(peers, collector)
@@ -58,7 +61,8 @@ def _reading(fresh: Fresh) -> list[Metric]:
 
 def _controller(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:
     partitions = [p for t in topics for p in t.partitions]
-    # As KafkaController counts them: a topic that is being deleted is neither offline nor out of balance.
+    # Count as Kafka's KafkaController does: a topic that is being deleted is neither offline nor has a non-preferred
+    # leader.
     kept = [p for t in topics if not t.deleting for p in t.partitions]
     known = [b for b in brokers if b.process != "down" and b.is_controller is not None]
     acting = [(str(b.id), 1.0 if b.is_controller else 0.0) for b in known]
@@ -92,7 +96,7 @@ _CLUSTER_WIDE = frozenset(
         "PreferredReplicaImbalanceCount",
     }
 )
-"""Controller metrics that are reported for the cluster instead of for the controller's broker."""
+"""Controller metrics that have one value for the cluster instead of one per broker."""
 
 _CONTROLLER_HELP = {
     "ReplicasToDeleteCount": "Replicas still to be deleted",
@@ -108,7 +112,7 @@ _TIMER_HELP = {"Count": "number", "Sum": "total time in ms", "Max": "longest tim
 
 
 def _controller_own(brokers: list[Broker]) -> list[Metric]:
-    """Return the metrics of each broker's controller, under the names of jmx_exporter."""
+    """Return the controller metrics that each broker reports for itself, with the names of jmx_exporter."""
     rows: dict[str, tuple[str, list[tuple[str, float]]]] = {}
     for broker in brokers:
         for kind, values in broker.status.get("controller_metrics", {}).items():
@@ -206,7 +210,7 @@ def _events(collector: Collector) -> list[Metric]:
 
 
 def _controller_gap(collector: Collector) -> Metric:
-    """Return the duration of the last time without a controller, and of its parts."""
+    """Return how long the cluster was last without a controller, in total and by phase."""
     terms = collector.state.controller_terms
     gaps = (gap_before(terms, place) for place in reversed(range(len(terms))))
     last = next((gap for gap in gaps if gap is not None), None)

@@ -1,4 +1,4 @@
-"""The services that routes use, created once per process."""
+"""The services that the API's routes use, created once per process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ log = structlog.get_logger()
 
 
 class Admin(Protocol):
-    """Changes through Kafka's protocol. Each raises Problem if the brokers return an error or do not respond."""
+    """Changes topics, configurations and leaders. Methods raise Problem if the brokers reject a change or do not
+    respond.
+    """
 
     async def create_topic(self, topic: NewTopic) -> None: ...
     async def delete_topic(self, name: str) -> None: ...
@@ -50,7 +52,7 @@ class Workloads(Protocol):
 
 @dataclass
 class Services:
-    """All services that the application's routes use."""
+    """All services that the API's routes use."""
 
     settings: Settings
     agents: Agents
@@ -63,7 +65,7 @@ class Services:
     scenarios: ScenarioRuns
     runs: Runs
     emit: Callable[[Event], object]
-    """Writes to the API's own journal."""
+    """Writes an event to the API's own journal."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     messages: RunMessages = field(init=False)
 
@@ -72,7 +74,7 @@ class Services:
         self.messages = RunMessages(self.agents, self.runs)
 
     async def watchers(self, path: str) -> list[str] | None:
-        """Return the sessions that watch a znode, from the peers' command `wchp`; None if no peer replies to it."""
+        """Return the sessions that watch a znode, or None if no peer replies to the command `wchp`."""
         return await watchers(self.settings.zookeeper_connect, path)
 
     def _task_failed(self, task: str, reason: str, trace: str) -> None:
@@ -81,7 +83,7 @@ class Services:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the background tasks until the block ends."""
+        """Run the background tasks of the services until the block ends."""
         work: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "looking at the agents": self.agents.run,
             "collecting journals": lambda: self.collector.run(self.agents.all),

@@ -1,4 +1,4 @@
-"""The settings of the API process: one JSON file, generated from the topology.
+"""The settings of the API process, from one JSON file that is generated from the topology.
 
 Environment variables ZABKA_API_… apply to settings that are not in the file.
 """
@@ -20,7 +20,7 @@ _PREFIX = "ZABKA_API_"
 
 
 class AgentAddress(BaseModel):
-    """The address of a host agent, and the nodes that it owns."""
+    """The address of a host agent, and the nodes that the agent runs."""
 
     name: str
     url: str
@@ -64,13 +64,16 @@ class Settings(BaseModel):
 
 
 def load_settings(path: Path) -> Settings:
-    """Read a settings file. Raises OSError, ValueError (pydantic's, with the reason)."""
+    """Read a settings file. Raises OSError, and pydantic's ValueError with the reason."""
     raw: dict[str, Any] = json.loads(path.read_text())
     return Settings(**{**_from_environment(), **raw})
 
 
 def _from_environment() -> dict[str, Any]:
-    """Read settings from environment variables. A value that begins with `[` is JSON; others are taken literally."""
+    """Read settings from environment variables.
+
+    A value that begins with `[` is parsed as JSON; all others are strings.
+    """
     found = {name: os.environ.get(f"{_PREFIX}{name.upper()}") for name in Settings.model_fields}
     return {
         name: json.loads(value) if value.startswith("[") else value

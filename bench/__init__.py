@@ -1,5 +1,5 @@
-"""Benchmarks: zabka compared with Apache ZooKeeper and Apache Kafka, on one machine in one run.
+"""Benchmarks that compare zabka with Apache ZooKeeper and Apache Kafka, on one machine in one run.
 
 No package imports this one; it may import every package. `python -m bench` lists the benchmarks. Begin with `run`,
-which every benchmark uses, and `results`, which contains the measurements; `servers` starts both sides.
+which every benchmark uses, and `results`, which contains the measurements; `servers` starts the servers of both sides.
 """

@@ -22,7 +22,9 @@ BENCHES = {
 
 
 def app_of(name: str) -> typer.Typer:
-    """Import a benchmark and return its command line.  Imports are late because some need Spark or a browser."""
+    """Import a benchmark and return its command line.  Benchmarks are imported late because some need Spark or a
+    browser.
+    """
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command()(import_module(BENCHES[name][0]).main)
     return app

@@ -1,13 +1,13 @@
 """Ensemble throughput and latency compared with Apache ZooKeeper (`make bench`) or a commit (`make bench BASE=…`).
 
-Each side has three servers on loopback, and is measured on small and on grown trees. Compared with ZooKeeper, the
-sides take turns, each round with a fresh ensemble. Compared with a commit, both ensembles run at the same time and
-are loaded in turns of a second or two. The speed of the machine drifts little within such a pair, so a regression
-of 5 % is detected.
+Each of the two sides has three servers on loopback, and is measured with a small and with a grown znode tree. In the
+comparison with ZooKeeper, the two sides alternate, and each round starts a fresh ensemble. In the comparison with a
+commit, both ensembles run at the same time and receive load in turns of a second or two. The speed of the machine
+changes little within such a pair of measurements, so that a regression of 5 % is detected.
 
-The load generator is zkload, which uses little CPU time of the cores that it shares with the servers.  Each side does
-the same number of operations, so that both trees have the same size.  If both ran for the same time, the faster side
-would create a larger tree and would then be measured on that tree.
+The load generator is zkload, which uses little CPU time of the cores that it shares with the servers.  Both sides
+execute the same number of operations, so that their trees have the same size.  If both ran for the same time, the
+faster side would create a larger tree and would then be measured on that tree.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from bench.servers import ROOT, CannotMeasure, Ensemble, Shape, held, node_count
 SOURCE = Path(__file__).with_name("zkload.c")
 LOAD_S_MAX = 600.0
 LOAD_TIMEOUT_S = 660.0
-"""The time limit for zkload: longer than zkload's own limit, because zkload first writes its keys one by one."""
+"""The time limit for zkload.  It is longer than zkload's own limit, because zkload first writes its keys one by one."""
 WARM_UP_SHARE = 8
-"""Before each measurement, one eighth of its operations run uncounted, to open connections and fill pipelines."""
+"""The warm-up before each measurement has 1/8 of its operations.  It opens connections and fills pipelines."""
 FIGURES = (
     Figure("ops_per_s", "ops/s", ",.0f", "more"),
     Figure("p50_ms", "p50 ms", ",.2f"),
@@ -44,15 +44,19 @@ FIGURES = (
 )
 PAIRED = (FIGURES[3], FIGURES[0], FIGURES[1], FIGURES[2])
 JAVA_WARM_UP_S, PYTHON_WARM_UP_S = 8.0, 2.0
-"""Seconds of load on a fresh ensemble before measurements, the same for both sides. The JVM's compiler needs 8 s.
+"""Seconds of load on a fresh ensemble before the measurements, the same for both sides.  The JVM's compiler needs 8
+s.
 """
 SETTLE_S = 3.0
-"""Idle time of a grown tree before its memory is measured."""
+"""Idle time after growing a tree, before the servers' memory is measured."""
 Tree = Literal["small", "grown"]
 
 
 class Work(NamedTuple):
-    """zkload's operation, connections, requests in flight on each, and Apache ZooKeeper's operations a second."""
+    """A workload for zkload: operation, number of connections, and requests in flight on each connection.
+
+    It also contains how many of these operations Apache ZooKeeper executes a second.
+    """
 
     name: str
     op: str
@@ -62,7 +66,7 @@ class Work(NamedTuple):
     usual_per_s: int
 
     def ops(self, seconds: float) -> int:
-        """Return the number of operations that take ZooKeeper about that long."""
+        """Return the number of operations that Apache ZooKeeper executes in about that many seconds."""
         return max(1, round(self.usual_per_s * seconds))
 
 
@@ -77,11 +81,11 @@ WORKS = {
         Work("set1", "set", 1, 1, "set, 1 x 1", 2_000),
     )
 }
-"""Works by name, in the order of the table.  16 x 32 is 16 connections with 32 requests in flight on each."""
+"""Workloads by name, in the order of the table.  16 x 32 is 16 connections with 32 requests in flight on each."""
 
 
 def parse_works(text: str) -> list[Work]:
-    """Return the works of a comma-separated list of names, in the order of the table.  Raises BadParameter."""
+    """Return the workloads of a comma-separated list of names, in the order of the table.  Raises BadParameter."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in WORKS]
     if unknown or not names:
@@ -91,7 +95,7 @@ def parse_works(text: str) -> list[Work]:
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """The output of zkload for one measurement; `cpu_us_per_op` is CPU time of all servers together."""
+    """The output of zkload for one measurement; `cpu_us_per_op` is the CPU time of all servers together."""
 
     ops: int
     ops_per_s: float
@@ -104,7 +108,7 @@ class Sample(msgspec.Struct, frozen=True):
 
     @property
     def problems(self) -> list[str]:
-        """Broken guarantees of the protocol."""
+        """Broken guarantees of the protocol, such as lost writes."""
         names = ("error replies", "replies out of order", "dropped connections")
         counts = zip((self.errors, self.order_errors, self.dropped), names, strict=True)
         return [f"{count} {name}" for count, name in counts if count] + ([] if self.ops else ["not one reply"])
@@ -123,7 +127,11 @@ def build_zkload(directory: Path) -> Path:
 
 
 class Plan(NamedTuple):
-    """Works, how long ZooKeeper takes for each, the number of rounds, and the size of grown trees (0: none)."""
+    """The plan of a benchmark.
+
+    It contains the workloads, how long ZooKeeper takes for each, the number of rounds, and the size of grown trees (0:
+    none).
+    """
 
     works: Sequence[Work]
     seconds: float
@@ -132,12 +140,12 @@ class Plan(NamedTuple):
 
     @property
     def trees(self) -> tuple[Tree, ...]:
-        """The trees on which the works are measured: small and grown."""
+        """The znode trees on which the workloads are measured: small and grown."""
         return ("small", "grown") if self.grown else ("small",)
 
 
 class Bench:
-    """Loads ensembles as planned and records the results in a run.  All methods raise CannotMeasure."""
+    """Applies load to ensembles as planned and records the results in a run.  All methods raise CannotMeasure."""
 
     def __init__(self, run: Run, program: Path, plan: Plan) -> None:
         self._run = run
@@ -145,10 +153,10 @@ class Bench:
         self._plan = plan
 
     def compare(self, sides: Sequence[Side]) -> None:
-        """Measure all rounds; the sides take turns."""
+        """Measure the sides alternately, for all rounds."""
         warm_up_s = JAVA_WARM_UP_S if "zookeeper" in sides else PYTHON_WARM_UP_S
         for number in range(self._plan.rounds):
-            # The order alternates: a machine that becomes slower then slows both sides.
+            # Alternate which side goes first, so that a machine that becomes slower affects both sides equally.
             for side in reversed(sides) if number % 2 else sides:
                 shape = Shape(znodes=self._plan.grown)
                 with Ensemble(side, self._run.directory / f"{side}-{number}", shape) as ensemble:
@@ -162,7 +170,7 @@ class Bench:
                             self._measure(ensemble, work, tree)
 
     def pairs(self, base: Ensemble, now: Ensemble) -> None:
-        """Measure all pairs, on two ensembles that run at the same time."""
+        """Measure all pairs on two ensembles that run at the same time: the base commit and the current code."""
         for ensemble in (base, now):
             self._warm_up(ensemble, PYTHON_WARM_UP_S)
         for tree in self._plan.trees:
@@ -170,12 +178,13 @@ class Bench:
                 self._grow(ensemble)
             for number in range(self._plan.rounds):
                 for work in self._plan.works:
-                    # The order alternates, so that effects of one run on the next are shared equally.
+                    # Alternate which side goes first, so that effects of one measurement on the next affect both sides
+                    # equally.
                     for ensemble in (base, now) if number % 2 else (now, base):
                         self._measure(ensemble, work, tree)
 
     def _warm_up(self, ensemble: Ensemble, seconds: float) -> None:
-        """Run each kind of operation for its share of the time; the JVM compiles each separately."""
+        """Run each kind of operation for an equal share of the time, because the JVM compiles each separately."""
         operations = {work.op: WORKS[work.op] for work in self._plan.works}
         for work in operations.values():
             self._load(work, ensemble, work.ops(seconds / len(operations)), 0)
@@ -190,7 +199,7 @@ class Bench:
         self._run.add(Measurement(f"{work.title}, {tree} tree", ensemble.side, figures, sample.problems))
 
     def _grow(self, ensemble: Ensemble) -> None:
-        """Create znodes of 100 bytes until the tree has as many as planned."""
+        """Create znodes of 100 bytes until the tree has the planned size."""
         self._run.note(f"{ensemble.title}: growing to {self._plan.grown:,} znodes")
         missing = self._plan.grown - node_count(ensemble.hosts[0])
         if missing > 0:
@@ -208,7 +217,8 @@ class Bench:
         with ExitStack() as stopping:
             with held():
                 load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                # Exits run in reverse order: after an interrupt or a timeout the load must stop.
+                # Exits run in reverse order, so the load generator is killed before the process is awaited, also after
+                # an interrupt or a timeout.
                 stopping.enter_context(load)
                 stopping.callback(load.kill)
             try:
@@ -221,7 +231,7 @@ class Bench:
 
 
 def check_out(commit: str, into: Path) -> str:
-    """Write the files of a commit to a folder; return its short name.  Raises CannotMeasure."""
+    """Write the files of a commit to a folder, and return the commit's short name.  Raises CannotMeasure."""
     try:
         name = _git("rev-parse", "--verify", "--short", f"{commit}^{{commit}}").decode().strip()
         into.mkdir()

@@ -36,16 +36,19 @@ from zabka.kafka.wire.frames import decode_response, encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 OUTAGE_MIN_S = 0.01
-"""A pause between two acknowledged writes after the fault counts as the outage only if it is longer than this."""
+"""Minimum pause between two acknowledged writes after the fault that counts as an outage."""
 WRITING_ON_S = 1.0
 SESSION_S, CALL_S, RETRY_S = 20.0, 2.0, 0.005
 STEP_DOWN_S = 60.0
 BROKERS, REPLICAS = 5, 3
 DEADLINE_S, POLL_S = 300.0, 0.05
 SETTLE_S = 5.0
-"""Pause before the fault.  It excludes work that follows topic creation: checkpoints, idle fetches, compilation."""
+"""Pause before the fault, so that work after topic creation (checkpoints, idle fetches, compilation) is not
+measured.
+"""
 CREATED_AT_ONCE = 500
-"""The number of partitions per topic. A request that creates ten thousand partitions would exceed client timeouts.
+"""Number of partitions per topic. A single request that creates ten thousand partitions would exceed client
+timeouts.
 """
 SETTINGS = {"zookeeper.session.timeout.ms": 6_000, "auto.leader.rebalance.enable": "false"}
 STAGES = ("detect", "elect", "read", "decide", "propagate")
@@ -66,7 +69,7 @@ KAFKA_LOGS = {
     "read": "Sending update metadata request",
     "decided": "Ready to serve as the new controller",
 }
-"""What Kafka's controller logs at the end of each stage."""
+"""Text that Kafka's controller logs at the end of each stage of a failover."""
 logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # kazoo logs each attempt to connect.
 _LOG_LINE = re.compile(r"^\[?(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]? \w+ \S+ (.*)")
 
@@ -82,7 +85,7 @@ def client_of(hosts: Sequence[str]) -> KazooClient:
 def write_through(
     hosts: Sequence[str], fault: Callable[[], None], before_s: float, give_up_s: float
 ) -> dict[str, float]:
-    """Write without a pause and inject the fault after `before_s`; end a second after writes are acknowledged again.
+    """Write continuously, inject the fault after `before_s`, and end one second after writes succeed again.
 
     Return the longest pause between acknowledged writes, and the numbers of lost writes and of lost sessions.
     """
@@ -119,11 +122,11 @@ def write_through(
 
 
 def fail_leader(ensemble: Ensemble, freeze: bool) -> Measurement:
-    """Kill or freeze the leader while a client writes.  The server runs again when this returns."""
+    """Kill or freeze the leader while a client writes, and measure the outage.  The server runs again afterwards."""
     leader, shape = ensemble.leader, ensemble.shape
     hosts = [host for n, host in zip(ensemble.numbers, ensemble.hosts, strict=True) if n != leader]
     fault = ensemble.freeze if freeze else ensemble.kill
-    # Inject the fault at a random time between two pings of the leader, which sends one every half tick.
+    # The leader sends a ping every half tick. Inject the fault at a random time between two pings.
     before_s = 0.5 + random.uniform(0, shape.tick_ms / 1000)
     give_up_s = 20 + 2 * shape.sync_limit_ms / 1000
     figures = write_through(hosts, lambda: fault(leader), before_s, give_up_s)
@@ -138,7 +141,7 @@ def fail_leader(ensemble: Ensemble, freeze: bool) -> Measurement:
 
 
 def freeze_followers(ensemble: Ensemble) -> Measurement:
-    """Freeze all voters except the leader, and wait until the leader stops serving."""
+    """Freeze all voters except the leader, and measure the time until the leader stops serving."""
     leader, shape = ensemble.leader, ensemble.shape
     others = [n for n in ensemble.numbers if n != leader]
     time.sleep(random.uniform(0, shape.tick_ms / 1000))
@@ -157,7 +160,7 @@ def freeze_followers(ensemble: Ensemble) -> Measurement:
 
 
 def fail_leaders(run: Run, side: Side, shape: Shape, kills: int, freezes: int) -> None:
-    """Measure all faults of one ensemble.  Raises CannotMeasure."""
+    """Measure all leader and follower faults on one ensemble.  Raises CannotMeasure."""
     faults: list[Callable[[Ensemble], Measurement]] = [
         *[lambda ensemble: fail_leader(ensemble, freeze=False)] * kills,
         *[lambda ensemble: fail_leader(ensemble, freeze=True)] * freezes,
@@ -170,7 +173,10 @@ def fail_leaders(run: Run, side: Side, shape: Shape, kills: int, freezes: int) -
 
 
 class Moments(NamedTuple):
-    """Wall-clock seconds at which the new controller was elected, had read the cluster's state, and had decided."""
+    """Wall-clock times, in seconds, of the stages of a controller failover.
+
+    The stages end when the new controller was elected, had read the cluster's state, and had decided.
+    """
 
     elected: float
     read: float
@@ -180,7 +186,7 @@ class Moments(NamedTuple):
 def has_leaders(address: str, without: int) -> bool:
     """Return whether, in this broker's metadata, each partition has a leader other than broker `without`.
 
-    This does not use librdkafka, because librdkafka chooses the broker that it asks.
+    This does not use librdkafka, because librdkafka chooses by itself to which broker it sends a request.
     """
     host, _, port = address.rpartition(":")
     metadata = request(ApiKey.METADATA, 5, topics=None, allow_auto_topic_creation=False)
@@ -194,7 +200,7 @@ def has_leaders(address: str, without: int) -> bool:
 
 
 def assignments(partitions: int) -> Iterator[tuple[str, list[list[int]]]]:
-    """Yield topics whose leaders and replicas are distributed evenly over the brokers."""
+    """Yield topics and their assignments, with leaders and replicas distributed evenly over the brokers."""
     for first in range(0, partitions, CREATED_AT_ONCE):
         numbers = range(first, min(partitions, first + CREATED_AT_ONCE))
         yield f"failover-{first}", [[(n + r) % BROKERS + 1 for r in range(REPLICAS)] for n in numbers]
@@ -228,15 +234,15 @@ def fail_controller(cluster: KafkaCluster) -> dict[str, float]:
     whole = time.time()
     find = journal_moments if cluster.side == "ours" else log_moments
     at = wait_until("record of it all", lambda: find(cluster.home(successor), detected), DEADLINE_S, POLL_S)
-    # This process polls the ensemble every few milliseconds, so it may detect the end of the session only after
-    # the election.
+    # This process polls the ensemble every few milliseconds. If the election is faster, the poll detects the end of the
+    # session only after the election, so the earlier time is used.
     stages = [killed, min(detected, at.elected), at.elected, at.read, at.decided, max(whole, at.decided)]
     took = {f"{s}_ms": (after - before) * 1000 for s, (before, after) in zip(STAGES, pairwise(stages), strict=True)}
     return took | {"after_detection_ms": sum(list(took.values())[1:])}
 
 
 def journal_moments(home: Path, since: float) -> Moments | None:
-    """Read the moments from the journal of a zabka broker that was elected after `since`."""
+    """Read the stages of a failover from the journal of the zabka broker that was elected after `since`."""
     for path in sorted(home.rglob("broker-*.????????????.jsonl")):
         elected = 0.0
         for line in path.read_text().splitlines():
@@ -252,7 +258,7 @@ def journal_moments(home: Path, since: float) -> Moments | None:
 
 
 def log_moments(home: Path, since: float) -> Moments | None:
-    """Read the moments from the log of a Kafka broker that was elected after `since`."""
+    """Read the stages of a failover from the log of the Kafka broker that was elected after `since`."""
     found: dict[str, float] = {}
     for line in (home / "server.log").read_text(errors="replace").splitlines():
         if (matched := _LOG_LINE.match(line)) is None:
@@ -265,7 +271,7 @@ def log_moments(home: Path, since: float) -> Moments | None:
 
 
 def fail_controllers(run: Run, side: Side, sizes: Sequence[int], rounds: int) -> None:
-    """Measure one failover in a fresh cluster for each size and round.  Raises CannotMeasure."""
+    """Measure one controller failover, in a fresh cluster, for each size and round.  Raises CannotMeasure."""
     for partitions in sizes:
         for number in range(rounds):
             where = run.directory / f"controller-{side}-{partitions}-{number}"

@@ -1,4 +1,4 @@
-"""Free loopback ports for servers that start a moment later.
+"""Finds free loopback ports for servers that start a moment later.
 
 A port that the kernel picks (port 0) can be given to another process before the server listens on it.  These ports are
 below the ranges that Linux, macOS and Windows use for outgoing connections (from 32768 or 49152), and a process gets no
@@ -14,7 +14,7 @@ from itertools import islice
 
 _FIRST, _END = 20_000, 32_000
 _APART = 4_999
-"""Workers of one test run have consecutive process ids; their first ports are this far apart."""
+"""Distance between the first ports of two processes with consecutive ids, such as the workers of one test run."""
 _next = (_FIRST + n % (_END - _FIRST) for n in numbers(os.getpid() * _APART))
 
 
@@ -28,7 +28,7 @@ def _is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different ports on which no process listens.  Raises OSError if fewer are free."""
+    """Return `count` different ports on which no process listens.  Raises OSError if fewer are free."""
     found = list(islice(filter(_is_free, islice(_next, _END - _FIRST)), count))
     if len(found) < count:
         raise OSError(f"no {count} of the ports {_FIRST} to {_END - 1} are free")

@@ -1,11 +1,11 @@
-"""Record and check what clients of real processes see under faults: `make histories`, `make kafka-histories`.
+"""Record and check what clients of real processes observe under faults: `make histories`, `make kafka-histories`.
 
 zookeeper  Clients write, read and watch while peers are killed, paused and isolated.  The checks are linearizability of
            writes and quorum reads (sync, then getData) of each znode, FIFO order per session, and that ephemerals
            exist exactly as long as their session.
 kafka      Producers and consumers work while brokers and peers are killed, stopped, paused and isolated.  The checks
-           find lost writes, inconsistent offsets, duplicates, and polls and sends out of order, as in Jepsen's
-           Kafka workload, and violated invariants of the cluster's journal.
+           find lost writes, inconsistent offsets, duplicates, polls and sends out of order (as in Jepsen's Kafka
+           workload), and violated invariants of the cluster's journal.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ from zabka.testing.live.start import start_live, stop_live
 
 PARTITIONS, PAUSE_MS = 3, 20
 FULL_JOURNAL = {"zabka.journal.level": "full"}
-"""The setting with which the journal contains each batch, so that invariants can follow records through the logs.
-"""
+"""Setting that makes brokers journal each batch, so that invariants can check the path of records through the logs."""
 LAST_S = 120.0
-"""Time limit after the faults until replicas are in sync, expired sessions are removed, and consumers are done."""
+"""Time limit after the last fault for replicas to be in sync, sessions to be removed, and consumers to have read
+all.
+"""
 SETTLED_S = 3.0
-"""The log end of a partition is final this long after the last record, if all replicas are in sync."""
+"""Time after the last record until the log end offset of a partition counts as final, if all replicas are in sync."""
 Victim = Callable[[LiveCluster, random.Random], Node | None]
-"""Function that chooses the node of the next fault; None stands for any broker."""
+"""Function that chooses the node on which to inject the next fault; None stands for any broker."""
 
 
 class FaultInjector:
-    """Injects faults drawn from `kinds`.
+    """Injects faults of kinds that are chosen randomly from `kinds`.
 
-    Kinds are kill, kill two, stop, pause, isolate (from all nodes), cut (the link to one other node), cut one way.
-    Each fault lasts one of `lasts_s` seconds and is followed by a pause of up to `rest_s`.
+    Kinds are kill, kill two, stop, pause, isolate (from all nodes), cut (the link to one other node), cut one way. Each
+    fault lasts one of `lasts_s` seconds and is followed by a pause of up to `rest_s`.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class FaultInjector:
         self._rest_s = rest_s
 
     def run(self, seconds: float, stopped: Callable[[], bool]) -> None:
-        """Inject faults for that long, or until `stopped`."""
+        """Inject faults for that many seconds, or until `stopped` returns True."""
         ends = time.monotonic() + seconds
         while time.monotonic() < ends and not stopped():
             self.inject()
@@ -101,12 +102,12 @@ class FaultInjector:
 
 
 def counted(done: Counter[str]) -> str:
-    """Return the counts by kind, for the summary of a run."""
+    """Return the numbers of injected faults by kind as text, for the summary of a run."""
     return ", ".join(f"{count} x {kind}" for kind, count in sorted(done.items())) or "none"
 
 
 class Checked(NamedTuple):
-    """Counts of the recorded history, violations, and injected faults."""
+    """Result of a check: counts of the recorded operations, violations, and injected faults."""
 
     counts: dict[str, int]
     wrong: list[str]
@@ -114,7 +115,7 @@ class Checked(NamedTuple):
 
 
 def journal_violations(cluster: LiveCluster) -> tuple[int, list[str]]:
-    """Return the number of events in the cluster's journal, and the violated invariants."""
+    """Return the number of events in the cluster's journal, and the invariants that they violate."""
     events = [entry_from_dict(dict(event)) for event in cluster.events(after_us=-1)]
     return len(events), [f"{each.invariant}: {each.detail} (on {each.node})" for each in invariant_violations(events)]
 
@@ -134,7 +135,7 @@ def _client(hosts: str, name: str) -> Client:
 async def _play(
     hosts: str, clients: int, seed: int, history: History, ready: threading.Event, stopping: threading.Event
 ) -> list[str]:
-    """Run the clients until `stopping`; return the ephemerals that are wrong."""
+    """Run the ZooKeeper clients until `stopping`. Return the ephemerals that wrongly exist or are missing."""
     observer = _client(hosts, "observer")
     await observer.start()
     for path in (HISTORIES, ALIVE):
@@ -157,7 +158,7 @@ async def _play(
 
 
 def check_zookeeper(cluster: LiveCluster, seconds: float, clients: int, seed: int) -> Checked:
-    """Run ZooKeeper clients under faults, and check the history that they recorded. Heal all faults before
+    """Run ZooKeeper clients while injecting faults, and check their recorded history. Heal all faults before
     returning.
     """
     history, ready, stopping = History(), threading.Event(), threading.Event()
@@ -212,11 +213,11 @@ async def _produce_and_consume(
 
 
 def check_kafka(cluster: LiveCluster, seconds: float, clients: int, seed: int) -> Checked:
-    """Run Kafka clients under faults, and check the history that they recorded. Heal all faults before returning."""
+    """Run Kafka clients while injecting faults, and check their recorded history. Heal all faults before returning."""
     history, stopping, settled = KafkaHistory(), threading.Event(), threading.Event()
     plans = [TopicPlan(f"history-{n}", PARTITIONS, 3, {"min.insync.replicas": "2"}) for n in range(clients)]
     kinds = ("kill", "kill", "pause", "pause", "cut", "cut", "cut one way", "stop")
-    # Some faults outlast a broker's session.
+    # Some faults last longer than a broker's session timeout.
     injector = FaultInjector(cluster, seed, _broker_or_leader, kinds, lasts_s=(1.0, 2.5, 8.0), rest_s=2.0)
 
     def in_sync() -> bool:

@@ -24,7 +24,7 @@ from bench.servers import cpu_s, descendants, number_in
 from zabka.compose.files import load_run
 
 CPU_PERCENT_MAX = 3.0
-"""Percent of one core."""
+"""Limit for the processor time of the idle cluster, in percent of one core."""
 PSS_MIB_MAX = 250.0
 FIGURES = (
     Figure("cpu_percent", "% of a core", ".2f", ""),
@@ -34,14 +34,20 @@ FIGURES = (
 
 
 def usage(pid: int) -> tuple[float, int, float]:
-    """Return a process's CPU seconds and wakes since its start, and memory in MiB.  Raises OSError if it has ended."""
+    """Return a process's CPU seconds and wakes since it started, and its memory in MiB.
+
+    Raises OSError if the process has ended.
+    """
     place = Path(f"/proc/{pid}")
     wakes = sum(number_in(task / "status", "voluntary_ctxt_switches:") for task in (place / "task").iterdir())
     return cpu_s(pid), wakes, number_in(place / "smaps_rollup", "Pss:") / 1024
 
 
 def name_of(pid: int) -> str:
-    """Return the node that a process runs: its last argument is a file in the node's folder."""
+    """Return the name of the node that a process runs.
+
+    The last argument of the process is a file in the node's folder.
+    """
     arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
     return Path(arguments[-1]).parent.name
 
@@ -61,7 +67,7 @@ def cluster(data: Path) -> Iterator[int]:
 
 
 def measure(run: Run, pids: list[int], seconds: float) -> None:
-    """Measure each process, and all of them together."""
+    """Measure processor time, wakes and memory of each process, and of all processes together."""
     before, begin = [usage(pid) for pid in pids], time.monotonic()
     time.sleep(seconds)
     after, took_s = [usage(pid) for pid in pids], time.monotonic() - begin

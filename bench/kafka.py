@@ -1,9 +1,9 @@
 """Throughput and latency of zabka's brokers compared with Apache Kafka's: `make bench-kafka`.
 
 Each side has three brokers that use three of zabka's ZooKeeper servers. Topics have three replicas, and clients use
-librdkafka. Clients and brokers share the cores, so CPU time per record, which counts the brokers only, is more
-reliable than records per second. `python -m bench.kafka WORK`, WORK in JSON, runs the clients of one work, so that
-their CPU time is not counted as a broker's.
+librdkafka. Clients and brokers share the cores, so records per second depend on both. CPU time per record counts only
+the brokers and is more reliable. `python -m bench.kafka WORK`, WORK in JSON, runs the clients of one workload in a
+separate process, so that their CPU time is not counted as a broker's.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from bench.run import Data, Json, Only, Quick, bench_run
 from bench.servers import ROOT, CannotMeasure, KafkaCluster, running_kafka
 
 SIZES, ACKS, CLIENTS, PARTITIONS = (100, 1_000), ("1", "all"), (1, 16, 64), (1, 500)
-"""The values of the grid."""
+"""The values that are combined with `--grid`."""
 FEW, PACED_PER_S = 3, 100
-"""The number of partitions without `--grid`, and the records per second of the paced producer."""
+"""Number of partitions without `--grid`, and records per second of the producer with a fixed rate."""
 WARM_UP_S, LOAD_S_MAX = 4.0, 240.0
 IN_FLIGHT = 20_000
-"""Unacknowledged records of all clients.  With more, the latency would be mainly time in the client's queue."""
+"""Maximum number of unacknowledged records of all clients.  With more, latency would be mainly time in the client's
+queue.
+"""
 TURN, READ_AT_ONCE, SAMPLE_EVERY = 100, 5_000, 20
 FLUSH_S, WAIT_S, REST_S = 60.0, 30.0, 0.001  # An idle client sleeps, because the brokers need its CPU core.
 FIGURES = (
@@ -42,31 +44,35 @@ FIGURES = (
 
 
 class Work(msgspec.Struct, frozen=True):
-    """Clients that produce, at full speed or at a steady rate, or that fetch previously produced records."""
+    """A workload: clients that produce, at full speed or at a fixed rate, or that fetch previously produced records."""
 
     acks: str
-    """The producer's acks; empty if the work is a fetch."""
+    """The producer's acks setting; empty if the workload is a fetch."""
     partitions: int
     size: int
     clients: int = 1
     rate: int = 0
-    """Records per second; 0 for as many as the brokers accept."""
+    """Records per second to send; 0 for as many as the brokers accept."""
     bootstrap: str = ""
     topic: str = ""
     seconds: float = 0.0
     records: int = 0
-    """The number of records in the topic, if the work is a fetch."""
+    """Number of records in the topic, if the workload is a fetch."""
 
     @property
     def title(self) -> str:
-        """The name of the work in the table."""
+        """The name of the workload in the table."""
         verb = f"produce acks={self.acks}" if self.acks else "fetch"
         paced = f", {self.rate}/s" if self.rate else ""
         return f"{verb}, {self.partitions} partitions, {self.size} B, {self.clients} clients{paced}"
 
 
 def works(grid: bool) -> list[Work]:
-    """Return a producer, a consumer and a paced producer for each record size, or each combination of the grid."""
+    """Return the workloads to measure.
+
+    These are a producer, a consumer and a producer with a fixed rate for each record size or, with `grid`, for each
+    combination of the grid.
+    """
     if not grid:
         cells = (("all", 0), ("", 0), ("all", PACED_PER_S))
         return [Work(acks, FEW, size, rate=rate) for size in SIZES for acks, rate in cells]
@@ -74,7 +80,7 @@ def works(grid: bool) -> list[Work]:
 
 
 class Result(msgspec.Struct):
-    """Records, time and latency.
+    """Number of records, time taken and latency that the clients of a workload measured.
 
     A producer's latency is from its queue to the acknowledgement; a consumer's is the latency of its requests to the
     slowest broker.
@@ -119,7 +125,7 @@ def produce(work: Work) -> Result:
 
 
 def _send(work: Work, producers: list[Producer], begin: float) -> None:
-    """Send records at the rate of the work.  Without a rate, fill the queue of each producer in turn."""
+    """Send records at the rate of the workload.  If it has no rate, fill the queue of each producer in turn."""
     value = (bytes(range(256)) * (work.size // 256 + 1))[: work.size]
     until, number = begin + work.seconds, 0
     while work.rate and (due := begin + number / work.rate) < until:
@@ -143,7 +149,10 @@ def _send(work: Work, producers: list[Producer], begin: float) -> None:
 
 
 def fetch(work: Work) -> Result:
-    """Read from the beginning.  Partitions are distributed over the clients; all clients read a single partition."""
+    """Read the topic from the beginning.
+
+    The partitions are distributed over the clients. If there is only one partition, all clients read it.
+    """
     result = Result()
 
     def statistics(text: str) -> None:
@@ -179,7 +188,7 @@ def fetch(work: Work) -> Result:
 
 
 def run_clients(module: str, work: msgspec.Struct, title: str) -> str:
-    """Run the clients of a work in a process of their own; return its output.  Raises CannotMeasure."""
+    """Run the clients of a workload in a separate process, and return its output.  Raises CannotMeasure."""
     command = [sys.executable, "-m", module, msgspec.json.encode(work).decode()]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LOAD_S_MAX, check=False)
@@ -191,7 +200,7 @@ def run_clients(module: str, work: msgspec.Struct, title: str) -> str:
 
 
 class Bench:
-    """Loads one cluster and counts the records of each topic."""
+    """Applies load to one cluster, and counts the records of each topic."""
 
     def __init__(self, cluster: KafkaCluster, seconds: float) -> None:
         self._cluster = cluster
@@ -204,7 +213,7 @@ class Bench:
             self._clients(Work(acks, 1, SIZES[0], 16), "warm-up", seconds)
 
     def measure(self, work: Work) -> Measurement:
-        """Run the clients of a work and return the measurement.  Raises CannotMeasure."""
+        """Run the clients of a workload and return the measurement.  Raises CannotMeasure."""
         before = self._cluster.cpu_s()
         result = self._clients(work, f"bench-{work.partitions}-{work.size}", self._seconds)
         if not result.records:
@@ -221,7 +230,7 @@ class Bench:
 
     def _clients(self, work: Work, topic: str, seconds: float) -> Result:
         if topic not in self._records:
-            # Leaders rotate over the brokers, as Kafka assigns them.
+            # The first replica (the leader) rotates over the brokers, as in Kafka's own assignments.
             self._cluster.create_topic(topic, [[1 + (n + r) % 3 for r in range(3)] for n in range(work.partitions)])
             self._records[topic] = 0
         bootstrap, records = self._cluster.bootstrap, self._records[topic]

@@ -1,8 +1,8 @@
-"""Measurements, their medians and ratios, and the tables made of them.
+"""Measurements, their medians and ratios, and the tables that show them.
 
-Every benchmark yields measurements of the same kind: a work, the side that did it, and figures by name.  The result of
-several rounds of a work on one side is their median.  Sides are compared by the ratio of the medians, or pair by pair
-if both were measured at the same time.
+Every benchmark yields measurements of the same kind: a workload, the side that ran it, and figures by name.  The result
+of several rounds of a workload on one side is their median.  Sides are compared by the ratio of the medians, or pair by
+pair if both were measured at the same time.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ Side = Literal["ours", "zookeeper", "kafka", "base"]
 """The sides of a comparison; `base` is an earlier commit of zabka."""
 TITLES: dict[Side, str] = {"ours": "zabka", "zookeeper": "ZooKeeper", "kafka": "Kafka", "base": "base"}
 EVEN = 0.02
-"""A ratio that differs from 1 by no more than this is neither better nor worse."""
+"""A ratio that differs from 1 by at most this much counts as equal."""
 SEEN = 0.05
-"""In pairs, a change of at least this size counts if it is statistically certain (see DOUBT)."""
+"""Minimum change that a paired comparison reports, if the change is also statistically certain (see DOUBT)."""
 DOUBT = 0.05
 """The probability that the true ratio is outside the displayed range."""
 
 
 class Figure(NamedTuple):
-    """A column of a table: the figure's key, heading, format and better direction, and how rounds are combined."""
+    """A column of a results table.
+
+    It has the figure's key, heading, format, which direction is better, and how rounds are combined.
+    """
 
     key: str
     heading: str
@@ -37,7 +40,7 @@ class Figure(NamedTuple):
 
 
 class Measurement(msgspec.Struct, frozen=True):
-    """One work on one side.  `problems` are broken guarantees: lost writes, error replies."""
+    """Result of one workload on one side.  `problems` are broken guarantees, such as lost writes or error replies."""
 
     work: str
     side: Side
@@ -45,14 +48,14 @@ class Measurement(msgspec.Struct, frozen=True):
     problems: list[str] = []
 
     def text(self, figures: Sequence[Figure]) -> str:
-        """Return one line to display while the benchmark runs."""
+        """Return the measurement as one line of text, which is printed while the benchmark runs."""
         shown = [f for f in figures if f.combine is median and f.key in self.figures]
         parts = [f"{figure.heading} {self.figures[figure.key]:{figure.style}}" for figure in shown]
         return f"{self.work}, {TITLES[self.side]}: " + ", ".join([*parts, *self.problems])
 
 
 def grouped(measurements: Iterable[Measurement]) -> dict[str, dict[Side, list[Measurement]]]:
-    """Group measurements by work and side, in the order of the first measurement of each work."""
+    """Group measurements by workload and side, in the order of the first measurement of each workload."""
     found: dict[str, dict[Side, list[Measurement]]] = {}
     for each in measurements:
         found.setdefault(each.work, {}).setdefault(each.side, []).append(each)
@@ -60,13 +63,16 @@ def grouped(measurements: Iterable[Measurement]) -> dict[str, dict[Side, list[Me
 
 
 def combined(measurements: Sequence[Measurement], figure: Figure) -> float | None:
-    """Combine a figure of several rounds; return None if no round has it."""
+    """Combine the values of a figure from several rounds; return None if no round has the figure."""
     values = [each.figures[figure.key] for each in measurements if figure.key in each.figures]
     return figure.combine(values) if values else None
 
 
 def comparison_table(title: str, measurements: Iterable[Measurement], figures: Sequence[Figure]) -> Table:
-    """Return one line for each work and side, and a line with the ratio: zabka's figure divided by Apache's."""
+    """Return a table that compares zabka's figures with Apache's.
+
+    It has one line for each workload and side, and a line with the ratio: zabka's figure divided by Apache's.
+    """
     caption = "÷ is zabka divided by Apache: green is better."
     by_work = grouped(measurements)
     compared = any("ours" in sides and len(sides) > 1 for sides in by_work.values())
@@ -121,21 +127,28 @@ class Ratio(NamedTuple):
 
 
 def ratio_of(ratios: Sequence[float]) -> Ratio:
-    """Return the median with the order statistics around it (sign test), which assume no distribution."""
+    """Return the median ratio and its confidence interval, from order statistics (sign test).
+
+    The sign test makes no assumption about the distribution.
+    """
     if not ratios:
         return Ratio(math.nan, math.nan, math.nan)
     ordered, count = sorted(ratios), len(ratios)
     outside = 0
     while 2 * sum(math.comb(count, k) for k in range(outside + 1)) <= DOUBT * 2**count:
         outside += 1
-    # With five pairs or fewer, even the interval from the lowest to the highest ratio has too little confidence.
+    # With five pairs or fewer, even the interval from the lowest to the highest ratio has a lower confidence than
+    # required.
     if not outside:
         return Ratio(median(ordered), 0.0, math.inf)
     return Ratio(median(ordered), ordered[outside - 1], ordered[count - outside])
 
 
 def paired_ratios(measurements: Iterable[Measurement], figures: Sequence[Figure]) -> dict[str, list[Ratio]]:
-    """Return this tree's ratios to the base by work and figure.  The n-th measurements of both sides are a pair."""
+    """Return the ratios of this tree's figures to the base's, by workload and figure.
+
+    The n-th measurements of both sides are a pair.
+    """
     return {
         work: [
             ratio_of([
@@ -160,7 +173,7 @@ def worse(measurements: Iterable[Measurement], figures: Sequence[Figure]) -> lis
 
 
 def paired_table(title: str, measurements: Iterable[Measurement], figures: Sequence[Figure]) -> Table:
-    """Return a table with one line for each work: this tree divided by the base."""
+    """Return a table with one line for each workload: this tree's figures divided by the base's."""
     caption = "Median of the pairs, and its range with 95 % certainty; red is worse by 5 % beyond doubt."
     table = Table(title=title, caption=caption, caption_justify="left")
     table.add_column("work")

@@ -1,9 +1,9 @@
-"""One run of a benchmark: its folder, its output, and its exit code.
+"""One run of a benchmark: its temporary folder, its output, and its exit code.
 
 Progress goes to standard error and tables to standard output.  With `--json`, standard output has one JSON object per
-line (the machine, each measurement, each failure), and the tables go to standard error.  Exit codes: 0; 1 if the
-benchmark cannot measure or zabka broke a guarantee; 2 for an invalid option; 130 after Ctrl-C, once every server has
-been stopped.
+line (the machine, each measurement, each failure), and the tables go to standard error.  Exit codes: 0 for success; 1
+if the benchmark cannot measure or zabka broke a guarantee; 2 for an invalid option; 130 after Ctrl-C, once every server
+has been stopped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from scripts.setup.compiled_with_profiles import compiled_with_profiles
 
 INTERRUPTED = 130
 WIDTH = 160
-"""Width of a table that is written to a file."""
+"""Width of a table, in characters, if it is written to a file instead of a terminal."""
 
 Only = Annotated[Literal["ours", "apache"] | None, typer.Option(help="Measure one side alone")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output")]
@@ -58,12 +58,12 @@ class Run:
                 console.width = WIDTH
 
     def compare(self, title: str, figures: Sequence[Figure]) -> None:
-        """Show all measurements in one table at the end."""
+        """Show all measurements in one comparison table when the run ends."""
         self.figures = figures
         self.tables = lambda: [comparison_table(title, self.measurements, figures)]
 
     def note(self, text: str, style: str = "dim") -> None:
-        """Print the progress of the run."""
+        """Print a line about the progress of the run."""
         self._errors.print(text, style=style, markup=False, soft_wrap=True)
 
     def result(self, text: str) -> None:
@@ -79,9 +79,10 @@ class Run:
         self._print_json(measurement)
 
     def sides(self, apache: Side, only: Literal["ours", "apache"] | None) -> tuple[Side, ...]:
-        """Return the sides to measure: only zabka, with a printed note, if Apache's servers cannot be started here.
+        """Return the sides to measure.
 
-        Raises CannotMeasure if only Apache's servers are requested.
+        If Apache's servers cannot be started on this machine, print a note and return only zabka. Raises CannotMeasure
+        if only Apache's servers are requested.
         """
         reason = None if only == "ours" else missing(apache)
         if reason and only == "apache":
@@ -92,7 +93,7 @@ class Run:
         return wanted["ours" if reason else only]
 
     def end(self, machine: dict[str, object], code: int) -> int:
-        """Print the tables and failures; return the exit code."""
+        """Print the tables and failures of the run; return its exit code."""
         if self.measurements:
             for table in (table for table in self.tables() if table.row_count):
                 self._out.print(table)
@@ -109,7 +110,7 @@ class Run:
 
 @contextmanager
 def bench_run(name: str, as_json: bool = False, data: Path | None = None) -> Iterator[Run]:
-    """Yield a run in a temporary folder below `data`.  Raises typer.Exit with the run's exit code at the end."""
+    """Yield a run whose temporary folder is below `data`.  At the end, raise typer.Exit with the run's exit code."""
     code = 0
     with interruptible(), tempfile.TemporaryDirectory(prefix=f"zabka-{name}-", dir=data) as directory:
         run = Run(Path(directory), as_json)
@@ -141,7 +142,7 @@ def fdatasync_ms(directory: Path) -> float:
 
 
 def describe(directory: Path) -> dict[str, object]:
-    """Describe the machine: cores, load, disk and versions."""
+    """Return a description of the machine: cores, load, disk and versions."""
     cpus = Path("/proc/cpuinfo").read_text()
     return {
         "processor": found[1] if (found := re.search(r"model name\s*: (.*)", cpus)) else "unknown",
@@ -156,7 +157,7 @@ def describe(directory: Path) -> dict[str, object]:
 
 
 def cautions(machine: dict[str, object]) -> list[str]:
-    """Return reasons why the figures are less certain than they look."""
+    """Return warnings about conditions that make the figures less reliable, such as load on the machine."""
     cores, load = machine["cores"], machine["load_before"]
     found = []
     if isinstance(cores, int) and isinstance(load, float) and load > cores * 0.25:

@@ -1,6 +1,6 @@
-"""ZooKeeper ensembles and Kafka brokers on loopback, zabka's or Apache's, with the same configuration files.
+"""Starts ZooKeeper ensembles and Kafka brokers on loopback, zabka's or Apache's, with the same configuration files.
 
-The module also reads what the kernel reports about a process (`/proc`, Linux), and handles signals that end a run.
+The module also reads data of the kernel about a process (`/proc`, Linux), and handles signals that end a run.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ log4j.appender.file.layout.ConversionPattern=%d{{ISO8601}} %p %c %m%n
 
 
 class CannotMeasure(Exception):
-    """A requirement of the measurement is missing or has failed; the message names it."""
+    """The measurement cannot be made, because a requirement is missing or has failed; the message names it."""
 
 
 @contextmanager
@@ -105,10 +105,10 @@ def wait_until(what: str, condition: Callable[[], T | None], timeout_s: float, p
 
 
 class Servers:
-    """Servers numbered from 1, each in its own process with its files in `home(n)`.
+    """A group of servers numbered from 1, each in its own process with its files in `home(n)`.
 
-    As a context manager it starts all servers and waits until they serve; on exit it kills them and removes their
-    data.  `processes` has the servers that have been started and not killed.
+    As a context manager it starts all servers and waits until they accept requests; on exit it kills them and removes
+    their data.  `processes` contains the servers that have been started and not killed.
     """
 
     def __init__(self, side: Side, directory: Path, count: int) -> None:
@@ -125,7 +125,7 @@ class Servers:
         raise AssertionError(n)
 
     def serves(self) -> bool:
-        """Return whether all servers serve requests."""
+        """Return whether all servers accept requests."""
         raise AssertionError
 
     def home(self, n: int) -> Path:
@@ -134,13 +134,14 @@ class Servers:
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the servers with a process."""
+        """The process ids of the servers that currently run."""
         return [process.pid for process in self.processes.values()]
 
     def start(self, n: int) -> None:
-        """Start a server; after a kill it starts with its existing data."""
+        """Start a server.  After a kill it starts with its previous data."""
         with (self.home(n) / "out.log").open("ab") as log, held():
-            # In its own session: Ctrl-C reaches only the benchmark, which then stops its servers.
+            # Start the server in its own session, so that Ctrl-C interrupts only the benchmark, which then stops its
+            # servers.
             self.processes[n] = subprocess.Popen(
                 self.command(n), cwd=self.folder, env=self.environment, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -153,11 +154,17 @@ class Servers:
         process.wait(STOP_S)
 
     def freeze(self, n: int, frozen: bool = True) -> None:
-        """Send SIGSTOP: the connections stay open and requests get no reply.  Send SIGCONT if not `frozen`."""
+        """Freeze a server with SIGSTOP, or resume it with SIGCONT if not `frozen`.
+
+        The connections of a frozen server stay open, and requests get no reply.
+        """
         self.processes[n].send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def await_ready(self) -> None:
-        """Wait until all servers serve.  Raises CannotMeasure with the output of a server that has ended."""
+        """Wait until all servers accept requests.
+
+        If a server ends instead, raise CannotMeasure with the output of that server.
+        """
 
         def ready() -> bool:
             ended = [n for n, process in self.processes.items() if process.poll() is not None]
@@ -201,7 +208,7 @@ class Servers:
 
 def cpu_s(pid: int) -> float:
     """Return user and system time of all threads of a process, in seconds.  Raises OSError if it has ended."""
-    # The process name in parentheses may contain anything; the times are fields 14 and 15.
+    # Split after the process name in parentheses, which may contain any character; the times are fields 14 and 15.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -264,7 +271,7 @@ def missing(apache: Side) -> str | None:
 
 
 class Shape(NamedTuple):
-    """Size and timeouts of an ensemble."""
+    """Number of servers, maximum size and timeouts of an ensemble."""
 
     voters: int = 3
     tick_ms: int = 2000
@@ -341,12 +348,12 @@ class Ensemble(Servers):
 
 
 def mode(host: str) -> str:
-    """Return the mode in a server's reply to `srvr`: leader, follower, …; "down" if there is no reply."""
+    """Return a server's mode according to its reply to `srvr` (leader, follower, …); "down" if there is no reply."""
     return _srvr(host, "Mode") or "down"
 
 
 def node_count(host: str) -> int:
-    """Return the number of znodes of a server.  Raises ValueError if it does not reply."""
+    """Return the number of znodes that a server stores.  Raises ValueError if it does not reply."""
     return int(_srvr(host, "Node count"))
 
 
@@ -365,7 +372,7 @@ def _srvr(host: str, key: str) -> str:
 
 
 class KafkaCluster(Servers):
-    """Brokers that use an ensemble that is already running."""
+    """A cluster of brokers on an ensemble that already runs."""
 
     def __init__(
         self, side: Side, directory: Path, zookeeper: str, brokers: int, settings: Mapping[str, object]
@@ -401,7 +408,7 @@ class KafkaCluster(Servers):
         return ["java", f"-Xmx{KAFKA_HEAP_MB}m", logging, "-cp", kafka_classpath(), "kafka.Kafka", config]
 
     def serves(self) -> bool:
-        """Return whether every broker has metadata of all brokers and the controller."""
+        """Return whether the metadata of every broker contain all brokers and the controller."""
         clients = [AdminClient({"bootstrap.servers": self.address(n), "log_level": 0}) for n in self._ports]
         try:
             found = [client.list_topics(timeout=2) for client in clients]
@@ -427,7 +434,7 @@ class KafkaCluster(Servers):
 def running_kafka(
     side: Side, directory: Path, brokers: int = 3, settings: Mapping[str, object] | None = None
 ) -> Iterator[KafkaCluster]:
-    """Start brokers on an ensemble of zabka's servers, and yield them when they serve."""
+    """Start an ensemble of zabka's servers and brokers on it, and yield the brokers when they accept requests."""
     with ExitStack() as stack:
         ensemble = stack.enter_context(Ensemble("ours", directory / "ensemble"))
         hosts = ",".join(ensemble.hosts)

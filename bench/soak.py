@@ -1,8 +1,8 @@
 """A cluster under steady load and faults for an hour: `make soak`.
 
-The processes and the client (librdkafka) are real. A node is killed or paused every minute and each port receives
-garbage. At the end the test checks the acknowledged records (none is missing or changed), the invariants of the
-cluster's journal, and that the memory and file descriptors of each process do not grow over the second half of the
+The processes and the client (librdkafka) are real. Every minute a node is killed or paused, and every port receives
+garbage. At the end, the program checks that no acknowledged record is missing or changed, that the cluster's journal
+violates no invariant, and that the memory and file descriptors of each process did not grow over the second half of the
 time.
 """
 
@@ -40,7 +40,9 @@ VALUE_BYTES = 100
 SAMPLE_S, REPORT_S = 10.0, 60.0
 FLUSH_S, READ_S = 120.0, 300.0
 FAULT_S = (1.0, 3.0, 12.0)
-"""Fault durations: below the replicas' maximum lag, above it, and longer than a broker's session timeout."""
+"""Fault durations: shorter than the replicas' maximum lag, longer than it, and longer than a broker's session
+timeout.
+"""
 GROWTH_MAX = 1.05
 WARM_S = 300.0
 """Processes younger than this are not measured, because they are still filling their caches."""
@@ -66,7 +68,7 @@ class Records:
         self.wrong: list[str] = []
 
     def acknowledge(self, partition: int, offset: int, value: bytes) -> None:
-        """Record an acknowledged record."""
+        """Note that the broker has acknowledged the record with this value."""
         if (partition, offset) in self.acknowledged:
             self.wrong.append(f"two records were acknowledged for {(partition, offset)}")
         self.acknowledged[partition, offset] = value
@@ -87,14 +89,14 @@ class Records:
             producer.poll(0)
             while (wait_s := begin + number / rate - time.perf_counter()) > 0:
                 producer.poll(wait_s)
-            # If the producer's queue is full, the record is sent in the next turn.
+            # If the producer's queue is full, send the record in the next iteration.
             with suppress(BufferError):
                 producer.produce(TOPIC, b"%-*d" % (VALUE_BYTES, number), partition=number % PARTITIONS)
                 self.outcomes["sent"] += 1
         producer.flush(FLUSH_S)
 
     def violations(self, bootstrap: str) -> list[str]:
-        """Return one line for each acknowledged record that is missing or changed at its offset."""
+        """Return one line for each acknowledged record that is missing from its offset or has another value there."""
         expected, wrong = dict(self.acknowledged), list(self.wrong)
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "soak-reader", "enable.auto.commit": False})
         consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
@@ -128,7 +130,7 @@ def send_garbage(addresses: Sequence[tuple[str, int]], seed: int, stopping: thre
     draw, made = random.Random(f"{seed}/garbage"), 0
     held: list[socket.socket] = []
     while not stopping.wait(0.1):
-        # If a node is dead or paused, the connection is refused or times out.
+        # The connection is refused or times out if a node is dead or paused.
         with suppress(OSError):
             held.append(socket.create_connection(draw.choice(addresses), 0.5))
             made += 1
@@ -139,7 +141,7 @@ def send_garbage(addresses: Sequence[tuple[str, int]], seed: int, stopping: thre
         while held and (len(held) > HELD_OPEN_MAX or draw.random() < 0.5):
             connection = held.pop(draw.randrange(len(held)))
             if draw.random() < 0.3:
-                # With a linger time of zero, close() sends RST.
+                # The linger time of zero makes close() send RST.
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             connection.close()
     for connection in held:
@@ -158,7 +160,7 @@ def ports(cluster: LiveCluster) -> list[tuple[str, int]]:
 
 
 Usage = dict[tuple[str, int], list[tuple[float, int, int]]]
-"""Samples (seconds, resident KiB, descriptors) by node and process id; a node's process id changes at a restart."""
+"""Samples (seconds, resident KiB, descriptors), keyed by node and process id. A restarted node has a new process id."""
 
 
 def take(usage: Usage, pids: Mapping[str, int], at_s: float) -> None:
@@ -170,9 +172,9 @@ def take(usage: Usage, pids: Mapping[str, int], at_s: float) -> None:
 
 
 def levels(usage: Usage, since_s: float) -> list[Measurement]:
-    """Return the medians of both halves of the time after `since_s` for each process that lived long enough.
+    """Return, per process, the median memory and descriptors in both halves of the time after `since_s`.
 
-    Growth is recorded as a problem.
+    Processes that ran too briefly are omitted. Growth between the halves is recorded as a problem.
     """
     found = []
     for (node, pid), samples in usage.items():
@@ -208,7 +210,7 @@ def _victim(cluster: LiveCluster, draw: random.Random) -> Node | None:
 
 
 class Plan(NamedTuple):
-    """Duration, records per second, seconds between faults, and the seed for faults and garbage."""
+    """Plan of a soak run: duration, records per second, seconds between faults, and the seed for faults and garbage."""
 
     seconds: float
     rate: int
@@ -244,7 +246,9 @@ def soak(run: Run, cluster: LiveCluster, plan: Plan) -> None:
 def _inject(
     run: Run, cluster: LiveCluster, plan: Plan, injector: FaultInjector, usage: Usage, records: Records
 ) -> None:
-    """Sample the processes and inject faults for the planned time.  All faults are healed when this returns."""
+    """Inject faults for the planned time, and sample the processes meanwhile.  All faults are healed when this
+    returns.
+    """
     began, next_fault, next_report = time.monotonic(), plan.fault_every_s, REPORT_S
     while (now := time.monotonic() - began) < plan.seconds:
         with suppress(ClusterFailed):

@@ -30,14 +30,14 @@ FIGURES = (
 
 
 def figures(began_s: float, pids: list[int]) -> dict[str, float]:
-    """Return the time since `began_s`, and the CPU time and memory of all processes."""
+    """Return the time since `began_s`, and the CPU time and memory of the processes `pids` together."""
     start_s = time.monotonic() - began_s
     pss_kib = sum(number_in(Path(f"/proc/{pid}/smaps_rollup"), "Pss:") for pid in pids)
     return {"start_s": start_s, "cpu_s": sum(map(cpu_s, pids)), "pss_mib": pss_kib / 1024}
 
 
 def start_servers(side: Side, directory: Path, nodes: int) -> dict[str, float]:
-    """Start a cluster from configuration files, and return its figures."""
+    """Start a cluster from configuration files, and return its time, CPU time and memory."""
     settings = {"offsets.topic.replication.factor": nodes, "transaction.state.log.replication.factor": nodes}
     with ExitStack() as stack:
         began_s = time.monotonic()
@@ -50,7 +50,7 @@ def start_servers(side: Side, directory: Path, nodes: int) -> dict[str, float]:
 
 
 def start_fixture(nodes: int) -> dict[str, float]:
-    """Start the fixture's cluster, and return its figures: those of its agent and all nodes."""
+    """Start the fixture's cluster, and return the time, CPU time and memory of its agent and all nodes."""
     began_s = time.monotonic()
     with running_cluster(peers=nodes, brokers=nodes) as cluster:
         cluster.topics.create(TOPIC, partitions=1, replication_factor=nodes)
@@ -58,7 +58,7 @@ def start_fixture(nodes: int) -> dict[str, float]:
 
 
 def measure(run: Run, side: Side, nodes: int, number: int) -> None:
-    """Add the figures of one start to the run."""
+    """Start one cluster and add its figures to the run."""
     work = f"{nodes} ZooKeeper server{'s' * (nodes > 1)}, {nodes} broker{'s' * (nodes > 1)}"
     run.add(
         Measurement(f"{work}, from files", side, start_servers(side, run.directory / f"{side}{nodes}{number}", nodes))

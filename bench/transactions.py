@@ -1,9 +1,9 @@
 """Transactions a second and their cost: `make bench-transactions`, zabka compared with Apache Kafka.
 
-Each side has three brokers that use three of zabka's ZooKeeper servers. Topics have three replicas. Each client is
-a thread with a transactional producer of librdkafka that runs one transaction after another. Clients and brokers
-share the cores, so CPU time for each transaction, which counts the brokers only, is more reliable than transactions
-a second. `python -m bench.transactions WORK`, WORK in JSON, runs the producers of one work.
+Each side has three brokers that use three of zabka's ZooKeeper servers. Topics have three replicas. Each client is a
+thread with a transactional producer of librdkafka that runs one transaction after another. Clients and brokers share
+the cores, so transactions a second depend on both. CPU time per transaction counts only the brokers and is more
+reliable. `python -m bench.transactions WORK`, WORK in JSON, runs the producers of one workload.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Work(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The name of the work in the table."""
+        """The name of the workload in the table."""
         return f"{self.producers} producers, {self.records} records each"
 
 
 class Result(msgspec.Struct):
-    """The committed transactions, and the time of each from its begin to the reply to its commit."""
+    """Number of committed transactions, and the time of each from its begin to the response to its commit."""
 
     transactions: int
     seconds: float
@@ -58,7 +58,7 @@ class Result(msgspec.Struct):
 
 
 def transact(work: Work) -> Result:
-    """Run transactions on all producers for the time of the work.  Raises KafkaException if one fails."""
+    """Run transactions on all producers for the duration of the workload.  Raises KafkaException if one fails."""
     with ThreadPoolExecutor(work.producers) as threads:
         producers = list(threads.map(lambda number: _started(work, number), range(work.producers)))
         begin = time.perf_counter()
@@ -89,7 +89,7 @@ def _run(work: Work, producer: Producer) -> list[float]:
 
 
 def measure(cluster: KafkaCluster, work: Work) -> Measurement:
-    """Run the producers of a work.  Raises CannotMeasure."""
+    """Run the producers of a workload and return the measurement.  Raises CannotMeasure."""
     before = cluster.cpu_s()
     title = f"{cluster.title}: {work.title}"
     result = msgspec.json.decode(run_clients("bench.transactions", work, title), type=Result)

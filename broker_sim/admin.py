@@ -1,8 +1,8 @@
-"""Create, delete and grow topics by writes to ZooKeeper (kafka.server.ZkAdminManager); the controller acts on them.
+"""Creates, deletes and grows topics by writes to ZooKeeper (kafka.server.ZkAdminManager).
 
-A rejection is a value: Kafka's error code with Kafka's message. Unlike in Kafka, the controller epoch fences these
-writes. Otherwise a frozen controller could process a request after it wakes, although the client has since sent the
-request to the next controller.
+The controller notices the written znodes and acts on them. If a request is rejected, functions return Kafka's error
+code with Kafka's message. Unlike in Kafka, the controller epoch fences these writes. Otherwise a frozen controller
+could process a request after it resumes, although the client has since sent the request to the next controller.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PARTITIONS_MAX = 10_000
 
 
 class NewTopic(NamedTuple):
-    """A topic to create. -1 requests the broker's default. An assignment maps partitions to replicas."""
+    """A topic to create. A count of -1 means the broker's default. An assignment maps partitions to replicas."""
 
     name: str
     num_partitions: int
@@ -56,7 +56,7 @@ class TopicResult(NamedTuple):
 
 
 class NewPartitions(NamedTuple):
-    """A topic to grow to `total` partitions, optionally with the replicas of the new ones."""
+    """A topic to grow to `total` partitions, optionally with the replica assignments of the new partitions."""
 
     name: str
     total: int
@@ -64,13 +64,14 @@ class NewPartitions(NamedTuple):
 
 
 Count = Callable[[int], None]
-"""Called with the number of partitions to be created or deleted. Raises Refused if a quota rejects them."""
+"""Function that records the number of partitions to be created or deleted. Raises Refused if a quota rejects them."""
 
 
 CurrentWriter = Callable[[], Awaitable[FencedWriter | None]]
-"""Returns a writer that is fenced by a controller term, or None if there is no such term.
+"""Returns a writer that is fenced by the controller epoch, or None if there is no controller term.
 
-For requests that only the controller processes, the term is this broker's own; for other requests, any broker's.
+For requests that only the controller processes, the writer uses this broker's own controller term; for other requests,
+that of any broker.
 """
 
 
@@ -79,7 +80,7 @@ def count_nothing(_: int) -> None:
 
 
 async def guarded(name: str, work: Awaitable[TopicResult]) -> TopicResult:
-    """Return one topic's result. Convert Refused and ZooKeeper errors to values."""
+    """Return one topic's result. Convert Refused and ZooKeeper errors to a result with an error code."""
     try:
         return await work
     except Refused as refused:
@@ -110,7 +111,7 @@ class ZkAdminManager:
         self._emit = emit
 
     async def _writer(self) -> FencedWriter:
-        """Return the writer of the current term for a new request. Raises Refused, and ZooKeeperError."""
+        """Return the writer of the current controller term for a new request. Raises Refused, and ZooKeeperError."""
         writer = await self._current_writer()
         if writer is None:
             raise Refused(KafkaError.not_controller, "This is not the correct controller for this cluster.")
@@ -129,7 +130,7 @@ class ZkAdminManager:
     ) -> list[TopicResult]:
         """Create topics, and wait until every partition has a leader.
 
-        A topic whose partitions do not all get a leader in time has the error REQUEST_TIMED_OUT.
+        If some partitions of a topic have no leader when the timeout ends, the topic's error is REQUEST_TIMED_OUT.
         """
         results = [
             await guarded(topic.name, self._create_topic(topic, validate_only, count, client)) for topic in topics
@@ -251,8 +252,8 @@ class ZkAdminManager:
         path = znodes.topic_path(name)
         if await _write(writer, Create(path, data), ErrorCode.NODE_EXISTS) is not ErrorCode.OK:
             standing, _ = await self._zk.call(lambda: self._zk.service.get(path))
-            # If the data are equal, including the random topic id, our own first transmission created this topic, and
-            # its response was lost.
+            # If the znode's data, including the random topic id, equal ours, our own first transmission created this
+            # topic, and its response was lost.
             if standing != data:
                 raise Refused(KafkaError.topic_already_exists, f"Topic '{name}' already exists.")
 
@@ -261,7 +262,10 @@ class ZkAdminManager:
     async def delete_topics(
         self, names: Sequence[str], timeout_ms: int, count: Count = count_nothing, *, client: str
     ) -> list[TopicResult]:
-        """Mark topics for deletion and wait until they are removed; REQUEST_TIMED_OUT for topics that remain."""
+        """Mark topics for deletion and wait until they are deleted.
+
+        The error is REQUEST_TIMED_OUT for topics that still exist when the timeout ends.
+        """
         results = [await guarded(name, self._delete_topic(name, count, client)) for name in names]
         gone = [result.name for result in results if result.error is KafkaError.none]
         await self._metadata.wait_until(lambda: not any(name in self._metadata for name in gone), timeout_ms)
@@ -284,7 +288,7 @@ class ZkAdminManager:
         await _write(writer, Create(znodes.delete_topic_path(name), None), ErrorCode.NODE_EXISTS)
         return TopicResult(name)
 
-    # ---- grow -------------------------------------------------------------------------------------------------
+    # ---- add partitions ---------------------------------------------------------------------------------------
 
     async def create_partitions(
         self,
@@ -295,7 +299,7 @@ class ZkAdminManager:
         *,
         client: str,
     ) -> list[TopicResult]:
-        """Grow topics, and wait until each new partition has a leader."""
+        """Add partitions to topics, and wait until each new partition has a leader."""
         results = [await guarded(topic.name, self._grow(topic, validate_only, count, client)) for topic in topics]
         if validate_only:
             return results
@@ -388,9 +392,9 @@ class ZkAdminManager:
 
 
 async def _write(writer: FencedWriter, op: Create | SetData, expected: ErrorCode = ErrorCode.OK) -> ErrorCode:
-    """Write once, fenced by a controller term. Return OK, or the `expected` error if it occurs.
+    """Send one write, fenced by the controller epoch. Return OK, or the `expected` error if it occurs.
 
-    Raises Refused if the term has ended, and ZooKeeperError.
+    Raises Refused if the controller term has ended, and ZooKeeperError.
     """
     try:
         [written] = await writer.write([op])

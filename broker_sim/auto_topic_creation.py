@@ -1,4 +1,4 @@
-"""Creation of topics because a client requested their metadata (kafka.server.AutoTopicCreationManager)."""
+"""Automatic topic creation after a client's Metadata request (kafka.server.AutoTopicCreationManager)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ CREATING_MAX = 100
 
 
 class AutoTopicCreation:
-    """Creates topics with the broker's defaults, one task per topic. `mutations` counts them in clients' quotas."""
+    """Creates topics with the broker's defaults, one task per topic.
+
+    `mutations` is the quota to which the created partitions are charged.
+    """
 
     def __init__(
         self,
@@ -40,9 +43,9 @@ class AutoTopicCreation:
         self._creating: dict[str, None] = {}
 
     def create(self, topic: str, client_id: str) -> ErrorCode:
-        """Begin to create a topic that a client requested.
+        """Start to create a topic because a client requested its metadata.
 
-        Return the error to send until the topic exists, or the error that rejects the creation.
+        Return the error to send until the topic exists, or the error if the topic cannot be created.
         """
         new_topic = self._new_topic(topic)
         if topic not in INTERNAL_TOPICS and not self._config.flag("auto.create.topics.enable"):
@@ -55,7 +58,7 @@ class AutoTopicCreation:
         return ErrorCode.leader_not_available
 
     def _new_topic(self, topic: str) -> NewTopic:
-        """Return a topic for automatic creation. Internal topics have their own mandatory settings."""
+        """Return the settings with which to create a topic. Internal topics have their own mandatory settings."""
         if topic == CONSUMER_OFFSETS:
             config = self._group_config
             count, factor = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
@@ -70,7 +73,8 @@ class AutoTopicCreation:
     async def _create(self, new_topic: NewTopic, client_id: str) -> None:
         try:
             timeout_ms = self._config.number("request.timeout.ms")
-            # The client did not request the creation: it is not rejected, but its quota is charged.
+            # The client did not explicitly request the creation. So its quota is charged, but does not reject the
+            # creation.
             count = self._mutations.permissive(client_id).record
             await self._admin.create_topics([new_topic], timeout_ms, validate_only=False, count=count, client=client_id)
         finally:

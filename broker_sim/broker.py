@@ -1,6 +1,6 @@
-"""One broker: its registration, its session with the ensemble, its controller, its replicas, and its handlers.
+"""One broker: its registration, its ZooKeeper session, its controller, its replicas, and its request handlers.
 
-It does no I/O itself. It receives its configuration, and all I/O through `BrokerPorts`. In a real process,
+It does no I/O itself. It receives its configuration, and does all I/O through `BrokerPorts`. In a real process,
 `zabka.broker_sim.broker_process` listens for connections; the simulated world calls `handle` with messages.
 """
 
@@ -98,7 +98,7 @@ class Broker:
         self._renewing = False
         self._logs_open = False
         self._log_intact = False
-        """Whether the registration reports an intact log."""
+        """Whether the registration reports that the log lost no records since the previous registration."""
         self._controller_confirmed_ms = runtime.now().mono_ms
         self._zk = Zk(self.coordination, runtime, config.number("zookeeper.max.in.flight.requests"))
         self._controller_config = controller_config(config)
@@ -193,7 +193,10 @@ class Broker:
         )
 
     def _transaction_coordinator(self, transactional_id: str) -> Endpoint | None:
-        """Return the leader of the partition of `__transaction_state` for a transactional id, if it is known."""
+        """Return the broker that coordinates a transactional id, if known.
+
+        This is the leader of the id's partition of `__transaction_state`.
+        """
         number = self.transactions.store.partition_for(transactional_id)
         partition = self.metadata.partition(TopicPartition(TRANSACTION_STATE, number))
         return None if partition is None else self.metadata.endpoint(partition.leader)
@@ -253,9 +256,9 @@ class Broker:
         return self.serve(message, RequestContext(client_id, listener, client_host))
 
     async def serve(self, message: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
-        """Process a request like `handle`. Afterwards `context` contains how long the client is muted."""
-        # While the id is registered by the previous process of this broker, control requests are meant for that
-        # process and must not make this one leader or follower. Kafka also serves no requests before it is
+        """Process a request like `handle`. Afterwards `context` contains for how long to mute the client."""
+        # While the broker id is still registered by this broker's previous process, control requests are meant for that
+        # process. They must not make this process leader or follower. Kafka also processes no requests before it is
         # registered.
         if self.state not in ("running", "shutting_down", "registering") or self.controller.broker_epoch < 0:
             raise RequestRefused(f"broker {self.config.broker_id} is {self.state}")
@@ -270,7 +273,7 @@ class Broker:
         return response
 
     def hold_faults(self, rules: Sequence[HeldRequestFault]) -> None:
-        """Apply exactly these request faults from now on."""
+        """Replace the active request faults by these."""
         if rules and self._faults is None:
             self._faults = RequestFaults(self._runtime, self.metadata, self._emit, self._data.fetched, self._count_use)
         if self._faults is not None:
@@ -279,7 +282,7 @@ class Broker:
             self._faults = None
 
     def fault_counts(self) -> Counts:
-        """Return (matching requests, uses) of each request fault, keyed by its id."""
+        """Return, by fault id, how many requests matched each request fault and how often it was injected."""
         return {} if self._faults is None else self._faults.counts()
 
     def _controller_request_accepted(self, controller_id: int, controller_epoch: int) -> None:
@@ -289,7 +292,7 @@ class Broker:
     # ---- lifecycle ------------------------------------------------------------------------------------------------
 
     async def start(self, advertised: Sequence[Listener] | None = None) -> None:
-        """Join the cluster. Return once this broker is registered and a candidate for controller.
+        """Join the cluster. Return once this broker is registered and takes part in controller elections.
 
         `advertised` replaces the configured listeners if the ports were not known before. Raises BrokerIdInUse if
         another live broker has this id, InconsistentMetaProperties, and ZooKeeperError.
@@ -305,7 +308,7 @@ class Broker:
                 await self._join()
                 break
             except SessionExpired:
-                # Before the controller has started, a new session is all that is needed.
+                # The controller has not started yet, so nothing except the session must be renewed.
                 await self.coordination.renew()
         self._tasks.append(self._runtime.spawn(self.configs.follow(), f"configs of broker {self.config.broker_id}"))
         self._tasks.append(self._runtime.spawn(self._own_registration.follow(), "own registration"))
@@ -334,7 +337,10 @@ class Broker:
         return len(topic.partitions) if topic is not None and topic.partitions else None
 
     async def _register(self) -> None:
-        """Start the controller, which registers the broker. If the id is taken, wait for that session to expire."""
+        """Start the controller, which registers the broker.
+
+        If the broker id is already registered, wait until the session of that registration expires.
+        """
         wait_ms = 2 * self.config.session_timeout_ms + REGISTRATION_POLL_MS
         deadline_ms = self._runtime.now().mono_ms + wait_ms
         logged = False
@@ -354,7 +360,7 @@ class Broker:
             await self._runtime.sleep(REGISTRATION_POLL_MS)
 
     async def stop(self) -> None:
-        """Shut down: move leaderships away, resign, close the logs, end the session."""
+        """Shut down: move leaderships to other brokers, resign as controller, close the logs, end the session."""
         if self.state in ("shutting_down", "stopped"):
             return
         was_running = self.state == "running"
@@ -367,8 +373,8 @@ class Broker:
         self._tasks.clear()
         self.groups.close()
         self.transactions.close()
-        # The controller may send requests until the session ends. Reject them, because the logs are closed then, and
-        # LeaderAndIsr would create a missing replica again.
+        # The controller may send requests until the session ends. Reject them: the logs are closed, and LeaderAndIsr
+        # would create the replicas again.
         self.state = "stopped"
         if self._logs_open:
             self.replicas.shutdown(self._intact_since)
@@ -377,10 +383,10 @@ class Broker:
 
     @property
     def _intact_since(self) -> int:
-        """The registration (broker epoch) since which this broker cannot have lost records, or -1.
+        """Broker epoch of a registration after which this broker has lost no records, or -1 if there is none.
 
-        After the first LeaderAndIsr request, this is the process's own registration: the controller that sent the
-        request has handled this broker's return.
+        After the first LeaderAndIsr request, this is the registration of the running process, because the controller
+        that sent the request has already processed this broker's restart.
         """
         return self.controller.broker_epoch if self.replicas.partitions else self.replicas.broker_epoch_left
 
@@ -389,7 +395,7 @@ class Broker:
         return None if term is None else term.writer
 
     async def _present_writer(self) -> FencedWriter | None:
-        """Return a writer fenced by the present controller term, even if another broker is controller.
+        """Return a writer fenced by the current controller epoch, even if another broker is controller.
 
         Kafka's AutoTopicCreationManager also writes on a broker that is not controller.
         """
@@ -436,7 +442,10 @@ class Broker:
         return BrokerInfo(self.config.broker_id, endpoints, self.config.rack, log_intact=intact)
 
     async def confirm_controller(self) -> None:
-        """Check with the ensemble that the believed controller is still the controller. If so, refresh the belief."""
+        """Check with the ensemble whether the controller that this broker believes in is still the controller.
+
+        If so, update the time of the last confirmation.
+        """
         with suppress(ZooKeeperError):
             data, _ = await self.coordination.get(znodes.CONTROLLER)
             if znodes.decode_controller(data) == self.controller.active_controller_id:
@@ -460,7 +469,10 @@ class Broker:
             self._halt(reason)
 
     async def _notify_failed_log_dir(self) -> None:
-        """Write a notification for the controller (KIP-112), which then requests the state of every replica here."""
+        """Write a notification of a failed log directory for the controller (KIP-112).
+
+        The controller then requests the state of every replica on this broker.
+        """
         path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_"
         data = znodes.encode_log_dir_event(self.config.broker_id)
         while self.state in ("registering", "running"):
@@ -486,7 +498,7 @@ class Broker:
 
 
 def controller_config(config: KafkaConfig) -> ControllerConfig:
-    """Return the part of a broker's configuration that the controller reads."""
+    """Return those settings of a broker's configuration that the controller uses."""
     return ControllerConfig(
         unclean_leader_election_enable=config.flag(UNCLEAN),
         min_insync_replicas=config.min_insync_replicas,

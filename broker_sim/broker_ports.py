@@ -19,24 +19,24 @@ def _ignore_line(_: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPorts:
-    """Everything that a broker uses from outside."""
+    """Everything through which a broker accesses its environment."""
 
     runtime: Runtime
     coordination: Callable[[], CoordinationService]
-    """Creates the session with the ensemble. Called once."""
+    """Creates the broker's ZooKeeper session. Called once."""
     channel: BrokerChannel
     """Channel to the other brokers."""
     log_directories: Sequence[LogDirectory]
     """At least one log directory, in the order of log.dirs."""
     emit: Emit
-    """Receives the broker's events."""
+    """Receives the journal events of the broker."""
     log_line: Callable[[str], None] = _ignore_line
-    """Receives the few lines that are printed on the console."""
+    """Receives the few messages that the broker prints on the console."""
     halt: Callable[[str], None] = _ignore_line
     """Ends the process immediately, for the given reason, when no usable log directory is left."""
     high_watermarks_reached: ReachedMarks = dict
-    """Returns the high watermarks that this broker's replicas had reached earlier, according to its journal."""
+    """Returns the highest known high watermark of each replica of this broker, from the broker's journal."""
     count_use: CountUse = field(default_factory=lambda: SharedCounts().count)
-    """Counts the uses of request faults, shared with the other nodes."""
+    """Counts how often request faults were injected, in total for all nodes."""
     resolve: Resolve = str
-    """Resolves the host names in connection limits."""
+    """Resolves a host name of a connection limit to an IP address."""

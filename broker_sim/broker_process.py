@@ -1,4 +1,4 @@
-"""`zabka broker`: one broker in the foreground, from its server.properties to its exit code (shell)."""
+"""`zabka broker`: runs one broker in the foreground, from reading server.properties to the exit code. Does all I/O."""
 
 from __future__ import annotations
 
@@ -57,11 +57,13 @@ from zabka.kafka.zk.coordination import Zk
 from zabka.kafka.zk.registration import BrokerIdInUse, create_persistent_paths, next_broker_id
 
 GC_THRESHOLDS = (50_000, 20, 50)
-"""Thresholds for fewer, larger collections. Reference counting frees most of a broker's objects immediately."""
+"""Garbage collector thresholds for fewer, larger collections. Reference counting frees most of a broker's objects at
+once.
+"""
 CONFIRM_PERIOD_MS = 1_000
-"""Interval at which a broker checks with the ensemble that the believed controller is still the controller."""
+"""Interval at which a broker checks with the ensemble that the controller it believes in is still the controller."""
 PATIENCE_S = 3
-"""A missing response of the ensemble is logged after this time."""
+"""If the ensemble has not responded after this time, the broker logs that it waits."""
 
 FINISH_S = 1.0
 """Maximum time for a stopping broker to wait for its small files to be synced."""
@@ -101,7 +103,7 @@ def main(config_path: Path) -> int:
 
 
 def _complaint(failed: OSError) -> str:
-    """Return one line about an OS error, with the remedy for a full disk."""
+    """Return a one-line message for an OS error. If the disk is full, it includes the remedy."""
     if failed.errno not in (errno.ENOSPC, errno.EDQUOT):
         return str(failed)
     where = f" for {failed.filename}" if failed.filename else ""
@@ -112,7 +114,7 @@ def _complaint(failed: OSError) -> str:
 
 
 def _read_config(path: Path) -> KafkaConfig:
-    """Read a broker's server.properties. Raises ConfigError, which contains the file's name."""
+    """Read a broker's server.properties. Raises ConfigError with the file name in the message."""
     try:
         return parse_config(decode_properties(path.read_bytes()))
     except OSError as bad:
@@ -173,7 +175,7 @@ async def serve(config: KafkaConfig, environment: BrokerEnvironment) -> None:
 
 
 def lock_log_dirs(config: KafkaConfig, held: ExitStack, files: Files = HOST) -> None:
-    """Lock the log directories, created if missing, until `held` is closed.
+    """Create the log directories if needed, and lock them until `held` is closed.
 
     Raises OSError, and CannotRun if another process has locked one of them.
     """
@@ -197,7 +199,10 @@ def _locked(log_dir: Path, files: Files) -> Iterator[None]:
 
 
 class BrokerProcess:
-    """Everything around one `Broker`: ports, connections, journal, signals. Created on the running loop."""
+    """Runs one `Broker` in a real process: ports, connections, journal and signals.
+
+    Must be created on the running event loop.
+    """
 
     def __init__(self, config: KafkaConfig, environment: BrokerEnvironment) -> None:
         messages = environment.messages
@@ -240,7 +245,10 @@ class BrokerProcess:
         self._control: ControlSocket | None = None
 
     async def run(self) -> None:
-        """Serve until a signal arrives. Raises CannotRun if it cannot listen, and the exceptions of `Broker.start`."""
+        """Run the broker until a signal arrives.
+
+        Raises CannotRun if the broker cannot listen on a port, and the exceptions of `Broker.start`.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._signalled)
         self._loop.add_signal_handler(signal.SIGUSR1, self._hurried)
@@ -284,7 +292,10 @@ class BrokerProcess:
         raise NoEnsemble(f"no connection to {connect} within zookeeper.connection.timeout.ms={limit_ms}")
 
     async def _is_connected_within(self, starting: asyncio.Task[None], patience_s: float) -> bool:
-        """Return whether, within that time, the ensemble responded, the start completed, or a stop began."""
+        """Wait up to `patience_s` until the ensemble responds. Return False on timeout.
+
+        Also return True if the start completed or a stop began.
+        """
         await asyncio.wait((starting, self._over), timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
         is_over = starting.done() or self._over.done()
         return is_over or self._broker.coordination.session_id != 0
@@ -303,7 +314,7 @@ class BrokerProcess:
             await self._runtime.sleep(CONFIRM_PERIOD_MS)
 
     async def _listen(self) -> list[Listener]:
-        """Open the ports. Return the listeners to advertise. Port 0 is replaced by the port that was opened."""
+        """Open the listeners' ports and return the listeners to advertise, with port 0 replaced by the actual port."""
         config = self._config
         picked: dict[str, int] = {}
         for listener in config.listeners:
@@ -342,7 +353,10 @@ class BrokerProcess:
             port.hold_links(self._client_links)
 
     async def _open_connection(self, factory: Callable[[], asyncio.Protocol], to: Endpoint) -> object:
-        """Connect to a broker. Its address may be newer than the address that the host's agent knows."""
+        """Connect to a broker, after registering its name for the link faults.
+
+        The broker's address may be newer than the address that this host's agent knows.
+        """
         self._faults.name_nodes({address_key(to.host, to.port): f"broker-{to.broker_id}"})
         return await self._faults.open_connection(factory, to.host, to.port)
 
@@ -365,7 +379,7 @@ class BrokerProcess:
             directory.finish(FINISH_S)
         await self._runtime.cancel_all()
         self._journal.flush()
-        # Give the transports a turn of the loop to write their buffers and to notice that they are closed.
+        # Let the event loop run once, so that transports write their buffers and notice that they are closed.
         await asyncio.sleep(0)
 
     # ---- events and errors -------------------------------------------------------------------------------------
@@ -418,7 +432,7 @@ class BrokerProcess:
         self._exit(1, f"zabka broker: {reason}\n")
 
     def _fail(self, name: str, failure: BaseException) -> None:
-        """End the process with an error after a bug in the broker. Write the reason as the journal's last entry."""
+        """End the process after a bug in the broker. The last journal entry contains the reason."""
         self._emit(NodeStopped(f"{name}: {type(failure).__name__}: {failure}"))
         self._journal.flush()
         self._exit(70, "".join(traceback.format_exception(failure)) + f"zabka broker: {name} failed\n")
@@ -434,9 +448,9 @@ def _address(host: str) -> str | None:
 
 
 def _peer_names(config: KafkaConfig) -> dict[str, str]:
-    """Return names for the ensemble's addresses by their position in zookeeper.connect.
+    """Return names for the addresses in zookeeper.connect, made from their positions in the list.
 
-    These names are used until the agent sends better ones. Raises CannotRun if an address is invalid.
+    These names are used until the agent sends the real ones. Raises CannotRun if an address is invalid.
     """
     servers = parse_hosts(config.zookeeper_connect).servers
     try:
@@ -447,9 +461,10 @@ def _peer_names(config: KafkaConfig) -> dict[str, str]:
 
 
 async def _identified(config: KafkaConfig) -> KafkaConfig:
-    """Return the configuration with the broker's id (broker.id.generation.enable). Raises ZooKeeperError.
+    """Return the configuration with a broker id, generated if necessary (broker.id.generation.enable).
 
-    As in Kafka, a broker stores the id in its log directory; only a new broker requests the next id from the ensemble.
+    As in Kafka, a broker stores its id in the log directory; only a new broker requests the next id from the ensemble.
+    Raises ZooKeeperError.
     """
     broker_id = stored_broker_id(FileLogDirectory(Path(config.log_dir)))
     return config.identified(await _next_id(config) if broker_id is None else broker_id)

@@ -1,4 +1,4 @@
-"""A broker's status: its role, its belief about the controller, and its replicas."""
+"""A broker's status: its role, the controller that it believes in, and its replicas."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from zabka.ensemble.client.service import CoordinationService
 from zabka.ensemble.request_fault_uses import Counts
 
 BrokerStatus = dict[str, Any]
-"""Status as plain JSON.
+"""Status of a broker as plain JSON.
 
 Its keys: broker_id, state, broker_epoch, session, is_controller, believes, controller_metrics, replica_metrics,
-live_brokers, partitions, request_faults. The row of a partition that this broker leads has `min_isr`, and `lagging` if
-some members of the ISR have not caught up.
+live_brokers, partitions, request_faults. The entry of a partition that this broker leads has `min_isr`, and `lagging`
+if some members of the ISR have not caught up.
 """
 
 
@@ -30,7 +30,10 @@ def describe(
     metadata: MetadataCache,
     fault_counts: Counts,
 ) -> BrokerStatus:
-    """Return a broker's status. `confirmed_age_ms` is the time since the believed controller was last confirmed."""
+    """Return a broker's status.
+
+    `confirmed_age_ms` is the time since the ensemble last confirmed the controller that the broker believes in.
+    """
     return {
         "broker_id": broker_id,
         "state": state,

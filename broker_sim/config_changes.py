@@ -23,7 +23,7 @@ CONNECTION_RATE = "connection_creation_rate"
 
 
 class ConfigChanges:
-    """Applies changed overrides to one broker.
+    """Applies changed configuration overrides to one running broker.
 
     `controller_config` is modified in place; `resolve` finds the IP addresses of hosts.
     """
@@ -50,7 +50,9 @@ class ConfigChanges:
         self._resolve = resolve
 
     def take_over(self, entity: str) -> None:
-        """Apply the overrides of a changed entity: topics/T, brokers/N, users/U, clients/C or ips/A."""
+        """Apply the overrides of an entity whose configuration has changed: topics/T, brokers/N, users/U, clients/C or
+        ips/A.
+        """
         kind, _, name = entity.partition("/")
         if kind == "topics":
             self._replicas.topic_configs_changed([name])
@@ -77,9 +79,9 @@ class ConfigChanges:
             self._controller.unclean_default_enabled()
 
     def _with_housekeeping(self) -> KafkaConfig:
-        """Return the broker's configuration with the current values for compaction and producer expiry.
+        """Return the broker's configuration with the current dynamic values for compaction and producer expiry.
 
-        Values that were written directly into the znodes and contradict each other are ignored.
+        If these values contradict each other, because a client wrote them directly into the znodes, ignore them.
         """
         values = {**self._config.values, **{key: self._configs.broker_value(key) for key in HOUSEKEEPING_KEYS}}
         with suppress(ConfigError):

@@ -1,4 +1,4 @@
-"""Controlled shutdown: the controller moves a broker's leaderships first (KafkaServer.controlledShutdown)."""
+"""Controlled shutdown: before a broker stops, the controller moves its leaderships (KafkaServer.controlledShutdown)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONTROLLED_SHUTDOWN_ATTEMPT_MS_MAX = 3_000
 
 
 class ControlledShutdown:
-    """Requests the controller to move this broker's leaderships. `broker_epoch` returns the current registration."""
+    """Requests the controller to move this broker's leaderships. `broker_epoch` returns the current broker epoch."""
 
     def __init__(
         self,
@@ -44,7 +44,10 @@ class ControlledShutdown:
         """Whether the whole cluster is being stopped. If so, the broker stops after one attempt, even a failed one."""
 
     async def leave(self) -> None:
-        """Retry until this broker leads no partition, up to controlled.shutdown.max.retries times."""
+        """Request a controlled shutdown until this broker leads no partition.
+
+        Retry up to controlled.shutdown.max.retries times.
+        """
         for attempts_left in reversed(range(max(1, self._config.number("controlled.shutdown.max.retries")))):
             if await self._ask_to_leave():
                 return
@@ -71,7 +74,7 @@ class ControlledShutdown:
         return True
 
     async def _others_registered(self) -> bool:
-        """Return whether another broker is registered; False if the ensemble does not respond."""
+        """Return whether another broker is registered, or False if the ensemble does not respond."""
         answer: Future[bool] = self._runtime.future()
 
         def finish(others: bool) -> None:

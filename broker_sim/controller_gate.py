@@ -1,4 +1,4 @@
-"""Requests from a broker to the active controller (Kafka's NodeToControllerChannelManager)."""
+"""Sends requests from a broker to the active controller (Kafka's NodeToControllerChannelManager)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RETRY_BACKOFF_MS = 50
 
 
 class ControllerGateway:
-    """Finds the controller in the metadata cache, and retries if it has moved (a `ControllerGate`)."""
+    """A `ControllerGate` that finds the controller in the metadata cache, and retries if the controller has changed."""
 
     def __init__(self, runtime: Runtime, metadata: MetadataCache, channel: BrokerChannel) -> None:
         self._runtime = runtime
@@ -20,9 +20,10 @@ class ControllerGateway:
         self._channel = channel
 
     async def call(self, request: KafkaMessage, timeout_ms: int) -> KafkaMessage:
-        """Return the controller's response. After NOT_CONTROLLER, retry with the controller known then.
+        """Send a request to the controller and return its response.
 
-        Raises ChannelBroken if no controller responds within `timeout_ms`.
+        After NOT_CONTROLLER, retry with the controller that is then in the metadata cache. Raises ChannelBroken if no
+        controller responds within `timeout_ms`.
         """
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         reason = "no controller is known"

@@ -1,4 +1,4 @@
-"""Environment of a broker's process except its event loop: differences between a real host and the simulator."""
+"""What a broker's process uses besides its event loop. A real host and the simulator implement it differently."""
 
 from __future__ import annotations
 
@@ -17,21 +17,23 @@ from zabka.journal.writer import Journal
 
 
 class BrokerEnvironment(NamedTuple):
-    """Log, journal, disk, worker threads, randomness, and the exits of one process."""
+    """A broker process's log, journal, disk, worker threads, source of randomness, and way to exit."""
 
     log: structlog.BoundLogger
     journal: Journal
     files: Files
     workers: Workers
     exit: Callable[[int, str], NoReturn]
-    """Ends the process immediately with that exit code, like a crash. The message is for the user."""
+    """Ends the process immediately with this exit code, like a crash. The message is for the user."""
     made: Callable[[Broker, Callable[[FaultTable], None]], object]
     """Called before the broker starts, with the broker and the function that applies faults to its process."""
     started: Callable[[], object]
     """Called once the broker is registered."""
     random_seed: int | None = None
-    """Seed of the broker's random choices. Without it, the system's randomness is used."""
+    """Seed of the broker's random choices. If it is None, the system's randomness is used."""
     count_use: CountUse | None = None
-    """Counts the uses of request faults together with other nodes. None: count in the file that the agent names."""
+    """Counts how often request faults were injected, in total for all nodes. None: count in the file that the agent
+    names.
+    """
     messages: MessageNotes | None = None
-    """Receives the messages if they are recorded."""
+    """Receives all sent and received messages, if they are recorded."""

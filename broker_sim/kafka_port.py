@@ -1,8 +1,8 @@
 """The Kafka port: asyncio connections that send responses in the order of their requests.
 
-As in Kafka, a connection's requests are processed one after another: the next one waits until the response to the
-previous one is written. All complete frames of a read are taken at once, and all responses of an event loop iteration
-are sent in one write. A frame that is not a valid request closes its connection.
+As in Kafka, a connection's requests are processed one after another: the next request waits until the response to the
+previous one is written. All complete frames of a read are processed as one group, and all responses of an event loop
+iteration are sent in one write. If a frame is not a valid request, its connection is closed.
 """
 
 from __future__ import annotations
@@ -36,25 +36,27 @@ from zabka.kafka.wire.kafka_schema import ApiKey
 from zabka.kafka.wire.primitives import WireError
 
 Handle = Callable[[KafkaMessage, RequestContext], Coroutine[Any, Any, KafkaMessage | None]]
-"""Maps a request and its context to the response, or to None if the client expects none."""
+"""Processes a request with its context. Returns the response, or None if the client expects none."""
 Broken = Callable[[str, str], None]
-"""Called with (remote, reason) when a client violated the protocol and was disconnected."""
+"""Called with (remote address, reason) after a connection was closed because the client violated the protocol."""
 
 JOINED_BYTES_MAX = 32 * 1024
-"""Responses with a larger total size are sent without being copied into one buffer."""
+"""Responses that are together larger than this are not copied into one buffer before they are sent."""
 WAITING_MAX = 512
-"""Maximum number of connections that wait to be admitted; further ones are closed."""
+"""Maximum number of connections that wait to be admitted. Further connections are closed."""
 _CLIENT_ID_AT = 14
-"""Position of the client id in a request: after the sizes, API key, version and correlation id."""
+"""Position of the client id in a request frame: after the size, API key, version, correlation id and the client id's
+length.
+"""
 REQUESTS_QUEUED_MAX = 64
-"""Maximum number of waiting frames. Beyond it, the connection is not read."""
+"""Maximum number of waiting request frames per connection. With more, no further data are read."""
 
 
 class KafkaPort:
-    """Listens on one listener of a broker.
+    """Accepts the connections of one listener of a broker.
 
-    `frame_bytes_max` is socket.request.max.bytes, `idle_ms_max` connections.max.idle.ms (0 or less: never). `failed` is
-    called if a bug raises an exception during a request; that connection is closed. `times` measures requests while
+    `frame_bytes_max` is socket.request.max.bytes, `idle_ms_max` is connections.max.idle.ms (0 or less: never). `failed`
+    is called if a bug raises an exception during a request; that connection is closed. `times` measures requests while
     clients have request quotas.
     """
 
@@ -81,18 +83,18 @@ class KafkaPort:
         self.connections: dict[int, _Connection] = {}
         self.times = times
         self.links: ClientLinks | None = None
-        """The faults of links with clients. None while there are none, to avoid any overhead."""
+        """The faults of links to clients, or None while there are none, to avoid their overhead."""
         self._quotas = quotas
         self._arrivals: asyncio.Queue[_Connection] = asyncio.Queue()
         self._accepting: asyncio.Task[None] | None = None
         self._turned_away: dict[int, _Connection] = {}
-        """Connections that exceeded a rate limit, until they are closed."""
+        """Connections that exceeded a connection rate, until they are closed."""
         self._idle_ms_max = idle_ms_max
         self._server: asyncio.AbstractServer | None = None
         self._sweep: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> int:
-        """Listen. Return the port, which differs from `port` if `port` is 0. Raises OSError."""
+        """Start to listen. Return the actual port, which differs from `port` if that is 0. Raises OSError."""
         loop = asyncio.get_running_loop()
         self._quotas.add_listener(self.listener, self._evict)
         self._accepting = loop.create_task(self._accept(), name=f"accept {self.listener}")
@@ -118,7 +120,7 @@ class KafkaPort:
             await self._server.wait_closed()
 
     def hold_links(self, links: ClientLinks) -> None:
-        """Apply the faults of clients' links from now on."""
+        """Apply these faults to links with clients from now on, also to open connections."""
         self.links = links if links.is_needed else None
         for connection in self.connections.values() if self.links is not None else ():
             connection.join(links)
@@ -127,7 +129,7 @@ class KafkaPort:
 
     @property
     def is_of_few(self) -> bool:
-        """Whether this port is for the other brokers only. Clients must leave file descriptors free for it."""
+        """Whether only other brokers use this listener. Clients must then leave some file descriptors free for it."""
         return self._quotas.is_protected(self.listener)
 
     def arrive(self, connection: _Connection) -> None:
@@ -164,7 +166,7 @@ class KafkaPort:
                 connection.start_reading()
 
     def _evict(self) -> str | None:
-        """Close the connection that has been idle longest, to make room. Return its address."""
+        """Close the connection that has been idle longest, to make room for another. Return its address."""
         found = min(self.connections.values(), key=lambda connection: connection.last_active, default=None)
         if found is None:
             return None
@@ -186,12 +188,12 @@ class KafkaPort:
 
 
 def known_client(client_id: str) -> KnownClient:
-    """Return the client with that id, which may be a broker or zabka itself."""
+    """Return what is known about the client with this client id: it may be a broker or zabka itself."""
     return KnownClient(client_id, OWN_CLIENTS.fullmatch(client_id) is not None)
 
 
 def first_client(data: bytes) -> KnownClient | None:
-    """Return the client that the first request of a connection names, or None if more bytes are needed."""
+    """Return the client according to the first request of a connection, or None if more bytes are needed."""
     if len(data) < _CLIENT_ID_AT:
         return None
     size = int.from_bytes(data[_CLIENT_ID_AT - 2 : _CLIENT_ID_AT], signed=True)
@@ -201,7 +203,7 @@ def first_client(data: bytes) -> KnownClient | None:
 
 
 class _Unread:
-    """Reader of a connection whose current request never completes. Drops all data after that request."""
+    """Replaces a connection's frame reader after a request that never completes. Drops all data after that request."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Drop the data and return no frame."""
@@ -233,13 +235,13 @@ class _Connection(asyncio.Protocol):
         """The client id of the first request."""
         self._link: ClientLink | None = None
         self._transport: asyncio.Transport | None = None
-        # The event loop itself keeps only a weak reference to a task.
+        # Store the task, because the event loop itself has only a weak reference to it.
         self._task: asyncio.Task[None] | None = None
 
     # ---- called by asyncio ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports have asyncio's interface, but not its types.
+        # uvloop's transports have the same methods as asyncio's, but not their types.
         self._transport = transport = cast(asyncio.Transport, transport)
         if not may_stay(transport, is_of_few=self._port.is_of_few):
             transport.abort()
@@ -250,13 +252,13 @@ class _Connection(asyncio.Protocol):
         if peer:
             self._remote = f"{peer[0]}:{peer[1]}"
             self.address = str(peer[0]).removeprefix(IPV4_IN_IPV6)
-            # Kafka's tools show a member's host in the form of Java's InetAddress: a slash and the address.
+            # Kafka's tools show a member's host as Java's InetAddress does: a slash and the address.
             self._client_host = f"/{self.address}"
         transport.pause_reading()
         self._port.arrive(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        # As in Kafka, the current request is processed to its end, but its response is dropped.
+        # As in Kafka, complete the current request, but drop its response.
         self._transport = None
         self._port.leave(self)
         self._frames.clear()
@@ -285,10 +287,10 @@ class _Connection(asyncio.Protocol):
             self._writable.set_result(None)
         self._writable = None
 
-    # ---- own methods ------------------------------------------------------------------------------------------
+    # ---- methods for the port -----------------------------------------------------------------------------------
 
     def start_reading(self) -> None:
-        """Begin to read, because the connection was admitted."""
+        """Start to read requests, because the connection was admitted."""
         if self._transport is None or self._transport.is_closing():
             self._port.leave(self)
             return
@@ -300,12 +302,14 @@ class _Connection(asyncio.Protocol):
         report_task_failure(self._task, self._failed)
 
     def join(self, links: ClientLinks) -> None:
-        """Apply the faults of this client's links, also to a connection that is already open."""
+        """Apply the faults of links with this client, also to a connection that is already open."""
         if self._link is None and self._transport is not None:
             links.attach(self, self._transport, known_client(self._client_id or ""))
 
     def use_transport(self, transport: asyncio.Transport, link: ClientLink | None) -> None:
-        """Read from and write to this transport from now on. If `link` is given, the transport is the link's."""
+        """Switch to another transport for reading and writing. `link` is set if it is the transport of a faulty
+        link.
+        """
         self._transport, self._link = transport, link
 
     def _named(self, client_id: str) -> None:
@@ -320,13 +324,13 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     def _failed(self, name: str, failure: BaseException) -> None:
-        """Close the connection after a bug outside of a request, because it is no longer read."""
+        """Close the connection after a bug outside of a request, because nothing reads it any more."""
         assert isinstance(failure, Exception)
         self._port.failed(name, failure)
         self.close()
 
     def idle_since(self, moment: float) -> bool:
-        """Return whether no data has arrived since then and no request is in progress.
+        """Return whether no data has arrived since `moment` and no request is in progress.
 
         A muted connection also counts as idle: it is not read, so its end would not be noticed.
         """
@@ -348,13 +352,13 @@ class _Connection(asyncio.Protocol):
             if not await self._carry_out(frame):
                 return
             self._busy = False
-            # The request may have taken long, so the idle time starts at the response (IdleExpiryManager.update).
+            # The request may have taken long, so restart the idle time at the response (IdleExpiryManager.update).
             self.last_active = self._loop.time()
             if self._writable is not None:
                 await self._writable
 
     async def _carry_out(self, frame: bytes) -> bool:
-        """Process one request. Return False if the connection is closed instead of a response."""
+        """Process one request. Return False if the connection was closed instead of sending a response."""
         times = self._port.times
         clock = None if times is None else times.clock()
         try:
@@ -409,7 +413,8 @@ class _Connection(asyncio.Protocol):
             if unanswered.for_good:
                 await self._hang()
         except RequestRefused:
-            # As in Kafka, close the connection: a client that expects no response learns of the error in this way.
+            # As in Kafka, close the connection, because this is how a client that expects no response learns of the
+            # error.
             self.close()
             return False
         except Exception as failure:
@@ -429,7 +434,7 @@ class _Connection(asyncio.Protocol):
             await asyncio.sleep(0)
 
     async def _hang(self) -> None:
-        """Drop all further requests, because of a request fault. Return when the client has closed the connection."""
+        """Drop all further data because of a request fault, until the client closes the connection."""
         self._reader = _Unread()
         self._frames.clear()
         if not self._reading and self._transport is not None and not self._transport.is_closing():
@@ -440,7 +445,7 @@ class _Connection(asyncio.Protocol):
             await self._muted
 
     async def _mute(self, duration_ms: int) -> None:
-        """Stop reading from this client for a while, after its response was sent (KIP-219)."""
+        """Stop reading from this client for `duration_ms`, after its response was sent (KIP-219)."""
         if self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = False
             self._transport.pause_reading()

@@ -1,8 +1,8 @@
 """Levels of a broker's loggers, which BROKER_LOGGER resources describe and alter (RuntimeLoggerManager).
 
-A logger has the name of the Kafka class that logs the same lines. A logger without its own level inherits the level of
-its nearest ancestor by name, or of the root (Log4jController). Levels are kept in memory and are lost when the process
-ends, as in Kafka.
+A logger has the name of the Kafka class that logs the same messages. A logger without its own level inherits the level
+of its nearest ancestor by name, or of the root (Log4jController). As in Kafka, levels are kept in memory and are lost
+when the process ends.
 
 | level | what a logger writes |
 |---|---|
@@ -10,7 +10,7 @@ ends, as in Kafka.
 | WARN | dropped connections, damage on the disk, an ensemble that does not respond |
 | INFO | start, registration, shutdown |
 | DEBUG | journal events |
-| TRACE | journal events that only `zabka.journal.level=full` keeps |
+| TRACE | journal events that are only journalled with `zabka.journal.level=full` |
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LoggerLevels:
 
     @property
     def prints_events(self) -> bool:
-        """Whether any logger is at DEBUG or TRACE."""
+        """Whether the level of any logger is DEBUG or TRACE, so that it logs journal events."""
         return self._prints_events
 
     def names(self) -> Iterable[str]:
@@ -54,18 +54,21 @@ class LoggerLevels:
         return self._levels
 
     def level(self, name: str) -> str:
-        """Return a logger's level, whether set or inherited."""
+        """Return a logger's effective level, its own or inherited."""
         while (level := self._levels.get(name)) is None:
             parent, dot, _ = name.rpartition(".")
             name = parent if dot else ROOT
         return level
 
     def is_enabled(self, name: str, level: str) -> bool:
-        """Return whether a logger writes lines of that level."""
+        """Return whether a logger logs messages of this level."""
         return _LEVELS.index(level) >= _LEVELS.index(self.level(name))
 
     def alter(self, alterations: Sequence[Alteration], validate_only: bool) -> list[str]:
-        """Set and remove levels, all or none. Return a line about each change. Raises Refused with Kafka's message."""
+        """Set and remove levels, all or none. Return a message about each change.
+
+        Raises Refused with Kafka's message.
+        """
         for alteration in alterations:
             self._validate(alteration)
         if validate_only:

@@ -1,4 +1,7 @@
-"""A broker's cluster metadata from UpdateMetadata (Kafka's ZkMetadataCache). Requests can wait for changes."""
+"""A broker's cluster metadata, from UpdateMetadata requests (Kafka's ZkMetadataCache).
+
+Requests can wait for changes of the metadata.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ from zabka.kafka.ports import Endpoint, KafkaMessage
 from zabka.kafka.wire.kafka_schema import KafkaUuid
 
 LEADER_DURING_DELETE = -2
-"""The leader that UpdateMetadata has for a partition that is being deleted."""
+"""Value of the leader field in UpdateMetadata for a partition that is being deleted."""
 ENDED_MAX = 10_000
-"""Maximum number of deleted topics whose ids are remembered."""
+"""Maximum number of remembered ids of deleted topics."""
 
 
 class LiveBroker(NamedTuple):
-    """A broker that is live according to the controller: host and port of each listener, and its rack."""
+    """A broker that the controller considers live: the host and port of each listener, and the rack."""
 
     broker_id: int
     endpoints: Mapping[str, tuple[str, int]]
@@ -25,7 +28,7 @@ class LiveBroker(NamedTuple):
 
 
 class PartitionMetadata(NamedTuple):
-    """A partition as in UpdateMetadata. Leader -1 means no leader."""
+    """A partition's state from UpdateMetadata. Leader -1 means that there is no leader."""
 
     partition: int
     leader: int
@@ -37,7 +40,7 @@ class PartitionMetadata(NamedTuple):
 
 
 class MetadataCache:
-    """Brokers, topics and the controller from the last UpdateMetadata.
+    """Brokers, topics and the controller, according to the UpdateMetadata requests received so far.
 
     `generation` changes whenever they may have changed.
     """
@@ -55,17 +58,17 @@ class MetadataCache:
         self.controller_id = -1
         self.generation = 0
 
-    # ---- the view -------------------------------------------------------------------------------------------
+    # ---- queries --------------------------------------------------------------------------------------------
 
     def is_alive(self, broker_id: int) -> bool:
-        """Return whether the broker is live according to the controller."""
+        """Return whether the controller considers the broker live."""
         return broker_id in self._brokers
 
     def endpoint(self, broker_id: int, listener: str | None = None) -> Endpoint | None:
         """Return a live broker's address on a listener, or None if it lacks that listener.
 
-        Another listener's address may be unreachable for the client. Without `listener`, return the address for other
-        brokers, or else the address of the first listener.
+        There is no fallback, because the client may be unable to reach another listener. Without `listener`, return the
+        address for other brokers, or else the address of the first listener.
         """
         broker = self._brokers.get(broker_id)
         if broker is None or not broker.endpoints:
@@ -118,9 +121,9 @@ class MetadataCache:
     def apply(self, request: KafkaMessage) -> list[TopicPartition]:
         """Apply an UpdateMetadata request. Return the partitions that it deletes.
 
-        States older than the known ones of the same topic are ignored, because a request that timed out and was sent
-        again may arrive after all later ones. Kafka's brokers would apply it. The live brokers in such a late request
-        are also ignored.
+        A partition state that is older than the known one of the same topic is ignored. It can occur because a request
+        that timed out and was sent again may arrive after all later ones. The live brokers in such a late request are
+        also ignored. Kafka's brokers would apply such a request.
         """
         states = list(_partition_states(request))
         if not any(self._is_late(*each) for each in states):
@@ -153,8 +156,7 @@ class MetadataCache:
         known, known_id = self._topics.get(topic, {}), self._topic_ids.get(topic, topic_id)
         known.pop(partition, None)
         if topic_id not in (None, known_id):
-            # The deletion of the known topic was never announced, because its controller failed, so drop its state
-            # here.
+            # The controller failed before it announced the deletion of the known topic, so drop that topic's state.
             self._end(topic, known_id)
             known, known_id = {}, topic_id
         if not known:
@@ -170,13 +172,16 @@ class MetadataCache:
                 del self._ended[next(iter(self._ended))]
 
     def _is_late(self, topic: str, topic_id: KafkaUuid | None, state: PartitionMetadata) -> bool:
-        """Return whether a state is outdated: older than the known one, or of a deleted topic with a reused name."""
+        """Return whether a partition state is outdated.
+
+        It is outdated if it is older than the known one, or belongs to a deleted topic with the same name.
+        """
         if topic_id is None:
             return False
         known_id = self._topic_ids.get(topic)
         if state.leader == LEADER_DURING_DELETE:
-            # A deletion with a topic id that was never seen here is later than the known state, and no other state of
-            # that topic will follow.
+            # A deletion with a topic id that this broker has never received is later than the known state, and no other
+            # state of that topic will follow.
             return known_id not in (None, topic_id) and topic_id in self._ended
         if known_id != topic_id:
             return topic_id in self._ended
@@ -184,7 +189,7 @@ class MetadataCache:
         return known is not None and state.partition_epoch < known.partition_epoch
 
     def changed(self) -> None:
-        """Begin a new generation and wake all waiters."""
+        """Increment `generation` and wake all requests that wait for a change."""
         self.generation += 1
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
@@ -192,7 +197,7 @@ class MetadataCache:
                 waiter.set_result(None)
 
     async def wait_until(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
-        """Wait until `condition` holds after a change. Return False if it does not hold within `timeout_ms`."""
+        """Wait for metadata changes until `condition` returns True. Return False after `timeout_ms`."""
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         while not condition():
             left_ms = deadline_ms - self._runtime.now().mono_ms
@@ -214,11 +219,11 @@ class MetadataCache:
 
 
 _LISTENERS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
-"""Listener names for endpoints that have only a security protocol (UpdateMetadata 1 and 2)."""
+"""Listener names of endpoints that are identified only by a security protocol (UpdateMetadata 1 and 2)."""
 
 
 def _live_broker(broker: KafkaMessage) -> LiveBroker:
-    """Return a broker of an UpdateMetadata request. Version 0 has one endpoint without a protocol."""
+    """Convert a broker in an UpdateMetadata request. In version 0, it has one endpoint without a protocol."""
     if hasattr(broker, "v0_host"):
         endpoints = {_LISTENERS[0]: (str(broker.v0_host), int(broker.v0_port))}
     else:

@@ -1,4 +1,4 @@
-"""Interfaces of a broker's parts: storage, metadata, the controller, and replication."""
+"""Interfaces between a broker's parts: storage, metadata, the controller, and replication."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.kafka.ports import Endpoint, KafkaMessage
 from zabka.kafka.record_refusals import RecordError
 
 ReachedMarks = Callable[[], Mapping[TopicPartition, int]]
-"""Returns high watermarks that replicas are known to have reached (`zabka.journal.high_watermarks`)."""
+"""Function that returns high watermarks that replicas are known to have reached (`zabka.journal.high_watermarks`)."""
 
 
 class LogFile(Protocol):
@@ -35,28 +35,27 @@ class LogFile(Protocol):
 
 
 class DiskSpace(NamedTuple):
-    """The size of a log directory's file system, and the bytes that a broker can still write (KIP-827).
-
-    Each is -1 if unknown.
-    """
+    """Total size of a log directory's file system, and the usable bytes (KIP-827). Each is -1 if unknown."""
 
     total_bytes: int = -1
     usable_bytes: int = -1
 
 
 class LogDirectory(Protocol):
-    """One of a broker's log.dirs: one directory per replica, named topic-partition, and small text files."""
+    """One of a broker's log.dirs. It contains one directory per replica, named topic-partition, and small text
+    files.
+    """
 
     @property
     def boot_id(self) -> str:
-        """The id of the current boot of the operating system; empty if unknown.
+        """Identifier of the operating system's current boot; empty if unknown.
 
-        Everything written during the same boot still exists, whether flushed or not.
+        Data written during the same boot still exist, whether they were flushed or not.
         """
         ...
 
     def space(self) -> DiskSpace:
-        """Return the space of the file system. Raises OSError."""
+        """Return the total and usable space of the file system. Raises OSError."""
         ...
 
     def partitions(self) -> list[str]:
@@ -82,13 +81,13 @@ class LogDirectory(Protocol):
         ...
 
     def sync_names(self, name: str) -> None:
-        """Make the file names of a replica directory, and its own name, survive a power loss."""
+        """Sync a replica directory, so that its own name and its file names survive a power loss."""
         ...
 
     async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
-        """Sync these (replica, file) pairs and their names, so that they survive a power loss.
+        """Sync these (replica, file) pairs and their names in the background, so that they survive a power loss.
 
-        Other work continues during the sync. Files deleted before their turn are skipped.
+        Other tasks run during the sync. Files that are deleted before they are synced are skipped.
         """
         ...
 
@@ -97,13 +96,16 @@ class LogDirectory(Protocol):
         ...
 
     def read_text(self, name: str, file: str) -> str | None:
-        """Return a small file's content, or None if it does not exist. `name` "" is the log directory itself."""
+        """Return a small file's content, or None if it does not exist.
+
+        If `name` is "", the file is in the log directory itself.
+        """
         ...
 
     def exchange_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file atomically. The new content survives a killed process.
+        """Replace a small file atomically. The new content survives the end of the process.
 
-        It is synced a little later. A power loss before the sync may restore the old file or leave no file.
+        The file is synced a little later. A power loss before the sync may restore the old file or leave no file.
         """
         ...
 
@@ -127,17 +129,17 @@ class MetadataView(Protocol):
 
 
 class ControllerGate(Protocol):
-    """Sends requests to the active controller. Finds the controller, and retries if it has moved."""
+    """Sends requests to the active controller. Finds the controller, and retries if the controller has changed."""
 
     def call(self, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
-        """Send a request. Raises ChannelBroken if there is no controller or no response."""
+        """Send a request to the controller. Raises ChannelBroken if there is no controller or no response."""
         ...
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction.
+    """An aborted transaction in the transaction index.
 
-    All transactions before `last_stable_offset` were decided when its marker was appended.
+    `last_stable_offset` is the last stable offset at the time when the transaction's marker was appended.
     """
 
     producer_id: int
@@ -147,7 +149,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class FetchPartition(msgspec.Struct, frozen=True, gc=False):
-    """One partition of a fetch. `current_leader_epoch` and `last_fetched_epoch` are -1 if missing."""
+    """One partition in a Fetch request. `current_leader_epoch` and `last_fetched_epoch` are -1 if missing."""
 
     topic_partition: TopicPartition
     fetch_offset: int
@@ -157,38 +159,40 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
     log_start_offset: int = -1
     """The log start offset of the fetching follower; -1 for consumers."""
     topic_id: str | None = None
-    """The topic id in the fetch (Fetch 13), or None if the fetch contains the topic's name."""
+    """The topic id from the request (Fetch 13), or None if the request contains the topic's name."""
 
 
 class FetchParams(msgspec.Struct, frozen=True, gc=False):
-    """The other parameters of a fetch. `replica_id` is -1 for consumers."""
+    """The parameters of a Fetch request that apply to all its partitions. `replica_id` is -1 for consumers."""
 
     replica_id: int
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
     reader: Reader | None = None
-    """A consumer that a follower may serve (Fetch 11, KIP-392)."""
+    """The consumer, if followers can also respond to it (Fetch 11, KIP-392); otherwise None."""
     replica_epoch: int = -1
     """The fetching follower's broker epoch, or -1 if it is unknown (KIP-903)."""
     read_committed: bool = False
-    """Whether a consumer reads only up to the last stable offset (isolation level READ_COMMITTED)."""
+    """Whether the consumer reads only up to the last stable offset (isolation level READ_COMMITTED)."""
 
     @property
     def leader_only(self) -> bool:
-        """Whether only the leader can serve the fetch: for replicas, and for consumers without KIP-392."""
+        """Whether only the leader can respond to the fetch. This applies to replicas, and to consumers without
+        KIP-392.
+        """
         return self.replica_id >= 0 or (self.replica_id == -1 and self.reader is None)
 
 
 class Reader(NamedTuple):
-    """A consumer's rack ("" for none), and the listener of its connection."""
+    """A consumer's rack ("" for none), and the listener to which the consumer is connected."""
 
     rack: str
     listener: str
 
 
 class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
-    """One partition's response. `diverging` is (epoch, end offset) if the fetcher must truncate."""
+    """One partition in a Fetch response. `diverging` is (epoch, end offset) if the fetcher must truncate."""
 
     topic_partition: TopicPartition
     error: int
@@ -200,11 +204,11 @@ class FetchedPartition(msgspec.Struct, frozen=True, gc=False):
     """The preferred read replica of the consumer (KIP-392)."""
     last_stable_offset: int = -1
     aborted: Sequence[AbortedTransaction] | None = None
-    """Aborted transactions with records in the response, for a consumer that reads committed records."""
+    """Aborted transactions with records in the response, for a consumer with isolation level READ_COMMITTED."""
 
 
 class ProducedPartition(NamedTuple):
-    """Result of one partition's batch; `error` is Kafka's code."""
+    """Result of the append to one partition. `error` is Kafka's error code."""
 
     topic_partition: TopicPartition
     error: int
@@ -217,14 +221,16 @@ class ProducedPartition(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """Result of one partition's deletion. `low_watermark` is the lowest log start of the live replicas."""
+    """Result of DeleteRecords for one partition. `low_watermark` is the lowest log start offset of the live
+    replicas.
+    """
 
     error: int
     low_watermark: int = -1
 
 
 class ReplicaService(Protocol):
-    """The part of the replica manager (`zabka.broker_sim.replication`) that the Kafka port uses."""
+    """The methods of the replica manager (`zabka.broker_sim.replication`) that request handlers use."""
 
     def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage: ...
     def stop_replica(self, request: KafkaMessage) -> KafkaMessage: ...
@@ -249,13 +255,16 @@ class ReplicaService(Protocol):
         leader_only: bool = True,
         read_committed: bool = False,
     ) -> tuple[int, int, int, int]:
-        """Return (error, timestamp, offset, leader epoch). `timestamp` -1 means latest, -2 earliest."""
+        """Search for an offset by timestamp; -1 means latest, -2 earliest.
+
+        Return (error, timestamp, offset, leader epoch).
+        """
         ...
 
     def offsets_before(
         self, topic_partition: TopicPartition, timestamp: int, count_max: int, from_consumer: bool, leader_only: bool
     ) -> tuple[int, list[int]]:
-        """Return (error, offsets) for ListOffsets 0."""
+        """Search for offsets as ListOffsets 0 does. Return (error, offsets)."""
         ...
 
     def settings(self, topic_partition: TopicPartition) -> PartitionConfig | None:
@@ -265,7 +274,7 @@ class ReplicaService(Protocol):
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int
     ) -> Awaitable[Mapping[TopicPartition, Deleted]]:
-        """Advance log starts; see `ReplicaManager.delete_records`."""
+        """Advance log start offsets; see `ReplicaManager.delete_records`."""
         ...
 
     def leader_and_epoch(self, topic_partition: TopicPartition) -> tuple[int, int] | None:

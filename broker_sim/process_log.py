@@ -1,4 +1,4 @@
-"""The log of a broker's process: lines for people, written if their logger's level allows it (shell)."""
+"""The log of a broker's process: messages for people, written if their logger's level allows it. Does real I/O."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ _LOGGER_OF_MODULE = {
 
 
 class ProcessLog:
-    """Writes lines to the process's log. `levels` is read for each line, so that a change applies immediately."""
+    """Writes messages to the process's log.
+
+    `levels` is consulted for each message, so that a change of a level applies immediately.
+    """
 
     def __init__(self, log: structlog.BoundLogger, levels: LoggerLevels) -> None:
         self._log = log
         self._levels = levels
 
     def info(self, logger: str, text: str, **fields: object) -> None:
-        """Write a line at INFO."""
+        """Log a message at INFO."""
         if self._levels.is_enabled(logger, loggers.INFO):
             self._log.info(text, **fields)
 
     def warning(self, logger: str, text: str, **fields: object) -> None:
-        """Write a line at WARN."""
+        """Log a message at WARN."""
         if self._levels.is_enabled(logger, loggers.WARN):
             self._log.warning(text, **fields)
 
     def error(self, logger: str, text: str, **fields: object) -> None:
-        """Write a line at ERROR."""
+        """Log a message at ERROR."""
         if self._levels.is_enabled(logger, loggers.ERROR):
             self._log.error(text, **fields)
 
     def event(self, event: Event) -> None:
-        """Write a journal event at DEBUG, or at TRACE if only a full journal keeps it."""
+        """Log a journal event at DEBUG, or at TRACE if only `zabka.journal.level=full` includes it."""
         if not self._levels.prints_events:
             return
         level = loggers.TRACE if event.level is Level.FULL else loggers.DEBUG

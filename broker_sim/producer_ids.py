@@ -8,7 +8,7 @@ from zabka.kafka.zk.coordination import Zk
 
 
 class ProducerIds:
-    """Returns ids that no other broker returns. The unused ids of a block are lost when the process ends."""
+    """Allocates producer ids that no other broker allocates. Unused ids of a block are lost when the process ends."""
 
     def __init__(self, zk: Zk, runtime: Runtime, broker_id: int) -> None:
         self._zk = zk
@@ -20,7 +20,7 @@ class ProducerIds:
         self._taking = False
 
     async def next(self) -> int:
-        """Return a new id. Raises ZooKeeperError and ProducerIdsUnavailable."""
+        """Return a new producer id. Raises ZooKeeperError and ProducerIdsUnavailable."""
         while self._next >= self._end:
             if self._taking:
                 turn: Future[None] = self._runtime.future()

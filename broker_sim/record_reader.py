@@ -1,4 +1,4 @@
-"""Reader for coordinators' records: Kafka's primitive types in sequence, in plain and flexible versions."""
+"""Reads Kafka's primitive types from the records of coordinators, in flexible and non-flexible versions."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ class RecordReader:
         return self._take(self._unsigned_varint() - 1 if self.flexible else self.int32())
 
     def count(self) -> int:
-        """Read the number of elements of an array."""
+        """Read the length of an array."""
         count = self.nullable_count()
         if count is None:
             raise UnreadableRecord("an array is missing")
         return count
 
     def nullable_count(self) -> int | None:
-        """Read the number of elements of an array, or None if the array is null."""
+        """Read the length of an array, or None if the array is null."""
         count = self._unsigned_varint() - 1 if self.flexible else self.int32()
         if count == -1:
             return None

@@ -1,8 +1,8 @@
-"""Watch of a broker's own registration, because another client may overwrite or delete /brokers/ids/N.
+"""Watches a broker's own registration, because another client may overwrite or delete /brokers/ids/N.
 
-Kafka's brokers do not watch it. The next controller ignores a broker with an unreadable registration, and a broker with
-a deleted registration is dead to the cluster until its session ends. Here the registration is restored immediately, and
-the incident is logged.
+Kafka's brokers do not watch it. The next controller ignores a broker with an unreadable registration, and the cluster
+considers a broker with a deleted registration dead until its session ends. A zabka broker restores its registration
+immediately and logs the incident.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from zabka.kafka.zk.coordination import Zk
 from zabka.kafka.zk.znodes import BrokerInfo
 
 LOOK_AGAIN_MS = 1_000
-"""Delay before the next read if there is nothing to watch yet, or the ensemble returned an error."""
+"""Delay before the next check if the registration does not exist yet, or if the ensemble returned an error."""
 
 
 class RegistrationWatch:
-    """The watch of one broker's registration.
+    """Watches the registration of one broker.
 
     `is_registered` returns whether the broker's current session has registered it; `register` registers it again, with
     a new broker epoch.
@@ -65,7 +65,7 @@ class RegistrationWatch:
             self._changed.set_result(None)
 
     async def _look(self) -> bool:
-        """Return whether the registration has the content that this broker wrote, and is watched."""
+        """Set a watch. Return whether the registration has the content that this broker wrote."""
         service, info = self._zk.service, self._info()
         path, session_id = znodes.broker_path(info.broker_id), service.session_id
         outcome = await self._zk.attempt(lambda: service.get(path, self._on_change))

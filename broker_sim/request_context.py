@@ -1,4 +1,4 @@
-"""The context of a request for its handler, and the exception for a request without a response."""
+"""The context in which a handler processes a request, and exceptions for requests without a response."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from zabka.kafka.ports import KafkaMessage
 
 
 class RequestRefused(Exception):
-    """Raised to close the connection without a response, which the client treats as a retriable error."""
+    """The connection must be closed without a response. Clients treat this as a retriable error."""
 
 
 class Unanswered(Exception):
-    """Raised to send no response, as if it was lost. With `for_good`, later requests of the connection are not read."""
+    """No response must be sent, as if it was lost.
+
+    With `for_good`, later requests of the connection are also not processed.
+    """
 
     def __init__(self, for_good: bool = False) -> None:
         super().__init__("a request fault left the request without a response")
@@ -21,7 +24,9 @@ class Unanswered(Exception):
 
 
 class RequestClock(Protocol):
-    """The time spent on a request, without the time that the request waited, for example for a follower."""
+    """Measures the time spent on a request. Time in which the request waited, for example for a follower, is
+    excluded.
+    """
 
     def spent_ns(self) -> int:
         """Return the nanoseconds spent so far."""
@@ -39,10 +44,10 @@ COSTLESS = Costless()
 
 
 class RequestContext:
-    """The client of a request: its client id, its listener, and its address as Kafka's tools show it.
+    """The client that sent a request: its client id, listener, and address in the format of Kafka's tools.
 
     `connection` is the number of its connection in the order of acceptance; 0 if there is none. `muted_ms` is set if
-    the client is throttled: after its response, its connection is not read for that time. `truncated` is set if a
+    the client is throttled: after the response, the connection is not read for that time. `truncated` is set if a
     request fault truncates the response and closes the connection.
     """
 

@@ -1,4 +1,4 @@
-"""Request faults at a broker: the rules that apply to a request, and their effects.
+"""Request faults at a broker: selects the fault rule for each request, and applies its effect.
 
 A broker without rules has no `RequestFaults`, so its requests have no overhead. Effects on the connection are
 exceptions and flags of the request's context, which the port applies (`zabka.broker_sim.kafka_port`).
@@ -48,7 +48,9 @@ from zabka.kafka.wire.kafka_schema import ApiKey, KafkaUuid, api_key_of, version
 from zabka.kafka.wire.metadata_messages import MetadataResponse, MetadataResponsePartition
 
 SUBJECT_CHARACTERS_MAX = 260
-"""Maximum length of names in journal events. Topic names have at most 249 characters; client ids may be longer."""
+"""Maximum length of topic names and client ids in journal events. Topic names have at most 249 characters; client ids
+may be longer.
+"""
 _SESSION_ERRORS = frozenset(
     {
         ErrorCode.fetch_session_id_not_found,
@@ -56,17 +58,17 @@ _SESSION_ERRORS = frozenset(
         ErrorCode.fetch_session_topic_id_error,
     }
 )
-"""Errors of a whole Fetch response."""
+"""Errors that a Fetch response has as a whole, not for one partition."""
 
 SessionPartitions = Callable[[KafkaMessage], Sequence[FetchedRow]]
-"""Returns the partitions of a Fetch request, including the partitions of its session."""
+"""Returns the partitions that a Fetch request reads, including those from its fetch session."""
 
 
 class RequestFaults:
-    """The rules of one broker.
+    """The request fault rules of one broker.
 
-    `fetched` returns the partitions of a Fetch request, including the partitions of its session. `count` counts the
-    uses of a rule together with the other nodes.
+    `fetched` returns the partitions that a Fetch request reads, including those from its fetch session. `count` counts
+    how often a rule was applied, in total for all nodes.
     """
 
     def __init__(
@@ -78,12 +80,12 @@ class RequestFaults:
         self._fetched = fetched
         self._active = ActiveFaults(count)
         self.apis: Collection[ApiKey] = ()
-        """The APIs with rules. Other requests need not be passed to `serve`."""
+        """The APIs that have rules. Requests of other APIs need not be passed to `serve`."""
         self._stale: dict[str, dict[str, list[PartitionMetadata]]] = {}
-        """For each stale rule, keyed by its id, the metadata at the time when the rule was added."""
+        """For each rule with stale metadata, keyed by rule id, the metadata at the time when the rule was added."""
 
     def hold(self, rules: Sequence[HeldRequestFault]) -> None:
-        """Apply exactly these rules. Rules that remain keep their counts."""
+        """Replace the active rules by these. Rules that were already active retain their counts."""
         added = self._active.replace(rules, self._runtime.now().mono_ms)
         self.apis = tuple(APIS.values() if any(rule.api == ANY for rule in rules) else {APIS[r.api]: 0 for r in rules})
         self._stale = {rule.id: self._stale[rule.id] for rule in rules if rule.id in self._stale}
@@ -93,11 +95,14 @@ class RequestFaults:
                 self._stale[rule.id] = {topic: self._metadata.partitions(topic) for topic in topics}
 
     def counts(self) -> Counts:
-        """Return (matching requests, uses), keyed by the id of the rule."""
+        """Return, by rule id, how many requests matched a rule and how often it was applied."""
         return self._active.counts()
 
     async def serve(self, handler: Handler, request: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
-        """Process a request under the first rule that is due. Raises RequestRefused, Unanswered."""
+        """Process a request, with the effect of the first rule that applies to it, if any.
+
+        Raises RequestRefused, Unanswered.
+        """
         api = ApiKey(api_key_of(request))
         subject = _Subject(request, api, context, self._metadata.topic_of_id, self._fetched)
         rule = self._due(subject, lambda rule: not _needs_records(rule, api))
@@ -109,7 +114,7 @@ class RequestFaults:
     def _due(
         self, subject: _Subject, admits: Callable[[HeldRequestFault], bool]
     ) -> HeldRequestFault | None:  # fmt: skip
-        """Return the rule to apply, or None. Count and report its use."""
+        """Return the rule to apply to a request, or None. If there is one, count and journal its application."""
         now_ms, draw = self._runtime.now().mono_ms, self._runtime.random.random
         uses = self._active.due(lambda rule: admits(rule) and subject.is_selected_by(rule), now_ms, draw)
         if uses is None:
@@ -147,7 +152,7 @@ class RequestFaults:
     async def _after(
         self, rule: HeldRequestFault, subject: _Subject, response: KafkaMessage | None
     ) -> KafkaMessage | None:
-        """Apply an effect to the response: delay it, drop it or change it."""
+        """Apply a rule's effect to the response: delay it, drop it or change it."""
         match rule.effect:
             case "delay_after":
                 await self._runtime.sleep(rule.delay_ms)
@@ -163,7 +168,10 @@ class RequestFaults:
         return response
 
     async def _with_error(self, rule: HeldRequestFault, subject: _Subject, handler: Handler) -> KafkaMessage | None:
-        """Return the response with the error in the rows that the rule selects. Process the other rows normally."""
+        """Process the request, except for the partitions or groups that the rule selects.
+
+        These have the rule's error in the response.
+        """
         request, context, error = subject.request, subject.context, KAFKA_ERRORS[rule.error]
         if subject.api is ApiKey.FETCH and error not in _SESSION_ERRORS:
             fetched = await handler(request, context)
@@ -184,7 +192,9 @@ class RequestFaults:
         return refused if served is None else merge(served, refused, part.rows)
 
     def _corrupt_fetched(self, subject: _Subject, response: FetchResponse) -> FetchResponse:
-        """Corrupt a fetched batch if a rule selects one. A response without records does not use up the rule."""
+        """Corrupt a fetched batch if a rule selects one. A response without records does not count as an
+        application.
+        """
         found: list[FetchResponse] = []
 
         def admits(rule: HeldRequestFault) -> bool:
@@ -197,7 +207,10 @@ class RequestFaults:
         return found[0] if self._due(subject, admits) is not None else response
 
     def _with_stale_partitions(self, rule: HeldRequestFault, response: MetadataResponse) -> MetadataResponse:
-        """Return a Metadata response with the stored, older leaders and ISRs, and without later topics."""
+        """Return a Metadata response with the leaders and ISRs from the time when the rule was added.
+
+        Topics created later are omitted.
+        """
         known = self._stale[rule.id]
         topics = []
         for topic in response.topics:
@@ -229,7 +242,7 @@ def _as_before(row: MetadataResponsePartition, before: PartitionMetadata | None)
 
 
 class _Subject:
-    """One request. Its partitions, groups and ids are computed once a rule needs them."""
+    """A request as rules see it. Its partitions, groups and ids are computed when a rule first needs them."""
 
     def __init__(
         self,
@@ -254,7 +267,7 @@ class _Subject:
         if rule.effect == "throttle" and version < (throttle_since(self.api) or 0):
             return False
         if self.api is ApiKey.METADATA and self.subject.partitions == ():
-            # This Metadata request asks only for brokers, so a rule that changes a topic cannot apply.
+            # This Metadata request asks only for brokers, so rules for topics do not apply.
             return rule.effect not in ("error", "stale") and not rule.topic
         return selects(rule, self.subject)
 
@@ -281,7 +294,9 @@ class _Subject:
         return [row for row in self.fetched if selects_partition(rule, self._name(row), row.partition)]
 
     def selection(self, rule: HeldRequestFault) -> Callable[[Any, int | None], bool]:
-        """Return the function that selects rows of this request: topics with a partition, or groups."""
+        """Return a function that decides which parts of the request the rule selects: (topic, partition), or a
+        group.
+        """
 
         def is_selected(row: Any, partition: int | None) -> bool:
             if self.api in _NAMED_BY_GROUP or hasattr(row, "group_id"):
@@ -293,7 +308,7 @@ class _Subject:
         return is_selected
 
     def text(self, rule: HeldRequestFault) -> str:
-        """Return the first partition, group or id of the request that the rule selects, for the journal."""
+        """Return, for the journal, the first partition, group or id in the request that the rule selects."""
         subject = self.subject
         for topic, partition in subject.partitions or ():
             if selects_partition(rule, topic, partition):

@@ -1,7 +1,7 @@
-"""The time of the broker's thread that requests take, for request quotas (shell).
+"""Measures the time that requests take in the broker's thread, for request quotas. Reads a real clock.
 
 Only the time between two waits of a request's coroutine counts. Kafka likewise counts the time of its threads, not the
-time that a request waits. Measurement starts when a client first has such a quota.
+time that a request waits. Measurement starts when a client first has a request quota.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class ThreadClock:
-    """One request's time. The clock runs from its creation."""
+    """Measures the time of one request, from the clock's creation on."""
 
     __slots__ = ("_began_ns", "_spent_ns")
 
@@ -31,7 +31,7 @@ class ThreadClock:
 
     @coroutine
     def measure(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Run the work. The clock stops while the work waits."""
+        """Run the work. The clock stops while the work is suspended."""
         step, argument = work.send, None
         while True:
             try:
@@ -48,15 +48,15 @@ class ThreadClock:
 
 
 class RequestTimes:
-    """Clocks for a broker's requests, and the quotas that the measured times are charged to."""
+    """Creates the clocks of a broker's requests, and charges the measured times to the quotas."""
 
     def __init__(self, quota: RequestTime) -> None:
         self._quota = quota
 
     def clock(self) -> ThreadClock | None:
-        """Return a clock for a request about to be read, or None if there is no request quota."""
+        """Return a clock for the next request, or None if no client has a request quota."""
         return ThreadClock() if self._quota.is_used else None
 
     def sent(self, client: str, spent_ns: int) -> None:
-        """Charge the time of writing a response."""
+        """Charge the time of writing a response to its client."""
         self._quota.add(client, spent_ns)

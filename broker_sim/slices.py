@@ -1,4 +1,4 @@
-"""Long work, done in slices so that requests are served in between."""
+"""Splits long work into slices, so that requests are processed in between."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from zabka.ensemble.ports import Runtime
 T = TypeVar("T")
 
 SLICE_RECORDS = 100
-"""Number of records per slice that become objects: about a quarter of a millisecond."""
+"""Number of records that are decoded in one slice, which takes about a quarter of a millisecond."""
 PAUSE_MS = 1
-"""Pause between two slices: several times a request's duration, so that it waits for one slice at most."""
+"""Pause between two slices, in ms. It is several times a request's duration, so that a request waits for at most one
+slice.
+"""
 _BATCH_COST = 4
-"""The cost of reading a batch and writing the rest of it, in records."""
+"""The cost of reading a batch and writing the retained part of it, in the equivalent number of records."""
 _RECORD_COST = 10
-"""The cost of a record, in skipped headers."""
+"""The cost of one record, in the equivalent number of skipped batch headers."""
 
 
 class Slices:
-    """Decides when to pause between batches, which may be as small as a record and number millions in a log."""
+    """Decides when to pause between the batches of a log.
+
+    A batch may contain only one record, and a log millions of batches.
+    """
 
     __slots__ = ("_done",)
 
@@ -28,11 +33,11 @@ class Slices:
         self._done = 0
 
     def is_full(self, records: int) -> bool:
-        """Count a batch with that many processed records. Return whether it is time to pause."""
+        """Count a batch of which this many records were processed. Return whether it is time to pause."""
         return self._add((records + _BATCH_COST) * _RECORD_COST)
 
     def is_full_of_headers(self) -> bool:
-        """Count a batch of which only the header is read. Return whether it is time to pause."""
+        """Count a batch of which only the header was read. Return whether it is time to pause."""
         return self._add(1)
 
     def _add(self, cost: int) -> bool:
@@ -44,9 +49,9 @@ class Slices:
 
 
 async def in_slices(work: Generator[None, None, T], runtime: Runtime, pause_ms: int = PAUSE_MS) -> T:
-    """Run the work with a pause after each slice. Return its result.
+    """Run the work with a pause after each slice, and return its result.
 
-    Without `pause_ms`, other tasks get one iteration of the event loop between two slices. This is for work that a
+    If `pause_ms` is 0, other tasks get only one iteration of the event loop between two slices. This is for work that a
     client waits for.
     """
     while True:

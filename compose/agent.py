@@ -1,8 +1,8 @@
-"""The host agent: owns one host's node processes and performs the API's actions on them.
+"""The host agent: runs the node processes of one host and performs the API's actions on them.
 
 There is one agent per host. A cluster of local processes has a single agent; with containers, the agent is the first
 process of each container. An agent listens on its own port and requires a bearer token, which is stored in a file that
-only its user can read.
+only the user who runs the agent can read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class _Guard:
-    """ASGI middleware that requires the agent's bearer token before anything of a request is read."""
+    """ASGI middleware that checks the agent's bearer token before it reads a request's body."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
@@ -102,7 +102,7 @@ class _Calls:
         return await self.livez(_)
 
     async def livez(self, _: Request) -> Response:
-        # The agent is healthy whatever the state of its nodes: a restart of the agent would kill them.
+        # Report healthy whatever the state of the nodes, because a restart of the agent would kill them.
         return _json({"status": "ok", "host": self._host.spec.name})
 
     async def snapshot(self, request: Request) -> Response:
@@ -196,7 +196,7 @@ def main(config: Path) -> int:
     if agent_config.preloads:
         from zabka.compose.forked import fork
     host = Host(topology, spec, data, fork)
-    # While the server shuts down, it still serves the last events of the nodes to the API.
+    # During the shutdown, the server still sends the nodes' last events to the API.
     server = QuietServer(
         uvicorn.Config(
             create_app(host, token),
@@ -212,7 +212,7 @@ def main(config: Path) -> int:
         ),
         host.stop,
     )
-    # After its shutdown uvicorn raises the signal again. Ignore it then, so that the exit code is 0.
+    # After its shutdown, uvicorn raises the received signal again. Ignore the signal then, so that the exit code is 0.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     server.run()

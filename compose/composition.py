@@ -1,6 +1,6 @@
-"""compose.yaml of a topology of containers: `zabka compose` writes it, for any number of nodes.
+"""Generates compose.yaml for a topology of containers. `zabka compose` writes it, for any number of nodes.
 
-Settings that all services share are under anchors; a service contains only its own settings. Sources: the Compose
+Settings that all services share are under YAML anchors; a service contains only its own settings. Sources: the Compose
 specification (merge keys, profiles, `start_interval`).
 """
 
@@ -35,7 +35,9 @@ def compose_yaml(topology: Topology, settings: list[str] | None = None, root: st
 
 
 def _quoted(text: str) -> str:
-    """Return a YAML scalar in double quotes (JSON is YAML). Compose would read a single `$` as a variable."""
+    """Return a YAML scalar in double quotes. JSON is valid YAML. `$` is doubled, because Compose substitutes
+    variables.
+    """
     return json.dumps(text.replace("$", "$$"))
 
 
@@ -109,7 +111,10 @@ def _service(topology: Topology, host: HostSpec) -> str:
 
 
 def _spark(topology: Topology) -> str:
-    """Return the service that builds tables from all journals. The service reads every volume and writes to its own."""
+    """Return the Spark service, which builds tables from all journals.
+
+    It reads the volumes of all nodes and writes to its own.
+    """
     mounts = "".join(
         f'      - "{host.address}:{PurePosixPath(JOURNALS) / host.address}:ro"\n' for host in topology.hosts
     )

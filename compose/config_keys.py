@@ -1,6 +1,6 @@
-"""The table of configuration keys of ZooKeeper and of Kafka, for `--set`.
+"""Table of the configuration keys of ZooKeeper and of Kafka, for `--set`.
 
-`up` accepts any key of either system by its own name. This table contains the system of each key and the type of its
+`up` accepts any key of either system by its own name. For each key, the table contains the system and the type of the
 value. The node that reads a value interprets it. Sources: ZooKeeper's administrator's guide (3.9) and Kafka's broker
 configuration reference (3.9, ZooKeeper mode).
 """
@@ -158,18 +158,18 @@ _POSITIVE = {"tickTime", "initLimit", "syncLimit", "zookeeper.session.timeout.ms
 
 
 class BadSetting(ValueError):
-    """An invalid `--set`: an unknown key, a key that `up` manages itself, or a value of the wrong type."""
+    """A `--set` option has an unknown key, a key that `up` sets itself, or a value of the wrong type."""
 
 
 class Overrides(NamedTuple):
-    """The overrides of `--set`, one mapping per system."""
+    """The settings from `--set`, one mapping for ZooKeeper and one for Kafka."""
 
     zookeeper: dict[str, str]
     kafka: dict[str, str]
 
 
 def split_settings(settings: list[str]) -> Overrides:
-    """Sort `KEY=VALUE` settings into ZooKeeper's and Kafka's. An empty value is kept, because it removes an override.
+    """Split `KEY=VALUE` settings into ZooKeeper's and Kafka's. An empty value stays, because it removes an override.
 
     Raises BadSetting, with the reason, for the first invalid setting.
     """

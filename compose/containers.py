@@ -1,9 +1,9 @@
-"""The same topology as containers: the first process of each container.
+"""Creates the topology for containers, and runs the first process of each container.
 
-There is one image with many commands. Each container's first process is a host agent, which owns the one node of that
-container. No Docker socket is mounted anywhere: the API sends requests to the agents over the containers' network.
-`composition` writes compose.yaml of the same topology, `manifests` the Kubernetes manifests, and `image` the
-Dockerfile; `python -m zabka.compose.kept_files` writes all of them again.
+There is one image with several commands. Each container's first process is a host agent, which runs the one node of
+that container. No Docker socket is mounted anywhere: the API sends requests to the agents over the containers' network.
+`composition` writes compose.yaml of the topology, `manifests` the Kubernetes manifests, and `image` the Dockerfile;
+`python -m zabka.compose.kept_files` writes all of them again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ API_HOST = "api"
 
 
 class Naming(NamedTuple):
-    """The names under which containers find each other.
+    """The names under which containers reach each other.
 
-    In this order: the suffix of peers' names, the suffix of brokers' names, and the address of the agent in the API's
+    The fields are the suffix of peers' names, the suffix of brokers' names, and the address of the agent in the API's
     own container.
     """
 
@@ -42,7 +42,7 @@ class Naming(NamedTuple):
 
 
 NAMINGS: dict[Platform, Naming] = {
-    # A service of the composition is a name on its network.
+    # In Compose, each service has its name as host name on the network.
     "compose": Naming("", "", API_HOST),
     # The DNS name of a StatefulSet's pod is below its headless service.
     "kubernetes": Naming(".peers", ".brokers", "127.0.0.1"),
@@ -56,7 +56,7 @@ def container_topology(
     settings: list[str] | None = None,
     platform: Platform = "compose",
 ) -> Topology:
-    """Return a topology with each node on its own host, reached by its name on that platform.
+    """Return a topology with each node on its own host, which has the node's name on that platform.
 
     Raises BadPlan, BadSetting.
     """
@@ -114,14 +114,14 @@ def _check_counts(peers: int, brokers: int) -> None:
     for option, count, least in (("--peers", peers, 1), ("--brokers", brokers, 0)):
         if not least <= count <= NODES_MAX:
             raise BadPlan(f"{option} is between {least} and {NODES_MAX}, not {count}")
-    # Each node has its own published port, counted up from the first port of its kind. The ranges must not
+    # Each node publishes its own port, counted up from the first port for its kind of node. The ranges must not
     # overlap.
     if CLIENT_PORT + peers > API_PORT or KAFKA_PORT + brokers > INNER_PORT:
         raise BadPlan("so many ports do not fit")
 
 
 def published(topology: Topology, host: HostSpec) -> list[tuple[int, int]]:
-    """Return the ports of a host that this machine's loopback reaches: (outside, inside the container)."""
+    """Return the ports of a host that are published on this machine's loopback: (outside, inside the container)."""
     if host.runs_api:
         return [(topology.api_port, topology.api_port)]
     peers = [(CLIENT_PORT + p.id - 1, p.client_port) for p in topology.peers if p.name in host.nodes]
@@ -129,9 +129,9 @@ def published(topology: Topology, host: HostSpec) -> list[tuple[int, int]]:
 
 
 def topology_here() -> Topology:
-    """Return the topology in a container's environment variables, as `composition` or `manifests` wrote it.
+    """Return the topology that a container's environment variables describe.
 
-    Raises BadPlan, BadSetting.
+    `composition` or `manifests` has written these variables. Raises BadPlan, BadSetting.
     """
     platform = os.environ.get("ZABKA_PLATFORM", "compose")
     return container_topology(
@@ -144,7 +144,10 @@ def topology_here() -> Topology:
 
 
 def main(name: str, data: Path) -> int:
-    """Run a container's first process: the agent of the host with that name, or of the host with that node."""
+    """Run the agent as a container's first process.
+
+    `name` is the name of the agent's host, or of the node on it.
+    """
     try:
         topology = topology_here()
     except (BadPlan, BadSetting, ValueError) as reason:

@@ -1,8 +1,8 @@
 """The agent's connection to one node: JSON lines over the node's control socket.
 
-Two kinds of lines are sent to the node. `{"faults": …, "node": …, "names": …}` is the full state of link faults, sent
-at every connect and change. `{"status": true}` requests the status; the host sends it to all its nodes at once, twice a
-second. Only one status request is open at a time, so requests do not accumulate at a paused node.
+The agent sends two kinds of lines. `{"faults": …, "node": …, "names": …}` is the complete list of link faults, sent
+after connecting and after every change. `{"status": true}` requests the status; the host sends it to all its nodes at
+once, twice a second. Only one status request is open at a time, so requests do not accumulate at a paused node.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 import msgspec
 
-# The delay is short, because the link faults of a restarted node are missing until the agent has reconnected.
+# The delay is short, because a restarted node has no link faults until the agent has reconnected.
 RECONNECT_S = 0.02
 LINE_BYTES_MAX = 8 * 1024 * 1024
 
 
 class ControlLink:
-    """Keeps a connection to one node while it runs.
+    """Maintains the control connection to one node while it runs.
 
-    `clock_ms` is a monotonic clock; `faults_line` returns the state to apply, as JSON without the newline.
+    `clock_ms` is a monotonic clock; `faults_line` returns the faults to apply, as JSON without the newline.
     """
 
     def __init__(self, path: Path, clock_ms: Callable[[], int], faults_line: Callable[[], bytes]) -> None:
@@ -38,11 +38,11 @@ class ControlLink:
         self._answered = asyncio.Event()
 
     def age_ms(self) -> int:
-        """Return the age of the node's last response."""
+        """Return the time since the node's last response."""
         return self._clock_ms() - self._answered_ms
 
     def forget(self) -> None:
-        """Discard the status before a new process begins, because the last response is from the process before it."""
+        """Discard the last status, because it is from the node's previous process."""
         self.status = {}
 
     def push_faults(self) -> None:
@@ -52,7 +52,7 @@ class ControlLink:
             self._writer.write(self._faults_line() + b"\n")
 
     async def applied(self, timeout_s: float) -> bool:
-        """Wait until the node confirms the faults sent last. Return whether it did so in time."""
+        """Wait until the node confirms the faults that were sent last. Return False on timeout."""
         if self._writer is None:
             return False
         with contextlib.suppress(TimeoutError):
@@ -66,7 +66,7 @@ class ControlLink:
             self._writer.write(b'{"status":true}\n')
 
     async def refresh(self, timeout_s: float) -> None:
-        """Request the status now, and wait for the response until the timeout."""
+        """Request the status now. Wait for the response, at most for the timeout."""
         if self._writer is None:
             return
         with contextlib.suppress(TimeoutError):
@@ -91,7 +91,7 @@ class ControlLink:
             try:
                 await self._talk(reader)
             except (OSError, ValueError, RecursionError, asyncio.IncompleteReadError):
-                # Closed, or not the protocol (a line beyond the limit, or nested too deeply): reconnect.
+                # The connection was closed or violated the protocol (a line too long or nested too deeply). Reconnect.
                 await asyncio.sleep(RECONNECT_S)
             finally:
                 self._writer = None

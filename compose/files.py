@@ -1,4 +1,7 @@
-"""The files that `up` writes besides the nodes' files: tokens, agent and API configuration, the run's record."""
+"""The files that `up` writes besides the nodes' files: tokens, the configuration of agent and API, and the run record.
+
+The run record contains the agent's process id and the page's URL.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _LOCK_PAUSE_S = 0.03
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A running cluster: its agent's process and the URL of its page."""
+    """The record of a running cluster: its agent's process id and the URL of its page."""
 
     agent_pid: int
     url: str
@@ -33,7 +36,7 @@ class Run(msgspec.Struct, frozen=True):
 class AgentConfig(msgspec.Struct, frozen=True):
     """The configuration of an agent (`agent.json`): the cluster's data directory, and the agent's host.
 
-    An agent with `preloads` starts its nodes as forks of itself (`zabka.compose.forked`).
+    If `preloads` is set, the agent starts its nodes as forks of itself (`zabka.compose.forked`).
     """
 
     data: str
@@ -42,17 +45,17 @@ class AgentConfig(msgspec.Struct, frozen=True):
 
 
 class InUse(Exception):
-    """The data directory belongs to a running cluster."""
+    """A running cluster already uses the data directory."""
 
 
 def take_lock(data: Path) -> int:
-    """Lock the data directory. Return the file descriptor that holds the lock, for the agent to inherit.
+    """Lock the data directory. Return the lock's file descriptor, which the agent inherits.
 
     Raises InUse.
     """
     handle = os.open(data / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     for _ in range(_LOCK_TRIES):
-        # Retry, because another process may hold it only briefly, to check whether a cluster runs.
+        # Retry, because another process may lock it for a moment to check whether a cluster runs.
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return handle
@@ -64,7 +67,7 @@ def take_lock(data: Path) -> int:
 
 
 def is_running(data: Path) -> bool:
-    """Return whether a running cluster holds the data directory's lock."""
+    """Return whether a running cluster has locked the data directory."""
     if not (data / LOCK_FILE).exists():
         return False
     try:
@@ -75,7 +78,7 @@ def is_running(data: Path) -> bool:
 
 
 def load_run(data: Path) -> Run | None:
-    """Return the run recorded in the data directory, whether it is alive or not."""
+    """Return the run record in the data directory, whether its agent still runs or not."""
     try:
         return msgspec.json.decode((data / RUN_FILE).read_bytes(), type=Run)
     except (OSError, msgspec.MsgspecError):
@@ -83,30 +86,31 @@ def load_run(data: Path) -> Run | None:
 
 
 def save_run(data: Path, run: Run) -> None:
-    """Record the run in the data directory."""
+    """Write the run record into the data directory."""
     write_atomically(data / RUN_FILE, msgspec.json.encode(run) + b"\n")
 
 
 def forget_run(data: Path) -> None:
-    """Remove the record of the run."""
+    """Delete the run record."""
     with contextlib.suppress(FileNotFoundError):
         (data / RUN_FILE).unlink()
 
 
 def token(path: Path) -> str:
-    """Return a token stored in a file that only its user can read. The first process that needs it creates it.
+    """Return the token in a file that only this user can read. Create the file if it does not exist.
 
     Raises BadToken, OSError.
     """
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_uid == os.getuid():
-            # A provided token file (a Secret that Kubernetes mounts) keeps its permissions.
+            # If the token file is provided (a Secret that Kubernetes mounts), do not change its permissions.
             path.chmod(0o600)
         return read_token(path)
     aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     write_atomically(aside, f"{secrets.token_urlsafe(32)}\n".encode(), 0o600)
     try:
-        # Create a link, because it fails if another process was faster; a rename would replace that process's token.
+        # Use a link, because it fails if another process has created the file in the meantime. A rename would replace
+        # that process's token.
         path.hardlink_to(aside)
     except FileExistsError:
         pass
@@ -116,12 +120,12 @@ def token(path: Path) -> str:
 
 
 def agent_url(host: HostSpec) -> str:
-    """Return the URL of a host's agent."""
+    """Return the URL of the agent on a host."""
     return f"http://{bracketed(reachable(host.address))}:{host.agent_port}"
 
 
 def remedy(topology: Topology, host: HostSpec, data: Path) -> str:
-    """Return how to repair a host's agent that does not respond."""
+    """Return a message that states how to repair a host's agent that does not respond."""
     at = host.address
     match topology.platform:
         case "compose":
@@ -136,7 +140,7 @@ def remedy(topology: Topology, host: HostSpec, data: Path) -> str:
 
 
 def api_settings(topology: Topology, data: Path) -> dict[str, object]:
-    """Return the API's settings in the form that `zabka.api.settings.Settings` reads."""
+    """Return the API's settings as JSON data for `zabka.api.settings.Settings`."""
     timeout = topology.kafka.get("zookeeper.session.timeout.ms", "6000" if topology.profile == "default" else "18000")
     return {
         "data": str(data / "api"),
@@ -167,7 +171,7 @@ def write_host(topology: Topology, host: HostSpec, data: Path, *, preloads: bool
     home = data / host.name
     home.mkdir(parents=True, exist_ok=True)
     if host.runs_api:
-        # Only the API uses this token, so hosts without it do not get one.
+        # Only the API needs this token, so do not write it on other hosts.
         token(data / API_TOKEN_FILE)
         (data / "api").mkdir(exist_ok=True)
         settings = json.dumps(api_settings(topology, data), indent=2) + "\n"

@@ -1,10 +1,10 @@
-"""Nodes as forks of their agent, which has imported their programs.
+"""Starts nodes as forks of their agent, which has already imported their programs.
 
-A cluster for tests needs half the processor time to start this way: the modules of peers and brokers are imported once,
-instead of once in each of six processes. The API, the only process of its kind and the one with the most imports, is
-forked before that, and imports its modules at the same time on another processor. A fork is a process like any other:
-it has its own process group, can be killed and paused, and ends with its agent. When a node is started again, it is an
-ordinary child process (`zabka.compose.launch.argv_for`).
+With forks, a cluster for tests needs half the processor time to start: the modules of peers and brokers are imported
+once, instead of once in each of six processes. The API is the only process of its kind and has the most imports, so it
+is forked before the imports, and imports its own modules at the same time on another processor. A fork is a process
+like any other: it has its own process group, can be killed and paused, and ends with its agent. When a node is
+restarted, it becomes an ordinary child process (`zabka.compose.launch.argv_for`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import NoReturn
 from zabka.compose.programs import config_of, run
 
 _SHARED = {"peer": "zabka.ensemble.server.process.peer_process", "broker": "zabka.broker_sim.broker_process"}
-"""For each kind of node, the module that more than one process runs."""
+"""For each kind of node that can run in several processes, the module to import before forking."""
 _DESCRIPTORS_MAX = 65_536
 _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 
 class ForkedProcess:
-    """A fork with the interface of `subprocess.Popen`: its pid, its end, and signals to it while it lives."""
+    """A forked process with the interface of `subprocess.Popen`: pid, exit code, and signals."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -46,7 +46,7 @@ class ForkedProcess:
         return code
 
     def send_signal(self, number: int) -> None:
-        """Send the signal unless the process has ended."""
+        """Send a signal to the process unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -59,9 +59,9 @@ class ForkedProcess:
 
 
 def fork(arguments: Sequence[str], log: Path) -> ForkedProcess:
-    """Start a node. `arguments` are the arguments of `zabka.compose.node`; the node's output goes to `log`.
+    """Start a node as a fork. `arguments` are those of `zabka.compose.node`; `log` receives the node's output.
 
-    Call it only while this process has a single thread. Raises OSError.
+    Call this only while the agent has a single thread. Raises OSError.
     """
     if arguments[0] in _SHARED:
         _preload()
@@ -75,9 +75,10 @@ def fork(arguments: Sequence[str], log: Path) -> ForkedProcess:
 
 @cache
 def _preload() -> None:
-    """Import the nodes' programs, and freeze their objects.
+    """Import the nodes' programs, and exclude their objects from garbage collection.
 
-    Otherwise the garbage collector would write to the memory that forks share, and so cause copies of it.
+    Otherwise the garbage collector would write to memory that the forks share, so that the kernel would have to copy
+    it.
     """
     gc.disable()
     for program in _SHARED.values():
@@ -87,10 +88,11 @@ def _preload() -> None:
 
 
 def _become(arguments: Sequence[str], log: int, parent: int) -> NoReturn:
-    """Run as that node until its end, without touching the agent's open files, tasks and handlers."""
+    """Run a node in the forked process until it ends, without touching the agent's open files, tasks and handlers."""
     code = 1
     try:
-        # Unreachable objects of the agent would otherwise close file descriptors that this node has reused.
+        # Otherwise, when unreachable objects of the agent are collected, they would close file descriptors that this
+        # node has reused.
         gc.freeze()
         os.setsid()
         for number in _HANDLED:

@@ -1,4 +1,4 @@
-"""The health of a cluster for `zabka status`: controller, quorum and partitions, as its API reports them."""
+"""The cluster's health for `zabka status`: controller, quorum and partitions, as reported by the API."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from zabka.agent.http_call import NoAnswer, call
 
 ANSWER_S = 4.0
 LISTED_MAX = 5
-"""Maximum number of partitions that a line names."""
+"""Maximum number of partitions that are named in one line of output."""
 _STYLES = {"ok": "32", "warn": "33", "bad": "31;1"}
-"""Codes of ECMA-48: green, yellow, bold red."""
+"""Terminal colours (ECMA-48 codes): green, yellow, bold red."""
 
 
 class _Peer(msgspec.Struct):
@@ -57,7 +57,7 @@ def read_health(url: str) -> dict[str, Any] | None:
 
 
 def health_of(cluster: _Cluster) -> dict[str, Any]:
-    """Return the health as JSON."""
+    """Return the health of a cluster as JSON data."""
     partitions = [(f"{topic.name}-{each.partition}", each) for topic in cluster.topics for each in topic.partitions]
     leaders = [peer.id for peer in cluster.peers if peer.state == "LEADING"]
     return {

@@ -1,7 +1,8 @@
-"""A container's health check: it requests the agent's health, and the API's if it runs in the same container.
+"""A container's health check. It requests the health of the agent and, if the API runs in the same container, of the
+API.
 
-`python -m zabka.compose.healthcheck PORT [PORT]` requests `/healthz` from each port. It is a new process each time, in
-every container at once, so it imports only the standard library.
+`python -m zabka.compose.healthcheck PORT [PORT]` requests `/healthz` from each port. Each check is a new process, in
+every container at the same time, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ ANSWER_BYTES_MAX = 65_536
 
 
 def trouble(port: int, timeout_s: float = TIMEOUT_S) -> str:
-    """Return why the server on that port is not healthy, or an empty string if it is healthy."""
+    """Return why the server on this port is not healthy, or an empty string if it is healthy."""
     request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
     answer = b""
     try:

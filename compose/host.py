@@ -52,26 +52,25 @@ from zabka.journal.writer import JournalWriter
 OBSERVE_INTERVAL_S = 0.5
 """The interval between checks of the processes, and between status requests to each node."""
 STALE_MS = 5_000
-"""A node counts as not responding if its last response is older than this."""
+"""If a node's last response is older than this, the node counts as not responding."""
 API_RESTART_S = 0.5
-# The three times add up to less than the 20 s within which everything must have stopped.
+# The sum of these three times is less than the 20 s within which everything must have stopped.
 BROKERS_STOP_S = 8.0
-# After this time, brokers that could hand over their leaderships have done so. The remaining brokers wait for
-# each other.
+# After this time, all brokers that could hand over their leaderships have done so. The others only wait for each other.
 BROKERS_HURRY_S = 1.5
 PEERS_STOP_S = 4.0
 API_STOP_S = 3.0
 FAULT_APPLY_S = 1.0
 FAULT_LEDGER = "fault-uses"
-"""The directory with the counts of request faults."""
+"""Name of the directory that contains the counts of request faults."""
 SHUTDOWN = "shutdown of the host agent"
-"""The requester of the stops at the end of a host."""
+"""Requester, in journal events, of the stops of all processes when the host agent ends."""
 
 log = structlog.get_logger()
 
 
 Fork = Callable[[Sequence[str], Path], Child]
-"""Starts a node with the arguments of `zabka.compose.node` and the path of its log."""
+"""Starts a node from the arguments of `zabka.compose.node` and the path of the node's log."""
 
 
 def _monotonic_ms() -> int:
@@ -79,7 +78,10 @@ def _monotonic_ms() -> int:
 
 
 class Host:
-    """Owns the processes of one host of a topology. `fork`, if given, starts each process the first time."""
+    """Runs the processes of one host of a topology.
+
+    If `fork` is given, it is used for the first start of each process.
+    """
 
     def __init__(self, topology: Topology, spec: HostSpec, data: Path, fork: Fork | None = None) -> None:
         self.spec = spec
@@ -121,14 +123,14 @@ class Host:
     # ---- life -------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start all processes at the same time, and begin to watch them."""
+        """Start all processes at the same time, and begin to check their state."""
         config = {"nodes": ",".join(self.spec.nodes)}
         for fault_id in faults_left(journal_directory(self._data, self.spec.name), self.spec.name):
             self._journal.write(FaultRemoved(fault_id))
         self._journal.write(NodeStarted("host", int(self.spec.name.rpartition("-")[2]), config))
         self._journal.flush()
         if API in self.processes:
-            # The API takes the longest to start.
+            # Start the API first, because it takes the longest.
             await self.processes[API].start()
         for spec in self._topology.nodes():
             if spec.name in self.links:
@@ -149,9 +151,9 @@ class Host:
         self._journal.flush()
 
     async def stop(self) -> None:
-        """Stop everything in a clean order: brokers (their controlled shutdown needs peers), peers, then the API.
+        """Stop all processes: first the brokers, then the peers, then the API. Further calls do nothing.
 
-        Further calls do nothing.
+        Brokers are first, because their controlled shutdown needs peers.
         """
         if self._stopping:
             return
@@ -160,7 +162,7 @@ class Host:
         peers = [n for n in self.links if n.startswith("peer-")]
         await self._stop_all(brokers, BROKERS_STOP_S, (signal.SIGUSR1, BROKERS_HURRY_S))
         await self._stop_all(peers, PEERS_STOP_S)
-        # Give the API time to collect the last events before it stops.
+        # Before stopping the API, give it time to collect the last events.
         await asyncio.sleep(0.15 if API in self.processes else 0)
         await self._stop_all([API] if API in self.processes else [], API_STOP_S)
         for task in self._tasks:
@@ -231,7 +233,7 @@ class Host:
             self._api_down.set()
 
     async def _keep_api(self) -> None:
-        """Restart the API whenever it ends without a request, unless it cannot read its own state."""
+        """Restart the API whenever it ends without being requested to, unless it cannot read its own state."""
         api = self.processes[API]
         while True:
             await self._api_down.wait()
@@ -262,7 +264,10 @@ class Host:
         return Snapshot(self.spec.name, processes, statuses, time.time_ns() // 1000, self._faults_complete)
 
     def trouble(self) -> str | None:
-        """Return why this host is not healthy (a process is down, a node does not respond or serve), or None."""
+        """Return why this host is not healthy, or None.
+
+        Possible reasons: a process is down, a node does not respond, a peer accepts no requests.
+        """
         for name, process in self.processes.items():
             if process.state != "running":
                 return f"{name} is {process.state}"
@@ -277,7 +282,7 @@ class Host:
         return ProcessInfo(process.name, process.state, process.pid, process.exit_code, process.starts)
 
     async def read_journals(self, request: JournalRequest) -> JournalAnswer:
-        """Return the lines after these positions, as soon as there are any or after the request's `wait_ms`."""
+        """Return the journal lines after these positions, as soon as there are any or after the request's `wait_ms`."""
         deadline = time.monotonic() + min(request.wait_ms, 5_000) / 1000
         requested = [(tail, p) for tail in self._tails if (p := request.positions.get(tail.node)) is not None]
         while True:
@@ -303,16 +308,17 @@ class Host:
         return self._faults
 
     async def set_faults(self, faults: list[AnyFault], *, whole: bool = True) -> None:
-        """Apply exactly these faults: send them to every node here (again after a node's restart), then journal them.
+        """Replace the active faults by these: send them to every node on this host, then journal them.
 
-        If `whole` is False, the list may be incomplete, and the API must send it again.
+        After a node's restart, the faults are sent to it again. If `whole` is False, the list may be incomplete, and
+        the API must send the complete list later.
         """
         self._faults_complete = whole
         before = {f.id: f for f in self._faults}
         self._faults = faults
         added = [fault for fault in faults if fault.id not in before and self._owns(fault)]
-        # Journal these faults first, because nodes may report their effects at once, and a cause must precede its
-        # effect.
+        # Journal these faults before sending them: nodes may apply them at once, and a cause must precede its effect in
+        # the journal.
         for fault in added:
             if is_reported(fault):
                 self._journal.write(injected(fault))
@@ -333,8 +339,11 @@ class Host:
         self._journal.flush()
 
     def _owns(self, fault: AnyFault) -> bool:
-        """Return whether this host journals the fault: the host of a link's source, or of the first node that applies
-        it."""
+        """Return whether this host journals the fault.
+
+        A link fault is journalled by the host of the link's source, a request fault by the host of the first node that
+        applies it.
+        """
         if isinstance(fault, HeldFault) and fault.client is None:
             return fault.source in self.links
         names = [spec.name for spec in self._topology.nodes()]
@@ -359,12 +368,12 @@ class Host:
 
 
 def is_reported(fault: AnyFault) -> bool:
-    """Return whether nodes report that they apply the fault, to a request or to a client's link."""
+    """Return whether nodes journal each time that they apply the fault, to a request or to a client's link."""
     return isinstance(fault, HeldRequestFault) or fault.client is not None
 
 
 def injected(fault: AnyFault) -> FaultInjected:
-    """Return the event for a new fault."""
+    """Return the journal event that records a new fault."""
     if isinstance(fault, HeldFault):
         return FaultInjected(
             fault.id,
@@ -379,7 +388,7 @@ def injected(fault: AnyFault) -> FaultInjected:
 
 
 def faults_left(directory: Path, host: str) -> list[str]:
-    """Return the ids of faults whose start is in the host's journal but not their end, oldest first."""
+    """Return the ids of faults that were still active at the end of the host's journal, oldest first."""
     left: dict[str, None] = {}
     for path in node_files(directory, host):
         for entry in read_file(path):

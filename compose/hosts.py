@@ -1,7 +1,7 @@
-"""The same topology on several hosts, each with an agent that is started there: `zabka agent --hosts …`.
+"""The topology on several hosts, each with an agent that a user starts there: `zabka agent --hosts …`.
 
-Every host gets the same list of names and computes the same topology, so only the agents' token has to be distributed.
-Nodes are assigned to the hosts in turn. The first host has the API.
+Every host gets the same list of addresses and computes the same topology, so only the agents' token has to be
+distributed. Nodes are assigned to the hosts in turn. The API runs on the first host.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zabka.compose.plan import BadPlan
 from zabka.compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Topology
 
 PER_HOST_MAX = 100
-"""Maximum number of ports of one kind on one host, which are consecutive."""
+"""Maximum number of nodes of one kind on one host, because their ports are consecutive numbers."""
 
 
 def hosts_topology(
@@ -27,9 +27,9 @@ def hosts_topology(
     settings: list[str] | None = None,
     tokens: Path,
 ) -> Topology:
-    """Assign peers and brokers to hosts. `tokens` is the directory of the agents' token on each host.
+    """Return a topology with peers and brokers assigned to these hosts.
 
-    Raises BadPlan, BadSetting.
+    `tokens` is the directory on each host that contains the agents' token. Raises BadPlan, BadSetting.
     """
     _check(addresses, peers, brokers, profile)
     overrides = split_settings(settings or [])

@@ -1,7 +1,7 @@
-"""The image: its Dockerfile, and the project files that its build needs.
+"""The container image: its Dockerfile, and the list of project files that its build needs.
 
-The target `nodes` has what peers, brokers, agents and the API need; `spark` adds PySpark and a Java runtime. The final
-stages of both contain a virtual environment without its build tools.
+The target `nodes` contains what peers, brokers, agents and the API need; `spark` adds PySpark and a Java runtime. The
+final stages of both contain a virtual environment without its build tools.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zabka.compose.containers import (
 
 NODES_LOCK, SPARK_LOCK = "nodes.lock", "spark.lock"
 LINKED = ("api", "broker_sim", "compose", "controller", "ensemble")
-"""The packages whose folders are next to `zabka`, which has a symbolic link to each."""
+"""The packages that are outside the folder `zabka`, which contains a symbolic link to each."""
 _PAGE_FILES = ("package.json", "package-lock.json", ".npmrc")
 _PORTS = (CLIENT_PORT, QUORUM_PORT, ELECTION_PORT, INNER_PORT, KAFKA_PORT, API_PORT, AGENT_PORT)
 _PACKAGES = "/opt/zabka/lib/python3.11/site-packages/"
@@ -65,7 +65,7 @@ RUN mkdir /packages && cp -rL zabka /packages/ \\
 
 
 def _final() -> str:
-    """Return the final stages: a base, and both targets based on it."""
+    """Return the last stages of the Dockerfile: a common base, and the two targets based on it."""
     return f"""
 # The standard library is compiled once here: the official images leave that to every process.
 FROM ${{PYTHON_IMAGE}} AS runtime

@@ -1,4 +1,4 @@
-"""Serves journal files as they grow: whole lines from a byte position on, across rotations."""
+"""Reads journal files while they grow: whole lines from a byte position on, across file rotations."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from zabka.journal.reader import node_files
 _first_line_of = msgspec.json.Decoder(FirstLine).decode
 
 SETTLED_NS = 1_000_000_000
-"""Age after which a directory's modification time can be trusted.
+"""Age from which a directory's modification time reliably shows whether a file was created.
 
-The modification time advances in steps of the kernel's clock, so a second file created within one step does not change
-it. A change longer ago than this is past all such steps.
+The modification time advances in steps of the kernel's clock, so a second file that is created within one step does not
+change it.
 """
 
 
 class JournalTail:
-    """One node's journal, polled twenty times a second, nearly always without new lines.
+    """Reads one node's journal. It is polled twenty times a second, usually without new lines.
 
-    If the last poll found no new lines, no file is listed or opened until the directory or the file last read changes.
+    If the last poll found no new lines, the next polls list and open no file until the directory or the last file
+    changes.
     """
 
     def __init__(self, directory: Path, node: str, files: Callable[[Path, str], list[Path]] = node_files) -> None:
@@ -36,7 +37,7 @@ class JournalTail:
         self._nothing_new: tuple[Position, tuple[int, int]] | None = None
 
     def read_on(self, position: Position) -> JournalChunk | None:
-        """Return the lines after a position, or None if there are none yet."""
+        """Return the journal lines after a position, or None if there are none yet."""
         seen = self._seen(position)
         if seen is not None and self._nothing_new == (position, seen):
             return None
@@ -46,7 +47,7 @@ class JournalTail:
         return chunk
 
     def _seen(self, position: Position) -> tuple[int, int] | None:
-        """Return the directory's modification time and the file's size; None if either is missing."""
+        """Return the directory's modification time and the size of the last file; None if one of them is missing."""
         directory = str(self._directory)
         try:
             return os.stat(directory).st_mtime_ns, os.stat(f"{directory}/{position.file}").st_size  # noqa: PTH116
@@ -57,9 +58,10 @@ class JournalTail:
 def read_on(
     directory: Path, node: str, position: Position, files: Callable[[Path, str], list[Path]] = node_files
 ) -> JournalChunk | None:
-    """Return the lines after a position, or None if there are none yet. A file that was rotated away is skipped.
+    """Return the journal lines after a position, or None if there are none yet.
 
-    If the journal is not the one that was read before, return its beginning.
+    A file that was deleted by rotation is skipped. If the journal is not the one that was read before, return its
+    beginning.
     """
     names = [path.name for path in files(directory, node)]
     if not names:
@@ -79,7 +81,7 @@ def read_on(
 
 
 def _is_new_journal(directory: Path, names: list[str], position: Position) -> bool | None:
-    """Return whether the journal is not the one read before, because a disk was emptied or replaced.
+    """Return whether this is another journal than the one read before, because a disk was emptied or replaced.
 
     Return None if the journal is too short to decide.
     """
@@ -92,20 +94,20 @@ def _is_new_journal(directory: Path, names: list[str], position: Position) -> bo
             return None
         if not line.endswith(b"\n"):
             return None
-        # A damaged first line does not show that the journal was replaced. Assume the same journal, so that its lines
-        # are not read twice.
+        # A damaged first line does not prove that the journal was replaced. Assume that it is the same journal, so that
+        # lines are not read twice.
         with contextlib.suppress(msgspec.MsgspecError):
             return _first_line_of(line) != position.first
         return False
     if position.file in names:
-        # If this file is shorter than the offset, it is of another journal only if it begins with line 1. If line 1
-        # was rotated away, it is the same journal, which a power loss has shortened.
+        # If this file is shorter than the offset, it belongs to another journal only if it begins with line 1. If the
+        # file with line 1 was deleted by rotation, this is the same journal, which a power loss has shortened.
         return position.file == oldest and _begins_with(oldest) == 1 and _size(directory / oldest) < position.offset
     return bool(position.file) and names[-1] < position.file
 
 
 def _begins_with(name: str) -> int:
-    """Return the first node_seq of a file, from its name."""
+    """Return the node_seq of a journal file's first line, from the file's name."""
     return int(name.rsplit(".", 2)[1])
 
 
@@ -118,8 +120,8 @@ def _size(path: Path) -> int:
 
 def _resolve(directory: Path, names: list[str], position: Position) -> tuple[str, int]:
     if position.file in names:
-        # If the file is shorter than the offset, a power loss has removed lines that were read. Read the file again;
-        # the collector detects known lines by their numbers.
+        # If the file is shorter than the offset, a power loss has removed lines that were already read. Read the file
+        # again; the collector recognises known lines by their numbers.
         return position.file, position.offset if position.offset <= _size(directory / position.file) else 0
     if position.file:
         return next((n for n in names if n > position.file), names[-1]), 0

@@ -1,7 +1,7 @@
-"""Detects that a host's journals may have grown: by kernel notifications (inotify, on Linux), otherwise by polling.
+"""Waits until a host's journals may have grown, by kernel notifications (inotify, on Linux) or by polling.
 
-A notification only means that something was written; `zabka.compose.journal_files` reads it. If a notification never
-arrives, as on a file system without them, the reader continues when its wait ends.
+A notification only means that something was written; `zabka.compose.journal_files` then reads it. If no notification
+arrives, as on some file systems, the reader checks the journals when its wait ends.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 
 from zabka.journal.reader import node_files
 
-# The collector holds lines back to keep their order: for 120 ms, or for 55 ms if only one agent sends lines.  All waits
-# here are below 120 ms, and below 55 ms shortly after a write.
+# The collector holds entries back to order them: for 120 ms, or for 55 ms if only one agent sends entries.  All waits
+# in this module are below 120 ms, and below 55 ms shortly after a write.
 GATHER_S = 0.025
-"""Wait for further lines, to send them together, because lines seldom come alone."""
+"""After a notification, wait this long for further lines, to send them together. Lines seldom come alone."""
 POLL_S = 0.025
 IDLE_POLL_S = 0.1
 IDLE_AFTER_S = 3.0
 RETRY_S = 0.5
-"""The interval between attempts to watch journals that could not be watched."""
+"""Interval between attempts to watch journals that could not be watched before."""
 
-# <sys/inotify.h>
+# Constants from <sys/inotify.h>
 _MODIFY = 0x002
 _MOVED_TO, _CREATE, _DELETE_SELF = 0x080, 0x100, 0x400
 _NOTICE = struct.Struct("iIII")
@@ -35,11 +35,11 @@ _READ_BYTES = 64 * 1024
 
 
 class JournalGrowth:
-    """Waits for any of these journals (node to directory) to grow.
+    """Waits for one of these journals (node to directory) to grow.
 
-    The newest file of each journal is watched, and its directory for a newer file. A message log next to it causes no
-    wake-up. While one of the journals cannot be watched, because it does not exist yet or the kernel's limit is
-    reached, all are polled.
+    The newest file of each journal is watched, and the directory, in which a newer file may be created. Message logs in
+    the directory do not wake the waiter. If one of the journals cannot be watched, because it does not exist yet or the
+    kernel's limit is reached, all are polled.
     """
 
     def __init__(self, journals: Mapping[str, Path]) -> None:
@@ -53,7 +53,7 @@ class JournalGrowth:
         self._notice = asyncio.Event()
 
     def next_growth(self) -> asyncio.Event:
-        """Return the event to pass to `grown`. Call this before reading the journals, so that no growth is missed."""
+        """Return an event to pass to `grown`. Call this before reading the journals, so that no growth is missed."""
         if not self._asked:
             self._asked, self._inotify = True, _Inotify.open()
         self._take()
@@ -62,7 +62,7 @@ class JournalGrowth:
         return self._notice
 
     async def grown(self, notice: asyncio.Event, timeout_s: float) -> None:
-        """Wait until the journals may have grown since `next_growth` returned this event, or until the timeout."""
+        """Wait until the journals may have grown after `next_growth` returned this event, or until the timeout."""
         if self._inotify is None or not self._watched:
             idle = time.monotonic() - self._written_s > IDLE_AFTER_S
             await asyncio.sleep(min(timeout_s, IDLE_POLL_S if idle else POLL_S))
@@ -79,7 +79,7 @@ class JournalGrowth:
             async with asyncio.timeout(timeout_s):
                 return await notice.wait()
         except TimeoutError:
-            # inotify does not report that a directory was moved away and replaced.
+            # inotify does not report that a directory was moved away and replaced, so check that.
             self._watch()
             return False
         finally:
@@ -88,7 +88,7 @@ class JournalGrowth:
                 asyncio.get_running_loop().remove_reader(inotify.descriptor)
 
     def wrote(self) -> None:
-        """Record that new lines were read, because more are likely to come soon."""
+        """Record that new lines were read. The next wait is shorter, because more lines are likely to follow soon."""
         self._written_s = time.monotonic()
 
     def close(self) -> None:
@@ -101,7 +101,7 @@ class JournalGrowth:
         self._notice.set()
 
     def _take(self) -> None:
-        """Read the notifications, and wake the waiters."""
+        """Read the inotify notifications, and wake the waiters."""
         noticed = self._inotify.read() if self._inotify is not None else 0
         if not noticed:
             return
@@ -111,13 +111,13 @@ class JournalGrowth:
         notice.set()
 
     def _watch(self) -> None:
-        """Watch the newest files and the directories. Repeated calls are harmless."""
+        """Watch the newest files and the directories. Can be called again at any time."""
         inotify, self._tried_s = self._inotify, time.monotonic()
         self._watched = inotify is not None and all(inotify.watch(*journal) for journal in self._journals.items())
 
 
 class _Inotify:
-    """The kernel's inotify notifications, through its C library."""
+    """Access to the kernel's inotify interface through the C library."""
 
     def __init__(self, library: ctypes.CDLL, descriptor: int) -> None:
         self._library = library
@@ -133,7 +133,7 @@ class _Inotify:
         return None if descriptor < 0 else _Inotify(library, descriptor)
 
     def watch(self, node: str, directory: Path) -> bool:
-        """Watch a journal. Return whether that is possible."""
+        """Watch the newest file and the directory of a journal. Return whether that was possible."""
         # Watch the directory before listing its files, so that a file created in between is not missed.
         if not self._add(directory, _CREATE | _MOVED_TO | _DELETE_SELF):
             return False
@@ -143,7 +143,7 @@ class _Inotify:
         return bool(self._library.inotify_add_watch(self.descriptor, os.fsencode(path), mask) >= 0)
 
     def read(self) -> int:
-        """Return all notifications since the last call as one mask; 0 for none."""
+        """Read all notifications since the last call. Return the combined mask of their events; 0 for none."""
         found, place = 0, 0
         with contextlib.suppress(BlockingIOError):
             notices = os.read(self.descriptor, _READ_BYTES)

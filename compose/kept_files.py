@@ -1,6 +1,6 @@
-"""Writes the generated files of this folder again: compose.yaml, kubernetes.yaml, the Dockerfile and locks.
+"""Writes the generated files of this folder: compose.yaml, kubernetes.yaml, the Dockerfile and the locks.
 
-Run `python -m zabka.compose.kept_files` with all of requirements.lock installed.
+Run `python -m zabka.compose.kept_files` in an environment with all of requirements.lock installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def kept_files() -> dict[str, str]:
-    """Return the content of every file, keyed by its name."""
+    """Return the content of every generated file, keyed by file name."""
     nodes, spark = locks(HERE.parent)
     return {
         "compose.yaml": compose_yaml(container_topology()),

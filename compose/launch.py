@@ -14,12 +14,15 @@ _PR_SET_PDEATHSIG = 1
 
 
 def argv_for(kind: str, *arguments: str) -> list[str]:
-    """Return the command line of a node process. `-P` keeps the working directory from shadowing packages."""
+    """Return the command line of a node process.
+
+    With `-P`, files in the working directory cannot hide installed packages.
+    """
     return [sys.executable, "-P", "-m", "zabka.compose.node", kind, *arguments]
 
 
 def player_argv() -> list[str]:
-    """Return the command line that plays scenarios and seeds, as a child process that can end with its parent."""
+    """Return the command line that runs scenarios and seeds in a child process, which can end with its parent."""
     return [sys.executable, "-P", "-m", "zabka.cli.scenario_player"]
 
 
@@ -38,9 +41,10 @@ def die_with_parent(number: signal.Signals) -> None:
 
 
 def start_agent(config: Path, held: Sequence[int], parent: int | None) -> subprocess.Popen[bytes]:
-    """Start the agent of that configuration (`write_host`). If `parent` is given, the agent ends with that process.
+    """Start an agent with this configuration file (`write_host`).
 
-    While it lives, the agent holds the locks whose file descriptors are `held`, including the data directory's.
+    If `parent` is given, the agent ends when that process ends. While it runs, the agent holds the locks whose file
+    descriptors are `held`, including that of the data directory.
     """
     environment = dict(os.environ)
     if parent is not None:
@@ -51,7 +55,8 @@ def start_agent(config: Path, held: Sequence[int], parent: int | None) -> subpro
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            # Detached from the terminal: Ctrl-C reaches this process, which stops the others in a clean order.
+            # Detach the agent from the terminal. Ctrl-C then reaches only this process, which stops the others in the
+            # right order.
             start_new_session=True,
             pass_fds=held,
             env=environment,

@@ -1,7 +1,7 @@
-"""The locks of the image's targets: for each target, only the pins of requirements.lock that it needs at run time.
+"""The lock files of the image's targets: the pins of requirements.lock that each target needs at run time.
 
-requirements.lock also pins what the tests and linters need. The closure is computed from the metadata of the installed
-packages, so this runs where the whole lock is installed, and for that Python and platform.
+requirements.lock also pins what the tests and linters need. The required packages are computed from the metadata of the
+installed packages. So this runs only where the whole lock is installed, and for that Python and platform.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from typing import NamedTuple
 from packaging.requirements import Requirement
 
 OF_SPARK = ("numpy", "pandas", "pyarrow", "pyspark", "scipy")
-"""The packages that only Spark's tables need (700 MB)."""
+"""The packages that are only needed to build Spark's tables (700 MB)."""
 _HEAD = "# Made by `python -m zabka.compose.kept_files` of requirements.lock; change that, not this file.\n"
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==")
 
 
 class Locks(NamedTuple):
-    """The content of both locks. Spark's lock contains its packages in addition to the nodes'."""
+    """The content of the two lock files. The one for Spark contains only packages that the nodes' lock does not."""
 
     nodes: str
     spark: str
 
 
 def locks(root: Path) -> Locks:
-    """Return the locks of the project in `root`.
+    """Return the lock files' content for the project in `root`.
 
     Raises KeyError for a requirement that requirements.lock does not pin.
     """
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     of_extras = [line for lines in project["optional-dependencies"].values() for line in lines]
     wanted = [Requirement(line) for line in (*project["dependencies"], *of_extras)]
-    # The extra `all` consists of the other extras, which are included already.
+    # Skip the extra `all`: it consists of the other extras, which are already included.
     wanted = [requirement for requirement in wanted if _name(requirement.name) != project["name"]]
     pins = _pins((root / "requirements.lock").read_text())
     nodes = _closure([r for r in wanted if _name(r.name) not in OF_SPARK])
@@ -49,7 +49,7 @@ def _name(name: str) -> str:
 
 
 def _pins(lock: str) -> dict[str, str]:
-    """Return each pin with its hashes, keyed by name."""
+    """Return each pin of a lock file with its hashes, keyed by package name."""
     pins: dict[str, str] = {}
     name = ""
     for line in lock.splitlines(keepends=True):
@@ -66,7 +66,7 @@ def _lock(pins: dict[str, str], names: set[str]) -> str:
 
 
 def _closure(wanted: list[Requirement]) -> set[str]:
-    """Return the names of these requirements and of all packages that they require here."""
+    """Return the names of these requirements and of all packages that they require on this platform."""
     found: dict[str, set[str]] = {}
     open_ends = list(wanted)
     while open_ends:

@@ -1,8 +1,8 @@
-"""Kubernetes manifests of a topology of containers: `zabka kubernetes` writes them, for any number of nodes.
+"""Generates Kubernetes manifests for a topology of containers. `zabka kubernetes` writes them, for any number of nodes.
 
-Peers and brokers are pods of two StatefulSets whose ordinals begin at 1, so that a pod has its node's name. Each pod
-has its own volume, and is reached below a headless service. The API is a Deployment of one pod. Sources: Kubernetes'
-API reference (apps/v1, policy/v1; `ordinals` since 1.27) and the restricted Pod Security Standard.
+Peers and brokers are pods of two StatefulSets. The pods' ordinals begin at 1, so that a pod has its node's name. Each
+pod has its own volume, and a DNS name below a headless service. The API is a Deployment of one pod. Sources:
+Kubernetes' API reference (apps/v1, policy/v1; `ordinals` since 1.27) and the restricted Pod Security Standard.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def kubernetes_yaml(
 
 
 def manifests(topology: Topology, settings: list[str], image: str, storage: str, agents_token: str) -> list[Object]:
-    """Return every object; referenced objects come first."""
+    """Return every Kubernetes object. An object that others refer to precedes them."""
     counts = {"ZABKA_PEERS": str(len(topology.peers)), "ZABKA_BROKERS": str(len(topology.brokers))}
     found = [
         _object("v1", "ConfigMap", CONFIG, data={**counts, "ZABKA_PROFILE": topology.profile,
@@ -99,7 +99,8 @@ def _nodes(kind: str, count: int, ports: dict[str, int], pod: _Pod, storage: str
     service = f"{kind}s"
     spec = {
         "clusterIP": "None",
-        # Peers find each other before a quorum serves, which is when they become ready.
+        # Publish addresses of pods that are not ready: peers must find each other to form a quorum, and are ready only
+        # with a quorum.
         "publishNotReadyAddresses": True,
         "selector": labels,
         "ports": [{"name": name, "port": port, "targetPort": name} for name, port in ports.items()],
@@ -117,8 +118,8 @@ def _nodes(kind: str, count: int, ports: dict[str, int], pod: _Pod, storage: str
                 "serviceName": service,
                 "replicas": count,
                 "ordinals": {"start": 1},
-                # Start all pods at once: with the other policy each pod waits until the previous one is ready, and no
-                # peer is ready without a quorum.
+                # Start all pods at the same time. With the other policy, each pod waits until the previous one is
+                # ready, and no peer is ready without a quorum.
                 "podManagementPolicy": "Parallel",
                 "selector": {"matchLabels": labels},
                 "template": {
@@ -152,7 +153,7 @@ def _api(pod: _Pod, storage: str) -> list[Object]:
             API_HOST,
             spec={
                 "replicas": 1,
-                # The history that it collects has one writer.
+                # The collected history must have only one writer, so never run two API pods.
                 "strategy": {"type": "Recreate"},
                 "selector": {"matchLabels": labels},
                 "template": {"metadata": {"labels": labels}, "spec": spec},
@@ -166,19 +167,21 @@ def _claim(storage: str) -> Object:
 
 
 class _Pod:
-    """The shared parts of all pods: their user, their environment, and their resources."""
+    """What all pods have in common: user, environment, and resources."""
 
     def __init__(self, image: str, *, has_settings: bool) -> None:
         self._image = image
         self._has_settings = has_settings
 
     def spec(self, component: str, host: str, ports: dict[str, int], ready: Object) -> Object:
-        """Return the pod of a node or of the API. `host` is the argument of `zabka.compose.containers`."""
+        """Return the pod specification of a node or of the API. `host` is the argument of
+        `zabka.compose.containers`.
+        """
         return {
             "automountServiceAccountToken": False,
-            # Longer than an agent takes to stop its node cleanly.
+            # This is longer than an agent takes to stop its node cleanly.
             "terminationGracePeriodSeconds": 20,
-            # The pause container becomes process 1, which reaps orphaned processes of the API's scenario player.
+            # The pause container becomes process 1 and reaps orphaned child processes of the scenario process.
             "shareProcessNamespace": True,
             "securityContext": {
                 "runAsNonRoot": True,
@@ -203,7 +206,8 @@ class _Pod:
         }
 
     def _container(self, component: str, host: str, ports: dict[str, int], ready: Object) -> Object:
-        # Check only the agent: a user may have killed its node on purpose, and the agent must survive that.
+        # Check only the agent: a user may have killed the node on purpose, and the agent must not be restarted for
+        # that.
         alive = {"httpGet": {"path": "/livez", "port": "agent"}}
         return {
             "name": component,
@@ -244,7 +248,10 @@ _NOT_TEXT = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
 
 
 def as_yaml(value: Any, depth: int = 0) -> str:
-    """Return non-empty mappings and lists in block style, and everything else as JSON, which is YAML."""
+    """Return a value as YAML.
+
+    Non-empty mappings and lists are in block style; everything else is JSON, which is valid YAML.
+    """
     pad = "  " * depth
     if isinstance(value, dict):
         return "".join(

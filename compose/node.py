@@ -1,4 +1,4 @@
-"""First module of a node's process: `python -P -m zabka.compose.node peer --config FILE` becomes that peer."""
+"""The first module of a node's process: `python -P -m zabka.compose.node peer --config FILE` runs that peer."""
 
 from __future__ import annotations
 

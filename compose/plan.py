@@ -1,4 +1,4 @@
-"""The layout of a local cluster: the requested options, the data directory's topology, and free ports."""
+"""Plans a local cluster, from the requested options, the data directory's topology, and free ports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from zabka.compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, Pe
 
 LOOPBACK = "127.0.0.1"
 _ELSEWHERE = {"0.0.0.0": (socket.AF_INET, "192.0.2.1"), "::": (socket.AF_INET6, "2001:db8::1")}
-"""A distant address (RFC 5737, RFC 3849) for each family, keyed by the family's wildcard address."""
+"""For each wildcard address, its address family and a remote address (RFC 5737, RFC 3849).
+
+Used to find out this machine's address towards other machines.
+"""
 DEFAULT_ZK_PORT = 2181
 DEFAULT_KAFKA_PORT = 9092
 DEFAULT_API_PORT = 8080
@@ -21,7 +24,7 @@ HOST = "host-1"
 
 
 class Requested(msgspec.Struct, frozen=True, kw_only=True):
-    """The options of `up`. None means the earlier value of the data directory, or else the default.
+    """The options of `up`. None means the value of the data directory's existing topology, or else the default.
 
     Port 0 means that `up` picks a port.
     """
@@ -35,20 +38,21 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     kafka_port: int | None = None
     profile: str | None = None
     advertised: Mapping[int, str] = {}
-    """HOST:PORT of every broker for clients that connect through a proxy. The brokers have a second listener."""
+    """HOST:PORT of every broker, if clients connect through a proxy. The brokers then advertise it on a second
+    listener.
+    """
     overrides: Overrides = Overrides({}, {})
 
 
 class BadPlan(ValueError):
-    """Options that cannot be satisfied, and the reason."""
+    """The requested options cannot be satisfied. The message is the reason."""
 
 
 def plan(wanted: Requested, before: Topology | None, within: range | None = None) -> Topology:
     """Return the topology for these options, based on the existing topology of the data directory.
 
-    Ports that are picked come from `within`, if it is given.
-
-    Raises BadPlan if the options are invalid, PortTaken if a requested port is in use.
+    If `within` is given, picked ports come from that range. Raises BadPlan if the options are invalid, PortTaken if a
+    requested port is in use.
     """
     peers = _count("--peers", wanted.peers, 3 if before is None else sum(not p.observer for p in before.peers), 1)
     observers = _count("--observers", wanted.observers, 0 if before is None else _observers(before), 0)
@@ -134,7 +138,8 @@ def _observers(topology: Topology) -> int:
 def _same_ensemble(before: Topology, peers: int) -> None:
     voters = sum(not p.observer for p in before.peers)
     if voters != peers:
-        # New, empty voters could form a quorum without the voters that have the history, so data would be lost.
+        # Reject this: new, empty voters could form a quorum without the voters that have the history, so data would be
+        # lost.
         raise BadPlan(
             f"this data directory holds an ensemble of {voters} peers, not {peers}: a different number would put its "
             f"history at risk. Choose another --data, or leave --peers away"
@@ -148,7 +153,7 @@ def _merged(before: dict[str, str], now: dict[str, str]) -> dict[str, str]:
 def _answers_on_loopback(bind: str) -> bool:
     """Return whether a server bound to this address is also reachable at 127.0.0.1.
 
-    Servers on other loopback addresses are not, and a socket that asyncio binds to `::` accepts only IPv6.
+    A server on another loopback address is not. A socket that asyncio binds to `::` accepts only IPv6.
     """
     return bind in (LOOPBACK, "localhost", "0.0.0.0")
 
@@ -157,7 +162,7 @@ def _advertised(bind: str) -> str:
     if bind not in _ELSEWHERE:
         return bind
     family, elsewhere = _ELSEWHERE[bind]
-    # No packet is sent: connecting a datagram socket only asks the kernel which address it would use.
+    # Connecting a datagram socket sends no packet. It only asks the kernel which local address it would use.
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((elsewhere, 9))
@@ -167,7 +172,7 @@ def _advertised(bind: str) -> str:
 
 
 class _Ports:
-    """Assigns ports, each at most once."""
+    """Assigns ports to nodes, each port at most once."""
 
     def __init__(self, bind: str, within: range | None) -> None:
         self._bind = bind
@@ -175,9 +180,10 @@ class _Ports:
         self._given: set[int] = set()
 
     def block(self, what: str, wanted: int | None, count: int, otherwise: int, fresh: bool) -> int:
-        """Return `count` consecutive ports.
+        """Return `count` consecutive ports for one kind of server.
 
-        Requested ports (or the defaults) must be free. Picked ports, including those of an earlier run, may change.
+        Requested ports (or the defaults) must be free. Picked ports, including those picked in an earlier run, may
+        change.
         """
         if count == 0:
             return otherwise
@@ -203,7 +209,7 @@ class _Ports:
         return self._given.isdisjoint(block) and all(is_free(self._bind, port) for port in block)
 
     def inner(self, count: int, before: Topology | None) -> list[int]:
-        """Return internal ports: the earlier ones if they are still free, else new ones."""
+        """Return ports for internal use: the earlier ones if they are still free, else new ones."""
         kept: list[int] = []
         if before is not None:
             kept = [before.hosts[0].agent_port]

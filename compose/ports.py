@@ -1,4 +1,4 @@
-"""Finds free TCP ports, and determines the unix sockets on which nodes listen for their agent."""
+"""Finds free TCP ports, and determines the paths of the nodes' control sockets."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SOCKET_PATH_BYTES_MAX = 100
 _LOWEST = 10_000
 _TRIES = 2_000
 CLAIM = 100
-"""The number of ports that a cluster claims: three for a peer, one for a broker, two more."""
+"""Number of ports that a cluster reserves: three per peer, one per broker, and two more."""
 
 
 class PortTaken(Exception):
-    """A requested port is in use by another process."""
+    """Another process uses a requested port."""
 
     def __init__(self, host: str, port: int, what: str) -> None:
         super().__init__(f"port {port} on {host}, wanted for {what}, is in use")
@@ -28,7 +28,7 @@ class PortTaken(Exception):
 
 
 def is_free(host: str, port: int) -> bool:
-    """Return whether a server could listen at that address now."""
+    """Return whether a server could listen at this host and port now."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -40,7 +40,7 @@ def is_free(host: str, port: int) -> bool:
 
 
 def is_ours(host: str) -> bool:
-    """Return whether this machine has that address, so that a server could listen there."""
+    """Return whether this address belongs to this machine, so that a server could listen at it."""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, kind, protocol, _, address in found:
@@ -60,10 +60,10 @@ def _ephemeral_floor() -> int:
 
 
 def pick_block(host: str, count: int, taken: Iterable[int] = (), within: range | None = None) -> int:
-    """Return the first of `count` consecutive free ports, within that range if one is given.
+    """Return the first of `count` consecutive free ports, from the range `within` if it is given.
 
-    Ports are below the range that the kernel uses for outgoing connections, because a port in that range could be in
-    use by another connection when a killed node needs it again. Raises OSError if no ports are free.
+    The ports are below the range that the kernel uses for outgoing connections. A port in that range could be in use by
+    another connection when a killed node needs it again. Raises OSError if no ports are free.
     """
     used = set(taken)
     chooser = random.SystemRandom()
@@ -77,7 +77,7 @@ def pick_block(host: str, count: int, taken: Iterable[int] = (), within: range |
 
 
 class ClaimedPorts(NamedTuple):
-    """A range of ports that no other process can claim while a process has `handles` open.
+    """A range of ports that no other process can claim while this or an inheriting process has `handles` open.
 
     `within` is None, and there are no handles, if any port can be used.
     """
@@ -86,15 +86,16 @@ class ClaimedPorts(NamedTuple):
     handles: tuple[int, ...]
 
     def close(self) -> None:
-        """Release the range. A process that inherited the handles still holds the range."""
+        """Close the handles. The range is free once all processes that inherited them have also closed them."""
         for handle in self.handles:
             os.close(handle)
 
 
 def claim_ports() -> ClaimedPorts:
-    """Claim a range of ports for one cluster with a locked file of this user; any port if all ranges are claimed.
+    """Claim a range of ports for one cluster by locking a file of this user.
 
-    A free port alone is not enough, because it may belong to another cluster's node that is down. Raises OSError.
+    If all ranges are claimed, any port can be used. It is not enough that a port is free, because it may belong to a
+    node of another cluster that is down. Raises OSError.
     """
     directory = private_directory()
     starts = list(range(_LOWEST, _ephemeral_floor() - CLAIM, CLAIM))
@@ -111,7 +112,7 @@ def claim_ports() -> ClaimedPorts:
 
 
 def private_directory() -> Path:
-    """Return this user's directory in the system's temporary directory. Create it if missing. Raises OSError."""
+    """Return the user's private directory in the system's temporary directory. Create it if missing. Raises OSError."""
     base = Path(tempfile.gettempdir())
     if len(os.fsencode(base)) > SOCKET_PATH_BYTES_MAX - 40:
         base = Path("/tmp")
@@ -123,8 +124,8 @@ def private_directory() -> Path:
 def control_socket(directory: Path) -> Path:
     """Return the path of a node's control socket.
 
-    The socket is in the node's directory or, if that path is too long for a unix socket, in a short private directory
-    in the system's temporary directory.
+    The socket is in the node's directory. If that path is too long for a unix socket, it is in a short private
+    directory in the system's temporary directory.
     """
     direct = directory / "control.sock"
     if len(os.fsencode(direct)) < SOCKET_PATH_BYTES_MAX:
@@ -137,7 +138,7 @@ def control_socket(directory: Path) -> Path:
 
 
 def make_private(directory: Path) -> None:
-    """Create a directory that only this user can access. Raises OSError if another user created it before."""
+    """Create a directory that only this user can access. Raises OSError if it exists and another user owns it."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     stat = directory.lstat()
     if stat.st_uid != os.getuid() or not directory.is_dir() or directory.is_symlink():

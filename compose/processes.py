@@ -1,8 +1,8 @@
-"""Processes that an agent owns: start, signals, and the state of each.
+"""Processes that an agent runs: start, signals, and the state of each.
 
 A process is `running`, `paused` (SIGSTOP) or `down`. Every change, whether requested or observed, is reported once,
-through `on_change`. Each child leads its own process group, detached from the terminal's Ctrl-C, and ends with the
-agent (`zabka.compose.launch` asks the kernel for that).
+through `on_change`. Each child leads its own process group, so that the terminal's Ctrl-C does not reach it. It ends
+when the agent ends (`zabka.compose.launch` requests that from the kernel).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ SIGNAL_TIMEOUT_S = 5.0
 _POLL_S = 0.01
 
 SEEN = ("exited", "stopped", "continued")
-"""The actions of observed changes that were not requested here."""
+"""Actions that are reported for observed changes, which the agent has not requested."""
 
 OnChange = Callable[["ManagedProcess", str], None]
 
 
 class Child(Protocol):
-    """A process that this one started: the part of `subprocess.Popen` that is used."""
+    """A child process. The methods are those of `subprocess.Popen` that the agent uses."""
 
     @property
     def pid(self) -> int: ...
@@ -44,9 +44,9 @@ class NotNow(Exception):
 
 
 class ManagedProcess:
-    """One process, across all its incarnations.
+    """One process of a host, across all its starts.
 
-    `argv` is run each time, `log` collects its output; `first`, if given, starts the first incarnation instead.
+    Each start runs `argv`, and `log` collects the output. If `first` is given, the first start calls it instead.
     `on_change(process, action)` is called after each change of `state`; action is start, kill, stop, pause, resume, or
     one of SEEN.
     """
@@ -77,7 +77,7 @@ class ManagedProcess:
         self._spawn()
 
     async def kill(self) -> None:
-        """Send SIGKILL, and wait for the end. Can also be called during a stop."""
+        """Send SIGKILL, and wait until the process has ended. Can also be called during a stop."""
         if self.state == "down":
             self._refuse("kill")
         self._asked = "kill"
@@ -85,7 +85,7 @@ class ManagedProcess:
         await self._exited.wait()
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S, hurry: tuple[signal.Signals, float] | None = None) -> None:
-        """Send SIGTERM and wait for a clean end. Send SIGKILL after `timeout_s`.
+        """Send SIGTERM, and wait until the process has ended. Send SIGKILL after `timeout_s`.
 
         `hurry` is another signal, and the delay after which it is sent if the process is still running.
         """
@@ -107,16 +107,16 @@ class ManagedProcess:
             self._busy = ""
 
     async def ended_within(self, timeout_s: float) -> bool:
-        """Wait for the end until the timeout. Return whether the process has ended."""
+        """Wait until the process has ended or the timeout has passed. Return whether it has ended."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._exited.wait(), timeout_s)
         return self._exited.is_set()
 
     async def pause(self) -> None:
-        """Send SIGSTOP. Return once the process has stopped.
+        """Send SIGSTOP. Return once the process is stopped.
 
-        Raises NotNow if the process does not stop in time, for example because it waits for a disk. If it stops later,
-        the stop is observed like any other change.
+        Raises NotNow if the process is not stopped in time, for example because it waits for a disk. If it is stopped
+        later, that is reported as an observed change.
         """
         self._must_be(("running",), "pause")
         await self._signal_and_see(signal.SIGSTOP, stopped=True)
@@ -129,7 +129,10 @@ class ManagedProcess:
         self._changed("running", "resume")
 
     async def restart(self) -> None:
-        """Stop, then start. Raises NotNow if a kill arrived in between, because a killed process must stay down."""
+        """Stop the process, then start it.
+
+        Raises NotNow if `kill` was called in between, because a killed process must stay down.
+        """
         if self.state == "down":
             self._refuse("restart")
         await self.stop()
@@ -138,7 +141,7 @@ class ManagedProcess:
         await self.start()
 
     def observe(self) -> None:
-        """Detect a SIGSTOP or SIGCONT from another process. Limit the log's size."""
+        """Detect a SIGSTOP or SIGCONT that another process sent. Also limit the log's size."""
         self._rotate_log()
         if self.state == "down" or self._busy:
             return
@@ -148,7 +151,8 @@ class ManagedProcess:
         elif not stopped and self.state == "paused":
             self._changed("running", "continued")
 
-    # ---- implementation ----------------------------------------------------------------------------------------------
+    # ---- internal
+    # -----------------------------------------------------------------------------------------------------
 
     def _must_be(self, states: tuple[str, ...], action: str) -> None:
         if self.state not in states or self._busy:
@@ -181,10 +185,11 @@ class ManagedProcess:
             )
 
     def _rotate_log(self) -> None:
-        """Move the output so far to `.log.1`, and truncate the log.
+        """Copy the log to `.log.1`, and truncate it.
 
-        The process keeps its file, which is open for appending. What it prints in the microseconds between the copy and
-        the truncation is lost. If the copy cannot be made (a full disk), the log is truncated without one.
+        The process has the file open for appending and continues to write to it. What it prints in the microseconds
+        between the copy and the truncation is lost. If the copy cannot be made (a full disk), the log is truncated
+        without one.
         """
         with contextlib.suppress(FileNotFoundError):
             if os.stat(self._log).st_size <= LOG_BYTES_MAX:  # noqa: PTH116
@@ -220,23 +225,26 @@ class ManagedProcess:
         self._exited.set()
 
     def _changed(self, state: str, action: str) -> None:
-        # If a process ended while its pause was awaited, its end was already reported.
+        # If a process ended while its pause was awaited, that was already reported.
         if state == "down" or self.pid is not None:
             self.state = state
             self._on_change(self, action)
 
     def _signal(self, number: signal.Signals) -> None:
-        # Popen does not signal a pid that was waited for already.
+        # Popen sends no signal to a process that was already waited for.
         if self._process is not None:
             self._process.send_signal(number)
 
     def _is_stopped(self) -> bool:
-        """Return whether the kernel has stopped the process. If unknown (macOS), use the last requested state."""
+        """Return whether SIGSTOP has stopped the process. If the system cannot tell (macOS), use the last requested
+        state.
+        """
         if self.pid is None:
             return False
         if not hasattr(os, "waitid"):
             return self.state == "paused"
-        # Do not consume the status (WNOWAIT): `_ended` must still receive the exit, and later calls the stop.
+        # Do not consume the status (WNOWAIT): `_ended` must still receive the exit, and later calls must still see the
+        # stop.
         with contextlib.suppress(ChildProcessError):
             return os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
         return False

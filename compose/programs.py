@@ -1,4 +1,4 @@
-"""The programs of a node's process: a peer, a broker or the API, which end with their parent.
+"""Runs the program of a node's process: a peer, a broker or the API. It ends when its parent ends.
 
 The module has no heavy imports, so that a node starts fast.
 """
@@ -16,11 +16,16 @@ from typing import cast
 from zabka.compose.launch import die_with_parent, player_argv
 
 _NEVER_USED = ("rich", "attr", "hypothesis", "greenlet")
-"""Packages that structlog and kio import if installed, but no node uses: a quarter of a broker's start time."""
+"""Packages that structlog and kio import if they are installed, but that no node uses. Importing them takes a quarter
+of a broker's start time.
+"""
 
 
 def config_of(arguments: Sequence[str]) -> tuple[str, Path]:
-    """Return the kind and the file of `KIND --config FILE`. Block the import of unused packages."""
+    """Return the kind of node and the configuration file from the arguments `KIND --config FILE`.
+
+    Also block the import of unused packages.
+    """
     for package in _NEVER_USED:
         # Python does not import a module whose entry in sys.modules is None.
         sys.modules.setdefault(package, cast(ModuleType, None))
@@ -38,7 +43,8 @@ def run(kind: str, config: Path) -> int:
         case "broker":
             return run_broker(config)
         case _:
-            # Imported objects are never freed, so scanning them would waste the garbage collector's time.
+            # The objects of imported modules are never freed, so exclude them from garbage collection, which would scan
+            # them in vain.
             gc.disable()
             from zabka.api.main import main as run_api
 

@@ -1,4 +1,4 @@
-"""The progress output of `up`: a live line on a terminal, plain lines elsewhere."""
+"""The progress output of `up`: one updated line on a terminal, otherwise a line per message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Progress(Protocol):
 
 
 class PlainProgress:
-    """Prints plain lines and flushes each."""
+    """Prints a line per message, and flushes the output after each line."""
 
     def print_line(self, text: str) -> None:
         """Print one line of output."""
@@ -27,7 +27,7 @@ class PlainProgress:
         self.print_line(f"waiting: {text}")
 
     def ready(self, url: str, notes: list[str]) -> None:
-        """Print the notes, and then, on a separate line, that the cluster serves."""
+        """Print the notes, and then, on a separate line, that the cluster is ready."""
         for note in notes:
             self.print_line(note)
         print(f"zabka is ready: {url}", flush=True)  # noqa: T201
@@ -41,7 +41,7 @@ class PlainProgress:
 
 
 class TerminalProgress(PlainProgress):
-    """Shows a spinner while waiting, and colour if the terminal supports it."""
+    """Shows a spinner while `up` waits, and colours if the terminal supports them."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -59,7 +59,7 @@ class TerminalProgress(PlainProgress):
         self._status.update(f"waiting: {text}")
 
     def ready(self, url: str, notes: list[str]) -> None:
-        """Print the notes, and then, on a separate line, that the cluster serves."""
+        """Print the notes, and then, on a separate line, that the cluster is ready."""
         self._status.stop()
         super().ready(url, notes)
         self.print_line("press Ctrl-C to stop")

@@ -1,4 +1,4 @@
-"""One host's part of a topology with several hosts: the files of its agent, and the agent's process."""
+"""Runs one host of a topology with several hosts: writes the files of its agent, and runs the agent."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _RESET_ADVICE: dict[Platform, str] = {
 
 
 def lay_out(name: str, data: Path, topology: Topology) -> Path:
-    """Write the files that a host needs. Return its agent's configuration. `name` is the host's or its node's name.
+    """Write the files that a host needs. Return the path of its agent's configuration file.
 
-    Raises BadPlan if there is no such host, or if `data` contains the history of an ensemble of another size, or of a
-    node that belongs to another host.
+    `name` is the name of the host or of the node on it. Raises BadPlan if there is no such host, or if `data` contains
+    the history of an ensemble of another size, or of a node that belongs to another host.
     """
     before = load(data)
     if before is not None and len(before.peers) != len(topology.peers):
-        # New, empty voters could form a quorum without the voters that have the history, so data would be lost.
+        # Reject this: new, empty voters could form a quorum without the voters that have the history, so data would be
+        # lost.
         raise BadPlan(
             f"{data} belongs to an ensemble of {len(before.peers)} peers, not {len(topology.peers)}: go back to that "
             f"number, or {_RESET_ADVICE[topology.platform]}"
@@ -36,7 +37,7 @@ def lay_out(name: str, data: Path, topology: Topology) -> Path:
         raise BadPlan(f"there is no host {name} among the {len(topology.hosts)}")
     moved = [n.name for n in topology.nodes() if n.name not in host.nodes and node_directory(data, n.name).is_dir()]
     if moved:
-        # With the hosts in another order, each host would start another host's nodes without their data.
+        # If the hosts were listed in another order, each host would start another host's nodes without their data.
         raise BadPlan(
             f"{data} holds {' and '.join(moved)}, and {host.name} is to have {' and '.join(host.nodes)}: name the "
             f"hosts in the order in which they were named before, or {_RESET_ADVICE[topology.platform]}"
@@ -51,7 +52,7 @@ def run_host(topology: Topology, name: str, data: Path) -> int:
     from zabka.compose.agent import main
 
     try:
-        # Held as long as this process lives: `zabka status` sees by it that the host runs.
+        # The lock is held as long as this process lives, which shows `zabka status` that the host runs.
         take_lock(data)
         config = lay_out(name, data, topology)
     except (BadPlan, BadTopology, InUse, OSError) as reason:

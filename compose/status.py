@@ -1,4 +1,4 @@
-"""`zabka status`: the processes and their state, according to the host agents."""
+"""`zabka status`: the cluster's processes and their state, as the host agents report them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ ANSWER_S = 2.0
 
 
 def read_status(data: Path) -> dict[str, Any] | None:
-    """Return the status of a data directory's cluster, or None if there is none. Raises BadTopology, OSError."""
+    """Return the status of a data directory's cluster, or None if the directory has no cluster.
+
+    Raises BadTopology, OSError.
+    """
     topology = load(data)
     if topology is None:
         return None
@@ -29,7 +32,7 @@ def read_status(data: Path) -> dict[str, Any] | None:
     processes = [
         {
             "name": name,
-            # Nodes whose agent does not respond may be running, so their state is unknown.
+            # The nodes of an agent that does not respond may be running, so their state is unknown.
             "process": known[name].process if name in known else "unknown" if name in silent else "down",
             "pid": known[name].pid if name in known else None,
             "port": ports.get(name, topology.api_port),
@@ -53,7 +56,7 @@ def _names(host: HostSpec) -> list[str]:
 
 
 def _processes(topology: Topology, data: Path) -> tuple[dict[str, Any], set[str]]:
-    """Return the processes that agents report, and the names of the nodes whose agent does not respond."""
+    """Return the processes that the agents report, and the names of the nodes whose agent does not respond."""
     token = (topology.tokens(data) / TOKEN_FILE).read_text().strip()
     found: dict[str, Any] = {}
     silent: set[str] = set()
@@ -68,7 +71,7 @@ def _processes(topology: Topology, data: Path) -> tuple[dict[str, Any], set[str]
 
 
 def read_snapshot(host: HostSpec, token: str) -> Snapshot:
-    """Return the snapshot of a host's agent. Raises NoAnswer, MsgspecError."""
+    """Request the snapshot of processes and node statuses from a host's agent. Raises NoAnswer, MsgspecError."""
     answer = call(
         "GET", f"{agent_url(host)}/v1/snapshot", headers={"Authorization": f"Bearer {token}"}, timeout_s=ANSWER_S
     )

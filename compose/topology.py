@@ -1,8 +1,8 @@
 """The topology: the peers, brokers, agents and ports of a cluster, and the files that its nodes need.
 
-`up` plans it, stores it in `topology.json` of the data directory, and reads it there later. compose.yaml and
-Kubernetes' manifests are generated from the same structure (`zabka.compose.containers`). Peers and brokers are numbered
-from 1; observers are numbered after the peers.
+`up` plans the topology, stores it in `topology.json` of the data directory, and reads it from there later. compose.yaml
+and the Kubernetes manifests are generated from the same structure (`zabka.compose.containers`). Peers and brokers are
+numbered from 1; observers are numbered after the peers.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ NODES_MAX = 255
 INTERNAL_REPLICAS_MAX = 3
 INTERNAL_MIN_ISR_MAX = 2
 PRIVATE = 0o600
-"""The mode of files that may contain passwords: only their user can read them."""
+"""Permissions of files that may contain passwords: only the owner can read them."""
 
 Platform = Literal["local", "hosts", "compose", "kubernetes"]
-"""Where host agents run: on this machine (`zabka up`), on several hosts (a user starts them), or in containers."""
+"""Where host agents run: on this machine (`zabka up`), on several hosts (started by a user), or in containers."""
 
-# Short enough for a person to watch: faster than the systems' own defaults, which `--profile kafka` uses.
+# These timeouts are short enough for a person to watch: shorter than the systems' own defaults, which `--profile kafka`
+# uses.
 PROFILES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "default": (
         {"tickTime": "500", "initLimit": "10", "syncLimit": "5"},
@@ -68,8 +69,8 @@ class BrokerSpec(msgspec.Struct, frozen=True):
     """One broker.
 
     `advertised` is its address for clients and other brokers. If clients connect by another route (containers, or a
-    proxy), `external` and `external_port` are its address for them, on a second listener. That listener's port is
-    `external_bind_port`, or `external_port` if that is 0.
+    proxy), `external` and `external_port` are the address for these clients, which a second listener advertises. That
+    listener is bound to `external_bind_port`, or to `external_port` if that is 0.
     """
 
     id: int
@@ -126,16 +127,19 @@ class Topology(msgspec.Struct, frozen=True):
 
     @property
     def api_url(self) -> str:
-        """The URL of the page for a browser on this machine."""
+        """The URL at which a browser on this machine can open the page."""
         return f"http://{bracketed(reachable(self.api_bind))}:{self.api_port}"
 
     def nodes(self) -> Iterator[PeerSpec | BrokerSpec]:
-        """Yield peers, then brokers."""
+        """Yield all peers, then all brokers."""
         yield from self.peers
         yield from self.brokers
 
     def tokens(self, data: Path) -> Path:
-        """Return the directory of the agents' token: the data directory, or a directory that several hosts share."""
+        """Return the directory that contains the agents' token.
+
+        It is the data directory, or a directory whose content several hosts share.
+        """
         return Path(self.token_directory) if self.token_directory else data
 
     def on_loopback(self) -> bool:
@@ -150,12 +154,12 @@ def reachable(bind: str) -> str:
 
 
 def bracketed(host: str) -> str:
-    """Return a host in the form used before a port, in brackets if needed."""
+    """Return a host as it must be written before a port: in brackets if it is an IPv6 address."""
     return f"[{host}]" if ":" in host else host
 
 
 class BadTopology(ValueError):
-    """A topology file that cannot be used, and the reason."""
+    """A topology file cannot be used. The message is the reason."""
 
 
 class _Layout(msgspec.Struct):
@@ -163,17 +167,17 @@ class _Layout(msgspec.Struct):
 
 
 def save(topology: Topology, data: Path, mode: int = PRIVATE) -> Path:
-    """Store the topology in its data directory, atomically. Settings may contain passwords."""
+    """Store the topology in its data directory, atomically. The mode protects passwords in its settings."""
     path = data / TOPOLOGY_FILE
     write_atomically(path, msgspec.json.format(msgspec.json.encode(topology), indent=2) + b"\n", mode)
     return path
 
 
 def load(data: Path) -> Topology | None:
-    """Return the topology stored in a data directory, or None.
+    """Return the topology stored in a data directory, or None if there is none.
 
-    Raises BadTopology if the file is damaged or has another layout version, which is checked before the rest of the
-    file is read.
+    Raises BadTopology if the file is damaged or has another layout version. The version is checked before the rest of
+    the file is read.
     """
     path = data / TOPOLOGY_FILE
     try:
@@ -236,8 +240,8 @@ def zoo_cfg(topology: Topology, peer: PeerSpec, data: Path) -> str:
         "admin.enableServer": "false",
         **({"4lw.commands.whitelist": "*"} if topology.on_loopback() else {}),
         **({"peerType": "observer"} if peer.observer else {}),
-        # A server must listen on all addresses if its host name does not resolve yet or may resolve to another
-        # address later.
+        # A server must listen on all addresses if its host name does not resolve yet, or may later resolve to another
+        # address.
         **({"quorumListenOnAllIPs": "true"} if topology.platform in ("hosts", "kubernetes") else {}),
         **topology.zookeeper,
         **_own_keys(peer.name, data, topology.zookeeper),
@@ -257,9 +261,10 @@ def server_properties(topology: Topology, broker: BrokerSpec, data: Path) -> str
         "log.dirs": str(home / "data"),
         "zookeeper.connect": topology.connect,
         **PROFILES[topology.profile][1],
-        # All nodes start together, and a broker that starts before the quorum waits for it.
+        # All nodes start at the same time. A broker that starts before there is a quorum waits for it.
         "zookeeper.connection.timeout.ms": str(2**31 - 1),
-        # Kafka's default of three could not be met by fewer brokers, and no group or transaction could begin.
+        # Kafka's default replication factor of three would be impossible with fewer brokers, and no group or
+        # transaction could begin.
         "offsets.topic.replication.factor": str(min(INTERNAL_REPLICAS_MAX, len(topology.brokers))),
         "transaction.state.log.replication.factor": str(min(INTERNAL_REPLICAS_MAX, len(topology.brokers))),
         "transaction.state.log.min.isr": str(min(INTERNAL_MIN_ISR_MAX, len(topology.brokers))),

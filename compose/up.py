@@ -45,22 +45,22 @@ _LOG_LINES = 12
 
 
 FILES_MIN = 256
-"""Minimum limit of open files. A node has a few dozen open, plus two per connection or replica that it serves."""
+"""Required limit of open files per process. A node opens a few dozen, plus two per connection or replica."""
 _SIGINT_BIT = 1 << (signal.SIGINT - 1)
 
 
 class CannotStart(Exception):
-    """The cluster did not start, and the reason."""
+    """The cluster did not start. The message is the reason."""
 
 
 class Stopped(Exception):
-    """A signal requested a stop while the cluster was starting."""
+    """A signal arrived while the cluster was starting."""
 
 
 def prepare(wanted: Requested, data: Path) -> Topology:
-    """Write the layout of the cluster into its data directory.
+    """Write the topology and the nodes' files into the data directory.
 
-    Raises BadTopology, BadPlan, PortTaken, OSError. The caller holds the directory's lock.
+    Raises BadTopology, BadPlan, PortTaken, OSError. The caller must have locked the directory.
     """
     topology = plan(wanted, load(data))
     save(topology, data)
@@ -70,19 +70,19 @@ def prepare(wanted: Requested, data: Path) -> Topology:
 def up(
     wanted: Requested, data: Path, progress: Progress, *, detach: bool, companion: Callable[[], str] | None = None
 ) -> int:
-    """Start a cluster. In the foreground, return after a signal; with `detach`, return once the cluster is ready.
+    """Start a cluster. Return after a signal or, with `detach`, once the cluster is ready.
 
     The exit code is 128 plus the signal's number if a signal arrived before the cluster was ready. `companion` is
     called once it is ready: it starts another program that runs with the cluster, and returns a note about it. Raises
     InUse, BadTopology, BadPlan, PortTaken, CannotStart, OSError.
     """
-    # Only if the parent asks for it, as the test fixtures do.
+    # This takes effect only if the parent requests it, as the test fixtures do.
     die_with_parent(signal.SIGTERM)
     _enough_files()
     data.mkdir(parents=True, exist_ok=True)
     lock = take_lock(data)
-    # If an earlier run was killed, its file names an agent pid that another process may have now; `down` would
-    # kill that process.
+    # If an earlier run was killed, its run record contains an agent pid that may now belong to another process, which
+    # `down` would kill.
     forget_run(data)
     try:
         topology = prepare(wanted, data)
@@ -93,7 +93,7 @@ def up(
 
 
 def _enough_files() -> None:
-    """Raise CannotStart if the limit of open files is too low to serve clients, which would wait for ever."""
+    """Raise CannotStart if the limit of open files is too low: connections of clients would then never be accepted."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit != resource.RLIM_INFINITY and limit < FILES_MIN:
         raise CannotStart(
@@ -102,7 +102,7 @@ def _enough_files() -> None:
 
 
 class _Foreground:
-    """One run of `up`, until the cluster is ready or stopped."""
+    """One run of `up`: starts the cluster and, unless detached, waits for a signal and stops it."""
 
     def __init__(self, topology: Topology, data: Path, progress: Progress, lock: int, *, detach: bool) -> None:
         self._topology = topology
@@ -126,7 +126,8 @@ class _Foreground:
             # The command failed, so stop the cluster.
             self._stop()
             if isinstance(reason, Stopped):
-                # As in the shell: after an exit code of 0, a script with `--detach` would expect a running cluster.
+                # Use the shell's convention. After exit code 0, a script that uses `--detach` would expect a running
+                # cluster.
                 return 128 + self._signal
             raise
         notes = self._notes()
@@ -138,7 +139,7 @@ class _Foreground:
         while agent.poll() is None and not self._asked_to_stop:
             # A signal handler runs only between two sleeps, so each sleep is short.
             time.sleep(_POLL_S)
-        # -SIGTERM counts as requested, because `zabka down` sends its signal to the agent.
+        # An agent that ended with SIGTERM was requested to, because `zabka down` sends SIGTERM to the agent.
         asked = self._asked_to_stop or agent.returncode in (0, -signal.SIGTERM)
         if not asked:
             self._progress.error(f"the host agent exited (exit code {agent.returncode})")
@@ -174,7 +175,7 @@ class _Foreground:
         self._signals += 1
         self._signal = number
         if self._signals > 1 and self._agent is not None:
-            # The second Ctrl-C: the kernel kills the agent's children with it.
+            # This is the second Ctrl-C. The kernel kills the agent's children when the agent is killed.
             self._agent.kill()
 
     def _trouble(self) -> None:
@@ -200,7 +201,7 @@ class _Foreground:
 
 
 def exposed(topology: Topology) -> list[str]:
-    """Return the warnings for a cluster that is reachable from other machines."""
+    """Return warnings if the cluster can be reached from other machines."""
     warnings = [
         f"warning   peers and brokers listen on {topology.api_bind} without authentication: "
         "every client that reaches these ports can read and write everything"
@@ -214,7 +215,10 @@ def exposed(topology: Topology) -> list[str]:
 
 
 def wait_until_ready(topology: Topology, data: Path, progress: Progress, trouble: Callable[[], None]) -> None:
-    """Return once the cluster serves. Raises CannotStart with the reason, or what `trouble` raises."""
+    """Return once the cluster accepts requests.
+
+    Raises CannotStart with the reason, or an exception of `trouble`, which is called repeatedly.
+    """
     deadline = time.monotonic() + READY_TIMEOUT_S
     token = read_token(topology.tokens(data) / TOKEN_FILE)
     waiting_for = "the host agent"
@@ -232,7 +236,7 @@ def wait_until_ready(topology: Topology, data: Path, progress: Progress, trouble
 
 
 def _missing(topology: Topology) -> list[str]:
-    """Return what is missing for readiness; empty if quorum, brokers, controller and page are all available."""
+    """Return which of quorum, brokers, controller and page are not available yet."""
     try:
         ready = call("GET", f"{topology.api_url}/readyz", timeout_s=ANSWER_S)
         if ready.status == 503:
@@ -269,7 +273,10 @@ def _tail(log: Path) -> str:
 
 
 def down(data: Path) -> bool:
-    """Stop the cluster of a data directory. Return False if none ran. Raises CannotStart if it cannot be stopped."""
+    """Stop the cluster of a data directory. Return False if none was running.
+
+    Raises CannotStart if the cluster cannot be stopped.
+    """
     if not is_running(data):
         forget_run(data)
         return False
@@ -300,8 +307,8 @@ def _signal(pid: int, number: signal.Signals) -> None:
 def make_was_interrupted(proc: Path = Path("/proc")) -> bool:
     """Return whether this process's parent is a `make` that received SIGINT.
 
-    A terminal's Ctrl-C reaches make and its children alike. A SIGINT sent only to make does not reach the children: GNU
-    make passes on only SIGTERM, and waits for its children. While make waits, it blocks SIGINT, which is visible in
+    A terminal's Ctrl-C reaches both make and its children, but a SIGINT sent only to make does not reach the children:
+    GNU make passes on only SIGTERM, and waits for its children. While make waits, it blocks SIGINT, which is visible in
     /proc.
     """
     parent = proc / str(os.getppid())

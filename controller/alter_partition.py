@@ -1,8 +1,8 @@
-"""AlterPartition: the leader of a partition requests another ISR (KafkaController.tryProcessAlterPartition).
+"""AlterPartition: a partition's leader requests another ISR (KafkaController.tryProcessAlterPartition).
 
 The leader epoch stays the same; the znode's version, which is the partition epoch, increases by one. Versions 0 and 1
-contain topic names, 2 and 3 topic ids. Only version 3 contains the broker epoch of each member that the leader has seen
-catch up.
+contain topic names, 2 and 3 topic ids. Only version 3 contains, for each member, the broker epoch of the process that
+the leader has seen catch up.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Results = dict[TopicPartition, LeaderAndIsr | KafkaError]
 
 
 class _Member(NamedTuple):
-    """A broker of the requested ISR. Its epoch is -1 if the request contains no broker epochs."""
+    """A broker in the requested ISR. Its broker epoch is -1 if the request contains none."""
 
     broker_id: int
     broker_epoch: int
@@ -61,7 +61,7 @@ def refuse_alter_partition(error: KafkaError, request: KafkaMessage) -> KafkaMes
 
 
 async def process_alter_partition(term: ControllerTerm, request: KafkaMessage) -> KafkaMessage:
-    """Check the sender, then each partition. Write the accepted states, fenced and with compare-and-set."""
+    """Check the sender, then each partition. Write the accepted states with fencing and compare-and-set."""
     known_epoch = term.context.broker_epoch(int(request.broker_id))
     if known_epoch not in (int(request.broker_epoch), UNKNOWN_BROKER_EPOCH):
         _fenced(term, request, KafkaError.stale_broker_epoch, int(request.broker_epoch), known_epoch)
@@ -79,14 +79,17 @@ async def process_alter_partition(term: ControllerTerm, request: KafkaMessage) -
             results[partition] = verdict
     if accepted:
         await _write(term, accepted, results)
-    # Include rejected partitions, because the leader that requested the change may have an outdated state.
+    # Also include rejected partitions, because the leader that requested the change may have an outdated state.
     asked = sorted({**results, **accepted})
     term.send_update_metadata(term.context.live_or_shutting_down_ids, asked)
     return _response(term, request, results)
 
 
 async def reassign_after_alter_partition(term: ControllerTerm, request: KafkaMessage, response: KafkaMessage) -> None:
-    """Complete the reassignments that waited for these ISRs, after the leader has received its response."""
+    """Complete the reassignments that waited for these ISRs.
+
+    Called after the response was sent to the leader.
+    """
     if response.error_code is not KafkaError.none:
         return
     changed = [
@@ -148,13 +151,16 @@ def _fenced(
 def _check(
     term: ControllerTerm, sender: int, partition: TopicPartition, requested: _Requested, version: int
 ) -> LeaderAndIsr | KafkaError:
-    """Return the state to write, or the current one if it is already as requested (even with an older epoch)."""
+    """Return the state to write, or an error.
+
+    If the current state is already the requested one, return it, even if the request has an older epoch.
+    """
     current = term.context.leadership.get(partition)
     if current is None:
         return KafkaError.unknown_topic_or_partition
     isr = tuple(member.broker_id for member in requested.members)
     if requested.partition_epoch > current.partition_epoch or requested.leader_epoch > current.leader_epoch:
-        # The sender has seen a later decision than this controller, so this controller is stale.
+        # The sender has received a later decision than this controller's, so this controller is stale.
         return KafkaError.not_controller
     if requested.leader_epoch < current.leader_epoch:
         return KafkaError.fenced_leader_epoch
@@ -165,7 +171,8 @@ def _check(
     if requested.recovering and (len(isr) > 1 or not current.recovering):
         return KafkaError.invalid_request
     replicas = term.context.replicas(partition)
-    # Kafka's ZooKeeper mode trusts its leaders here; these are the checks of its KRaft controller.
+    # In ZooKeeper mode, Kafka does not check the members that a leader requests. These are the checks of its KRaft
+    # controller.
     if sender != current.leader or sender not in isr or len(set(isr)) < len(isr) or not set(isr) <= set(replicas):
         return KafkaError.invalid_request
     checks = [check for switch, check in _MEMBER_CHECKS.items() if switch not in term.config.historical]
@@ -180,7 +187,7 @@ def _is_serving(context: ControllerContext, member: _Member) -> bool:
 
 
 def _is_seen_process(context: ControllerContext, member: _Member) -> bool:
-    """Return whether the broker is the same process that the leader has seen catch up (KIP-903)."""
+    """Return whether the broker is still the process that the leader has seen catch up (KIP-903)."""
     return UNKNOWN_BROKER_EPOCH in (member.broker_epoch, context.broker_epoch(member.broker_id)) or (
         member.broker_epoch == context.broker_epoch(member.broker_id)
     )
@@ -190,7 +197,7 @@ _MEMBER_CHECKS: dict[Historical, Callable[[ControllerContext, _Member], bool]] =
     Historical.ISR_WITH_LEAVING_BROKER: _is_serving,
     Historical.NO_MEMBER_EPOCHS: _is_seen_process,
 }
-"""Checks of a new ISR's members, keyed by the historical behaviour that omits the check."""
+"""Checks of the members of a requested ISR. The key of each is the historical behaviour that omits the check."""
 
 
 async def _write(term: ControllerTerm, accepted: dict[TopicPartition, LeaderAndIsr], results: _Results) -> None:

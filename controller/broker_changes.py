@@ -1,4 +1,7 @@
-"""Brokers that start, fail, or restart as another process (KafkaController.processBrokerChange and its callees)."""
+"""Handles brokers that start, fail, or restart as another process.
+
+Source: KafkaController.processBrokerChange and the methods that it calls.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from zabka.kafka.zk.znodes import LeaderAndIsr
 
 
 async def process_broker_change(term: ControllerTerm, _: str) -> None:
-    """Compare registered and known brokers. A higher epoch under the same id means that the broker bounced."""
+    """Compare the registered brokers with the known ones.
+
+    A higher broker epoch under the same id means that the broker bounced.
+    """
     context = term.context
     current = await term.read_brokers()
     known = {broker_id: context.broker_epoch(broker_id) or 0 for broker_id in context.live_or_shutting_down_ids}
@@ -26,8 +32,8 @@ async def process_broker_change(term: ControllerTerm, _: str) -> None:
     if not (new or dead or bounced):
         return
     latest = max([context.broker_epoch_seen, *(current[b][1] for b in (*new, *bounced))])
-    # Bounced brokers count as handled only at the end: a state that is written earlier must not claim that they
-    # were handled.
+    # Record the bounced brokers as handled only at the end: states that are written earlier must not claim that these
+    # bounces were handled.
     context.broker_epoch_seen = min([latest, *(current[b][1] - 1 for b in bounced)])
     for broker_id in new:
         term.channels.add_broker(current[broker_id][0])
@@ -36,8 +42,8 @@ async def process_broker_change(term: ControllerTerm, _: str) -> None:
     for broker_id in bounced:
         term.channels.add_broker(current[broker_id][0])
     for broker_id in dead:
-        # Remove the dead broker at once. Kafka removes it later, and could still elect it when the bounce of another
-        # broker requires an election.
+        # Remove the dead broker now. Kafka removes it later, and could still elect it if the bounce of another broker
+        # requires an election.
         context.remove_broker(broker_id)
         term.channels.remove_broker(broker_id)
         term.signals.forget_watcher("BrokerModifications", str(broker_id))
@@ -64,9 +70,9 @@ async def process_broker_change(term: ControllerTerm, _: str) -> None:
         await _on_startup(term, new)
     for broker_id in bounced:
         context.remove_broker(broker_id)
-    # The last member of an ISR stays in it: preferably a broker that restarted with an intact log, else a broker that
-    # is still away. Kafka removes the bounced brokers first, so a dead one stays, and of these the one with the highest
-    # id.
+    # The last member of an ISR stays in it. A broker that restarted with an intact log is preferred, otherwise it is a
+    # broker that is still down. Kafka removes the bounced brokers first, so a dead broker stays, and of these the one
+    # with the highest id.
     intact = [b for b in bounced if current[b][0].log_intact]
     for broker_ids in ([b for b in bounced if b not in intact], dead, intact):
         if broker_ids:
@@ -101,7 +107,7 @@ async def process_broker_modifications(term: ControllerTerm, argument: str) -> N
     outcome = await term.zk.attempt(lambda: service.get(znodes.broker_path(broker_id), watcher))
     old = context.broker(broker_id)
     if outcome.value is None or old is None:
-        # The broker was removed, or is not known yet. BrokerChange handles both cases.
+        # The broker was removed, or is not known yet. The BrokerChange event handles both cases.
         return
     data, stat = outcome.value
     info = znodes.decode_broker(broker_id, data)
@@ -133,7 +139,7 @@ async def _on_startup(term: ControllerTerm, broker_ids: Sequence[int]) -> None:
 
 
 async def _on_failure(term: ControllerTerm, broker_ids: Sequence[int]) -> None:
-    """Handle brokers that are no longer registered (onBrokerFailure)."""
+    """Handle brokers whose registrations were deleted (onBrokerFailure)."""
     term.context.forget_processes(broker_ids)
     await on_replicas_offline(term, term.context.replicas_on(broker_ids))
 
@@ -148,16 +154,17 @@ async def on_replicas_offline(term: ControllerTerm, replicas: Sequence[Replica])
     await term.replicas.handle(staying, ReplicaState.OFFLINE)
     await term.deletion.fail(deleting)
     if not staying and all(isinstance(result, Refused) for result in results.values()):
-        # No partition state has changed, so no request has informed the brokers yet that these brokers were removed.
+        # No partition state has changed, so no request has informed brokers about the failed brokers yet.
         term.send_update_metadata(context.live_or_shutting_down_ids, [])
 
 
 async def give_way(term: ControllerTerm, returned: Sequence[int]) -> None:
-    """Write a new state for every partition with eligible replicas that has a replica on one of these brokers.
+    """Remove returned brokers from leadership and eligibility in favour of eligible replicas.
 
-    A broker that returns without reporting an intact log gives way to replicas that have every committed record.
-    Kafka's ZooKeeper mode keeps such a broker in the ISR, whatever records it lost while it was away (KIP-966). This
-    controller does the same if no replica is recorded as eligible, because then there is no better replica.
+    Writes a new state for every partition that has eligible replicas and a replica on one of these brokers. If a broker
+    returns without reporting an intact log, the replicas that have every committed record take precedence. Kafka's
+    ZooKeeper mode keeps such a broker in the ISR, whatever records it has lost (KIP-966). This controller does the same
+    if no replica is recorded as eligible, because then there is no better replica.
     """
     context = term.context
     doubtful = [broker_id for broker_id in returned if not context.is_intact(broker_id)]
@@ -166,8 +173,8 @@ async def give_way(term: ControllerTerm, returned: Sequence[int]) -> None:
         for partition, state in sorted(context.leadership.items())
         if state.eligible
         and any(b in doubtful for b in (*state.isr, *state.eligible))
-        # Such a partition has no leader any more, and after LeaderAndIsr a broker that has deleted its replica would
-        # create it again.
+        # Such a partition has no leader any more. If the broker has already deleted its replica, it would create it
+        # again after LeaderAndIsr.
         and not context.needs_no_leader(partition)
     ]
     while remaining:

@@ -1,9 +1,9 @@
-"""The cause of the controller's current decisions.
+"""The cause of the decisions that the controller currently makes, for the journal.
 
 A controller processes one event at a time, so there is one current cause: the transaction that fired a watch, a
-request, a timer, or an earlier event of this node's own journal that resulted from one of these. But a decision that
-follows from the loss or the return of a broker has this loss or return as its cause, because several brokers may have
-failed or returned at the same time.
+request, a timer, or an earlier event of this node's own journal that resulted from one of these. A decision that
+follows from the failure or return of one broker has that failure or return as its cause, because several brokers may
+have failed or returned at the same time.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from zabka.journal.events import TopicPartition
 
 
 class CurrentCauses:
-    """Contains `cause`, the default cause of the decisions of one event.
+    """The causes of the decisions in one event. `cause` is the default.
 
-    For each broker that this event is about, `lost` contains the cause of the end of its registration, and `returned`
+    For each broker that the event is about, `lost` contains the cause of the end of its registration, and `returned`
     the cause of its new registration.
     """
 
@@ -30,20 +30,20 @@ class CurrentCauses:
         self._topics: dict[str, Cause] = {}
 
     def start_event(self, cause: Cause) -> None:
-        """Set the cause of the next event."""
+        """Set the default cause for the next event, and clear all other causes."""
         self.cause = cause
         self.lost.clear()
         self.returned.clear()
         self._topics.clear()
 
     def about_topic(self, topic: str, cause: Cause) -> None:
-        """Set the cause of decisions about that topic, until the next event."""
+        """Set the cause of decisions about a topic, until the next event."""
         self._topics[topic] = cause
 
     def of(self, partition: TopicPartition, missed: Sequence[int], leader: int, alive: Collection[int]) -> Cause:
         """Return the cause of a decision about a partition.
 
-        `missed` are brokers that led the partition or were in sync and no longer are, the most important first.
+        `missed` are brokers that led the partition or were in its ISR and no longer are, the most important first.
         `leader` is the new leader.
         """
         for broker_id in missed:

@@ -1,4 +1,4 @@
-"""Channels to brokers, each a queue of control requests with one in flight.
+"""Channels to brokers: each is a queue of control requests, with one request in flight.
 
 A request is sent again until it gets a response or the broker is removed. Source:
 kafka.controller.ControllerChannelManager and RequestSendThread.
@@ -22,13 +22,13 @@ OnResponse = Callable[[KafkaMessage], None]
 
 
 class QueueFull(Exception):
-    """More requests wait for one broker than in any healthy cluster."""
+    """More requests wait for one broker than can occur in a healthy cluster."""
 
 
 class ControllerChannelManager:
-    """Queues to the live and shutting-down brokers during one controller term.
+    """Request queues for the live and shutting-down brokers during one controller term.
 
-    `refused` is called when a broker's response shows that it knows a later controller epoch.
+    `refused` is called when a broker's response shows that the broker knows a later controller epoch.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class ControllerChannelManager:
         self._brokers: dict[int, _BrokerQueue] = {}
 
     def startup(self, brokers: Iterable[BrokerInfo]) -> None:
-        """Open a queue to each of these brokers."""
+        """Create a request queue for each of these brokers."""
         for info in brokers:
             self.add_broker(info)
 
@@ -52,14 +52,14 @@ class ControllerChannelManager:
         self._brokers.clear()
 
     def add_broker(self, info: BrokerInfo) -> None:
-        """Open a queue to a broker that registered."""
+        """Create a request queue for a broker that has registered."""
         if info.broker_id not in self._brokers:
             endpoint = self.endpoint(info)
             queue = _BrokerQueue(self._channel, self._runtime, self._config, endpoint, self._refused)
             self._brokers[info.broker_id] = queue
 
     def remove_broker(self, broker_id: int) -> None:
-        """Drop the queue and the connection of a broker that failed or restarted as another process."""
+        """Drop the request queue and the connection of a broker that failed or restarted as another process."""
         queue = self._brokers.pop(broker_id, None)
         if queue is not None:
             queue.stop()
@@ -67,7 +67,7 @@ class ControllerChannelManager:
             queue.pass_marks()
 
     def update_endpoint(self, info: BrokerInfo) -> None:
-        """Use the broker's new listener, including for the requests that already wait."""
+        """Use the broker's new listener, also for requests that are already queued."""
         queue = self._brokers.get(info.broker_id)
         if queue is not None:
             queue.endpoint = self.endpoint(info)
@@ -87,7 +87,10 @@ class ControllerChannelManager:
             queue.put(request, on_response)
 
     def once_answered(self, done: Callable[[], None]) -> None:
-        """Call `done` when every queued request has a response or its broker is removed; not if the term ends first."""
+        """Call `done` once every queued request has a response or its broker was removed.
+
+        It is not called if the controller term ends first.
+        """
         waiting = {broker_id: None for broker_id, queue in self._brokers.items() if len(queue)}
 
         def answered(broker_id: int) -> None:
@@ -130,7 +133,7 @@ class _BrokerQueue:
         self._config = config
         self._queue: deque[tuple[KafkaMessage, OnResponse | None]] = deque()
         self._marks: deque[tuple[int, Callable[[], None]]] = deque()
-        """(number of responses still to wait for, callback)."""
+        """Callbacks, each with the number of responses that must arrive before it is called."""
         self._wake: Future[Any] | None = None
         self._task: Task = runtime.spawn(self._run(), f"controller-to-broker-{endpoint.broker_id}")
 
@@ -148,7 +151,7 @@ class _BrokerQueue:
         self._task.cancel()
 
     def mark(self, passed: Callable[[], None]) -> None:
-        """Call `passed` once every request that waits now has a response."""
+        """Call `passed` once every request that is now queued has a response."""
         self._marks.append((len(self._queue), passed))
 
     def pass_marks(self) -> None:

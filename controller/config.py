@@ -1,4 +1,4 @@
-"""The part of a broker's configuration that the controller reads."""
+"""The settings of a broker's configuration that the controller uses."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from zabka.controller.historical import NO_HISTORY, Historical
 
 EVENTS_QUEUED_MAX = 10_000
-"""Requests that find this many events in the queue are rejected as if this broker were not the controller."""
+"""If this many events are queued, requests are rejected as if this broker were not the controller."""
 REQUESTS_QUEUED_MAX = 10_000
-"""Maximum number of control requests that wait for one broker. More is an illegal state that ends the term."""
+"""Maximum number of control requests queued for one broker. More are an illegal state that ends the controller term."""
 
 
 @dataclass(slots=True)
 class ControllerConfig:
-    """Kafka's keys, with Kafka's defaults. If a dynamic default changes, the broker changes the field in place."""
+    """Kafka's keys, with Kafka's defaults.
+
+    If a dynamic default changes, the broker modifies the field in place.
+    """
 
     unclean_leader_election_enable: bool = False
     min_insync_replicas: int = 1
@@ -26,7 +29,9 @@ class ControllerConfig:
     zookeeper_max_in_flight_requests: int = 10
     controller_socket_timeout_ms: int = 30_000
     inter_broker_listener_name: str = ""
-    """The listener for control requests. A broker without this listener is reached at its first one, as with ""."""
+    """The listener to which control requests are sent. If a broker lacks it, or if it is "", the broker's first
+    listener is used.
+    """
 
     historical: frozenset[Historical] = NO_HISTORY
     """zabka.historical: old behaviours that are enabled."""
@@ -35,8 +40,8 @@ class ControllerConfig:
     request_retry_backoff_ms: int = 100
     """Delay between two attempts of one control request (RequestSendThread)."""
     registration_retry_ms: int = 1_000
-    """Delay between two attempts to register again while another session still holds this broker's id."""
+    """Delay between two attempts to register while another session still has the registration of this broker's id."""
     sit_out_ms: int = 1_000
-    """How long this broker leaves the next election to other brokers after an illegal state."""
+    """After an illegal state, this broker waits this long before it takes part in an election."""
     shutdown_wait_ms: int = 2_000
-    """Maximum time for which a shutdown waits for the current event before cancelling it."""
+    """Time for which a shutdown waits for the current event. After that, the event is cancelled."""

@@ -1,6 +1,7 @@
 """The controller's view of the cluster during one controller term (kafka.controller.ControllerContext).
 
-Sets are used only for membership tests. Every collection that is iterated over is sorted or a dictionary.
+Sets are used only for membership tests. Collections that are iterated over are sorted or dictionaries, so that the
+order is deterministic.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ class ControllerContext:
         self.reassigning: dict[TopicPartition, None] = {}
         """Partitions whose reassignment is in progress (partitionsBeingReassigned)."""
         self.broker_epoch_seen = -1
-        """The broker epoch up to which this controller has handled every registration."""
+        """The broker epoch up to which this controller has handled all registrations."""
         self.offline_dirs: dict[int, frozenset[TopicPartition]] = {}
-        """Replicas with a failed log directory, keyed by broker id (replicasOnOfflineDirs)."""
+        """Replicas in failed log directories, keyed by broker id (replicasOnOfflineDirs)."""
         self.topics_to_be_deleted: set[str] = set()
         self.topics_with_deletion_started: set[str] = set()
         self.topics_ineligible_for_deletion: set[str] = set()
@@ -72,7 +73,7 @@ class ControllerContext:
     # -- brokers
 
     def add_broker(self, info: BrokerInfo, broker_epoch: int) -> None:
-        """Add a registered broker. Its epoch is its znode's czxid."""
+        """Add a registered broker. The broker epoch is the czxid of its znode."""
         self._brokers[info.broker_id] = info
         self._epochs[info.broker_id] = broker_epoch
 
@@ -86,12 +87,12 @@ class ControllerContext:
         self._epochs.pop(broker_id, None)
 
     def forget_offline_dirs(self, broker_ids: Iterable[int]) -> None:
-        """Clear the failed log directories of brokers that started as new processes."""
+        """Forget the failed log directories of brokers that have started as new processes."""
         for broker_id in broker_ids:
             self.offline_dirs.pop(broker_id, None)
 
     def forget_processes(self, broker_ids: Iterable[int]) -> None:
-        """Clear the shutting-down flags and the failed log directories of dead brokers."""
+        """Forget which of these dead brokers were shutting down, and their failed log directories."""
         listed = list(broker_ids)
         self.forget_offline_dirs(listed)
         self.shutting_down.difference_update(listed)
@@ -101,7 +102,7 @@ class ControllerContext:
         return self._brokers.get(broker_id)
 
     def is_intact(self, broker_id: int) -> bool:
-        """Return whether the broker registered with an intact log."""
+        """Return whether the broker's registration reports an intact log."""
         info = self._brokers.get(broker_id)
         return info is not None and info.log_intact
 
@@ -126,12 +127,12 @@ class ControllerContext:
     def is_replica_online(
         self, broker_id: int, partition: TopicPartition, *, include_shutting_down: bool = False
     ) -> bool:
-        """Return whether the broker can serve its replica of the partition; False if its log directory has failed."""
+        """Return whether the broker is live and the log directory of its replica has not failed."""
         serving = self.is_live(broker_id) or (include_shutting_down and broker_id in self._brokers)
         return serving and (broker_id not in self.offline_dirs or partition not in self.offline_dirs[broker_id])
 
     def take_up(self, earlier: ControllerContext) -> None:
-        """Keep the state of an earlier term, including topics that no longer exist (Historical.CONTEXT_KEPT).
+        """Adopt the context of an earlier term, including topics that no longer exist (Historical.CONTEXT_KEPT).
 
         Reassignments and deletions that were in progress in that term continue.
         """
@@ -167,7 +168,7 @@ class ControllerContext:
             self.topic_names[topic_id] = topic
 
     def remove_topic(self, topic: str) -> None:
-        """Remove a topic and everything known about it."""
+        """Remove a topic and all its state."""
         partitions = self.partitions_of(topic)
         for replica in self.replicas_of(partitions):
             self.replica_states.pop(replica, None)
@@ -233,7 +234,9 @@ class ControllerContext:
 
     @property
     def offline_partition_count(self) -> int:
-        """Return OfflinePartitionsCount: partitions that lost their leader, except those of topics being deleted."""
+        """Return OfflinePartitionsCount: the partitions that lost their leader, except those of topics being
+        deleted.
+        """
         return sum(
             state is PartitionState.OFFLINE and not self.is_being_deleted(partition.topic)
             for partition, state in self.partition_states.items()
@@ -254,7 +257,7 @@ class ControllerContext:
         return [r for r in self.replicas_of(self.partitions_of(topic)) if self.replica_states.get(r) is state]
 
     def remove_replica(self, replica: Replica) -> None:
-        """Remove a deleted replica from the assignment and from the states."""
+        """Remove a deleted replica from its partition's assignment and from the replica states."""
         partition, broker_id = replica
         self.set_assignment(partition, self.assignment(partition).without(broker_id))
         self.replica_states.pop(replica, None)
@@ -266,20 +269,21 @@ class ControllerContext:
         return topic in self.topics_to_be_deleted
 
     def needs_no_leader(self, partition: TopicPartition) -> bool:
-        """Return whether the partition is being deleted and needs no leader.
+        """Return whether the partition is being deleted, so that no leader needs to be elected.
 
-        In Kafka, this is true for every partition of a queued topic. But if a partition's reassignment has to end
-        first, the partition needs a leader: without one, deletion and reassignment would wait for each other for ever.
+        In Kafka, this is true for every partition of a topic queued for deletion. But if a partition's reassignment has
+        to end first, the partition needs a leader: without one, deletion and reassignment would wait for each other for
+        ever.
         """
         return self.is_being_deleted(partition.topic) and partition not in self.reassigning
 
     def is_deletion_announced(self, topic: str) -> bool:
         """Return whether brokers are notified that the topic is being deleted.
 
-        Kafka notifies them for every queued topic. A topic whose deletion waits for a reassignment would then wait for
-        ever: the added replicas fetch it by its topic id, which its leader would have dropped. For the same reason,
-        replicas that the reassignment removes are not stopped with the leader epoch of a deletion: a broker whose
-        metadata still contains the topic rejects that.
+        Kafka notifies them for every topic queued for deletion. If that were done while the deletion waits for a
+        reassignment, it would wait for ever: the added replicas fetch the topic by its topic id, which the leader would
+        have dropped. For the same reason, replicas that the reassignment removes are not stopped with the leader epoch
+        of a deletion: a broker whose metadata still contain the topic rejects such a request.
         """
         return self.is_being_deleted(topic) and not self.is_moving(topic)
 

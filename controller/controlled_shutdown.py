@@ -28,7 +28,7 @@ _RESPONSES: tuple[Any, ...] = (v0, v1, v2, v3)
 def controlled_shutdown_response(
     request: KafkaMessage, error: KafkaError, remaining: Iterable[TopicPartition] = ()
 ) -> KafkaMessage:
-    """Return the response, with the partitions that the broker still leads."""
+    """Return the response to ControlledShutdown, with the partitions that the broker still leads."""
     schema = _RESPONSES[request.__version__]
     return schema.ControlledShutdownResponse(
         error_code=error,
@@ -40,7 +40,7 @@ def controlled_shutdown_response(
 
 
 async def process_controlled_shutdown(term: ControllerTerm, request: KafkaMessage) -> KafkaMessage:
-    """Elect other leaders where the broker leads, and remove it from the ISRs where it follows.
+    """Elect other leaders for the partitions that the broker leads, and remove it from the other partitions' ISRs.
 
     Partitions with a single replica are not changed.
     """

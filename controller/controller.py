@@ -188,19 +188,23 @@ class KafkaController:
 
     @property
     def is_active(self) -> bool:
-        """Whether this broker considers itself controller. A zombie controller does until it learns that it is not."""
+        """Whether this broker considers itself the controller.
+
+        A zombie controller also does, until it learns that another controller was elected.
+        """
         return self._term is not None
 
     @property
     def active_controller_id(self) -> int:
-        """The id of the broker that this broker considers the controller; -1 for none."""
+        """The id of the broker that this broker believes to be the controller; -1 for none."""
         return self._believed[0]
 
     @property
     def controller_epoch(self) -> ControllerEpoch:
-        """The highest controller epoch that this broker has seen from any source; 0 before the first.
+        """The highest controller epoch that this broker has seen from any source; 0 if it has seen none.
 
-        Once there is a broker epoch, this is at least the controller epoch that the ensemble had at the registration.
+        Once this broker has registered, this is at least the controller epoch that the ensemble had at the
+        registration.
         """
         return ControllerEpoch(self._epoch_seen)
 
@@ -211,7 +215,7 @@ class KafkaController:
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
-        """The czxid of this broker's registration; -1 before the first."""
+        """The czxid of this broker's registration; -1 if it has not registered."""
         return self._broker_epoch
 
     @property
@@ -221,11 +225,11 @@ class KafkaController:
 
     @property
     def stats(self) -> ControllerStats:
-        """The counts since this process began."""
+        """Counts of the controller's events and elections since this process started."""
         return self._stats
 
     def metrics(self) -> dict[str, dict[str, int]]:
-        """Kafka's MBeans of the domain kafka.controller, keyed by type and name."""
+        """The metrics of Kafka's domain kafka.controller, keyed by MBean type and name."""
         term = self._term
         return mbeans(
             self._stats,
@@ -235,7 +239,7 @@ class KafkaController:
         )
 
     def controller_seen(self, controller_id: int, controller_epoch: int) -> None:
-        """Record the controller of an accepted request, so that the journal has the current one."""
+        """Record the controller that sent an accepted request, so that the journal contains the current one."""
         if controller_epoch <= self._believed[1]:
             return
         if self._term is not None:
@@ -252,8 +256,8 @@ class KafkaController:
     async def startup(self) -> None:
         """Register this broker, then take part in elections.
 
-        Creates the persistent paths first. Raises BrokerIdInUse if another session holds this id: `startup` can then be
-        called again. Raises ZooKeeperError.
+        First creates the persistent paths. Raises BrokerIdInUse if another session has registered this id; `startup`
+        can then be called again. Raises ZooKeeperError.
         """
         await create_persistent_paths(self._zk)
         await self._register()
@@ -261,7 +265,9 @@ class KafkaController:
         self._signals.put("Startup", "", START)
 
     async def shutdown(self) -> None:
-        """Reject waiting requests, finish the current event (within a limit), and resign. The session stays open."""
+        """Reject waiting requests, finish the current event (within a limit), and resign. Does not close the
+        session.
+        """
         if not self._events.running:
             return
         event = ControllerEvent("ControllerShutdown", self._process_shutdown, request_cause("shutdown"))
@@ -273,9 +279,9 @@ class KafkaController:
         self._resign("shutdown", request_cause("shutdown"))
 
     async def session_expired(self) -> None:
-        """End the term of an expired session.
+        """End the controller term of an expired session.
 
-        Returns once this broker has resigned. A new session can begin only after that.
+        Returns once this broker has resigned. The broker can open a new session only after that.
         """
         if self._events.running:
             event = ControllerEvent("Expire", self._process_expire, expiry_cause(self._service.session_id))
@@ -283,7 +289,7 @@ class KafkaController:
             await self._events.wait(event)
 
     def session_renewed(self) -> None:
-        """Register again in a new session, and take part in elections again."""
+        """Handle a new session: register again, and take part in elections again."""
         before = next(reversed(self._own_sessions), None)
         if before is None:
             caused_by = START
@@ -294,7 +300,9 @@ class KafkaController:
         self._signals.put("RegisterBrokerAndReelect", "", caused_by)
 
     def alter_partition(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """Process AlterPartition, versions 0 to 3. NOT_CONTROLLER if this broker is not active."""
+        """Process AlterPartition, versions 0 to 3. If this broker is not the controller, the error is
+        NOT_CONTROLLER.
+        """
         return self._signals.request(
             "AlterPartition",
             lambda term: process_alter_partition(term, request),
@@ -304,7 +312,10 @@ class KafkaController:
         )
 
     def controlled_shutdown(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """Process ControlledShutdown 0 to 3. STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved) if not active."""
+        """Process ControlledShutdown, versions 0 to 3.
+
+        If this broker is not the controller, the error is STALE_CONTROLLER_EPOCH (Kafka's ControllerMoved).
+        """
         return self._signals.request(
             "ControlledShutdown",
             lambda term: process_controlled_shutdown(term, request),
@@ -314,7 +325,7 @@ class KafkaController:
         )
 
     def elect_leaders(self, request: KafkaMessage, client: str = "") -> Awaitable[KafkaMessage]:
-        """Process ElectLeaders, version 2. NOT_CONTROLLER if this broker is not active."""
+        """Process ElectLeaders, version 2. If this broker is not the controller, the error is NOT_CONTROLLER."""
         return self._signals.request(
             "ReplicaLeaderElection",
             lambda term: process_elect_leaders(term, request),
@@ -324,7 +335,9 @@ class KafkaController:
         )
 
     def alter_partition_reassignments(self, request: KafkaMessage, client: str = "") -> Awaitable[KafkaMessage]:
-        """Process AlterPartitionReassignments, version 0. NOT_CONTROLLER if this broker is not active."""
+        """Process AlterPartitionReassignments, version 0. If this broker is not the controller, the error is
+        NOT_CONTROLLER.
+        """
         return self._signals.request(
             "ApiPartitionReassignment",
             lambda term: process_alter_reassignments(term, request),
@@ -334,7 +347,9 @@ class KafkaController:
         )
 
     def list_partition_reassignments(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """Process ListPartitionReassignments, version 0. NOT_CONTROLLER if this broker is not active."""
+        """Process ListPartitionReassignments, version 0. If this broker is not the controller, the error is
+        NOT_CONTROLLER.
+        """
         return self._signals.request(
             "ListPartitionReassignments",
             lambda term: process_list_reassignments(term, request),
@@ -343,7 +358,7 @@ class KafkaController:
         )
 
     def allocate_producer_ids(self, request: KafkaMessage) -> Awaitable[KafkaMessage]:
-        """Process AllocateProducerIds, version 0. NOT_CONTROLLER if this broker is not active."""
+        """Process AllocateProducerIds, version 0. If this broker is not the controller, the error is NOT_CONTROLLER."""
         return self._signals.request(
             "AllocateProducerIds",
             lambda term: process_allocate_producer_ids(term, request),
@@ -352,11 +367,14 @@ class KafkaController:
         )
 
     def unclean_default_enabled(self) -> None:
-        """Handle that the broker's default of unclean.leader.election.enable is now true (already in `config`)."""
+        """Elect leaders where that is now possible: the broker's default of unclean.leader.election.enable became true.
+
+        `config` already contains the new value.
+        """
         self._signals.put("UncleanLeaderElectionEnable", "", request_cause("AlterConfigs"))
 
     def topic_unclean_enabled(self, topic: str) -> None:
-        """Handle that the topic's override of unclean.leader.election.enable is now true."""
+        """Elect leaders where that is now possible: the topic's unclean.leader.election.enable became true."""
         self._signals.put("TopicUncleanLeaderElectionEnable", topic, request_cause("AlterConfigs"))
 
     def _asked(self, request: str, subjects: list[str], client: str) -> Cause:
@@ -383,11 +401,11 @@ class KafkaController:
         self._stats.event_finished(self._runtime.now().mono_ms - began_ms)
 
     async def _process_safely(self, event: ControllerEvent) -> None:
-        """Process an event. No exception stops the queue."""
+        """Process an event. Handle every exception, so that the queue continues."""
         try:
             await self._process_or_move(event)
         except SessionExpired:
-            # This controller cannot decide anything any more. The broker's next event is Expire.
+            # This controller can make no more decisions. The next event of the broker is Expire.
             self._resign("session_expired", expiry_cause(self._session_held()))
         except ControllerMoved:
             self._resign("controller_moved", owner_cause(self._session_held()))
@@ -411,7 +429,7 @@ class KafkaController:
         return self._emit(journal.ControllerEventFailed(self._broker_id, self.controller_epoch, event, problem))
 
     async def _process_reelect(self) -> None:
-        """Read /controller (maybeResign), and race for it if it does not exist (elect)."""
+        """Read /controller (maybeResign). If it does not exist, try to become controller (elect)."""
         seen = await self._look()
         if seen.broker_id == -1 or self._is_ghost(seen):
             await self._elect(seen)
@@ -420,8 +438,8 @@ class KafkaController:
         try:
             await self._register()
         except BrokerIdInUse as error:
-            # The id may be registered by an own session whose creation was never acknowledged (KAFKA-14845). That
-            # session will expire.
+            # The id may be registered by a session of this broker whose creation was never acknowledged (KAFKA-14845).
+            # That session will expire.
             self._report("RegisterBrokerAndReelect", error)
             if self._waits_for_its_id:
                 self._later("RegisterBrokerAndReelect", self._config.registration_retry_ms)
@@ -432,7 +450,8 @@ class KafkaController:
     async def _withdraw(self) -> None:
         """Delete the /controller that a term ended by session expiry may have left.
 
-        The write is fenced like every write of that term. If another term has begun, the write fails and is journalled.
+        The write is fenced like every write of that term. If another term has begun since, the write fails and is
+        journalled.
         """
         lapsed, self._lapsed = self._lapsed, None
         if lapsed is not None:
@@ -457,9 +476,9 @@ class KafkaController:
         session_id = self._service.session_id
         epoch = await register_broker(self._zk, info, now.wall_ms, self._own_sessions)
         self._own_sessions[session_id] = None
-        # Read the controller epoch after the registration. A controller that was deposed before it can still send
-        # requests to this broker, which must reject them even if it has not seen any controller yet. A session's
-        # read is never older than its own write.
+        # Read the controller epoch after the registration. A controller that was deposed earlier can still send
+        # requests to this broker, which must reject them even if it has not received requests of any controller yet. A
+        # session's read is never older than the session's own write.
         self._epoch_seen = max(self._epoch_seen, await controller_epoch_now(self._zk))
         self._broker_epoch = BrokerEpoch(epoch)
         self._emit(journal.BrokerRegistered(self._broker_id, epoch, session_id, self._causes.cause))
@@ -467,7 +486,7 @@ class KafkaController:
     # -- the race for /controller
 
     async def _look(self) -> ControllerSeen:
-        """Watch /controller, then read it. End the term if /controller no longer confirms it."""
+        """Watch /controller and read it. If it no longer names this broker and session, end the term."""
         watcher = self._signals.watcher("ControllerChange")
         await self._zk.call(lambda: self._service.exists(znodes.CONTROLLER, watcher))
         seen = await read_controller(self._zk)
@@ -500,12 +519,13 @@ class KafkaController:
         if self._is_ghost(seen):
             await remove_controller(self._zk, seen.epoch_zk_version)
         if self._causes.cause == UNKNOWN and self._owner_seen:
-            # No cause is known if the watch on /controller fired without its transaction, or if no watch fired.
+            # The cause is unknown if the watch on /controller fired without its transaction, or if no watch fired.
             self._causes.cause = owner_cause(self._owner_seen)
         won = await register_controller(self._zk, self._broker_id, now.wall_ms)
         if won is None:
             if (await self._look()).broker_id == -1:
-                # No broker is controller: another broker has only increased the epoch. No watch will fire, so retry.
+                # There is no controller: another broker has increased the epoch without creating /controller. No watch
+                # will fire, so retry.
                 self._signals.put("Reelect", "", self._causes.cause)
             return
         await self._begin(won)
@@ -539,11 +559,11 @@ class KafkaController:
         await fail_over(term)
 
     def _session_held(self) -> int:
-        """Return the session of this broker's last registration and term. The client no longer has it."""
+        """Return the session in which this broker last registered and led. The client has replaced it."""
         return next(reversed(self._own_sessions), 0)
 
     def _resign(self, reason: str, caused_by: Cause) -> None:
-        """Resign. From here on, this broker makes no decisions (onControllerResignation)."""
+        """Resign: from now on, this broker makes no decisions as controller (onControllerResignation)."""
         if (term := self._term) is None:
             return
         self._term = None
@@ -554,7 +574,7 @@ class KafkaController:
         self._believe(-1, self.controller_epoch)
 
     async def _move_away(self, caused_by: Cause) -> None:
-        """Resign, delete /controller unless another broker holds it, and let other brokers go first.
+        """Resign, delete /controller unless another broker has created it, and let other brokers be elected first.
 
         Source: triggerControllerMove.
         """
@@ -573,7 +593,7 @@ class KafkaController:
             self._emit(journal.ControllerBelieved(self._broker_id, *believed))
 
     def _later(self, event: str, delay_ms: int) -> None:
-        """Put an event after a delay. At most one event of a kind waits."""
+        """Queue an event after a delay. If an event of this kind already waits, do nothing."""
         pending = self._timers.pop(event, None)
         if pending is not None:
             pending.cancel()

@@ -1,7 +1,7 @@
 """Leader selection as pure functions, one per election strategy.
 
-Source: kafka.controller.Election. `leader_after_bounce` exists only in zabka. Each function takes a partition's state
-and its assignment and returns the state to write (leader epoch + 1), or None if no replica can lead.
+Source: kafka.controller.Election, except `leader_after_bounce`, which exists only in zabka. Each function receives a
+partition's state and assignment and returns the state to write (with leader epoch + 1), or None if no replica can lead.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ class ElectionStrategy(Enum):
     """The reason for an election, which selects the algorithm."""
 
     OFFLINE = "offline"
-    """The leader failed. Unclean only if the topic's or the broker's configuration allows it."""
+    """The leader failed. An unclean election is allowed only if the topic's or the broker's configuration enables
+    it.
+    """
     OFFLINE_UNCLEAN = "offline_unclean"
-    """The leader failed. Unclean because an administrator requested it."""
+    """The leader failed. An unclean election is allowed because an administrator requested it."""
     PREFERRED = "preferred"
     REASSIGNMENT = "reassignment"
-    """The leader is not among the replicas that remain, or is dead."""
+    """A reassignment removes the leader, or the leader is dead."""
     CONTROLLED_SHUTDOWN = "controlled_shutdown"
 
 
@@ -39,10 +41,10 @@ def leader_for_offline(
 ) -> LeaderAndIsr | None:
     """Elect the first live replica of the ISR, else the first eligible one; with `unclean`, else the first live one.
 
-    An unclean election prefers doubtful members of the ISR (see `zabka.controller.eligibility`). A clean election keeps
-    the live part of the ISR, or begins a new ISR with an eligible leader. After an unclean election, the ISR contains
-    only the leader, the state is marked as recovering (KIP-704), and no replica is eligible, because the eligible
-    replicas' committed records belong to a history that is no longer valid.
+    An unclean election prefers doubtful ISR members, which may have lost records (see `zabka.controller.eligibility`).
+    A clean election keeps the live ISR members, or begins a new ISR with an eligible leader. After an unclean election,
+    the ISR contains only the leader, the state is marked as recovering (KIP-704), and no replica is eligible, because
+    the eligible replicas' committed records belong to a history that is no longer valid.
     """
     in_sync = trusted(state)
     for broker_id in assignment:
@@ -84,7 +86,7 @@ def leader_for_controlled_shutdown(
     live_or_shutting_down: Collection[int],
     shutting_down: Collection[int],
 ) -> LeaderAndIsr | None:
-    """Elect the first online ISR member that is not shutting down. Remove shutting-down replicas from the ISR."""
+    """Elect the first online ISR member that is not shutting down, and remove shutting-down replicas from the ISR."""
     for broker_id in assignment:
         if broker_id in live_or_shutting_down and broker_id in state.isr and broker_id not in shutting_down:
             return _lead(state, broker_id, [b for b in state.isr if b not in shutting_down])
@@ -98,20 +100,21 @@ def leader_after_bounce(
     bounced: Collection[int],
     intact: Collection[int] = (),
 ) -> LeaderAndIsr:
-    """Return the state after live replicas turned out to be other processes than at the last write of the state.
+    """Return the state of a partition with live replicas that have bounced since the state was last written.
 
-    The ISR keeps the live members that did not bounce. If there are none, it keeps bounced members, because they may be
-    the only ones, for example after a restart of the whole cluster, and an ISR is never empty. Of these, it keeps only
-    replicas whose logs are `intact`, if there are any: otherwise a replica that has lost records would count towards
-    the minimum for a commit, although it does not have every committed record. The leader stays if it is kept (a
-    bounced leader probably has the longest log). Otherwise the first kept replica in the assignment leads.
+    The live members that did not bounce stay in the ISR. If there are none, bounced members stay, because they may be
+    the only ones, for example after a restart of the whole cluster, and an ISR is never empty. If some of these have an
+    `intact` log, only they stay: a replica that has lost records must not count towards min.insync.replicas. If the
+    leader is among the members that stay, it stays leader, because a bounced leader probably has the longest log.
+    Otherwise the first such member in the assignment becomes leader.
     """
     in_sync = trusted(state)
     steady = [b for b in in_sync if b in live and b not in bounced]
     back = [b for b in in_sync if b in bounced]
     kept = steady or [b for b in back if b in intact] or back
     if not kept:
-        # All ISR members are dead or doubtful. Keep the state: an eligible replica has bounced.
+        # All ISR members are dead or may have lost records, and an eligible replica has bounced. Do not change the
+        # state.
         return _lead(state, state.leader, state.isr)
     if state.leader in kept:
         return _lead(state, state.leader, kept)

@@ -1,14 +1,15 @@
 """Eligible leader replicas: replicas that can lead if no ISR member can (KIP-966, here in ZooKeeper mode).
 
 While the ISR is smaller than min.insync.replicas, no further record is committed. A replica that leaves the ISR during
-that time still has every committed record: it is eligible, and stays so until the ISR is large enough again. When the
-last member of the ISR fails, Kafka waits for it and lets it lead, whatever records it has lost. Here an eligible
-replica leads immediately, and an election among eligible replicas is clean. A broker that returns without its records
-is no longer eligible: it does not report an intact log, as it would after a clean stop or a kill. If it is in the ISR,
-it is doubtful, and gives way as long as any replica is eligible.
+that time still has every committed record: it is eligible, and stays so until the ISR is large enough again. If the
+last member of the ISR fails, Kafka waits for it and makes it leader, whatever records it has lost. In zabka, an
+eligible replica becomes leader immediately, and an election among eligible replicas is clean. A broker that returns
+without its records is no longer eligible: it does not report an intact log, as it would after a clean shutdown or a
+kill. If such a broker is in the ISR, it is doubtful, and eligible replicas take precedence over it.
 
-The state also contains a broker epoch. When the state was written, the controller had handled every return of a broker
-up to that epoch. This is not the highest epoch that it knew, because a broker may return earlier and be handled later.
+The state also contains a broker epoch. When the state was written, the controller had handled every registration up to
+that epoch. This is not the highest epoch that the controller knew, because a broker may register earlier and be handled
+later.
 
 Eligibility depends on the configuration, so the zxid of the transaction that wrote the configuration is stored with the
 eligible replicas. After another write to the configuration, a leader may have committed with a lower minimum, and the
@@ -32,7 +33,9 @@ _NOT_NOTED = -1
 
 
 def with_isr(state: LeaderAndIsr, isr: Sequence[int]) -> LeaderAndIsr:
-    """Return the state with another ISR. The eligibility of members that leave is checked at the write."""
+    """Return the state with another ISR. Members that leave become eligible; the write checks whether they really
+    are.
+    """
     eligible = [b for b in dict.fromkeys((*state.eligible, *state.isr)) if b not in isr and b not in state.doubtful]
     changed = state._replace(isr=tuple(isr), eligible=tuple(eligible))
     if not eligible:
@@ -46,13 +49,13 @@ def without_eligible(state: LeaderAndIsr) -> LeaderAndIsr:
 
 
 def not_eligible(state: LeaderAndIsr, brokers: Collection[int]) -> LeaderAndIsr:
-    """Return the state with these brokers removed from the eligible ones."""
+    """Return the state without these brokers among the eligible replicas."""
     left = tuple(b for b in state.eligible if b not in brokers)
     return state._replace(eligible=left) if left else without_eligible(state)
 
 
 def given_way(state: LeaderAndIsr, returned: Collection[int]) -> LeaderAndIsr:
-    """Return the state after some brokers returned, perhaps without their records.
+    """Return the state after brokers returned, possibly without their records.
 
     The returned brokers are no longer eligible. They do not lead if other replicas are eligible, because the eligible
     replicas have every committed record.
@@ -65,26 +68,27 @@ def given_way(state: LeaderAndIsr, returned: Collection[int]) -> LeaderAndIsr:
 
 
 def trusted(state: LeaderAndIsr) -> list[int]:
-    """Return the ISR without members that may have lost records (doubtful ones)."""
+    """Return the ISR without doubtful members, that is, members that may have lost records."""
     return [b for b in state.isr if b not in state.doubtful]
 
 
 class Eligibility(Protocol):
-    """Decides which replicas are eligible. Both methods raise SessionExpired and ControllerMoved."""
+    """Decides which replicas are eligible leaders. Both methods raise SessionExpired and ControllerMoved."""
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return the states that are about to be written, with their eligible replicas checked."""
+        """Return the states to write, without replicas that are not eligible any more."""
         ...
 
     async def confirm(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return the states as read, without the replicas that are no longer eligible."""
+        """Return states that were read, without replicas that are not eligible any more."""
         ...
 
 
 class NoEligibleReplicas:
-    """Eligibility under old behaviours (`Historical`): no replica is eligible.
+    """Used with certain historical behaviours (`Historical`): no replica is eligible.
 
-    Either only the last ISR member leads, or commits continue below the minimum.
+    Under these behaviours, either only the last ISR member can lead, or records are committed while the ISR is too
+    small.
     """
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
@@ -95,16 +99,17 @@ class NoEligibleReplicas:
 
 
 class EligibleReplicas:
-    """Decides eligibility from the topics' configurations."""
+    """Decides which replicas are eligible from the topics' configurations."""
 
     def __init__(self, context: ControllerContext, configs: TopicConfigs) -> None:
         self._context = context
         self._configs = configs
 
     async def settle(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Remove the eligible replicas if the ISR is large enough, else only those not assigned to the partition.
+        """Remove all eligible replicas if the ISR is large enough, else only those that are not assigned to the
+        partition.
 
-        Eligible replicas are valid under one configuration only: those recorded under an earlier one are dropped.
+        Eligible replicas that were recorded under an earlier configuration are also removed.
         """
         minimums = await self._configs.minimums(_topics_with_eligible(states))
         settled = dict(states)
@@ -125,7 +130,7 @@ class EligibleReplicas:
         return settled
 
     async def confirm(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Check the eligible replicas against the current configuration."""
+        """Remove the eligible replicas of states whose topic's configuration has changed since they were recorded."""
         topics = _topics_with_eligible(states)
         if not topics:
             return dict(states)

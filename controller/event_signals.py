@@ -1,4 +1,4 @@
-"""Turns watches, timers and requests into events of the controller's queue, with Kafka's event names."""
+"""Converts watch notifications, timers and requests to events in the controller's queue, with Kafka's event names."""
 
 from __future__ import annotations
 
@@ -49,17 +49,19 @@ _WHEN_ACTIVE: dict[str, Callable[[ControllerTerm, str], Awaitable[object]]] = {
     "UncleanLeaderElectionEnable": process_unclean_default,
     "TopicUncleanLeaderElectionEnable": process_topic_unclean,
 }
-"""Events that only the active controller processes, keyed by Kafka's names."""
+"""Handlers of events that only the active controller processes, keyed by Kafka's event names."""
 
 _IGNORED = frozenset({("ZkPartitionReassignment", EventType.DATA_CHANGED)})
-"""Ignored watch events. A list of reassignments is processed when it is created, not when it becomes shorter."""
+"""Watch events to ignore. The list of reassignments is processed when it is created, not when the controller shortens
+it.
+"""
 
 
 class EventSignals:
-    """Puts events into the queue of one broker's controller; the `Signals` of its terms.
+    """Puts events into the queue of a broker's controller. Implements `Signals` for the controller terms.
 
-    `term` returns the active controller term, or None if this broker is not active. `otherwise` contains the events
-    that a candidate also processes, keyed by name.
+    `term` returns the active controller term, or None if this broker is not the controller. `otherwise` contains the
+    handlers of events that a candidate also processes, keyed by event name.
     """
 
     def __init__(
@@ -76,7 +78,10 @@ class EventSignals:
         self._watchers: dict[tuple[str, str], Watcher] = {}
 
     def watcher(self, event: str, argument: str = "") -> Watcher:
-        """Return a watcher that puts that event. The same arguments return the same object, so it is set only once."""
+        """Return a watcher that queues this event.
+
+        Equal arguments return the same object, so that the watch is set only once.
+        """
         key = (event, argument)
         if key not in self._watchers:
 
@@ -89,11 +94,11 @@ class EventSignals:
         return self._watchers[key]
 
     def forget_watcher(self, event: str, argument: str) -> None:
-        """Drop the watcher of an argument that will not be used again."""
+        """Drop the watcher for an argument that will not be used again."""
         self._watchers.pop((event, argument), None)
 
     def put(self, event: str, argument: str, caused_by: Cause) -> None:
-        """Put an event with this name into the queue."""
+        """Queue an event with this name."""
         self._events.put(ControllerEvent(event, self._process(event, argument), caused_by))
 
     def _process(self, event: str, argument: str, seen: WatchEvent | None = None) -> Process:
@@ -113,7 +118,7 @@ class EventSignals:
     def put_for(
         self, term: ControllerTerm, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause
     ) -> None:
-        """Put an event that is processed only while that term lasts."""
+        """Queue an event that is processed only if this controller term has not ended by then."""
 
         async def process_in_term() -> None:
             if self._term() is term:
@@ -130,9 +135,10 @@ class EventSignals:
         asked: Asked | None = None,
         afterwards: Callable[[ControllerTerm, R], Awaitable[None]] | None = None,
     ) -> Awaitable[R]:
-        """Put a request as an event. The response is sent whatever happens to the event, and before `afterwards` runs.
+        """Queue a request as an event.
 
-        `asked` journals an administrator's request if this broker is active.
+        A response is sent whatever happens to the event, and before `afterwards` runs. If `asked` is given and this
+        broker is the controller, the administrator's request is journalled.
         """
         answer = self._runtime.future()
 
@@ -166,10 +172,10 @@ class EventSignals:
 
 
 async def _last_write(term: ControllerTerm, seen: WatchEvent) -> Cause:
-    """Return the last transaction on the znode of a watch event without a zxid; unknown if the znode was deleted.
+    """Return the last transaction on the znode of a watch event that contains no zxid.
 
-    Servers send such events after a reconnection (SetWatches), and servers before 3.9 always send them. The processing
-    of the event then reads a state that includes this transaction.
+    It is unknown if the znode was deleted. Servers send such events after a reconnection (SetWatches), and servers
+    before 3.9 always send them. The handler of the event then reads a state that includes this transaction.
     """
     stat = await term.zk.call(lambda: term.zk.service.exists(seen.path))
     if stat is None:

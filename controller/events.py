@@ -1,6 +1,6 @@
-"""The controller's only queue: events are processed one after another (kafka.controller.ControllerEventManager).
+"""The controller's only event queue. Events are processed one after another (kafka.controller.ControllerEventManager).
 
-Watches, requests and timers only put events here. Every decision of the controller is made while an event is processed.
+Watches, requests and timers only queue events. Every decision of the controller is made while it processes an event.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Process = Callable[[], Awaitable[None]]
 
 
 class ControllerEvent:
-    """One event and its cause.
+    """A queued event and its cause.
 
-    `preempt` is called instead of the processing if the queue was cleared first.
+    `preempt` is called instead of processing the event if the queue is cleared first.
     """
 
     __slots__ = ("_waiters", "caused_by", "done", "name", "preempt", "process", "put_ms")
@@ -32,11 +32,11 @@ class ControllerEvent:
         self.preempt = preempt
         self.done = False
         self.put_ms = 0
-        """When the event was queued, on the monotonic clock."""
+        """Time at which the event was queued, on the monotonic clock."""
         self._waiters: list[Future[None]] = []
 
     def finished(self) -> None:
-        """Resolve the waiters: the event was processed or preempted."""
+        """Resolve the futures of `add_waiter`: the event was processed or preempted."""
         self.done = True
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -44,12 +44,15 @@ class ControllerEvent:
                 waiter.set_result(None)
 
     def add_waiter(self, waiter: Future[None]) -> None:
-        """Resolve that future once this event has been processed or preempted."""
+        """Resolve a future once this event was processed or preempted."""
         self._waiters.append(waiter)
 
 
 class EventQueue:
-    """First-in, first-out queue. `handler` processes an event and raises no exception except a cancellation."""
+    """First-in, first-out queue of controller events.
+
+    `handler` processes an event and raises no exception except a cancellation.
+    """
 
     def __init__(self, runtime: Runtime, handler: Callable[[ControllerEvent], Awaitable[None]]) -> None:
         self._runtime = runtime
@@ -68,7 +71,7 @@ class EventQueue:
         return self._task is not None
 
     def start(self, name: str) -> None:
-        """Begin to process events."""
+        """Start the task that processes events."""
         assert self._task is None, "started twice"
         self._task = self._runtime.spawn(self._run(), name)
 
@@ -92,7 +95,7 @@ class EventQueue:
             self._wake.set_result(None)
 
     def clear_and_put(self, event: ControllerEvent) -> None:
-        """Preempt all waiting events, then put this one."""
+        """Preempt all waiting events, then queue this one."""
         self.clear()
         self.put(event)
 
@@ -105,7 +108,7 @@ class EventQueue:
             event.finished()
 
     async def wait(self, event: ControllerEvent, timeout_ms: int | None = None) -> bool:
-        """Return once the event was processed or preempted (True), or after the timeout (False)."""
+        """Wait until the event was processed or preempted. Return False on timeout."""
         if event.done:
             return True
         waiter = self._runtime.future()

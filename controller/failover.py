@@ -1,4 +1,4 @@
-"""The steps of a newly elected controller, in order (KafkaController.onControllerFailover)."""
+"""What a newly elected controller does, in order (KafkaController.onControllerFailover)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from zabka.journal.events import ControllerPropagated, ControllerReady, TopicPar
 
 
 async def fail_over(term: ControllerTerm) -> None:
-    """Read the cluster, make the pending decisions, and begin to serve.
+    """Read the cluster's state, make the pending decisions, and start to process requests.
 
     Every list is watched before it is read, and brokers receive the live brokers before they receive their leaders
-    (KAFKA-4443). Brokers that bounced unseen are fenced before any replica is made leader or follower; Kafka does not
-    do this (see `unseen_bounces`).
+    (KAFKA-4443). Brokers that bounced while there was no controller are fenced before any replica is made leader or
+    follower; Kafka does not do this (see `unseen_bounces`).
     """
     runtime, context = term.runtime, term.context
     began_ms = runtime.now().mono_ms
@@ -48,7 +48,7 @@ async def fail_over(term: ControllerTerm) -> None:
     _journal_when_propagated(term, ready_ms)
     await initialize_reassignments(term)
     await term.deletion.resume()
-    # TopicDeletion itself removes requests that name unknown topics or that the configuration forbids.
+    # TopicDeletion itself removes deletion requests for unknown topics, or those that the configuration forbids.
     if len(known) < len(queued) or not term.config.delete_topic_enable:
         term.signals.put("TopicDeletion", "", term.causes.cause)
     await elect_preferred_from_znode(term)
@@ -67,7 +67,7 @@ def _journal_when_propagated(term: ControllerTerm, ready_ms: int) -> None:
 
 
 async def _initialize_context(term: ControllerTerm) -> dict[TopicPartition, WrittenState]:
-    """Fill the context. Return the partition states that were found."""
+    """Fill the context from ZooKeeper. Return the partition states that were found."""
     context = term.context
     brokers = await term.read_brokers()
     context.broker_epoch_seen = max((epoch for _, epoch in brokers.values()), default=-1)
@@ -84,7 +84,7 @@ async def _initialize_context(term: ControllerTerm) -> dict[TopicPartition, Writ
         elif row is not ErrorCode.NO_NODE:
             term.report("Startup", f"the state of {partition} is not readable: {row.name}")
     for topic in context.topics:
-        # A topic without any leadership was created while there was no controller.
+        # A topic whose partitions have no states was created while there was no controller.
         if not any(partition in context.leadership for partition in context.partitions_of(topic)):
             journal_topic(term, topic)
     term.channels.startup(info for info, _ in brokers.values())

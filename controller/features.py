@@ -1,6 +1,6 @@
-"""/feature: the finalized features of the cluster, and which brokers can take part (KIP-584).
+"""/feature: the finalized features of the cluster, and which brokers are compatible with them (KIP-584).
 
-Sources: KafkaController.enableFeatureVersioning, partitionOnFeatureCompatibility; kafka.zk.FeatureZNode. A broker here
+Sources: KafkaController.enableFeatureVersioning, partitionOnFeatureCompatibility; kafka.zk.FeatureZNode. A zabka broker
 supports no feature and therefore finalizes none. Other brokers may have finalized some.
 """
 
@@ -18,13 +18,16 @@ _ENABLED = 1
 
 
 def encode_features(finalized: Mapping[str, int]) -> bytes:
-    """Return the content of /feature: feature versioning enabled (FeatureZNode, version 2)."""
+    """Encode the content of /feature, with feature versioning enabled (FeatureZNode, version 2)."""
     rows = {name: {"max_version_level": level} for name, level in finalized.items()}
     return znodes.encode({"version": 2, "status": _ENABLED, "features": rows})
 
 
 def decode_features(data: bytes | None) -> dict[str, int] | None:
-    """Return each feature's finalized level, from versions 1 and 2; none while feature versioning is disabled."""
+    """Decode the finalized level of each feature, from versions 1 and 2.
+
+    There is none while feature versioning is disabled.
+    """
     value = znodes.decode(data)
     if value is None or value.get("version") not in (1, 2) or value.get("status") not in (0, _ENABLED):
         return None
@@ -43,7 +46,10 @@ def decode_features(data: bytes | None) -> dict[str, int] | None:
 
 
 async def set_up_features(term: ControllerTerm) -> None:
-    """Create /feature, or enable it and convert it to the current format. Keep finalized features."""
+    """Create /feature, or enable feature versioning and convert the znode to the current format.
+
+    Features that are already finalized are not changed.
+    """
     service, path = term.zk.service, znodes.FEATURE
     outcome = await term.zk.attempt(lambda: service.get(path))
     if outcome.value is None:

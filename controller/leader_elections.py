@@ -1,4 +1,4 @@
-"""Requested elections: by znode, by request, by the imbalance check, and by a change of configuration.
+"""Elections requested by znode, by request, by the imbalance check, or by a change of configuration.
 
 Sources: KafkaController.processReplicaLeaderElection, onReplicaElection, checkAndTriggerAutoLeaderRebalance.
 """
@@ -27,7 +27,7 @@ from zabka.kafka.ports import NO_LEADER, KafkaMessage
 from zabka.kafka.zk import znodes
 
 PREFERRED, UNCLEAN = 0, 1
-"""The types of org.apache.kafka.common.ElectionType."""
+"""Election types of org.apache.kafka.common.ElectionType."""
 
 NO_THROTTLE = i32Timedelta.parse(i64_timedelta_max - i64_timedelta_max)
 
@@ -95,15 +95,17 @@ async def elect_preferred_from_znode(term: ControllerTerm, _: str = "") -> None:
     if partitions is None:
         term.report("ReplicaLeaderElection", f"{path} is not readable; removed")
     await _elect(term, partitions or [], PREFERRED, asked_by_admin=False)
-    # The deletion fires the watch set above; the event that follows sets the next one.
+    # Deleting the znode fires the watch that was set above. The resulting event sets the next watch.
     await term.writer.write([Delete(path)])
 
 
-# ---- the ElectLeaders request ---------------------------------------------------------------------------------
+# ---- ElectLeaders requests ------------------------------------------------------------------------------------
 
 
 async def process_elect_leaders(term: ControllerTerm, request: KafkaMessage) -> KafkaMessage:
-    """Process ElectLeaders. No partitions means all, and partitions that need no election are then not listed."""
+    """Process ElectLeaders. Without partitions, it applies to all, and the response omits those that need no
+    election.
+    """
     if int(request.election_type) not in (PREFERRED, UNCLEAN):
         return refuse_elect_leaders(KafkaError.invalid_request, request)
     asked = requested_partitions(request)
@@ -125,7 +127,7 @@ _STRATEGIES = {
     KafkaError.preferred_leader_not_available: "PreferredReplicaPartitionLeaderElectionStrategy",
     KafkaError.eligible_leaders_not_available: "OfflinePartitionLeaderElectionStrategy(true)",
 }
-"""Names of the strategies as Kafka's tools print them, keyed by the error if the strategy found no leader."""
+"""Names of election strategies as in Kafka's messages, keyed by the error that is returned if no leader was found."""
 
 
 def _message(error: KafkaError, partition: TopicPartition) -> str | None:
@@ -158,7 +160,7 @@ def elect_leaders_response(error: KafkaError, results: dict[TopicPartition, Kafk
 
 
 async def process_auto_rebalance(term: ControllerTerm, _: str) -> None:
-    """Return leaderships to preferred leaders that lead too few of their partitions, and schedule the next check.
+    """Elect preferred leaders where a broker leads too few of the partitions that prefer it. Schedule the next check.
 
     The check is skipped while partitions are being reassigned, because a reassignment itself causes elections and load.
     """
@@ -184,16 +186,16 @@ def _can_lead(term: ControllerTerm, partition: TopicPartition, broker_id: int) -
 
 
 async def process_unclean_default(term: ControllerTerm, _: str) -> None:
-    """Retry every partition without a leader, because the broker's default now allows unclean elections."""
+    """Retry the election of all partitions without a leader: the broker's default now allows unclean elections."""
     await term.partitions.trigger_online()
 
 
 async def process_topic_unclean(term: ControllerTerm, topic: str) -> None:
-    """Retry a topic's partitions without a leader, because its override now allows unclean elections."""
+    """Retry the election of a topic's partitions without a leader: its override now allows unclean elections."""
     await term.partitions.trigger_online(topic)
 
 
 def refuse_elect_leaders(error: KafkaError, request: KafkaMessage) -> KafkaMessage:
-    """Return the response of a broker that is not the controller, or that failed."""
+    """Return the response of a broker that is not the controller, or on which the election failed."""
     asked = requested_partitions(request) or []
     return elect_leaders_response(error, dict.fromkeys(asked, error))

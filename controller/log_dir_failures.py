@@ -1,8 +1,8 @@
-"""Failed log directories on brokers that continue to serve from their other directories.
+"""Handles log directories that failed on brokers that continue with their other directories.
 
-The broker writes a notification znode. The controller sends LeaderAndIsr for every replica of that broker, and learns
-from the errors in the response which replicas are offline. Sources: KafkaController.processLogDirEventNotification,
-onBrokerLogDirFailure, processLeaderAndIsrResponseReceived.
+The broker writes a notification znode. The controller then sends LeaderAndIsr for every replica of that broker, and
+learns from the errors in the response which replicas are offline. Sources:
+KafkaController.processLogDirEventNotification, onBrokerLogDirFailure, processLeaderAndIsrResponseReceived.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from zabka.kafka.zk import znodes
 
 
 async def process_log_dir_events(term: ControllerTerm, _: str) -> None:
-    """Send LeaderAndIsr for all replicas to the notifying brokers, whose responses contain the replicas' state."""
+    """Send LeaderAndIsr for all replicas on the brokers that reported a failed log directory.
+
+    The errors in their responses show which replicas are offline.
+    """
     service = term.zk.service
     paths = await watch_notifications(term, LOG_DIR_EVENTS)
     brokers: dict[int, None] = {}
@@ -41,9 +44,9 @@ async def process_log_dir_events(term: ControllerTerm, _: str) -> None:
 
 
 def on_leader_and_isr_answered(term: ControllerTerm, broker_id: int, response: KafkaMessage) -> None:
-    """Queue an event for a broker's response if it changes the known state of the broker's log directories."""
+    """Queue an event if a LeaderAndIsr response shows that replicas of the broker went offline or came back."""
     if response.error_code is not KafkaError.none:
-        # The write was fenced, and the broker has journalled that.
+        # The broker rejected the request because of an old epoch, and has journalled that.
         return
     failed, served = _outcomes(term, response)
     if failed or broker_id in term.context.offline_dirs:

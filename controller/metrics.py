@@ -1,6 +1,7 @@
 """Counts and gauges of a controller (Kafka's kafka.controller MBeans).
 
-Counts belong to the process and outlive its terms. Gauges belong to the term, and are zero without one.
+Counts are those of the process and continue after the end of a controller term. Gauges are those of the term, and are
+zero if there is none.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from zabka.controller.context import ControllerContext, ReplicaState
 
 
 class ControllerState(IntEnum):
-    """Activity of a controller (kafka.controller.ControllerState)."""
+    """What a controller is currently doing (kafka.controller.ControllerState)."""
 
     IDLE = 0
     CONTROLLER_CHANGE = 1
@@ -61,7 +62,9 @@ STATE_DURING: dict[str, ControllerState] = {
     "TopicUncleanLeaderElectionEnable": ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE,
     "AllocateProducerIds": ControllerState.IDLE,
 }
-"""The state while an event is processed, keyed by event name (ControllerEvent.state); idle for other events."""
+"""The controller state for each event name while the event is processed; idle for other events
+(ControllerEvent.state).
+"""
 
 RATE_AND_TIME: dict[ControllerState, str] = {
     ControllerState.CONTROLLER_CHANGE: "ControllerChangeRateAndTimeMs",
@@ -80,18 +83,18 @@ RATE_AND_TIME: dict[ControllerState, str] = {
     ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE: "TopicUncleanLeaderElectionEnableRateAndTimeMs",
     ControllerState.LIST_PARTITION_REASSIGNMENT: "ListPartitionReassignmentRateAndTimeMs",
 }
-"""The timers of kafka.controller:type=ControllerStats, keyed by state."""
+"""The timer in kafka.controller:type=ControllerStats for each controller state."""
 
 
 class Timing(NamedTuple):
-    """The number of runs, and their total and longest duration."""
+    """Number of measured runs, and their total and longest duration."""
 
     times: int = 0
     total_ms: int = 0
     max_ms: int = 0
 
     def plus(self, took_ms: int) -> Timing:
-        """Return the timing with one more run."""
+        """Return the timing with one more run, which took `took_ms`."""
         return Timing(self.times + 1, self.total_ms + took_ms, max(self.max_ms, took_ms))
 
 
@@ -102,9 +105,11 @@ class ControllerStats:
         self.state = ControllerState.IDLE
         self.timings: dict[ControllerState, Timing] = dict.fromkeys(RATE_AND_TIME, Timing())
         self.queue_time = Timing()
-        """EventQueueTimeMs: how long events waited in the queue."""
+        """EventQueueTimeMs: how long events waited in the controller's queue."""
         self.unclean_elections = 0
-        """UncleanLeaderElectionsPerSec, counted at the decision, before the write, which may have to be repeated."""
+        """UncleanLeaderElectionsPerSec. It is counted when the decision is made; the write that follows may be
+        repeated.
+        """
 
     def event_started(self, event: str, waited_ms: int) -> None:
         """Count an event whose processing begins."""
@@ -112,14 +117,17 @@ class ControllerStats:
         self.queue_time = self.queue_time.plus(waited_ms)
 
     def event_finished(self, took_ms: int) -> None:
-        """Count the current event as finished."""
+        """Count the current event as processed."""
         if self.state in self.timings:
             self.timings[self.state] = self.timings[self.state].plus(took_ms)
         self.state = ControllerState.IDLE
 
 
 def gauges(context: ControllerContext | None) -> dict[str, int]:
-    """Return the gauges of kafka.controller:type=KafkaController by name. Without a term (None), all are zero."""
+    """Return the gauges of kafka.controller:type=KafkaController by name.
+
+    All are zero if `context` is None, because there is no controller term.
+    """
     if context is None:
         return dict.fromkeys(_NAMES, 0)
     deleting = sorted(context.topics_to_be_deleted)
@@ -147,7 +155,10 @@ def gauges(context: ControllerContext | None) -> dict[str, int]:
 def mbeans(
     stats: ControllerStats, context: ControllerContext | None, events_queued: int, requests_queued: int
 ) -> dict[str, dict[str, int]]:
-    """Return the MBeans by type and name, as plain numbers. A timer has its count, total and longest time in ms."""
+    """Return the MBeans by type and name, as plain numbers.
+
+    A timer has its count, and its total and longest time in ms.
+    """
     rates = {"UncleanLeaderElectionsPerSec_Count": stats.unclean_elections}
     for state, timing in stats.timings.items():
         rates |= _timer(RATE_AND_TIME[state], timing)

@@ -1,4 +1,4 @@
-"""Sequential znodes that notify the controller: ISR changes written by leaders, and failed log directories."""
+"""Sequential znodes that notify the controller of ISR changes by leaders and of failed log directories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zabka.kafka.zk import znodes
 
 
 class Notifications(NamedTuple):
-    """The path of a kind of notifications, and the controller's event that handles them."""
+    """One kind of notifications: the path of the znodes, and the controller event that processes them."""
 
     path: str
     event: str
@@ -28,18 +28,18 @@ LOG_DIR_EVENTS = Notifications(znodes.LOG_DIR_EVENT_NOTIFICATION, "LogDirEventNo
 
 
 async def watch_notifications(term: ControllerTerm, which: Notifications) -> list[str]:
-    """Return the paths of the current notifications, and leave a watch on the list."""
+    """Return the paths of the current notifications, and set a watch on their parent znode."""
     names = await term.read_list(which.path, which.event)
     return [f"{which.path}/{name}" for name in names]
 
 
 async def delete_notifications(term: ControllerTerm, paths: Sequence[str]) -> None:
-    """Delete the notifications that were handled."""
+    """Delete the notifications that were processed."""
     await term.writer.write([Delete(path) for path in paths])
 
 
 async def process_isr_notifications(term: ControllerTerm, _: str) -> None:
-    """Read the partitions in the notifications again, and update every broker's metadata.
+    """Read the states of the partitions in the notifications, and update every broker's metadata.
 
     Leaders with an inter-broker protocol before 2.7-IV2 write these ISR changes themselves.
     """

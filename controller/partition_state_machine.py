@@ -29,22 +29,25 @@ VALID_PREVIOUS: Mapping[PartitionState, tuple[PartitionState, ...]] = {
     PartitionState.OFFLINE: (PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE),
     PartitionState.NON_EXISTENT: (PartitionState.OFFLINE,),
 }
-"""For each state, the states that can precede it. Any other change is rejected for that partition."""
+"""Valid previous states of each state. Any other transition of a partition is rejected."""
 
 
 class Refused(NamedTuple):
-    """The reason why a partition's state change was rejected (StateChangeFailedException)."""
+    """The reason why a partition's transition was rejected (StateChangeFailedException)."""
 
     reason: str
     no_leader_available: bool = False
-    """Whether no error occurred, but the brokers that could lead are away and may return."""
+    """True if there was no error, but all brokers that could lead are down and may return."""
 
 
 Result = LeaderAndIsr | Refused
 
 
 class PartitionStateMachine:
-    """Moves partitions between states and elects leaders for this. Raises only ControllerMoved and SessionExpired."""
+    """Moves partitions between states, and elects leaders in the process.
+
+    Methods raise only ControllerMoved and SessionExpired.
+    """
 
     def __init__(
         self,
@@ -74,7 +77,10 @@ class PartitionStateMachine:
         await self.trigger_online()
 
     async def trigger_online(self, topic: str | None = None) -> dict[TopicPartition, Result]:
-        """Try to elect a leader for every offline or new partition (of that topic) that is not being deleted."""
+        """Try to elect a leader for every offline or new partition that is not being deleted.
+
+        With `topic`, only for the partitions of that topic.
+        """
         waiting = [
             partition
             for partition in self._context.partitions_in(PartitionState.OFFLINE, PartitionState.NEW)
@@ -88,7 +94,10 @@ class PartitionStateMachine:
         target: PartitionState,
         strategy: ElectionStrategy = ElectionStrategy.OFFLINE,
     ) -> dict[TopicPartition, Result]:
-        """Move partitions to a state. Return the result of each election; of other changes, only the rejections."""
+        """Move partitions to a state.
+
+        Return the result of each election; of other transitions, only the rejections.
+        """
         if not partitions:
             return {}
         self._batch.new_batch()
@@ -118,11 +127,11 @@ class PartitionStateMachine:
     async def _initialize(
         self, partitions: Sequence[TopicPartition], results: dict[TopicPartition, Result]
     ) -> list[TopicPartition]:
-        """Write the first state of new partitions: the first live replica leads, and all live replicas are in sync.
+        """Write the first state of new partitions: the first live replica leads, and all live replicas are in the ISR.
 
         Returns the partitions that already have a state. These are new only to this controller, which could not read
         their topic before. Their leaders are then elected from their ISR. Kafka makes no decisions about such
-        partitions until the next controller.
+        partitions until the next controller is elected.
         """
         states: dict[TopicPartition, LeaderAndIsr] = {}
         for partition in partitions:
@@ -149,7 +158,10 @@ class PartitionStateMachine:
     async def _elect(
         self, partitions: Sequence[TopicPartition], strategy: ElectionStrategy
     ) -> dict[TopicPartition, Result]:
-        """Elect until every partition has a leader or cannot have one. Read concurrently changed states again."""
+        """Repeat elections until every partition has a leader or cannot have one.
+
+        If another writer has changed a state meanwhile, read the state again.
+        """
         results: dict[TopicPartition, Result] = {}
         remaining = list(partitions)
         while remaining:
@@ -205,7 +217,10 @@ class PartitionStateMachine:
         strategy: ElectionStrategy,
         results: dict[TopicPartition, Result],
     ) -> dict[TopicPartition, bool]:
-        """Return whether an unclean election is allowed. Read configurations only if no clean election is possible."""
+        """Return for each partition whether an unclean election is allowed.
+
+        Configurations are read only if no clean election is possible.
+        """
         if strategy is ElectionStrategy.OFFLINE_UNCLEAN:
             return dict.fromkeys(current, True)
         if strategy is not ElectionStrategy.OFFLINE:
@@ -261,7 +276,10 @@ class PartitionStateMachine:
         self._store.announce_leader(partition, old, new, zxid, cause, unclean=unclean)
 
     def _recipients(self, partition: TopicPartition, strategy: ElectionStrategy) -> list[int]:
-        """Return the recipients of an election's result (ElectionResult.liveReplicas). The batch drops dead ones."""
+        """Return the brokers to which an election's result is sent (ElectionResult.liveReplicas).
+
+        The request batch drops dead brokers.
+        """
         context = self._context
         assignment = context.assignment(partition)
         if strategy is ElectionStrategy.PREFERRED:

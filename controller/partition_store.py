@@ -1,6 +1,7 @@
-"""Partition state znodes: read in batches; written with fencing and compare-and-set; journalled after each write.
+"""Reads partition state znodes in batches, and writes them with fencing and compare-and-set.
 
-Sources: KafkaZkClient.getTopicPartitionStatesRaw, updateLeaderAndIsr, createTopicPartitionStatesRaw.
+Each write is journalled. Sources: KafkaZkClient.getTopicPartitionStatesRaw, updateLeaderAndIsr,
+createTopicPartitionStatesRaw.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from zabka.kafka.zk.znodes import (
 
 
 class Updates(NamedTuple):
-    """The outcome of a batch of state writes.
+    """The result of writing a batch of states.
 
     `written` contains the states with their new partition epochs, and `zxids` the transactions that wrote them.
-    `conflicted` contains the partitions whose znode had another version (or, for a create, existed), and `failed` any
-    other error.
+    `conflicted` contains the partitions whose znode had another version (or, for a create, already existed), and
+    `failed` those with any other error.
     """
 
     written: dict[TopicPartition, LeaderAndIsr]
@@ -50,7 +51,10 @@ class WrittenState(NamedTuple):
 
 
 class PartitionStore:
-    """Access to the state znodes during one term. Every method raises SessionExpired and ControllerMoved."""
+    """Access to the partition state znodes during one controller term.
+
+    Every method raises SessionExpired and ControllerMoved.
+    """
 
     def __init__(
         self,
@@ -69,18 +73,21 @@ class PartitionStore:
     # -- reading
 
     async def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr | ErrorCode]:
-        """Return each partition's state, or the error: NO_NODE, or MARSHALLING_ERROR for an unreadable one."""
+        """Return each partition's state or error.
+
+        The error is NO_NODE, or MARSHALLING_ERROR if the state is unreadable.
+        """
         rows = await self.read_written(partitions)
         return {p: row if isinstance(row, ErrorCode) else row.state for p, row in rows.items()}
 
     async def read_written(
         self, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, WrittenState | ErrorCode]:
-        """Return each partition's state, or the error, as `read` does, together with the transaction that wrote it.
+        """Return each partition's state and the transaction that wrote it, or the error, as `read` does.
 
-        A state with a higher controller epoch than this term's was written by a later controller. In this case, ask the
-        quorum whether the term still holds, and raise ControllerMoved if not. Kafka fails only the partition, and
-        continues to send brokers its outdated view.
+        A state with a higher controller epoch than this term's was written by a later controller. In this case, check
+        with the quorum whether this term has ended, and raise ControllerMoved if so. Kafka skips only the partition,
+        and continues to send brokers its outdated view.
         """
         found = await self._read(partitions)
         if any(
@@ -105,7 +112,7 @@ class PartitionStore:
     # -- writing
 
     async def update(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Updates:
-        """Write states, conditional on the versions in their partition epochs."""
+        """Write states, conditional on the znode version, which is the partition epoch."""
         settled = await self.settled(states)
         ours = {p: state._replace(controller_epoch=self._writer.epoch) for p, state in settled.items()}
         ops = [
@@ -116,11 +123,11 @@ class PartitionStore:
         return await self._settle(ours, written, ErrorCode.BAD_VERSION)
 
     async def settled(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return the states with the eligible replicas that a write would store."""
+        """Return the states with those eligible replicas that a write of the states would store."""
         return await self._eligibility.settle(states)
 
     async def confirmed(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return the states with the replicas that are eligible under the present configuration."""
+        """Return the states without replicas that are not eligible under the current configuration."""
         return await self._eligibility.confirm(states)
 
     async def create(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Updates:
@@ -162,7 +169,9 @@ class PartitionStore:
         states: Mapping[TopicPartition, LeaderAndIsr],
         updates: Updates,
     ) -> None:
-        """Detect repeated writes that conflict with their own first transmission, and count these as successful."""
+        """Find conflicting writes that conflict only with their own first transmission, and count them as
+        successful.
+        """
         for partition, row in (await self._read(doubtful)).items():
             expected = states[partition]._replace(partition_epoch=states[partition].partition_epoch + 1)
             if not isinstance(row, ErrorCode) and row.state == expected:
@@ -183,7 +192,7 @@ class PartitionStore:
         *,
         unclean: bool = False,
     ) -> None:
-        """Journal a state that was written with a new leader epoch, and the ISR if the ISR changed too."""
+        """Journal a written state that has a new leader epoch. Also journal the ISR if it has changed."""
         left = [] if old is None else [broker for broker in old.isr if broker not in new.isr]
         missed = left if old is None or old.leader in (new.leader, NO_LEADER) else [old.leader, *left]
         alive = self._context.live_or_shutting_down_ids
@@ -220,7 +229,7 @@ class PartitionStore:
         cause: str,
         caused_by: Cause,
     ) -> None:
-        """Journal a partition's ISR after it was written."""
+        """Journal the ISR of a written state."""
         self._emit(
             IsrChanged(
                 topic=partition.topic,
@@ -242,10 +251,10 @@ class PartitionStore:
 def candidates(
     context: ControllerContext, partition: TopicPartition, old: LeaderAndIsr | None, new: LeaderAndIsr
 ) -> list[tuple[int, str]]:
-    """Return why each replica was or was not elected as leader; see `LeaderElected.candidates`.
+    """Return for each replica why it was or was not elected as leader; see `LeaderElected.candidates`.
 
-    Return an empty list if there was no election: the leader stays, or the leader's replica was removed and the
-    election follows.
+    The list is empty if there was no election. This is so if the leader stays, or if only the leader's replica was
+    removed and the election follows.
     """
     if new.leader == NO_LEADER or (old is not None and old.leader == new.leader):
         return []

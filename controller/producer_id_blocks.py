@@ -1,8 +1,8 @@
-"""Blocks of producer ids from /latest_producer_id_block, for the brokers that request them (KIP-730).
+"""Allocates blocks of producer ids from /latest_producer_id_block for brokers that request them (KIP-730).
 
 Source: kafka.coordinator.transaction.ZkProducerIdManager, KafkaController.processAllocateProducerIds. A block has a
-thousand ids. Brokers of Kafka 3.0 and newer request blocks from the controller. Older brokers, and zabka's, take their
-blocks from ZooKeeper themselves, by the same compare-and-set.
+thousand ids. Brokers of Kafka 3.0 and newer request blocks from the controller. Older brokers, and zabka's, write to
+ZooKeeper themselves to get a block, with the same compare-and-set.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _ID_MAX = 2**63 - 1
 
 
 class ProducerIdsUnavailable(Exception):
-    """Raised if /latest_producer_id_block is missing, unreadable or exhausted, so that the free ids are unknown.
+    """The free producer ids are unknown, because /latest_producer_id_block is missing, unreadable or exhausted.
 
-    If an id were allocated twice, one producer's records could be taken for another's duplicates.
+    If an id were allocated twice, brokers could mistake one producer's records for another's duplicates.
     """
 
 
 async def claim_block(zk: Zk, broker_id: int) -> tuple[int, int]:
-    """Take the next block for a broker; return its first id and the id after its last.
+    """Allocate the next block of producer ids; return its first id and the id after its last.
 
     Raises ZooKeeperError and ProducerIdsUnavailable.
     """
@@ -47,7 +47,7 @@ async def claim_block(zk: Zk, broker_id: int) -> tuple[int, int]:
         try:
             await zk.call(lambda: service.set(znodes.LATEST_PRODUCER_ID_BLOCK, block, version))  # noqa: B023
         except BadVersion:
-            # Another broker took this block, or our own first transmission did: try the next block.
+            # Another broker, or our own first transmission, has allocated this block: try the next one.
             continue
         return first, first + BLOCK_SIZE
 
@@ -75,7 +75,9 @@ def producer_ids_response(error: KafkaError, first: int = 0, count: int = 0) -> 
 
 
 async def process_allocate_producer_ids(term: ControllerTerm, request: KafkaMessage) -> KafkaMessage:
-    """Allocate a block for the requesting broker if its registration matches."""
+    """Process AllocateProducerIds: allocate a block if the requesting broker is registered with the same broker
+    epoch.
+    """
     epoch = term.context.broker_epoch(request.broker_id)
     if epoch is None:
         return producer_ids_response(KafkaError.broker_id_not_registered)

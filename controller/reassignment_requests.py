@@ -27,7 +27,7 @@ _MESSAGES = {
 
 
 class Verdict(NamedTuple):
-    """Result of a reassignment request for one partition: an error and its message."""
+    """Result of a reassignment request for one partition: an error code and its message."""
 
     error: KafkaError
     message: str | None
@@ -43,9 +43,9 @@ def _verdict(error: KafkaError) -> Verdict:
 async def process_alter_reassignments(
     term: ControllerTerm, request: KafkaMessage
 ) -> altered.AlterPartitionReassignmentsResponse:
-    """Begin, replace or (replicas null) cancel reassignments.
+    """Begin or replace reassignments, or cancel those whose replicas are null in the request.
 
-    The response is sent when they have begun, not when they are complete.
+    The response is sent when the reassignments have begun, not when they are complete.
     """
     asked: dict[TopicPartition, tuple[int, ...] | None] = {}
     for topic in request.topics:
@@ -66,7 +66,7 @@ async def process_alter_reassignments(
             verdicts[partition] = Verdict(KafkaError.invalid_replica_assignment, fault)
         else:
             planned[partition] = assignment
-    # This request supersedes a reassignment of the same partitions that was requested by znode.
+    # This request replaces a reassignment of the same partitions that was requested by znode.
     await take_off_list(term, list(planned))
     for partition, error in (await trigger(term, planned)).items():
         verdicts[partition] = _verdict(error)
@@ -74,7 +74,7 @@ async def process_alter_reassignments(
 
 
 def _fault(term: ControllerTerm, partition: TopicPartition, target: Sequence[int]) -> str | None:
-    """Return why a target is invalid, or None (KafkaController.validateReplicas)."""
+    """Return why the target replicas are invalid, or None if they are valid (KafkaController.validateReplicas)."""
     if not target:
         return "the list of replicas is empty"
     if len(dict.fromkeys(target)) < len(target):
@@ -124,7 +124,7 @@ def refuse_alter_reassignments(error: KafkaError) -> altered.AlterPartitionReass
 async def process_list_reassignments(
     term: ControllerTerm, request: KafkaMessage
 ) -> listed.ListPartitionReassignmentsResponse:
-    """List the reassignments in progress, for the partitions in the request or (topics null) for all."""
+    """List the reassignments in progress, for the partitions in the request, or for all if its topics are null."""
     if request.topics is None:
         asked = sorted(term.context.reassigning)
     else:

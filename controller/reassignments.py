@@ -1,8 +1,8 @@
-"""Reassignment: a partition's replicas move to other brokers while it serves (KIP-455).
+"""Reassignment: moves a partition's replicas to other brokers while the partition stays available (KIP-455).
 
-Source: KafkaController.onPartitionReassignment and its callees. The whole state is in the topic's znode, so that any
-later controller can continue. During the reassignment, the replica list contains the target and the origin replicas,
-and separate lists name the added and the removed replicas. The last write leaves only the target replicas.
+Source: KafkaController.onPartitionReassignment and the methods that it calls. The whole state is in the topic's znode,
+so that a later controller can continue. During the reassignment, the replica list contains the target and the origin
+replicas, and separate lists contain the replicas to add and to remove. The last write leaves only the target replicas.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from zabka.kafka.zk import znodes
 from zabka.kafka.zk.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 
 Outcomes = dict[TopicPartition, KafkaError]
-"""The result for each partition: NONE if its reassignment has begun or is already complete."""
+"""The result for each partition: NONE if its reassignment has begun or was already complete."""
 
 
 class ReassignmentFailed(Exception):
-    """A step of a reassignment failed. Completed writes stay, and a later attempt continues from them."""
+    """A step of a reassignment failed. Completed writes remain, and a later attempt continues from them."""
 
 
 class TargetIsAway(ReassignmentFailed):
-    """Raised if no target replica can lead now."""
+    """No target replica can become leader now."""
 
 
-# ---- beginning, resuming, completing --------------------------------------------------------------------------
+# ---- begin, resume, complete -----------------------------------------------------------------------------------
 
 
 def plan(term: ControllerTerm, partition: TopicPartition, target: Sequence[int] | None) -> ReplicaAssignment | None:
-    """Return the assignment that leads to the target; a target of None cancels.
+    """Return the assignment with which the reassignment to `target` begins; a target of None cancels.
 
-    Returns None if there is nothing to cancel.
+    Returns None if there is no reassignment to cancel.
     """
     current = term.context.assignment(partition)
     if target is not None:
@@ -52,8 +52,8 @@ def plan(term: ControllerTerm, partition: TopicPartition, target: Sequence[int] 
 def removes_all_in_sync(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
     """Return whether this assignment removes all in-sync replicas, whose data would be deleted at once.
 
-    A reassignment must not be cancelled, or given another target, while only the replicas that it began to add are in
-    sync. Kafka allows this, and loses the partition's records.
+    A reassignment must not be cancelled or replaced while the only in-sync replicas are some that it began to add.
+    Kafka allows this, and loses the partition's records.
     """
     state = term.context.leadership.get(partition)
     if state is None or not state.isr:
@@ -62,7 +62,7 @@ def removes_all_in_sync(term: ControllerTerm, partition: TopicPartition, assignm
 
 
 async def trigger(term: ControllerTerm, assignments: Mapping[TopicPartition, ReplicaAssignment]) -> Outcomes:
-    """Begin these reassignments, replacing those in progress; return the result for each partition."""
+    """Begin these reassignments, which replace those in progress; return the result for each partition."""
     outcomes: Outcomes = {}
     for partition, assignment in assignments.items():
         if term.context.is_being_deleted(partition.topic) or not term.context.replicas(partition):
@@ -74,7 +74,7 @@ async def trigger(term: ControllerTerm, assignments: Mapping[TopicPartition, Rep
 
 
 async def resume_for_brokers(term: ControllerTerm, broker_ids: Sequence[int]) -> None:
-    """Continue the reassignments to these brokers, which have registered again."""
+    """Continue the reassignments that wait for these brokers, which have registered again."""
     for partition in sorted(term.context.reassigning):
         assignment = term.context.assignment(partition)
         if any(broker_id in assignment.target for broker_id in broker_ids):
@@ -82,7 +82,7 @@ async def resume_for_brokers(term: ControllerTerm, broker_ids: Sequence[int]) ->
 
 
 async def complete_reassignments(term: ControllerTerm, partitions: Iterable[TopicPartition]) -> None:
-    """Complete the reassignments that waited for these partitions' ISRs to change."""
+    """Complete those reassignments of these partitions that waited for a change of the ISR."""
     for partition in partitions:
         if partition in term.context.reassigning:
             assignment = term.context.assignment(partition)
@@ -91,7 +91,10 @@ async def complete_reassignments(term: ControllerTerm, partitions: Iterable[Topi
 
 
 async def initialize_reassignments(term: ControllerTerm) -> None:
-    """Begin the reassignments requested by znode, which replace others; then continue the remaining ones (failover)."""
+    """At failover, begin the reassignments requested by znode, then continue those in progress.
+
+    A reassignment requested by znode replaces one in progress.
+    """
     by_znode = await process_zk_reassignment(term)
     for partition in sorted(term.context.reassigning):
         if partition not in by_znode:
@@ -102,10 +105,10 @@ async def initialize_reassignments(term: ControllerTerm) -> None:
 
 
 async def process_zk_reassignment(term: ControllerTerm, _: str = "") -> list[TopicPartition]:
-    """Begin the reassignments that /admin/reassign_partitions lists; return the partitions begun.
+    """Begin the reassignments in /admin/reassign_partitions; return their partitions.
 
-    Set the watch before reading the znode. Partitions that cannot be reassigned are removed from the list at once, the
-    others when their reassignment is complete.
+    The watch is set before the znode is read. Partitions that cannot be reassigned are removed from the znode at once,
+    the others when their reassignment is complete.
     """
     targets = await _listed(term, watched=True)
     planned: dict[TopicPartition, ReplicaAssignment] = {}
@@ -159,7 +162,7 @@ async def _write_list(term: ControllerTerm, targets: Mapping[TopicPartition, tup
     if written.error not in (ErrorCode.OK, ErrorCode.NO_NODE):
         raise error_for(written.error, path)
     if not targets:
-        # The event sets the watch that notices the next list of reassignments.
+        # Queue the event that sets the watch for the next list of reassignments.
         term.signals.put("ZkPartitionReassignment", "", term.causes.cause)
 
 
@@ -176,7 +179,7 @@ async def _attempt(term: ControllerTerm, partition: TopicPartition, assignment: 
 
 
 async def _reassign(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-    """Write the assignment, then wait for the added replicas, or complete it if the target is in sync.
+    """Write the assignment. Complete it if the target replicas are in sync; otherwise wait for the added replicas.
 
     These are the phases U, A and B in Kafka's onPartitionReassignment.
     """
@@ -197,15 +200,15 @@ async def _reassign(term: ControllerTerm, partition: TopicPartition, assignment:
         await _move_leader(term, partition, completed)
     except TargetIsAway:
         if assignment.removing:
-            # Keep the reassignment in progress until a target replica returns, because only its record names the
-            # replicas to remove.
+            # Until a target replica returns, the reassignment stays in progress: only the znode's record of it lists
+            # the replicas to remove.
             context.set_assignment(partition, assignment)
             return
     except ReassignmentFailed:
         context.set_assignment(partition, assignment)
         raise
     await _remove_replicas(term, partition, assignment.removing)
-    # Write the completed assignment last, because until then the znode is the only record of the remaining steps.
+    # Write the completed assignment last: until then, the znode is the only record of the remaining steps.
     await _write_assignment(term, partition, completed)
     await _take_off_list_if_done(term, partition, completed)
     context.reassigning.pop(partition, None)
@@ -219,7 +222,7 @@ async def _take_on(term: ControllerTerm, partition: TopicPartition, assignment: 
     if current != assignment:
         await _write_assignment(term, partition, assignment)
         context.set_assignment(partition, assignment)
-        # Remove replicas that a superseded reassignment had begun to add.
+        # Remove the replicas that a replaced reassignment had begun to add.
         unneeded = [broker_id for broker_id in current.replicas if broker_id not in assignment.replicas]
         await _remove_replicas(term, partition, unneeded)
         await _replace_leader(term, partition, unneeded)
@@ -227,11 +230,11 @@ async def _take_on(term: ControllerTerm, partition: TopicPartition, assignment: 
 
 
 async def _has_begun(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
-    """Return whether the partition has a state. Create the first state of a new partition.
+    """Return whether the partition has a state. If it is new, create its first state.
 
     Without a state, there is nothing that added replicas could replicate. Any live replica, including an added one, can
     be the first leader; if no replica is live, the reassignment waits for one. The added replicas get the replica state
-    New before the partition comes online. A replica without a replica state would get none later if it became leader:
+    New before the partition comes online. Otherwise, if one of them became leader, it would get no replica state later:
     it would receive nothing after a restart, and would never be deleted.
     """
     if term.context.partition_states.get(partition) is not PartitionState.NEW:
@@ -242,9 +245,9 @@ async def _has_begun(term: ControllerTerm, partition: TopicPartition, assignment
 
 
 async def _replace_leader(term: ControllerTerm, partition: TopicPartition, unneeded: Sequence[int]) -> None:
-    """Elect again if the leader was among the unneeded replicas.
+    """Elect another leader if the leader is one of the unneeded replicas.
 
-    Kafka leaves that partition without a leader until some broker fails, so the added replicas cannot catch up.
+    Kafka leaves such a partition without a leader until some broker fails, so the added replicas cannot catch up.
     """
     state = term.context.leadership.get(partition)
     if unneeded and state is not None and state.leader == NO_LEADER:
@@ -256,14 +259,14 @@ async def _is_complete(term: ControllerTerm, partition: TopicPartition, assignme
     if not assignment.is_being_reassigned:
         return True
     if not assignment.target:
-        # The empty target was written by hand. Completing it would delete every replica.
+        # A person has written the empty target into the znode. Completing the reassignment would delete every replica.
         return False
     state = (await term.store.read([partition]))[partition]
     return isinstance(state, LeaderAndIsr) and all(broker_id in state.isr for broker_id in assignment.target)
 
 
 async def _send_to_all_replicas(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-    """Raise the leader epoch so that all replicas accept the new list.
+    """Raise the leader epoch and send the new replica list to all replicas, which accept it for that reason.
 
     LeaderAndIsr marks the partition as new only for the added replicas.
     """
@@ -292,7 +295,7 @@ async def _raise_leader_epoch(term: ControllerTerm, partition: TopicPartition) -
 
 
 async def _move_leader(term: ControllerTerm, partition: TopicPartition, completed: ReplicaAssignment) -> None:
-    """Elect a target replica as leader, or raise so that the reassignment waits.
+    """Elect a target replica as leader. If none can lead, raise TargetIsAway, so that the reassignment waits.
 
     Kafka deletes the origin replicas even if no target replica is alive.
     """
@@ -309,7 +312,7 @@ async def _move_leader(term: ControllerTerm, partition: TopicPartition, complete
 
 
 async def _remove_replicas(term: ControllerTerm, partition: TopicPartition, broker_ids: Sequence[int]) -> None:
-    """Remove replicas from the ISR, stop them and delete them, without waiting for the deletion on the broker."""
+    """Remove replicas from the ISR, and stop and delete them. Do not wait for the brokers to delete them."""
     replicas = [Replica(partition, broker_id) for broker_id in broker_ids]
     for state in (
         ReplicaState.OFFLINE,
@@ -324,7 +327,7 @@ async def _write_assignment(term: ControllerTerm, partition: TopicPartition, ass
     topic, context = partition.topic, term.context
 
     def amended(found: TopicAssignment) -> TopicAssignment:
-        # The znode may contain partitions that were just added and whose event is still queued: keep them.
+        # The znode may contain new partitions whose event is still queued: do not remove them.
         rows = {**found.partitions, **context.topic_assignment(topic), partition.partition: assignment}
         return TopicAssignment(context.topic_ids.get(topic), rows)
 
@@ -350,6 +353,6 @@ async def _write_assignment(term: ControllerTerm, partition: TopicPartition, ass
 
 
 async def _take_off_list_if_done(term: ControllerTerm, partition: TopicPartition, completed: ReplicaAssignment) -> None:
-    """Remove the partition from /admin/reassign_partitions unless it now requests another target there."""
+    """Remove the partition from /admin/reassign_partitions, unless the znode now requests another target for it."""
     if (await _listed(term)).get(partition) == completed.replicas:
         await take_off_list(term, [partition])

@@ -35,21 +35,23 @@ VALID_PREVIOUS: Mapping[ReplicaState, tuple[ReplicaState, ...]] = {
     ReplicaState.DELETION_INELIGIBLE: (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED),
     ReplicaState.NON_EXISTENT: (ReplicaState.DELETION_SUCCESSFUL,),
 }
-"""Valid previous states, keyed by state. Any other transition of a replica is rejected."""
+"""Valid previous states of each state. Any other transition of a replica is rejected."""
 
 
 def isr_keeping_the_last(state: LeaderAndIsr, broker_id: int) -> tuple[int, ...]:
-    """Return the ISR without that broker, unless it is the last member: an ISR is never empty (KAFKA-5083)."""
+    """Return the ISR without this broker. If it is the last member, it stays, because an ISR is never empty
+    (KAFKA-5083).
+    """
     return state.isr if len(state.isr) == 1 else isr_to_the_last(state, broker_id)
 
 
 def isr_to_the_last(state: LeaderAndIsr, broker_id: int) -> tuple[int, ...]:
-    """Return the ISR without that broker, even if the ISR becomes empty (Historical.EMPTY_ISR)."""
+    """Return the ISR without this broker, even if the ISR then is empty (Historical.EMPTY_ISR)."""
     return tuple(member for member in state.isr if member != broker_id)
 
 
 class ReplicaStateMachine:
-    """Moves replicas between states. Raises ControllerMoved and SessionExpired only."""
+    """Moves replicas between states. Methods raise only ControllerMoved and SessionExpired."""
 
     def __init__(
         self,
@@ -63,10 +65,12 @@ class ReplicaStateMachine:
         self._batch = batch
         self._isr_without = isr_without
         self._sent: dict[TopicPartition, tuple[LeaderAndIsr, list[int]]] = {}
-        """Current batch: for each partition, the state sent and the replica, if any, that did not receive it."""
+        """States sent in the current batch: for each partition, the state, and the replica, if any, to which it was not
+        sent.
+        """
 
     async def startup(self) -> None:
-        """Set every replica online or offline according to its broker; remove offline replicas from the ISRs."""
+        """Set every replica to Online or Offline, according to its broker; remove offline replicas from the ISRs."""
         context = self._context
         online: list[Replica] = []
         offline: list[Replica] = []
@@ -75,7 +79,7 @@ class ReplicaStateMachine:
                 context.replica_states[replica] = ReplicaState.ONLINE
                 online.append(replica)
             else:
-                # A topic cannot be deleted while a broker with one of its replicas is dead: see TopicDeletion.
+                # While a broker with one of the replicas is dead, the topic cannot be deleted: see TopicDeletion.
                 context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
                 offline.append(replica)
         await self.handle(online, ReplicaState.ONLINE)
@@ -143,11 +147,11 @@ class ReplicaStateMachine:
             context.replica_states[replica] = ReplicaState.ONLINE
 
     def _leads_to_delete(self, replica: Replica, state: LeaderAndIsr) -> bool:
-        """Return whether the replica leads a partition that is being deleted.
+        """Return whether the replica is the leader of a partition that is being deleted.
 
-        Such a partition elects no leader after a failure. When the leader returns, Kafka lets the leader continue in
-        the leader epoch from before its restart. This controller only deletes the partition, unless a reassignment has
-        to finish first.
+        After its leader has failed, no leader is elected for such a partition. When the leader returns, Kafka makes it
+        leader again in the leader epoch from before its restart. This controller only deletes the partition, unless a
+        reassignment has to finish first.
         """
         return self._context.needs_no_leader(replica.partition) and state.leader == replica.broker_id
 
@@ -176,9 +180,9 @@ class ReplicaStateMachine:
     def _send_to_others(self, broker_id: int, partition: TopicPartition, state: LeaderAndIsr) -> None:
         """Send a partition's state to all replicas except the removed one.
 
-        If one batch removes several replicas and the state does not change, the first removal has sent it to all other
-        replicas, and only the replica removed first still needs it. Iterating over all replicas each time would take
-        hours for a partition with very many dead replicas.
+        If one batch removes several replicas and the state does not change, the first removal has sent the state to all
+        other replicas, and only the replica that was removed first still needs it. Iterating over all replicas each
+        time would take hours for a partition with very many dead replicas.
         """
         sent_state, left_out = self._sent.get(partition, (None, []))
         if sent_state == state:
@@ -186,17 +190,17 @@ class ReplicaStateMachine:
         else:
             replicas = self._context.replicas(partition)
             others = [b for b in replicas if b != broker_id]
-            # Do not send the state to a broker that is no longer assigned, because it deletes its replica.
+            # A broker that is no longer assigned deletes its replica, so do not send it the state.
             self._sent[partition] = (state, [broker_id] if len(others) < len(replicas) else [])
         self._batch.add_leader_and_isr(others, partition, state, is_new=False)
 
     async def _remove_from_isr(
         self, broker_id: int, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, LeaderAndIsr]:
-        """Remove a broker from the ISRs that contain it; return the present state of every readable partition.
+        """Remove a broker from the ISRs that contain it; return the current state of every partition that can be read.
 
-        A partition that the broker led has no leader afterwards. A partition whose ISR does not contain the broker is
-        not written, but its state is sent to the other replicas again, as in Kafka.
+        A partition that the broker led has no leader afterwards. If the broker is not in a partition's ISR, the state
+        is not written, but it is sent to the other replicas again, as in Kafka.
         """
         results: dict[TopicPartition, LeaderAndIsr] = {}
         remaining = list(partitions)

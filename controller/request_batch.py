@@ -1,4 +1,4 @@
-"""Control requests: collected while states change, then sent together.
+"""Collects control requests while partition states change, then sends them together.
 
 Source: kafka.controller.ControllerBrokerRequestBatch. Each broker receives LeaderAndIsr first, then UpdateMetadata,
 then StopReplica. Requests are sent only to brokers that are live or shutting down.
@@ -24,9 +24,9 @@ from zabka.kafka.topic_ids import topic_id_to_kafka
 from zabka.kafka.zk.znodes import BrokerInfo, LeaderAndIsr
 
 LEADER_DURING_DELETE = -2
-"""LeaderAndIsr.LeaderDuringDelete: the leader in UpdateMetadata for a topic that is being deleted."""
+"""Value of the leader field in UpdateMetadata for a topic that is being deleted (LeaderAndIsr.LeaderDuringDelete)."""
 EPOCH_DURING_DELETE = -2
-"""LeaderAndIsr.EpochDuringDelete: the leader epoch of a StopReplica that no broker may reject."""
+"""Leader epoch in StopReplica that brokers never reject (LeaderAndIsr.EpochDuringDelete)."""
 NO_EPOCH = -1
 
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -39,18 +39,18 @@ OnLeaderAndIsr = Callable[[int, KafkaMessage], None]
 
 
 class IllegalState(Exception):
-    """Raised if the controller is in a state that must never occur. Ends the controller's term."""
+    """The controller is in a state that must never occur. The exception ends the controller term."""
 
 
 class _Order(NamedTuple):
-    """The state of a partition to send to one broker."""
+    """The state of a partition to be sent to one broker."""
 
     state: LeaderAndIsr
     is_new: bool
 
 
 class Unsent(NamedTuple):
-    """The requests that a batch had collected when it was interrupted."""
+    """The collected requests that a batch had not sent when it was interrupted."""
 
     leader_and_isr: dict[int, dict[TopicPartition, _Order]]
     stop_replica: dict[int, dict[TopicPartition, Any]]
@@ -58,14 +58,14 @@ class Unsent(NamedTuple):
     update_partitions: dict[TopicPartition, None]
 
 
-# A request can have ten thousands of rows. kio's integer types are plain ints that are validated at
-# construction. These values were validated when they were read, so build the rows from plain ints.
+# A request can have tens of thousands of entries. kio's integer types are plain ints that are validated at
+# construction. These values were validated when they were read, so build the entries from plain ints.
 _LeaderAndIsrRow: Any = leader_and_isr.LeaderAndIsrPartitionState
 _UpdateMetadataRow: Any = update_metadata.UpdateMetadataPartitionState
 
 
 class RequestBatch:
-    """Collects the requests that result from one change of states."""
+    """Collects the control requests that one change of states causes."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class RequestBatch:
     def new_batch(self) -> None:
         """Begin a batch.
 
-        Raises IllegalState if the previous batch was never sent, because its state changes would be lost.
+        Raises IllegalState if the previous batch was not sent, because its state changes would be lost.
         """
         left = [
             name
@@ -103,7 +103,7 @@ class RequestBatch:
             raise IllegalState(f"a new batch while {', '.join(left)} of the last one is unsent")
 
     def unsent(self) -> Unsent:
-        """Return the requests that were collected and not sent."""
+        """Return the requests that were collected but not sent."""
         return Unsent(
             dict(self._leader_and_isr),
             dict(self._stop_replica),
@@ -112,7 +112,7 @@ class RequestBatch:
         )
 
     def begin_with(self, unsent: Unsent) -> None:
-        """Adopt the unsent requests of an earlier term (Historical.POISONED_BATCH)."""
+        """Add the unsent requests of an earlier controller term (Historical.POISONED_BATCH)."""
         self._leader_and_isr.update(unsent.leader_and_isr)
         self._stop_replica.update(unsent.stop_replica)
         self._update_brokers.update(unsent.update_brokers)
@@ -130,7 +130,9 @@ class RequestBatch:
     def add_leader_and_isr(
         self, broker_ids: Iterable[int], partition: TopicPartition, state: LeaderAndIsr, *, is_new: bool
     ) -> None:
-        """Add a partition's state for these brokers, which host its replicas, and UpdateMetadata for every broker."""
+        """Add LeaderAndIsr for these brokers, which host the partition's replicas, and UpdateMetadata for every
+        broker.
+        """
         for broker_id in broker_ids:
             if broker_id < 0:
                 continue
@@ -140,7 +142,9 @@ class RequestBatch:
         self.add_update_metadata(self._context.live_or_shutting_down_ids, [partition])
 
     def add_stop_replica(self, broker_ids: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
-        """Add a StopReplica for this partition to these brokers' requests; if `delete`, it also deletes the replica."""
+        """Add StopReplica for this partition to the requests for these brokers. With `delete`, it deletes the
+        replica.
+        """
         state = self._context.leadership.get(partition)
         if self._context.is_deletion_announced(partition.topic):
             leader_epoch = EPOCH_DURING_DELETE
@@ -158,7 +162,9 @@ class RequestBatch:
             )
 
     def add_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Add an UpdateMetadata with the live brokers and the states of these partitions for these brokers."""
+        """Add UpdateMetadata, with the live brokers and the states of these partitions, to the requests for these
+        brokers.
+        """
         self._update_brokers.update((broker_id, None) for broker_id in broker_ids if broker_id >= 0)
         self._update_partitions.update(dict.fromkeys(partitions))
 

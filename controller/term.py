@@ -1,7 +1,7 @@
-"""One controller term of a broker: all its state and components, from election to resignation.
+"""One controller term of a broker: its whole state and its components, from election to resignation.
 
-No part of a term outlives it. A broker that is elected again begins with new objects, so neither an old context nor a
-half-filled request batch can act in a later epoch (KAFKA-4447, KAFKA-5310, KAFKA-12315).
+Nothing survives the end of the term. A broker that is elected again begins with new objects, so neither an old context
+nor a half-filled request batch can act in a later epoch (KAFKA-4447, KAFKA-5310, KAFKA-12315).
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Signals(Protocol):
     """Interface through which a term uses the controller's event queue."""
 
     def watcher(self, event: str, argument: str = "") -> Watcher:
-        """Return the watcher that queues this event; equal arguments return the same watcher."""
+        """Return a watcher that queues this event; equal arguments return the same watcher."""
         ...
 
     def forget_watcher(self, event: str, argument: str) -> None:
-        """Drop the watcher of an argument that will never be used again."""
+        """Drop the watcher for an argument that will not be used again."""
         ...
 
     def put(self, event: str, argument: str, caused_by: Cause) -> None:
@@ -55,12 +55,12 @@ class Signals(Protocol):
     def put_for(
         self, term: ControllerTerm, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause
     ) -> None:
-        """Queue an event that is processed only if this term still lasts."""
+        """Queue an event that is processed only if this controller term has not ended by then."""
         ...
 
 
 class ControllerTerm:
-    """The parts of an active controller, wired together."""
+    """The state and components of an active controller."""
 
     def __init__(
         self,
@@ -120,9 +120,9 @@ class ControllerTerm:
             forget_topic=lambda topic: signals.forget_watcher("PartitionModifications", topic),
         )
         self.finalized_features: dict[str, int] = {}
-        """Content of /feature. Brokers that do not support these features are left out."""
+        """Content of /feature. Brokers that do not support these features are ignored."""
         self.unreadable_topics: dict[str, None] = {}
-        """Topics with an unreadable znode. They are left out until the znode is repaired."""
+        """Topics with an unreadable znode. They are ignored until the znode is repaired."""
         self._rebalance_timer: Timer | None = None
 
     def resign(self) -> None:
@@ -154,10 +154,10 @@ class ControllerTerm:
     # -- reading the cluster
 
     async def read_list(self, path: str, event: str) -> list[str]:
-        """Return the children of a path that every broker creates at its start, and set a watch that queues that event.
+        """Return the children of a path that every broker creates at its start. Set a watch that queues `event`.
 
-        If the path was deleted, create it again. Kafka treats it as empty, and gets no notification for it until the
-        next controller takes over. Raises SessionExpired and ZooKeeperError.
+        If the path was deleted, create it again. Kafka treats a deleted path as empty, and gets no notification for it
+        until the next controller is elected. Raises SessionExpired and ZooKeeperError.
         """
         service, watcher = self.zk.service, self.signals.watcher(event)
         while True:
@@ -170,7 +170,7 @@ class ControllerTerm:
             await create_recursive(self.zk, path)
 
     async def read_brokers(self) -> dict[int, tuple[BrokerInfo, int]]:
-        """Return every registered broker with its epoch; leave watches on the list of brokers and on each broker."""
+        """Return every registered broker with its epoch; set watches on the list of brokers and on each broker."""
         service, signals = self.zk.service, self.signals
         names = await self.read_list(znodes.BROKER_IDS, "BrokerChange")
         ids = sorted(number for name in names if (number := znodes.plain_number(name, znodes.INT32_MAX)) is not None)
@@ -194,17 +194,17 @@ class ControllerTerm:
         return brokers
 
     def broker_epoch(self, registration: Stat) -> int:
-        """Return the epoch of the broker that created this znode; unknown with Historical.NO_BROKER_EPOCH."""
+        """Return the broker epoch of a registration znode; unknown with Historical.NO_BROKER_EPOCH."""
         return UNKNOWN_BROKER_EPOCH if Historical.NO_BROKER_EPOCH in self.config.historical else registration.czxid
 
     async def read_topic_names(self) -> list[str]:
-        """Return every topic whose name fits into requests; leave a watch on the list of topics."""
+        """Return every topic whose name fits into requests; set a watch on the list of topics."""
         names = await self.read_list(znodes.BROKER_TOPICS, "TopicChange")
-        # A topic with a longer name does not fit into a request, and would block all other topics of the request.
+        # A topic with a longer name does not fit into a request, and would block the request for all other topics.
         return [name for name in names if znodes.is_tellable(name)]
 
     async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
-        """Return the assignments of these topics; leave a watch on each; omit missing or unreadable topics."""
+        """Return the assignments of these topics without missing or unreadable ones; set a watch on each topic."""
         service, signals = self.zk.service, self.signals
         outcomes = await self.zk.batch(
             [partial(service.get, znodes.topic_path(t), signals.watcher("PartitionModifications", t)) for t in topics]
@@ -227,17 +227,17 @@ class ControllerTerm:
     # -- responses of brokers
 
     def _on_refusal(self) -> None:
-        """Check whether this term has ended, because a broker knows a later controller epoch.
+        """Check whether this term has ended, because a broker's response shows a later controller epoch.
 
-        If /controller still names this broker and the controller has nothing to write, no other check would detect
-        the later controller.
+        No other check would detect the later controller if /controller still names this broker and this controller has
+        nothing to write.
         """
         self.signals.put("ControllerChange", "", request_cause("of a later controller"))
 
     def _on_stop_replica(self, broker_id: int, deleted: list[TopicPartition], response: KafkaMessage) -> None:
-        """Process the response to a StopReplica that deletes replicas.
+        """Process a broker's response to a StopReplica that deletes replicas.
 
-        Only topics that are being deleted wait for this response.
+        If the topic is not being deleted, nothing waits for this response.
         """
         ended = [p for p in deleted if p.topic in self.context.topics_with_deletion_started]
         if not ended:
@@ -263,7 +263,7 @@ class ControllerTerm:
     def put_for_process(
         self, broker_id: int, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause
     ) -> None:
-        """Queue an event for a broker's response, processed only while the same broker process is registered.
+        """Queue an event for a broker's response. It is processed only if the same broker process is still registered.
 
         A new process receives all states again, and may succeed where the earlier one failed. Kafka attributes the
         response to the new process.

@@ -1,4 +1,4 @@
-"""Topics that are created, get more partitions or are to be deleted.
+"""Handles topics that are created, that get more partitions, or that are to be deleted.
 
 Sources: KafkaController.processTopicChange, processPartitionModifications, processTopicDeletion.
 """
@@ -19,7 +19,7 @@ from zabka.kafka.zk.znodes import TopicAssignment
 
 
 async def process_topic_change(term: ControllerTerm, _: str) -> None:
-    """Handle a changed list of topics: add new topics, forget topics whose znode was deleted."""
+    """Handle a change of the list of topics: add new topics, and remove topics whose znode was deleted."""
     context = term.context
     names = await term.read_topic_names()
     present = frozenset(names)
@@ -29,7 +29,7 @@ async def process_topic_change(term: ControllerTerm, _: str) -> None:
     gone = [topic for topic in context.topics if topic not in present]
     added = await add_topics(term, new)
     if any(context.is_being_deleted(topic) for topic in gone):
-        # Remove the request to delete the topic. Otherwise it would apply to the next topic of that name, as in
+        # Remove the entry in /admin/delete_topics. Otherwise it would apply to the next topic of that name, as in
         # Kafka.
         term.signals.put("TopicDeletion", "", term.causes.cause)
     for topic in gone:
@@ -52,12 +52,12 @@ def journal_topic(term: ControllerTerm, topic: str) -> None:
 
 
 async def add_topics(term: ControllerTerm, topics: Sequence[str]) -> dict[str, TopicAssignment]:
-    """Read these topics and add them to the context; assign an id to a topic without one (processTopicIds)."""
+    """Read these topics and add them to the context. Assign an id to a topic that has none (processTopicIds)."""
     added = await term.read_topics(topics)
     nameless = [topic for topic, assignment in added.items() if assignment.topic_id is None]
 
     def named(topic: str, found: TopicAssignment) -> TopicAssignment:
-        # Add the id to the assignment found now, because partitions may have been added since the first read.
+        # Add the id to the assignment that is read now, because partitions may have been added since the first read.
         added[topic] = found._replace(topic_id=found.topic_id or random_topic_id(term.runtime.random))
         return added[topic]
 
@@ -84,10 +84,10 @@ async def _on_new_partitions(term: ControllerTerm, partitions: Sequence[TopicPar
 
 
 async def process_partition_modifications(term: ControllerTerm, topic: str) -> None:
-    """Handle a topic's changed znode: bring new partitions online, or revert them if the topic is being deleted.
+    """Handle a change of a topic's znode: bring new partitions online, or remove them if the topic is being deleted.
 
-    A topic id that is missing is written again. Tools older than Kafka 2.8 drop it when they add partitions by znode.
-    The next controller would then create another id, and brokers reject replicas under a new id (KAFKA-14190).
+    If the topic id is missing, it is written again. Tools older than Kafka 2.8 drop it when they add partitions by
+    znode. The next controller would then create another id, and brokers reject replicas under a new id (KAFKA-14190).
     """
     context = term.context
     if not context.has_topic(topic):
@@ -124,17 +124,17 @@ async def _write_id_again(term: ControllerTerm, topic: str) -> None:
 
 
 async def watch_topic_deletions(term: ControllerTerm) -> list[str]:
-    """Return the topics in /admin/delete_topics, and leave a watch on the list."""
+    """Return the topics in /admin/delete_topics, and set a watch on that list."""
     return await term.read_list(znodes.DELETE_TOPICS, "TopicDeletion")
 
 
 async def process_topic_deletion(term: ControllerTerm, _: str) -> None:
-    """Queue topics for deletion; remove a request for an unknown topic at once."""
+    """Queue the topics in /admin/delete_topics for deletion; remove entries of unknown topics at once."""
     context = term.context
     listed = await watch_topic_deletions(term)
     if not all(context.has_topic(topic) for topic in listed):
-        # A topic may have been created so recently that its event is still queued, so read the topics first. Kafka
-        # drops the request to delete it.
+        # The topic may be so new that its creation event is still queued, so read the topics first. Kafka drops the
+        # deletion request of such a topic.
         await process_topic_change(term, "")
     unknown = [topic for topic in listed if not context.has_topic(topic)]
     known = [topic for topic in listed if context.has_topic(topic) and not context.is_being_deleted(topic)]

@@ -18,7 +18,7 @@ MINIMUM = "min.insync.replicas"
 
 
 class MinimumInSync(NamedTuple):
-    """min.insync.replicas of a topic, and the last transaction that wrote the znodes it is read from."""
+    """min.insync.replicas of a topic, and the last transaction that wrote the znodes from which it was read."""
 
     size: int
     zxid: int
@@ -28,7 +28,7 @@ _Config = tuple[bytes, Stat]
 
 
 class TopicConfigs:
-    """Reads topic configurations when an election needs them (KafkaZkClient.getLogConfigs)."""
+    """Reads topic configurations when the controller needs them for an election (KafkaZkClient.getLogConfigs)."""
 
     def __init__(self, zk: Zk, runtime: Runtime, config: ControllerConfig) -> None:
         self._zk = zk
@@ -37,7 +37,9 @@ class TopicConfigs:
         self._minimums: dict[str, MinimumInSync] = {}
 
     async def unclean_enabled(self, topics: Sequence[str]) -> dict[str, bool | str]:
-        """Return for each topic whether unclean leader election is enabled, or the error in its configuration."""
+        """Return for each topic whether unclean leader election is enabled, or the error if its configuration is
+        invalid.
+        """
         found: dict[str, bool | str] = {}
         for topic, outcome in zip(topics, await self._read(config_path("topics", t) for t in topics), strict=True):
             if outcome.value is not None:
@@ -65,7 +67,7 @@ class TopicConfigs:
     # -- min.insync.replicas
 
     async def minimums(self, topics: Sequence[str]) -> dict[str, MinimumInSync]:
-        """Return min.insync.replicas of these topics, from one read.
+        """Return min.insync.replicas of these topics, all as of the same time.
 
         Omit a topic if its configuration is not readable, or if its leader may not have received the last change yet. A
         leader has a session, so it has received everything that was written more than one session timeout ago.
@@ -82,12 +84,12 @@ class TopicConfigs:
         return {topic: self._minimums[topic] for topic in topics if topic in self._minimums}
 
     def forget_minimums(self, topics: Iterable[str]) -> None:
-        """Forget the minimums of these topics, so that the next use reads them again."""
+        """Drop the cached min.insync.replicas of these topics, so that the next use reads them again."""
         for topic in topics:
             self._minimums.pop(topic, None)
 
     def _minimum(self, every: Outcome[_Config], own: Outcome[_Config]) -> MinimumInSync | None:
-        """Return the minimum from the applicable configurations; the topic's own configuration takes precedence."""
+        """Return min.insync.replicas from the topic's own configuration or else from the brokers' default."""
         now_ms = self._runtime.now().wall_ms
         text, zxid = str(self._config.min_insync_replicas), 0
         for outcome in (every, own):
@@ -97,8 +99,9 @@ class TopicConfigs:
                 return None
             data, stat = outcome.value
             overrides = decode_config(data)
-            # Version 0 is no change: a topic's config znode is created before the topic has a leader. The znode of the
-            # default is created only when it is first set, so any version of it is a change.
+            # Version 0 of a topic's config znode is not a change, because the znode is created before the topic has a
+            # leader. The znode of the brokers' default is created only when the default is first set, so any version of
+            # it is a change.
             is_change = stat.version > 0 or outcome is every
             is_fresh = is_change and now_ms - stat.mtime < 2 * self._config.session_timeout_ms
             if overrides is None or is_fresh:

@@ -1,6 +1,7 @@
 """Topic deletion: stop every replica, request its deletion, then remove the topic's znodes.
 
-Source: kafka.controller.TopicDeletionManager. A topic with an offline replica is ineligible until that broker returns.
+Source: kafka.controller.TopicDeletionManager. While a topic has an offline replica, its deletion waits for that
+replica's broker to return.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from zabka.kafka.zk.coordination import FencedWriter
 
 
 class TopicDeletion:
-    """Runs the deletion of queued topics during one term. Raises ControllerMoved and SessionExpired."""
+    """Deletes the queued topics during one controller term. Methods raise ControllerMoved and SessionExpired."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class TopicDeletion:
         self._forget_topic = forget_topic
 
     def init(self, queued: Iterable[str]) -> None:
-        """Load the deletions that were requested before this term.
+        """Load the deletions that were requested before this controller term.
 
         Topics with an offline replica, or with a reassignment in progress, have to wait.
         """
@@ -68,8 +69,9 @@ class TopicDeletion:
     async def resume_for(self, topics: Iterable[str]) -> None:
         """Resume the deletion of these topics, except those with a partition that is still being reassigned.
 
-        Kafka resumes those as well. But brokers are not notified of the deletion while a partition is being reassigned
-        (`zabka.controller.request_batch`), so they would never be notified of partitions deleted during that time.
+        Kafka also resumes the excepted ones. But brokers are not notified of the deletion while a partition is being
+        reassigned (`zabka.controller.request_batch`), so they would never be notified of partitions deleted during that
+        time.
         """
         context = self._context
         queued = [topic for topic in topics if context.is_being_deleted(topic) and not context.is_moving(topic)]
@@ -78,7 +80,7 @@ class TopicDeletion:
             await self.resume()
 
     async def fail(self, replicas: Sequence[Replica]) -> None:
-        """Handle replicas that could not be deleted: offline, or their broker returned an error."""
+        """Handle replicas that could not be deleted, because they are offline or their broker returned an error."""
         failed = [replica for replica in replicas if self._context.is_being_deleted(replica.partition.topic)]
         if failed:
             await self._replicas.handle(failed, ReplicaState.DELETION_INELIGIBLE)
@@ -86,7 +88,7 @@ class TopicDeletion:
             await self.resume()
 
     async def complete(self, replicas: Sequence[Replica]) -> None:
-        """Handle replicas that were deleted."""
+        """Handle replicas that their brokers have deleted."""
         done = [replica for replica in replicas if self._context.is_being_deleted(replica.partition.topic)]
         await self._replicas.handle(done, ReplicaState.DELETION_SUCCESSFUL)
         await self.resume()
@@ -118,13 +120,13 @@ class TopicDeletion:
         return [context.replica_states.get(replica, ReplicaState.NON_EXISTENT) for replica in replicas]
 
     def mark_ineligible(self, topics: Iterable[str]) -> None:
-        """Halt the deletion of the queued topics among these, because another operation has to finish first."""
+        """Halt the deletion of those of these topics that are queued, because another operation has to finish first."""
         self._context.topics_ineligible_for_deletion.update(
             topic for topic in topics if self._context.is_being_deleted(topic)
         )
 
     async def _start(self, topics: Sequence[str]) -> None:
-        """Take the partitions offline, stop serving them, and stop and delete the replicas (onTopicDeletion)."""
+        """Take the partitions offline, notify the brokers, and stop and delete the replicas (onTopicDeletion)."""
         context = self._context
         unseen = [topic for topic in topics if topic not in context.topics_with_deletion_started]
         ending = [partition for topic in unseen for partition in context.partitions_of(topic)]
@@ -152,14 +154,14 @@ class TopicDeletion:
         self._batch.send()
 
     async def _complete_topic(self, topic: str) -> None:
-        """Remove the znodes of a topic without replicas; remove the deletion request last."""
+        """Remove the znodes of a topic that has no replicas left; remove the deletion request last."""
         self._forget_topic(topic)
         gone = self._context.replicas_of_topic_in(topic, ReplicaState.DELETION_SUCCESSFUL)
         paths = await self._descendants(znodes.topic_path(topic))
         await self._replicas.handle(gone, ReplicaState.NON_EXISTENT)
-        # Delete the request last: without it the rest of the topic would remain for ever. Delete the topic's znode
-        # with the request, because after it a new topic of that name may be created. Kafka deletes the configuration
-        # and the request only later, and so may delete those of the new topic.
+        # Delete the request last: without it, the rest of the topic would remain for ever. Delete the topic's znode in
+        # the same transaction, because afterwards a new topic of that name may be created. Kafka deletes the
+        # configuration and the request only later, and so may delete those of the new topic.
         await self._delete(paths[:-1])
         await self._delete([znodes.config_path("topics", topic)])
         await self._delete_with_request(topic)
@@ -181,16 +183,16 @@ class TopicDeletion:
         return found[::-1]
 
     async def _delete_with_request(self, topic: str) -> None:
-        """Delete the topic's znode and its deletion request together, unless one of them no longer exists.
+        """Delete the topic's znode and its deletion request in one transaction, unless one of them no longer exists.
 
-        Otherwise the next controller could add a topic of which only the name is left.
+        Otherwise the next controller could add a topic of which only the znode with the name is left.
         """
         paths = [znodes.topic_path(topic), znodes.delete_topic_path(topic)]
         written = await self._writer.write_as_one([Delete(path) for path in paths])
         for path, result in zip(paths, written, strict=True):
             if result.error is ErrorCode.NO_NODE:
-                # If the first transmission has deleted both, the topic that exists now is a new one: keep it. Kafka
-                # deletes it.
+                # If the first transmission has deleted both znodes, the topic that exists now is a new one: do not
+                # delete it. Kafka deletes it.
                 if not result.repeated or path != paths[1]:
                     await self._delete([other for other in paths if other != path])
                 return

@@ -1,7 +1,7 @@
 """Writes to a topic's znode that preserve concurrent changes by administrators.
 
-Kafka's controller overwrites the znode with its own view, and loses partitions that were added just before and that
-it does not know yet (KafkaController.updateReplicaAssignmentForPartition).
+Kafka's controller overwrites the znode with its own view. Partitions that were added just before, and that the
+controller does not know yet, are then lost (KafkaController.updateReplicaAssignmentForPartition).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _EMPTY = TopicAssignment(None, {})
 
 
 class TopicTooLarge(Exception):
-    """Raised if a topic's znode would become too large; nothing was written."""
+    """A topic's znode would become too large; nothing was written."""
 
 
 async def amend_topic(
@@ -30,11 +30,11 @@ async def amend_topic(
     *,
     bytes_max: int | None = None,
 ) -> Stat | None:
-    """Write a topic's znode, conditional on the version read; return its stat, or None if there is no such znode.
+    """Write a topic's znode, conditional on the version that was read.
 
-    `amended` receives the present content (without partitions if the content is not readable), and may be called more
-    than once. Raises ControllerMoved, SessionExpired, ZooKeeperError, and TopicTooLarge if the znode would exceed
-    `bytes_max` bytes.
+    Return the new stat, or None if there is no such znode. `amended` receives the current content (without partitions
+    if the content is not readable) and returns the content to write. It may be called more than once. Raises
+    ControllerMoved, SessionExpired, ZooKeeperError, and TopicTooLarge if the znode would exceed `bytes_max` bytes.
     """
     stats = await amend_topics(term, [topic], lambda _, found: amended(found), bytes_max=bytes_max)
     return stats.get(topic)
@@ -47,7 +47,7 @@ async def amend_topics(
     *,
     bytes_max: int | None = None,
 ) -> dict[str, Stat]:
-    """Amend many topics as `amend_topic` does, in a few round trips; omit topics without a znode."""
+    """Write the znodes of many topics as `amend_topic` does, in a few round trips; omit topics without a znode."""
     service = term.zk.service
     stats: dict[str, Stat] = {}
     waiting = list(topics)

@@ -1,15 +1,15 @@
-"""Brokers that bounced while there was no controller, detected at failover by zxids alone.
+"""Detects, at failover, brokers that bounced while there was no controller, by comparing zxids.
 
-A live broker whose registration (its znode's czxid, the broker epoch) is newer than the last write of a partition's
-state (that znode's mzxid) is a new process, which the state does not know. The broker died and restarted, and no
-controller noticed. It may have lost records that it had not flushed. Therefore it must not count as in sync like the
-replicas that stayed, nor lead in its former leader epoch: logs could then diverge permanently within one epoch.
+Suppose that a live broker's registration (its znode's czxid, the broker epoch) is newer than the last write of a
+partition's state (that znode's mzxid). Then the broker has died and restarted since, and no controller noticed. It may
+have lost records that it had not flushed. Therefore it must not count as in sync like the replicas that stayed, nor
+lead in its former leader epoch: logs could then diverge permanently within one epoch.
 
-This deviates from Kafka's ZooKeeper mode: there, the new controller finds such a broker live, in the ISR and leader,
+This deviates from Kafka's ZooKeeper mode. There, the new controller finds such a broker live, in the ISR and leader,
 and sends it the same leader epoch again. This controller acts as it does after a bounce during its term
 (KafkaController.processBrokerChange): it prefers the other replicas and raises the leader epoch by one, in one write.
 One kind of bounce is not visible in these zxids: the previous controller wrote the state again before it noticed the
-bounce, and died. This is detected only if the state names an eligible replica, because it then also records which
+bounce, and died. This is detected only if the state contains an eligible replica, because it then also records which
 registrations that controller had handled.
 """
 
@@ -29,16 +29,16 @@ from zabka.kafka.zk.znodes import LeaderAndIsr
 
 
 class _Fenced(NamedTuple):
-    """A partition's new state, and its in-sync replicas that may have lost records."""
+    """A partition's new state, and the in-sync replicas that may have lost records because they bounced."""
 
     state: LeaderAndIsr
     doubtful: list[int]
 
 
 async def fence_bounced(term: ControllerTerm, states: Mapping[TopicPartition, WrittenState]) -> None:
-    """Write a new state for every partition whose ISR contains a bounced broker; do not notify brokers yet.
+    """Write a new state for every partition whose ISR contains a bounced broker. Brokers are not notified yet.
 
-    `states` are the states that this controller found at failover, read after the brokers.
+    `states` are the states that this controller read at failover, after it had read the brokers.
     """
     found: dict[TopicPartition, WrittenState] = dict(states)
     while True:
@@ -48,7 +48,7 @@ async def fence_bounced(term: ControllerTerm, states: Mapping[TopicPartition, Wr
         if not fenced:
             return
         settled = await term.store.settled({partition: row.state for partition, row in fenced.items()})
-        # A replica that has just left the ISR may be eligible by the configuration, because it has the records that
+        # A replica that has just left the ISR may be eligible under the configuration, because it has the records that
         # the bounced replicas may have lost.
         updates = await term.store.update({p: given_way(state, fenced[p].doubtful) for p, state in settled.items()})
         _took_effect(term, found, updates)
@@ -65,7 +65,7 @@ def _fenced(context: ControllerContext, states: Mapping[TopicPartition, WrittenS
         live = [broker_id for broker_id in (*state.isr, *state.eligible) if context.is_live(broker_id)]
         seen = state.broker_epoch_seen if state.eligible else zxid
         bounced = [broker_id for broker_id in live if (context.broker_epoch(broker_id) or 0) > seen]
-        # A state that a later controller has written shows that this term has ended. Its next fenced write will fail.
+        # A later controller has written this state, so this controller term has ended. Its next fenced write will fail.
         if bounced and state.controller_epoch <= context.epoch:
             intact = [b for b in bounced if context.is_intact(b)]
             doubtful = [b for b in bounced if b not in intact]

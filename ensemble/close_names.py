@@ -13,7 +13,7 @@ LENGTH_MIN = 4
 LETTERS_PER_EDIT = 5
 EDITS_MAX = 3
 SEGMENTS_MIN = 3
-"""A segment of a dotted name may be missing or extra if this many other segments match."""
+"""Two dotted names may differ by one missing or extra segment if at least this many other segments match."""
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:
@@ -54,7 +54,7 @@ def _segments_differ_by_one(one: str, other: str) -> bool:
 def _edits(one: str, other: str, limit: int) -> int:
     """Return the number of letter edits (insert, remove, replace, swap neighbours): optimal string alignment.
 
-    If it is more than `limit`, any number above `limit` is returned.
+    If the number exceeds `limit`, some number above `limit` is returned.
     """
     if abs(len(one) - len(other)) > limit:
         return limit + 1

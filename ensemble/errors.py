@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Error codes in a reply header's `err`."""
+    """ZooKeeper's error codes, as in the `err` field of a reply header."""
 
     OK = 0
     SYSTEM_ERROR = -1
@@ -43,7 +43,7 @@ class ErrorCode(IntEnum):
 
 
 class ZooKeeperError(Exception):
-    """A request that the ensemble rejected with an error, or that got no reply (ConnectionLoss)."""
+    """Base class: the ensemble rejected a request with an error, or sent no reply (ConnectionLoss)."""
 
     code = ErrorCode.SYSTEM_ERROR
 
@@ -119,13 +119,13 @@ class BadArguments(ZooKeeperError):
 
 
 class RuntimeInconsistency(ZooKeeperError):
-    """Another operation of the same multi failed."""
+    """The operation failed because another operation of the same multi failed."""
 
     code = ErrorCode.RUNTIME_INCONSISTENCY
 
 
 class NotReadOnly(ZooKeeperError):
-    """The server has no leader and serves only reads; this request is not a read."""
+    """The server has no leader and accepts only reads; this request is not a read."""
 
     code = ErrorCode.NOT_READ_ONLY
 
@@ -161,7 +161,7 @@ class MarshallingError(ZooKeeperError):
 
 
 class OtherError(ZooKeeperError):
-    """Any error code without a separate exception."""
+    """An error code that has no exception class of its own."""
 
     def __init__(self, code: int, path: str = "") -> None:
         self.code = ErrorCode(code) if code in ErrorCode._value2member_map_ else ErrorCode.SYSTEM_ERROR

@@ -1,4 +1,4 @@
-"""The identifiers of the ensemble, as distinct types."""
+"""Distinct types for the ensemble's identifiers: server ids, epochs, zxids, sessions and connections."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NewType
 PeerId = NewType("PeerId", int)
 """A server's `myid`, 0-255."""
 Epoch = NewType("Epoch", int)
-"""A leader's epoch; the upper 32 bits of a zxid."""
+"""Epoch of a leader; the upper 32 bits of a zxid."""
 Zxid = NewType("Zxid", int)
 """Transaction id: epoch << 32 | counter."""
 SessionId = NewType("SessionId", int)
@@ -23,7 +23,7 @@ EPOCH_MAX = 0x7FFFFFFF
 EPOCH_LEAP_MAX = 1 << 24
 """Maximum by which another server's epoch may exceed this server's epoch.
 
-A higher epoch is rejected: otherwise one corrupt packet could use up all epochs.
+A message with a higher epoch is rejected: otherwise one corrupt packet could use up all epochs.
 """
 
 

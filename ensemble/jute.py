@@ -1,7 +1,7 @@
 """Jute, ZooKeeper's wire format: big-endian integers, length-prefixed buffers and strings, counted vectors.
 
 Source: org.apache.jute.BinaryInputArchive and BinaryOutputArchive. A record is a msgspec struct; its class lists one
-codec per field in `layout`. Records can be nested. A null buffer, string or vector has length -1.
+codec per field in `layout`. A field can be another record. A null buffer, string or vector has length -1.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NULL = pack_int(-1)
 
 
 class MalformedRecord(Exception):
-    """Bytes that are not a valid record: too short, a negative or huge length, a bad string."""
+    """The bytes are not a valid record: they are too short, or contain a negative or huge length or a bad string."""
 
 
 class Reader:
@@ -38,7 +38,7 @@ class Reader:
         self.end = len(self.data)
 
     def skip_bytes(self, size: int) -> int:
-        """Skip `size` bytes and return the position where they begin. Raises MalformedRecord if there are fewer."""
+        """Skip `size` bytes; return the position of the first of them. Raises MalformedRecord if there are fewer."""
         start = self.pos
         if size < 0 or start + size > self.end:
             raise MalformedRecord(f"{size} bytes wanted at {start}, {self.end - start} left")
@@ -89,7 +89,7 @@ class Reader:
     def read_present_string(self) -> str:
         """Read a UTF-8 string.
 
-        Raises MalformedRecord, also for a null string.
+        Raises MalformedRecord, for a null string too.
         """
         if self.data.startswith(NULL, self.pos):
             raise MalformedRecord("null in place of a string")
@@ -130,7 +130,7 @@ Writer = bytearray
 
 
 def write_buffer(out: Writer, value: bytes | None) -> None:
-    """Append the length and the bytes; None has length -1."""
+    """Append the length of `value` and its bytes; None is written as length -1."""
     if value is None:
         out += NULL
     else:
@@ -155,7 +155,7 @@ def write_path_and_data(out: Writer, path: str, data: bytes | None) -> None:
 
 
 class Codec:
-    """How one field is encoded and decoded."""
+    """Functions that encode and decode one field."""
 
     __slots__ = ("read", "write")
 
@@ -207,7 +207,7 @@ def vector(item: Codec) -> Codec:
 
 
 class Record(msgspec.Struct, gc=False):
-    """A jute record: struct fields in wire order, one codec each in `layout`.
+    """A jute record: fields in wire order, with one codec per field in `layout`.
 
     Records contain only values and are never part of a reference cycle, so the garbage collector need not track them.
     """

@@ -1,4 +1,4 @@
-"""Names and contents of the frames of ZooKeeper's client protocol, for display."""
+"""Names and contents of the frames of ZooKeeper's client protocol, for display in message lists."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def connected_content(response: ConnectResponse) -> Content:
 
 
 def request_content(request: Request) -> Content:
-    """Return the content of a client's later frame."""
+    """Return the content of a request, that is of any client frame after the first."""
     return Content(_class_of(request.op), op_name(request.op), _request_subject(request))
 
 
@@ -76,7 +76,10 @@ def _request_subject(request: Request) -> Subject:
 
 
 def reply_content(reply: Reply, op: int | None) -> Content:
-    """Return the content of a server's later frame; `op` is the op code of the request, or None if unknown."""
+    """Return the content of a reply, that is of any server frame after the first.
+
+    `op` is the op code of the request, or None if unknown.
+    """
     if reply.xid == NOTIFICATION_XID:
         return _watch_content(reply)
     if reply.xid == PING_XID:
@@ -98,7 +101,7 @@ def _watch_content(reply: Reply) -> Content:
 
 
 def error_name(err: int) -> str:
-    """Return ZooKeeper's name of an error."""
+    """Return ZooKeeper's name of an error code."""
     return ErrorCode(err).name if err in ErrorCode._value2member_map_ else str(err)
 
 

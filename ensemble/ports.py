@@ -15,16 +15,19 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Instant(NamedTuple):
-    """One moment on a node's two clocks. Timers and timeouts use `mono_ms`; only timestamps use `wall_ms`."""
+    """One moment on a node's two clocks, monotonic and wall clock.
+
+    Timers and timeouts use `mono_ms`; only timestamps use `wall_ms`.
+    """
 
     mono_ms: int
     wall_ms: int
 
 
 class Future(Protocol[T_contra]):
-    """Result of an operation in progress, which is set once.
+    """Result of an operation in progress; it can be set only once.
 
-    The caller must check `done()` before it resolves a future: resolving a done or cancelled future is an error.
+    Code that sets the result must check `done()` first: setting the result of a done or cancelled future is an error.
     """
 
     def set_result(self, result: T_contra, /) -> None: ...
@@ -41,13 +44,13 @@ class Task(Protocol):
 
 
 class Timer(Protocol):
-    """A scheduled call."""
+    """A scheduled call, which can be cancelled."""
 
     def cancel(self) -> object: ...
 
 
 class Random(Protocol):
-    """Random draws that protocol code may make. The source is passed in, and seeded in the simulated world."""
+    """Random source for protocol code. The caller passes it in; in the simulated world it is seeded."""
 
     def randrange(self, start: int, stop: int, /) -> int: ...
     def random(self) -> float: ...
@@ -55,10 +58,10 @@ class Random(Protocol):
 
 
 class Runtime(Protocol):
-    """Time and concurrency for coroutine code."""
+    """Interface for time and concurrency: clocks, timers, futures and tasks."""
 
     def now(self) -> Instant:
-        """Return the present time of both clocks."""
+        """Return the current time of the monotonic clock and of the wall clock."""
         ...
 
     def future(self) -> Future[Any]:
@@ -66,7 +69,7 @@ class Runtime(Protocol):
         ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Task:
-        """Start a task. An exception that escapes it stops the node with an error."""
+        """Start a task. If the coroutine raises an exception, the node stops with that error."""
         ...
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:

@@ -40,8 +40,8 @@ class BadProperties(ValueError):
 class LogicalLine(NamedTuple):
     """A logical line of a properties text.
 
-    `source`: its natural lines with their line ends. `content`: the key and value of a property, not yet parsed, or
-    None for any other line.
+    `source`: its natural lines, with their line ends. `content`: the unparsed key and value if the line is a property,
+    otherwise None.
     """
 
     source: str
@@ -55,7 +55,7 @@ def logical_lines(text: str) -> Iterator[LogicalLine]:
     parts = _LINE_END.split(text)
     for natural, end in zip(parts[::2], [*parts[1::2], ""], strict=True):
         if continues and not natural + end and not source.endswith("\r\n"):
-            # Like java.util.Properties, end of input ends the line before lines are joined.
+            # End of input ends the line before continuation lines are joined, as in java.util.Properties.
             break
         source += natural + end
         line = natural.lstrip(_BLANKS)
@@ -67,7 +67,7 @@ def logical_lines(text: str) -> Iterator[LogicalLine]:
             yield LogicalLine(source, content or None)
             source = content = ""
     if source:
-        # A backslash at end of input begins a property, even an empty one.
+        # At the end of input, a single backslash is an (empty) property, not a blank line.
         yield LogicalLine(source, content)
 
 
@@ -94,7 +94,7 @@ def trimmed(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def property_line(key: str, value: str) -> str:
-    """Return a line, without its end, that Java and `read_properties` parse as this key and value.
+    """Return a property line, without its line end, that Java and `read_properties` parse as this key and value.
 
     The key must need no escapes. The line is ASCII, so that it is the same in every encoding.
     """
@@ -115,7 +115,7 @@ def _unescaped(text: str) -> str:
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(_character, text)
-    # A character beyond the first 65,536 is two escapes, one for each UTF-16 code unit.
+    # A character beyond U+FFFF is written as two escapes, one for each UTF-16 code unit.
     return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

@@ -1,9 +1,10 @@
 """Request faults: rules that make a node fail, delay or change its handling of some client requests.
 
 A rule has three parts. The *match* selects requests of a Kafka API or a ZooKeeper operation, optionally by client,
-topic, group, path and so on. The *effect* says how the node treats them. The *times* say which of the matching
-requests are affected, and when the rule ends. `POST /api/v1/faults` takes a `RequestFault`; the API makes it a
-`HeldRequestFault` with an id, and the nodes that the rule names count its uses (`zabka.ensemble.request_fault_uses`).
+topic, group, path and so on. The *effect* says how the node treats them. The *times* say to which of the matching
+requests the effect is applied, and when the rule ends. `POST /api/v1/faults` takes a `RequestFault`; the API makes it a
+`HeldRequestFault` with an id, and the nodes that the rule names count how often they apply it
+(`zabka.ensemble.request_fault_uses`).
 
     effect          applied?  response?                     connection
     error           no        with the error                stays open
@@ -18,8 +19,8 @@ requests are affected, and when the rule ends. `POST /api/v1/faults` takes a `Re
     truncate        yes       with half of the reply        is closed
     stale           yes       as when the rule was added    stays open
 
-This module checks what applies to every API. `zabka.ensemble.zookeeper_faults` and `zabka.kafka.request_faults` check
-the rest, for example whether the operation can return the error, or whether the API has the field to match.
+This module checks the rules that hold for every API. `zabka.ensemble.zookeeper_faults` and `zabka.kafka.request_faults`
+check the rest, for example whether the operation can return the error, or whether the API has the field to match.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from msgspec import Meta
 from zabka.ensemble.errors import ErrorCode
 
 ANY = "*"
-"""Matches every API, operation or node."""
+"""Pattern that matches every API, operation or node."""
 DELAY_MS_MAX = 600_000
 DURATION_MS_MAX = 86_400_000
 TIMES_MAX = 1_000_000_000
@@ -54,14 +55,15 @@ _KAFKA_ONLY = (
     "client_id", "listener", "topic", "partition", "group", "transactional_id", "min_version", "max_version",
 )  # fmt: skip
 _NEEDS = {"error": "error", "delay_before": "delay_ms", "delay_after": "delay_ms", "throttle": "throttle_ms"}
-"""Field that each effect requires; other effects do not accept it."""
+"""Field that an effect requires, keyed by effect; other effects do not accept the field."""
 
 
 class RequestFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Rule for requests. Strings are patterns in which `*` matches any characters; an unset field matches all.
+    """Request fault: a rule for the requests of one API or operation.
 
-    Without `client_id`, the rule does not apply to requests of brokers and of zabka itself. The nodes of a host share
-    one count. An invalid rule raises msgspec.ValidationError when decoded, and ValueError when constructed in Python.
+    Strings are patterns in which `*` matches any characters; an unset field matches all requests. Without `client_id`,
+    the rule does not apply to requests of brokers and of zabka itself. The nodes of a host share one count. An invalid
+    rule raises msgspec.ValidationError when decoded, and ValueError when constructed in Python.
     """
 
     kind: Literal["request"]
@@ -104,11 +106,11 @@ class RequestFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
     @property
     def name(self) -> str:
-        """The Kafka API or ZooKeeper operation."""
+        """Name of the Kafka API or ZooKeeper operation that the rule matches."""
         return self.api or self.opcode
 
     def is_for(self, node: str) -> bool:
-        """Return whether the node of that name applies the rule."""
+        """Return whether the rule applies to the node with this name."""
         return self.node == node or (self.node == ANY and node.startswith(self.role))
 
     def _check_match(self) -> None:
@@ -154,7 +156,7 @@ _DEFAULTS = dict(zip(RequestFault.__struct_fields__[-len(RequestFault.__struct_d
 
 
 class HeldRequestFault(RequestFault, frozen=True, kw_only=True):
-    """An active rule, with the id that removes it, and the client that requested it."""
+    """An active request fault, with the id by which it can be removed, and the client that added it."""
 
     id: str
     requester: str = ""
@@ -167,12 +169,13 @@ def matches_text(pattern: str, text: str | None) -> bool:
 
 @lru_cache(4_096)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    # `fnmatch` expressions do not backtrack; its other wildcards are escaped, so that they match themselves.
+    # The regular expressions of `fnmatch` do not backtrack. Escape its wildcards other than `*`, so that they match
+    # literally.
     return re.compile(fnmatch.translate(re.sub(r"[?\[]", r"[\g<0>]", pattern)))
 
 
 def describe(rule: RequestFault) -> str:
-    """Return a rule in one line, such as `Produce topic=orders: error NOT_LEADER_OR_FOLLOWER, once`."""
+    """Return a one-line description of a rule, such as `Produce topic=orders: error NOT_LEADER_OR_FOLLOWER, once`."""
     names = ("client_id", "listener", "topic", "partition", "group", "transactional_id", "path",
              "principal", "min_version", "max_version")  # fmt: skip
     matched = [f"{name}={getattr(rule, name)}" for name in names if getattr(rule, name) != _DEFAULTS[name]]

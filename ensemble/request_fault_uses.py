@@ -1,7 +1,7 @@
-"""Uses of request faults on one node: which of the matching requests a rule applies to, and when it ends.
+"""Decides to which matching requests a request fault is applied on one node, and when the fault ends.
 
-Pure: the caller passes the time, the source of random numbers, and the counts that nodes share (`CountUse`), so that
-a fault for one request affects only one request, whichever node serves it.
+Pure: the caller passes the time, the source of random numbers, and the counts that nodes share (`CountUse`). Because
+the counts are shared, a fault for one request affects only one request, whichever node receives it.
 """
 
 from __future__ import annotations
@@ -11,27 +11,30 @@ from collections.abc import Callable, Iterable, Iterator
 from zabka.ensemble.request_fault import HeldRequestFault
 
 Counts = dict[str, list[int]]
-"""Counts on this node, keyed by rule id: (matching requests, uses)."""
+"""Counts on this node, keyed by rule id: (matching requests, requests to which the rule was applied)."""
 MATCHED, USED = KINDS = "matched", "used"
-"""Kinds of counts. A count is keyed by its kind and the id of the rule."""
+"""Kinds of shared counts: matching requests, and requests to which the rule was applied.
+
+A count is keyed by the rule id and the kind.
+"""
 CountUse = Callable[[str], int]
-"""Function that increments the count of this key and returns it, counting from 1. Nodes share these counts."""
+"""Function that increments the count with this key and returns the new value. Nodes share these counts."""
 
 
 class SharedCounts:
-    """Counts of nodes that run in one process, as in the simulated world."""
+    """Shared counts for nodes that run in one process, as in the simulated world."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
 
     def count(self, key: str) -> int:
-        """Increment the count of this key and return it, counting from 1."""
+        """Increment the count with this key and return the new value."""
         number = self._counts[key] = self._counts.get(key, 0) + 1
         return number
 
 
 class FaultUses:
-    """One rule on one node, with the number of matching requests and of uses so far."""
+    """State of one rule on one node: how many requests matched, and to how many the rule was applied."""
 
     __slots__ = ("_count", "_is_used_up", "applied", "matched", "rule", "started_ms")
 
@@ -43,11 +46,11 @@ class FaultUses:
         self._is_used_up = False
 
     def is_over(self, now_ms: int) -> bool:
-        """Return whether the rule has ended, so that it applies to no further request."""
+        """Return whether the rule has ended: its time is over, or it was applied as often as configured."""
         return self._is_used_up or bool(self.rule.for_ms and now_ms - self.started_ms >= self.rule.for_ms)
 
     def take(self, draw: Callable[[], float]) -> bool:
-        """Count a matching request; return whether the rule applies to it. `draw` returns a number in [0, 1)."""
+        """Count a matching request; return whether to apply the rule to it. `draw` returns a number in [0, 1)."""
         self.matched += 1
         rule = self.rule
         if rule.nth:
@@ -67,7 +70,10 @@ class FaultUses:
 
 
 class ActiveFaults:
-    """The rules of one node, in the order in which they were added. Only the first rule that is due applies."""
+    """The active rules of one node, oldest first.
+
+    At most one rule is applied to a request: the first one that is due.
+    """
 
     def __init__(self, count: CountUse) -> None:
         self._uses: dict[str, FaultUses] = {}
@@ -77,7 +83,7 @@ class ActiveFaults:
         return bool(self._uses)
 
     def replace(self, rules: Iterable[HeldRequestFault], now_ms: int) -> list[HeldRequestFault]:
-        """Set the active rules; rules that stay keep their counts. Return the new rules."""
+        """Replace the active rules; rules that were active before keep their counts. Return the new rules."""
         before = self._uses
         self._uses = {rule.id: before.get(rule.id) or FaultUses(rule, now_ms, self._count) for rule in rules}
         return [uses.rule for fault_id, uses in self._uses.items() if fault_id not in before]
@@ -85,9 +91,9 @@ class ActiveFaults:
     def due(
         self, matches: Callable[[HeldRequestFault], bool], now_ms: int, draw: Callable[[], float]
     ) -> FaultUses | None:
-        """Return the rule to apply to a request, after counting it, or None.
+        """Return the rule to apply to a request, or None; count the request for every rule that matches it.
 
-        `matches` compares a rule with the request.
+        `matches` returns whether a rule matches the request.
         """
         for uses in self._uses.values():
             if not uses.is_over(now_ms) and matches(uses.rule) and uses.take(draw):
@@ -98,5 +104,5 @@ class ActiveFaults:
         return iter(self._uses.values())
 
     def counts(self) -> Counts:
-        """Return the counts of every rule."""
+        """Return (matching requests, requests to which the rule was applied), keyed by rule id."""
         return {fault_id: [uses.matched, uses.applied] for fault_id, uses in self._uses.items()}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 EXACT_BELOW = 128
-"""Smaller values are stored exactly; larger values are rounded up by at most 1/64, so that memory stays bounded."""
+"""Values below this are stored exactly.
+
+Larger values are rounded up by at most 1/64, so that memory stays bounded.
+"""
 _KEPT_BITS = 6
 
 
@@ -20,7 +23,7 @@ class Summary:
         self.reset()
 
     def reset(self) -> None:
-        """Delete all values."""
+        """Forget all values."""
         self._small = [0] * EXACT_BELOW
         self._large: dict[int, int] = {}
         self._large_total = 0
@@ -67,7 +70,7 @@ class Summary:
         return round(self.total / count, 4) if count else 0.0
 
     def quantile(self, share: float) -> int:
-        """Return the smallest value that at least this share of all values does not exceed; 0 without any values."""
+        """Return the smallest value v such that at least this share of all values is at most v; 0 if there are none."""
         buckets = {value: times for value, times in enumerate(self._small) if times} | self._large
         wanted, seen = share * sum(buckets.values()), 0
         for bucket in sorted(buckets):
@@ -78,6 +81,6 @@ class Summary:
 
 
 def _rounded(value: int) -> int:
-    """Round a value up to the next number with few leading bits (relative error at most 1/64)."""
+    """Round a value up to a number with few significant bits (relative error at most 1/64)."""
     shift = value.bit_length() - _KEPT_BITS - 1
     return -(-value >> shift) << shift

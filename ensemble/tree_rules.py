@@ -1,4 +1,4 @@
-"""Settings of the tree in zoo.cfg: allowed kinds of znodes, when they are deleted, whether quotas are enforced."""
+"""zoo.cfg settings of the tree: allowed kinds of znodes, when they are deleted, whether quotas are enforced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshot of the replicated state: everything a peer needs to continue from a zxid."""
+"""Snapshot of the replicated state: all data that a peer needs to continue from a zxid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.ensemble.records import ACL
 
 
 class NodeImage(msgspec.Struct, frozen=True):
-    """One znode as persisted (StatPersisted), without derived fields."""
+    """One znode in its persisted form (StatPersisted), without fields that are derived from others."""
 
     path: str
     data: bytes | None

@@ -1,4 +1,4 @@
-"""Transactions: ZAB orders them, the log stores them, the tree applies them (org.apache.zookeeper.txn).
+"""Transactions, which ZAB orders, the log stores and the tree applies (org.apache.zookeeper.txn).
 
 A transaction is idempotent: it records the resulting state, not the request. `Txn` caches its encoding, so that each
 transaction is encoded once, and the log and every follower get the same bytes.
@@ -36,7 +36,7 @@ _CREATE_END = struct.Struct(">?i")
 
 
 class CreateTxn(Record):
-    """Creation of a znode. `parent_cversion` is the parent's children version after it."""
+    """Creation of a znode. `parent_cversion` is the parent's cversion after the creation."""
 
     path: str
     data: bytes | None
@@ -133,14 +133,14 @@ class CreateSessionTxn(Record):
 
 
 class CloseSessionTxn(Record):
-    """Close of a session, and the ephemerals that are deleted with it (since 3.6; older logs have no list)."""
+    """Close of a session, with the paths of the ephemerals to delete (since 3.6; older logs have no list)."""
 
     paths: list[str]
     layout: ClassVar[tuple[Codec, ...]] = (STRINGS,)
 
 
 class ErrorTxn(Record):
-    """A rejected write, which still has its zxid."""
+    """A rejected write, which uses a zxid too."""
 
     err: int
     layout: ClassVar[tuple[Codec, ...]] = (INT,)
@@ -162,7 +162,7 @@ class SubTxn(Record):
 
 
 class MultiTxn(Record):
-    """Several transactions with one zxid."""
+    """Several transactions that have one zxid and are applied together."""
 
     txns: list[SubTxn]
 
@@ -172,9 +172,9 @@ def _write_sub(out: bytearray, sub: SubTxn) -> None:
 
 
 def _read_subs(reader: Reader) -> list[SubTxn]:
-    """Read the parts of a multi and check that every part can be applied.
+    """Read the transactions of a multi, and check that each one can be applied.
 
-    No later step checks this before the multi is logged. Raises MalformedRecord.
+    There is no later check before the multi is logged. Raises MalformedRecord.
     """
     subs: list[SubTxn] = _SUBS.read(reader)
     failed = False
@@ -216,7 +216,7 @@ TXN_BODIES: dict[int, type[Record]] = {
 
 
 def decode_body(kind: int, reader: Reader) -> Record:
-    """Read a transaction body of this type.
+    """Decode the body of a transaction of type `kind`.
 
     Raises MalformedRecord.
     """
@@ -242,24 +242,24 @@ _PLAIN_ENDS: dict[int, int] = {
     OpCode.CREATE: _CREATE_END_WITH_ACL.size,
     OpCode.CREATE2: _CREATE_END_WITH_ACL.size,
 }
-"""Number of bytes after the data, including the digest, keyed by type of transaction."""
+"""Number of bytes after the data in a plain transaction, including its digest, keyed by transaction type."""
 _PATH_SIZE_AT, _PATH_AT = 35, 36
-"""Position of the last byte of the path's length, and position of the path."""
+"""Offset of the last byte of the path's length, and offset of the path."""
 _SYSTEM = b"/zookeeper/"
 DIGEST_VERSION = 2
 
 
 @lru_cache(maxsize=256)
 def _plain_beginning(path_size: int) -> Callable[[bytes], tuple[Any, ...]]:
-    """Return a function that reads the header, the path, and the length of the data."""
+    """Return a function that decodes the header, the path, and the data's length, for paths of this length."""
     return struct.Struct(f">qiqqii{path_size}si").unpack_from
 
 
 class Txn(msgspec.Struct, eq=False, gc=False):
-    """A transaction with its header; `digest` is the tree's 64-bit digest after it, or None if not included.
+    """A transaction with its header; `digest` is the tree's 64-bit digest after it, or None if it is not included.
 
-    `raw` is the result of `encoded`, when it is known. `seed` is the result of `digest_seed` for the znode's path and
-    data, if it was already computed from these bytes.
+    `raw` is the encoded transaction, if known. `seed` is the result of `digest_seed` for the znode's path and data, if
+    it was already computed from these bytes.
     """
 
     session_id: SessionId
@@ -273,7 +273,7 @@ class Txn(msgspec.Struct, eq=False, gc=False):
     seed: int | None = None
 
     def encoded(self) -> bytes:
-        """Return TxnHeader, body and digest, as in a log record and in a PROPOSAL's data."""
+        """Return TxnHeader, body and digest, as in a log record and in the data of a PROPOSAL."""
         if self.raw is None and self.digest is not None:
             self.raw = self._encoded_plain(self.digest)
         if self.raw is None:
@@ -285,7 +285,7 @@ class Txn(msgspec.Struct, eq=False, gc=False):
         return self.raw
 
     def _encoded_plain(self, digest: int) -> bytes | None:
-        """Encode a setData or an open-ACL create in one step; return None for every other transaction."""
+        """Encode a setData, or a create with the open ACL, in one step; return None for every other transaction."""
         body = self.body
         if isinstance(body, SetDataTxn):
             end = _SET_DATA_END.pack(body.version, DIGEST_VERSION, digest & 0xFFFFFFFFFFFFFFFF)
@@ -303,7 +303,7 @@ class Txn(msgspec.Struct, eq=False, gc=False):
 
     @classmethod
     def decode(cls, data: bytes) -> Txn:
-        """Read header, body and, if present, digest.
+        """Decode header, body and, if present, digest.
 
         Raises MalformedRecord.
         """
@@ -333,7 +333,7 @@ class Txn(msgspec.Struct, eq=False, gc=False):
 def plain_set_data_bytes(
     session_id: int, cxid: int, zxid: int, time_ms: int, path_and_data: bytes, version: int, digest: int
 ) -> bytes:
-    """Return `encoded` of a setData whose path and data are already encoded; `digest` is unsigned."""
+    """Return the encoded transaction for a setData whose path and data are already encoded; `digest` is unsigned."""
     head = _HEADER.pack(session_id, cxid, zxid, time_ms, _SET_DATA)
     return head + path_and_data + _SET_DATA_END.pack(version, DIGEST_VERSION, digest)
 
@@ -341,15 +341,18 @@ def plain_set_data_bytes(
 def plain_create_bytes(
     session_id: int, cxid: int, zxid: int, time_ms: int, path_data_and_acl: bytes, cversion: int, digest: int
 ) -> bytes:
-    """Return `encoded` of a plain create whose path, data and ACL are already encoded; `digest` is unsigned."""
+    """Return the encoded transaction for a plain create whose path, data and ACL are already encoded.
+
+    `digest` is unsigned.
+    """
     head = _HEADER.pack(session_id, cxid, zxid, time_ms, _CREATE)
     return head + path_data_and_acl + _CREATE_END_AND_DIGEST.pack(False, cversion, DIGEST_VERSION, digest)
 
 
 def decode_plain(data: bytes) -> Txn | None:
-    """Decode a setData, or a create with the open ACL, that has a digest, in one step.
+    """Decode in one step a setData, or a create with the open ACL, that has a digest.
 
-    Nearly all transactions are one of these two kinds. Return None for any other transaction or any irregular encoding.
+    Nearly all transactions are of these two types. Return None for any other transaction or any irregular encoding.
     """
     try:
         path_size = data[_PATH_SIZE_AT]
@@ -370,7 +373,7 @@ def decode_plain(data: bytes) -> Txn | None:
             body = CreateTxn(path, node_data, OPEN_ACL, ephemeral, cversion)
     except (struct.error, IndexError, KeyError, UnicodeDecodeError):
         return None
-    # When the transaction is applied, path and data may no longer be in the processor's cache.
+    # Compute the seed now: when the transaction is applied, path and data may no longer be in the CPU cache.
     plain = size > 1 and encoded_path[:11] != _SYSTEM
     seed = crc32(node_data, crc32(encoded_path)) if plain else None
     return Txn(session_id, cxid, zxid, time_ms, kind, body, digest=digest, raw=data, seed=seed)

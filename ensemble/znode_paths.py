@@ -6,8 +6,7 @@ import re
 
 ROOT = "/"
 
-# PathUtils.validatePath checks UTF-16 units, so it rejects all characters beyond the basic plane by their
-# surrogates.
+# PathUtils.validatePath checks UTF-16 units. It rejects surrogates, and so every character beyond the basic plane.
 _REFUSED = "/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff"
 _VALID = re.compile(rf"(?:/(?!\.\.?(?:/|\Z))[^{_REFUSED}]+)+")
 

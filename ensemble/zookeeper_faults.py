@@ -1,4 +1,4 @@
-"""Request faults for ZooKeeper: the operations, their paths, and the errors that each operation can return.
+"""Request faults for ZooKeeper: the operations, the paths in their requests, and the errors that each can return.
 
 The errors are from ZooKeeper's documentation and from KeeperException.
 """
@@ -19,13 +19,13 @@ _FAMILIES: dict[str, tuple[OpCode, ...]] = {
     "getChildren": (OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2),
     "setWatches": (OpCode.SET_WATCHES, OpCode.SET_WATCHES2),
 }
-"""Operations with variants that clients choose between; a rule for the first one includes the others."""
+"""Operations of which clients choose a variant; a rule for the first variant matches the others too."""
 _INTERNAL = (OpCode.NOTIFICATION, OpCode.CREATE_SESSION, OpCode.ERROR, OpCode.CHECK, OpCode.DELETE_CONTAINER)
 """Op codes that no client sends as a separate request."""
 OPERATIONS: dict[str, tuple[int, ...]] = {
     op_name(op): tuple(map(int, _FAMILIES.get(op_name(op), (op,)))) for op in OpCode if op not in _INTERNAL
 }
-"""Op codes for each operation name in a rule."""
+"""Op codes that a rule matches, keyed by the operation's name in the rule."""
 
 _MADE_BY_CLIENTS = frozenset({_E.CONNECTION_LOSS, _E.OPERATION_TIMEOUT, _E.INVALID_CALLBACK, _E.API_ERROR})
 _OF_EVERY_OPERATION = frozenset(
@@ -104,14 +104,14 @@ def _why_no_such_error(rule: RequestFault) -> str | None:
 
 
 class ZooKeeperSubject(NamedTuple):
-    """Parts of a request that rules match: its op code and the paths in it."""
+    """The parts of a request that rules are compared with: its op code and the paths in it."""
 
     op: int
     paths: tuple[str, ...]
 
 
 def subject_of(request: Request) -> ZooKeeperSubject:
-    """Return the parts of a request that rules match."""
+    """Return the parts of a request that rules are compared with."""
     body = request.body
     if isinstance(body, MultiRequest):
         paths = tuple(str(getattr(each.body, "path", "")) for each in body.ops)
@@ -122,9 +122,9 @@ def subject_of(request: Request) -> ZooKeeperSubject:
 
 
 def matches(rule: RequestFault, subject: ZooKeeperSubject, principals: Iterable[str] = ()) -> bool:
-    """Return whether a rule selects a request; a multi is selected if one of its paths matches.
+    """Return whether a rule matches a request; for a multi, one matching path is enough.
 
-    `principals` name the identities that the connection has proved before (`principal`).
+    `principals` are the names of the identities that the connection has proved (`principal`).
     """
     if rule.principal and not any(matches_text(rule.principal, each) for each in principals):
         return False

@@ -1,4 +1,6 @@
-"""Write the lessons as playable pages into a folder: `python -m scripts.lesson_pages build/site/lessons/play`."""
+"""Write the lessons as interactive HTML pages into a folder: `python -m scripts.lesson_pages
+build/site/lessons/play`.
+"""
 
 from __future__ import annotations
 

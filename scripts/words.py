@@ -1,7 +1,7 @@
-"""Check that texts use plain words: docstrings, comments, documents, page strings, names, commit subjects.
+"""Checks that texts use plain words: docstrings, comments, documents, page strings, names, commit subjects.
 
 Each sentence is compared with the patterns of CONTRIBUTING ("Words"). A match is not always a mistake, so each kind of
-text has a limit in percent. `make lint` runs this check and fails if a limit is exceeded.
+text has a limit in percent. `make lint` runs this check, which fails if a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ PRIVATE_WORDS = frozenset(
         "occasion", "surrounding", "harm", "strike", "promise", "tape", "nobody", "somebody", "mend",
     )
 )  # fmt: skip
-"""Words that names must not contain; CONTRIBUTING lists the standard term for each."""
+"""Words that names must not contain. CONTRIBUTING lists the standard term for each."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?=[A-Z`*\"'(])")
 _TABLE_ROW = re.compile(r"^\s*\||---|\S {3,}\S")
@@ -73,7 +73,7 @@ class Text(NamedTuple):
 
 
 def reason_against(text: str) -> str | None:
-    """Return the first rule that the sentence breaks, or None."""
+    """Return the first rule that the sentence violates, or None."""
     plain = _CODE_OR_LINK.sub(lambda found: found.group(1) or "x", text).lstrip("*_-# ")
     if len(plain.split()) > SENTENCE_WORDS_MAX:
         return f"over {SENTENCE_WORDS_MAX} words"
@@ -81,7 +81,7 @@ def reason_against(text: str) -> str | None:
 
 
 def reason_against_name(name: str) -> str | None:
-    """Return the private word in the name of a class or function, or None."""
+    """Return the private word in the name of a class or function, or None if there is none."""
     words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+", name)}
     found = sorted(words & PRIVATE_WORDS | {word for word in PRIVATE_WORDS if f"{word}s" in words})
     return f"a private word: {found[0]}" if found else None

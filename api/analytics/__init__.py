@@ -1,4 +1,4 @@
-"""The API's access to Spark's tables: the state of the lake, tables as rows, and audits.
+"""The API's access to the tables that Spark wrote: state of the lake, table rows, and audit results.
 
 The package reads the files that `zabka.pipeline` writes and imports nothing from it. Routes import this package. Begin
 with `tables`.

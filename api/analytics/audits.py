@@ -1,4 +1,4 @@
-"""The lake's table `audits` as an API response: verdicts by invariant, and the first violations."""
+"""The lake's table `audits` as an API response: verdicts for each invariant, and the first violations."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ def audits(lake: Path, data: Path) -> Audits:
     import pyarrow.dataset as ds
 
     try:
-        # The path is a link to a version of the table. That version stays for a while after the link is replaced.
+        # The table's path is a symbolic link to one version of the table. That version is not deleted until some time
+        # after the link points to a newer one.
         table = ds.dataset(place.resolve(), format="parquet", exclude_invalid_files=True)
         verdicts = table.to_table(columns=["run", "invariant", "verdict", "events", "set_aside"])
         broken = ds.field("verdict") == "violated"
         shown = table.head(SHOWN_MAX, columns=[*AuditViolation.model_fields], filter=broken).to_pylist()
         violated = table.count_rows(filter=broken)
     except FileNotFoundError:
-        # The table is being replaced or vacuumed.
+        # The pipeline is replacing the table, or is deleting old versions of it.
         return none
     except (pa.ArrowException, OSError) as reason:
         raise Problem(503, f"the table of audits is damaged: {reason}", command=command) from None

@@ -102,7 +102,7 @@ def _spark(progress: _Progress) -> SparkStands:
 
 
 def _read(path: Path, kind: type[Any]) -> Any:
-    """Decode a JSON file. Return None if the file is missing or its content has another shape."""
+    """Decode a JSON file. Return None if the file is missing or does not match the type `kind`."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError):

@@ -35,11 +35,12 @@ def _read(path: Path, data: Path, name: str, limit: int) -> Table:
         import pyarrow as pa
         import pyarrow.dataset as ds
     except ModuleNotFoundError:
-        # The container image of the nodes does not include pyarrow; Spark's image does.
+        # The container image of the nodes does not include pyarrow, but the image for Spark does.
         missing = sentence("spark", f"reading table {name} needs pyarrow, which is")
         raise Problem(503, missing, command=install_command("spark")) from None
     try:
-        # The folder may contain other files, but without one of the table's own files the result would be incomplete.
+        # Skip files in the folder that are not Parquet files, but fail if a file of the table itself was skipped: the
+        # result would be incomplete.
         found = ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=True)
         if (damaged := len(files) - len(found.files)) > 0:
             raise Problem(503, f"table {name} is being rewritten or damaged: {damaged} of {len(files)} files cannot be "
@@ -54,7 +55,8 @@ def _read(path: Path, data: Path, name: str, limit: int) -> Table:
     stream = _stream_status(path.parent)
     lag_ms = None if stream is None else max(0, stream.written_us - stream.latest_us) // 1000
     if stream is not None:
-        # Use the time of the last batch: files of a table that did not change are not rewritten, so they look old.
+        # Use the time of the last batch: the stream does not rewrite the files of a table without new rows, so the
+        # table would look outdated.
         written_ms = max(written_ms, stream.written_us // 1000)
     return Table(
         table=name, columns=table.column_names, rows=rows, total=total, written_ms=written_ms, lag_ms=lag_ms
@@ -62,14 +64,14 @@ def _read(path: Path, data: Path, name: str, limit: int) -> Table:
 
 
 def _is_shown(file: Path, table: Path) -> bool:
-    """Return whether a file belongs to the table. Unfinished files are in folders whose names begin with `.` or `_`."""
+    """Return whether a file is a finished file of the table. Folders of unfinished files begin with `.` or `_`."""
     return not any(part.startswith((".", "_")) for part in file.relative_to(table).parts)
 
 
 def rows_of(path: Path) -> tuple[int, int] | None:
-    """Return a table's number of rows and when it was written, in ms, or None if there is no table.
+    """Return a table's number of rows and the time of its last write (in ms), or None if there is no table.
 
-    Reads only the files' footers. Raises Problem 503 if Parquet cannot be read here.
+    Reads only the files' footers. Raises Problem 503 if Parquet support is not installed.
     """
     files = [p for p in path.rglob("*.parquet") if _is_shown(p, path)]
     if not files:
@@ -83,7 +85,7 @@ def rows_of(path: Path) -> tuple[int, int] | None:
     try:
         return sum(pq.read_metadata(p).num_rows for p in files), max(int(p.stat().st_mtime * 1000) for p in files)
     except (pa.ArrowException, OSError):
-        # The table is being replaced or vacuumed.
+        # The pipeline is replacing the table, or is deleting old versions of it.
         return None
 
 

@@ -1,4 +1,4 @@
-"""Clients of the host agents: their process tables and statuses, kept fresh, and the actions they carry out."""
+"""Clients of the host agents. They poll process tables and node statuses, and request actions on processes."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ from zabka.ensemble.runtime.link_fault import AnyFault
 
 POLL_INTERVAL_S = 0.25
 IDLE_INTERVAL_S = 0.5
-"""Poll interval while no client reads. It is so short that one slow response does not count as silence."""
+"""Interval between polls while no client reads. It is short enough that one slow response does not make the agent count
+as silent.
+"""
 WATCHED_S = 5.0
 """A client counts as watching for this long after its last request for a node."""
 ACTION_TIMEOUT_S = 60.0
 CALL_TIMEOUT_S = 5.0
 SILENT_AFTER_S = 2.0
-"""After an agent has been silent for this long, its earlier reports are not presented as the current state."""
+"""After an agent has been silent for this long, its last report is no longer presented as the current state."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
 class LastStatus(NamedTuple):
-    """A node's last status and the status's age."""
+    """Last status that a node reported, and the age of that status."""
 
     status: dict[str, Any]
     age_ms: int
@@ -74,13 +76,13 @@ class Agent:
         self._http = AgentHttp(address.url, token)
 
     async def refresh(self, fresh_ms: int = 0) -> None:
-        """Fetch the process table and statuses.
+        """Fetch the host's process table and the statuses of its nodes.
 
-        With `fresh_ms`, the agent polls the nodes now and waits up to that long. Raises AgentSilent if the agent does
-        not respond.
+        With `fresh_ms`, the agent polls the nodes now and waits at most that long for their replies. Raises AgentSilent
+        if the agent does not respond.
         """
         path = f"/v1/snapshot?fresh_ms={fresh_ms}" if fresh_ms else "/v1/snapshot"
-        # Close a connection that a network cut or a frozen host has stalled, as soon as its response would be too late.
+        # Close a stalled connection (network partition or frozen host) as soon as its response would come too late.
         self.receive(await self._call("GET", path, Snapshot, timeout_s=SILENT_AFTER_S))
 
     def receive(self, snapshot: Snapshot) -> None:
@@ -101,9 +103,10 @@ class Agent:
         return Silence(self.name, self.url, self._last_contact_us, self._remedy)
 
     async def request_action(self, node: str, action: NodeAction, requester: str) -> ProcessInfo:
-        """Carry out an action and return the resulting process.
+        """Request an action on a node's process from the agent, and return the resulting process state.
 
-        Raises Problem. The status is 503, without delay, if the agent falls silent while it carries out the action.
+        Raises Problem. If the agent becomes silent during the action, the status is 503 and the exception is raised at
+        once.
         """
         path = f"/v1/processes/{node}/{action}?requester={quote(requester)}"
         call = asyncio.ensure_future(self._call("POST", path, ProcessInfo, timeout_s=ACTION_TIMEOUT_S))
@@ -133,7 +136,7 @@ class Agent:
         return await self._call("POST", "/v1/journal", JournalAnswer, request, CALL_TIMEOUT_S + wait_ms / 1000)
 
     async def read_messages(self, positions: dict[str, Position]) -> JournalAnswer:
-        """Return the message log lines that nodes have written after these positions."""
+        """Return the message log entries that nodes have written after these positions."""
         return await self._call("POST", "/v1/messages", JournalAnswer, JournalRequest(positions), CALL_TIMEOUT_S)
 
     async def faults(self) -> list[AnyFault]:
@@ -141,7 +144,10 @@ class Agent:
         return (await self._call("GET", "/v1/faults", FaultState, timeout_s=SILENT_AFTER_S)).all
 
     async def set_faults(self, faults: list[AnyFault], *, whole: bool = True) -> None:
-        """Make exactly these faults active. With `whole` False, the list may be incomplete and must be sent again."""
+        """Replace the agent's active faults by exactly these.
+
+        `whole` False means that the list may be incomplete and that the complete list must still be sent.
+        """
         await self._call("PUT", "/v1/faults", FaultState, FaultState.of(faults, whole))
 
     def close(self) -> None:
@@ -187,7 +193,7 @@ class Agents:
         self._by_node = {node: agent for agent in agents for node in agent.nodes}
         self._faults_change = asyncio.Lock()
         self._due: dict[str, list[AnyFault]] = {}
-        """Faults not sent yet, because their agents did not respond when the faults were set."""
+        """Faults to send, per agent: these agents did not respond when the faults were set."""
 
     async def run(self) -> None:
         """Keep every agent's snapshot fresh until cancelled.
@@ -217,9 +223,9 @@ class Agents:
                 del self._due[agent.name]
 
     async def _send_faults(self, agent: Agent) -> None:
-        """Send a restarted agent the active faults, as the other agents report them.
+        """Send a restarted agent the active faults that the other agents report.
 
-        A restart must not end a fault: faults last until they are removed.
+        Faults last until they are removed, so a restart of an agent must not end them.
         """
         async with self._faults_change:
             faults, answered = await self._faults_by_those_that_answer()
@@ -229,11 +235,11 @@ class Agents:
 
     @property
     def interval_s(self) -> float:
-        """The time between two polls of an agent; longer while no client watches."""
+        """Interval between two polls of an agent. It is longer while no client watches."""
         return POLL_INTERVAL_S if self._clock_s() - self._asked_s < WATCHED_S else IDLE_INTERVAL_S
 
     async def refresh(self, fresh_ms: int) -> None:
-        """Poll every node now. Nodes that do not respond keep their last status. Do not wait for silent hosts."""
+        """Poll every node now. Do not wait for silent hosts; their nodes keep their last reported statuses."""
         asked = [agent.refresh(fresh_ms) for agent in self.all if agent.silence is None]
         await asyncio.gather(*asked, return_exceptions=True)
 
@@ -251,7 +257,7 @@ class Agents:
         return next((p for p in agent.snapshot.processes if p.name == node), None)
 
     def taken_us(self, node: str) -> int:
-        """Return when a node's process was last reported, by its host's clock; 0 if never."""
+        """Return when the agent last reported this node's process, by the clock of the node's host, or 0."""
         agent = self._by_node.get(node)
         return agent.snapshot.taken_us if agent is not None and agent.snapshot is not None else 0
 
@@ -266,7 +272,7 @@ class Agents:
         return None
 
     async def request_action(self, node: str, action: NodeAction, requester: str) -> ProcessInfo:
-        """Carry out an action on a node. Raises Problem."""
+        """Request an action on a node's process from the node's agent. Raises Problem."""
         return await self._by_node[node].request_action(node, action, requester)
 
     async def faults(self) -> list[AnyFault]:
@@ -278,7 +284,9 @@ class Agents:
         return known
 
     def fault_counts(self, fault_id: str) -> dict[str, tuple[int, int]]:
-        """Return (matching requests, uses) of a request fault by node, as the nodes last reported them."""
+        """Return how many requests matched a request fault, and how often it was injected, as last reported by each
+        node.
+        """
         found = {}
         for node in self._by_node:
             last = self.last_status(node)
@@ -293,7 +301,7 @@ class Agents:
         return faults if answered else None
 
     async def _faults_by_those_that_answer(self) -> tuple[list[AnyFault], int]:
-        """Return the active faults and the number of agents that responded."""
+        """Return the active faults that the responding agents report, and the number of these agents."""
         asked = [agent for agent in self.all if agent.silence is None]
         known: dict[str, AnyFault] = {}
         answers = await asyncio.gather(*(agent.faults() for agent in asked), return_exceptions=True)
@@ -306,9 +314,9 @@ class Agents:
 
     @contextlib.asynccontextmanager
     async def changing_faults(self) -> AsyncIterator[list[AnyFault]]:
-        """Yield the active faults while holding the lock for changing them. Raises Problem.
+        """Yield the active faults, with the lock for changes of faults held. Raises Problem.
 
-        Without the lock, one change could undo another.
+        Without the lock, one change could overwrite another.
         """
         async with self._faults_change:
             yield await self.faults()

@@ -1,9 +1,9 @@
-"""The start of a node's journal, and the numbering after a node's journal has restarted.
+"""Where a node's journal starts, and how its entries are numbered after the journal has restarted.
 
-A node numbers its lines from 1 (`node_seq`). After its disk was emptied or replaced, it starts again at 1, and its new
-lines would be mistaken for lines that were collected long ago. So the collector numbers the lines of the new journal
-after the known ones. The pair (node, node_seq) then identifies one event for the fold, for causes and for storage, and
-no other code has to distinguish the two journals.
+A node numbers its journal entries from 1 (`node_seq`). After its disk was emptied or replaced, the node starts again at
+1, and its new entries would be mistaken for entries that were collected long ago. So the collector adds an offset to
+the numbers of the new journal, so that they follow those of the old one. The pair (node, node_seq) then identifies one
+event for the fold, for causes and for storage, and no other code has to distinguish the two journals.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from zabka.journal.events import Entry
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """The journal that a node writes now.
+    """The journal that a node currently writes; it replaces an earlier one if the node's disk was emptied.
 
-    `base` is added to the node's own numbers; it is 0 for the node's first journal. `first` is line 1 of the journal,
-    if the collector has seen it.
+    `base` is added to the node's own entry numbers; it is 0 for the node's first journal. `first` is entry 1 of the
+    journal, if the collector has received it.
     """
 
     base: int = 0
     first: FirstLine | None = None
 
     def numbered_on(self, entry: Entry) -> Entry:
-        """Return the entry with `base` added to its number.
+        """Return the entry with `base` added to its `node_seq`.
 
-        `base` is also added to the number of the entry's cause if the cause is an event of the same node.
+        If the entry's cause is an event of the same node, `base` is also added to the number of the cause.
         """
         if not self.base:
             return entry
@@ -39,12 +39,12 @@ class Begun(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(entry, node_seq=entry.node_seq + self.base, event=event)
 
     def seen(self, entry: Entry) -> Begun:
-        """Return this journal updated with one of its lines, which `numbered_on` has already numbered."""
+        """Return this journal updated with one of its entries, which `numbered_on` has already renumbered."""
         if self.first is None and entry.node_seq == self.base + 1:
             return Begun(self.base, first_line(entry))
         return self
 
 
 def first_line(entry: Entry) -> FirstLine:
-    """Return the clock readings of a line."""
+    """Return the clock readings of an entry. They identify the first entry of a journal."""
     return FirstLine(entry.wall_us, entry.mono_us)

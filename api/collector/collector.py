@@ -1,11 +1,11 @@
 """The collector: fetches every node's journal from the agents and merges them into one numbered history.
 
-The collector holds lines back briefly, so that it can order events of several nodes by wall clock. It always keeps each
-node's own order.
+The collector holds entries back briefly, so that it can order events of several nodes by wall clock. It never changes
+the order of one node's own entries.
 
-A number is never assigned twice. The collector writes a numbered line to its files before serving it, and resumes from
-those files after a restart. Each file also begins with the folded state at that point, so that the state at any stored
-number is the state of the whole history, even after older files were removed.
+An event number is never assigned twice. The collector writes a numbered entry to its files before it sends the entry to
+clients, and resumes from those files after a restart. Each file also begins with the folded state at that point. So the
+state at any stored event number includes all earlier events, even those whose files were removed.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ from zabka.journal.reader import decode_line, merge, split_lines
 from zabka.journal.spans import Spans
 
 RECENT_EVENTS_MAX = 20_000
-"""Number of events in memory; older ones are read from the files."""
+"""Maximum number of events in memory. Older events are read from the files."""
 HOLD_BACK_US = 120_000
 HOLD_BACK_BUSY_US = 55_000
-"""HOLD_BACK_US with a single agent that has recently delivered lines.
+"""Replaces HOLD_BACK_US if there is only one agent and it has recently delivered entries.
 
-Such an agent checks for new lines every 25 ms, with or without file notifications from the kernel
-(`zabka.compose.journal_growth`). With several agents, lines arrive at different times over a network.
+Such an agent checks for new entries every 25 ms, with or without file notifications from the kernel
+(`zabka.compose.journal_growth`). With several agents, entries arrive at different times over a network.
 """
-# An agent checks every 25 ms for 3 s after it has found new lines; this value must be less than 3 s.
+# Must be less than 3 s: after an agent has found new entries, it checks every 25 ms for 3 s.
 _BUSY_S = 2.5
-# A node whose clock is ahead of ours must not have its lines held back for long.
+# If a node's clock is ahead of ours, its entries must not be held back for long.
 HOLD_BACK_MAX_S = 0.5
 PULL_WAIT_MS = 2_000
 RETRY_S = 0.25
 WAITING_MAX = 20_000
-"""With more entries than this waiting for a number, the collector fetches no further lines from the nodes."""
+"""While more entries than this wait for an event number, the collector fetches no further entries."""
 RESTART_REPORTED_S = 600.0
-"""How long a restart of a journal is reported."""
+"""Time for which the health report mentions that a journal has restarted."""
 _TICK_S = 0.02
 
-# Events that contain the same state as a node's status. `reported_us` maps each node to the time of its last
-# such event.
+# These events contain the same data as a node's status. `reported_us` maps each node to the time of its last such
+# event.
 _STANDINGS = (PeerStateChanged, ControllerBelieved, NodeStarted)
 
 log = structlog.get_logger()
@@ -76,9 +76,9 @@ class TooOld(Exception):
 
 
 class Collector:
-    """One history of all nodes. The recent events are in memory; all stored events are in files.
+    """The merged history of all nodes. The most recent events are in memory; all stored events are in files.
 
-    `served_max` limits the newest events to serve (None: all stored events, up to `kept_bytes_max` in files of
+    Clients can read the newest `served_max` events (None: all stored events, up to `kept_bytes_max` in files of
     `file_bytes_max`). `recent_max` is the number of events in memory. Raises NewerHistory.
     """
 
@@ -103,12 +103,12 @@ class Collector:
         self._mono_s = mono_s
         self._pending: list[tuple[float, Entry]] = []
         self._restarted_s: dict[str, float] = {}
-        """When each restarted journal was noticed."""
+        """When the collector noticed that a journal had restarted, by node."""
         self._brought_s: dict[str, float] = {}
-        """When each agent last delivered lines."""
+        """When each agent last delivered journal entries."""
         self._arrived = asyncio.Event()
         self._came = asyncio.Event()
-        """Set while entries wait to be numbered."""
+        """Set while entries wait for an event number."""
         self._node_seqs: dict[str, int] = {}
         self._checkpoints = Checkpoints()
         self._fold = NotedFold(Spans(), self._checkpoints)
@@ -119,11 +119,11 @@ class Collector:
             self._keep(entry, line)
         self._node_seqs = dict(self._files.node_seqs)
 
-    # ---- serving ----------------------------------------------------------------------------------------------------
+    # ---- reading ----------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ClusterState:
-        """The state after the last event. Do not keep it: the next event modifies it in place."""
+        """The folded state after the last event. Do not store a reference: the next event modifies it in place."""
         return self._fold.spans.state
 
     @property
@@ -133,22 +133,23 @@ class Collector:
 
     @property
     def history(self) -> str:
-        """Identifier of this history, which stays the same when this process restarts.
+        """Identifier of this history. It survives restarts of this process.
 
-        If the directory was emptied, another history begins.
+        If the collector's directory was emptied, a history with another identifier begins.
         """
         return self._files.history
 
     @property
     def oldest_seq(self) -> int:
-        """The lowest number that is still served; one above the highest if nothing is kept."""
+        """The lowest event number that clients can read; `last_seq` + 1 if no event is stored."""
         kept = self._files.oldest_seq
         return kept if self._served_max is None else max(kept, self.last_seq + 1 - self._served_max)
 
     def after(self, seq: int, limit: int) -> list[Numbered]:
-        """Return up to `limit` events with higher numbers, in order.
+        """Return up to `limit` events with numbers above `seq`, in order.
 
-        0 means to begin with the oldest kept event. Raises TooOld if some events after `seq` are no longer kept.
+        If `seq` is 0, start with the oldest stored event. Raises TooOld if some events after `seq` are no longer
+        stored.
         """
         oldest = self.oldest_seq
         if oldest > self.last_seq:
@@ -158,7 +159,7 @@ class Collector:
         return self._read(max(oldest, seq + 1), limit)
 
     def _read(self, seq: int, limit: int) -> list[Numbered]:
-        """Return up to `limit` kept events, starting with `seq`."""
+        """Return up to `limit` stored events, starting with `seq`."""
         first_recent = self._recent[0].seq if self._recent else self.last_seq + 1
         older = self._files.read(seq, min(limit, first_recent - seq)) if seq < first_recent else []
         found = [event for event in older if event.seq < first_recent]
@@ -167,7 +168,7 @@ class Collector:
         return found
 
     def _recent_from(self, seq: int, limit: int) -> list[Numbered]:
-        """Return the events in memory from `seq` on. Search from the nearer end."""
+        """Return the events in memory from number `seq` on. Search from whichever end is nearer."""
         recent = self._recent
         if not recent:
             return []
@@ -184,11 +185,11 @@ class Collector:
 
     @property
     def rewind(self) -> Rewind:
-        """Access to the state at any stored event number."""
+        """The Rewind of this history, which computes the state at any stored event number."""
         return Rewind(_Collected(self._files, self._read), self._checkpoints)
 
     async def more(self, seq: int, timeout_s: float) -> bool:
-        """Wait until there are events after `seq`. Return False after `timeout_s`."""
+        """Wait until there are events after number `seq`. Return False after `timeout_s`."""
         deadline = self._mono_s() + timeout_s
         while self.last_seq <= seq:
             left = deadline - self._mono_s()
@@ -201,7 +202,7 @@ class Collector:
     # ---- collecting -------------------------------------------------------------------------------------------------
 
     async def run(self, agents: list[Agent]) -> None:
-        """Collect from all agents until cancelled. Raises the error of a read that failed."""
+        """Collect the journals from all agents until cancelled. If reading a journal fails, raise its error."""
         self._brought_s = {agent.name: -inf for agent in agents}
         try:
             async with asyncio.TaskGroup() as group:
@@ -236,13 +237,15 @@ class Collector:
                 )
 
     def position(self, node: str) -> Position:
-        """Return where to continue in a node's journal, by the node's own numbers."""
+        """Return the position at which to continue reading a node's journal, in the node's own numbering."""
         begun = self._files.begun_of(node)
         return Position(after=max(0, self._node_seqs.get(node, 0) - begun.base), first=begun.first)
 
     @property
     def restarted_journals(self) -> str:
-        """A message that lists the journals that restarted in the last RESTART_REPORTED_S; empty for none."""
+        """Return a message that lists the journals that restarted in the last RESTART_REPORTED_S, or an empty
+        string.
+        """
         since_s = self._mono_s() - RESTART_REPORTED_S
         nodes = sorted(node for node, at_s in self._restarted_s.items() if at_s >= since_s)
         if not nodes:
@@ -250,10 +253,10 @@ class Collector:
         return f"the journal of {', '.join(nodes)} started again: events that it had not delivered are lost"
 
     def accept_chunk(self, chunk: JournalChunk) -> None:
-        """Accept a node's new lines.
+        """Accept new journal lines of a node.
 
-        Invalid lines are counted and skipped. Lines that were accepted before are also skipped. After a journal has
-        restarted, the numbering continues with its lines.
+        Skip lines that were accepted before. Also skip and count invalid lines. If the node's journal has restarted,
+        its numbers continue after those of the old journal.
         """
         now_s = self._mono_s()
         if chunk.anew:
@@ -267,8 +270,8 @@ class Collector:
                 continue
             begun = self._files.begun_of(entry.node)
             if entry.node_seq == 1 and begun.first not in (None, first_line(entry)):
-                # The chunk does not report that the journal was restarted if the request had only a sequence number, or
-                # if the agent has an older version.
+                # The node's journal has restarted. The chunk does not report this if the request contained only a
+                # sequence number, or if the agent has an older version.
                 self._restart_journal(entry.node)
                 begun = self._files.begun_of(entry.node)
             entry = begun.numbered_on(entry)
@@ -286,10 +289,10 @@ class Collector:
             self._restarted_s[node] = self._mono_s()
 
     def number_due(self, *, everything: bool = False) -> int:
-        """Number the entries that were held back long enough. Return their count.
+        """Assign event numbers to the entries that were held back long enough. Return their count.
 
-        Entries that cannot be stored (a full disk) wait for the next attempt. Until then, `trouble` reports the
-        failure.
+        If the entries cannot be stored (for example on a full disk), they wait for the next attempt. Until then,
+        `trouble` reports the failure.
         """
         if not self._pending:
             return 0
@@ -298,7 +301,7 @@ class Collector:
         due, waiting, held = [], [], set()
         for arrived_s, entry in self._pending:
             ready = everything or entry.wall_us <= newest_us or arrived_s <= oldest_s
-            # While one line of a node is held back, also hold back its later lines.
+            # While an entry of a node is held back, also hold back the node's later entries.
             if ready and entry.node not in held:
                 due.append(entry)
             else:
@@ -320,7 +323,7 @@ class Collector:
         return HOLD_BACK_BUSY_US if len(brought_s) == 1 and brought_s[0] > since_s else HOLD_BACK_US
 
     def _number(self, entries: list[Entry]) -> list[tuple[Entry, bytes]] | None:
-        """Return the entries with their numbers, after writing them to the files, or None if they cannot be stored."""
+        """Assign event numbers to the entries and store them. Return them, or None if they cannot be stored."""
         try:
             numbered = self._files.append(entries)
         except OSError as reason:
@@ -352,22 +355,22 @@ class Collector:
         return msgspec.json.encode(_Standing(FOLDED, folded, self.counts.as_counts(), self.reported_us))
 
     def _take_up(self, standing: bytes) -> bool:
-        """Resume from the state that an earlier run stored. Return False if this version cannot read it."""
+        """Resume from the folded state at the head of a file. Return False if this version cannot read it."""
         found = _standing_of(standing)
         return found is not None and self._begin_from(found)
 
     def _take_over(self, standing: bytes) -> bool:
-        """Resume from the oldest stored state even if another version wrote it.
+        """Resume from the oldest stored folded state, even if another version of zabka wrote it.
 
-        The events before it are no longer stored, so starting from an empty state would lose everything that they
-        contained.
+        The events before this state are no longer stored, so everything that they contained would be lost if the
+        collector started from an empty state.
         """
         found = _read_standing(standing)
         return found is not None and self._begin_from(found)
 
     def _begin_from(self, found: _Standing) -> bool:
         self._fold = NotedFold(found.folded.go_on(), self._checkpoints)
-        self.reported_us = found.reported_until_us
+        self.reported_us = found.reported_us
         self.counts = EventCounts.of(found.counts)
         return True
 
@@ -377,15 +380,17 @@ class Collector:
 
 
 class _Standing(msgspec.Struct):
-    """The collector's state at the head of a file.
+    """The collector's folded state, as stored at the head of a file.
 
-    `fold` identifies the version of the fold's code and of its state; a state of another version has another meaning.
+    `fold` identifies the version of the fold's code and of the state's format. A state of another version has another
+    meaning.
     """
 
     fold: str
     folded: Folded
     counts: StoredCounts
-    reported_until_us: dict[str, int]
+    reported_us: dict[str, int] = msgspec.field(name="told_us")
+    """The wall time of the last event of each node about its standing; earlier versions wrote it with that name."""
 
 
 class _AtUs(msgspec.Struct):
@@ -397,7 +402,7 @@ class _OnlyState(msgspec.Struct):
 
 
 class _Moment(msgspec.Struct):
-    """The time of a stored state. Decoding skips the other fields."""
+    """Only the time of a stored folded state; decoding skips the other fields."""
 
     folded: _OnlyState
 
@@ -410,7 +415,7 @@ _decode_moment = msgspec.json.Decoder(_Moment).decode
 
 
 def _read_standing(stored: bytes) -> _Standing | None:
-    """Decode a state. A state of another version is decoded if it has this version's shape."""
+    """Decode a stored folded state. A state of another version is decoded if it has this version's format."""
     try:
         return _decode_standing(stored)
     except msgspec.MsgspecError:

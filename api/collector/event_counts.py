@@ -1,4 +1,4 @@
-"""Metrics counts that can only be derived from the journal."""
+"""Event counts for the metrics that can only be derived from the journal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zabka.journal.events import (
 
 
 class StoredCounts(msgspec.Struct):
-    """The counts in their stored form: rows that contain keys and a number."""
+    """The event counts in the format stored on disk. Each row has key fields and a count."""
 
     isr: list[tuple[int, str, int]]
     isr_sizes: list[tuple[str, int, int]]
@@ -65,7 +65,7 @@ class EventCounts:
                 del self._isr_sizes[name]
 
     def as_counts(self) -> StoredCounts:
-        """Return the counts in their stored form."""
+        """Return the counts in the format stored on disk."""
         return StoredCounts(
             isr=[(broker_id, way, number) for (broker_id, way), number in self.isr.items()],
             isr_sizes=[(topic, number, size) for (topic, number), size in self._isr_sizes.items()],
@@ -78,7 +78,7 @@ class EventCounts:
 
     @classmethod
     def of(cls, stored: StoredCounts) -> EventCounts:
-        """Create the counts from their stored form."""
+        """Restore the counts from the format stored on disk."""
         counts = cls()
         counts.isr = Counter({(broker_id, way): number for broker_id, way, number in stored.isr})
         counts._isr_sizes = {(topic, number): size for topic, number, size in stored.isr_sizes}

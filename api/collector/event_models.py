@@ -18,7 +18,7 @@ KEEP_ALIVE_S = 10.0
 LIMIT_DEFAULT = 1_000
 LIMIT_MAX = 100_000
 LOOKED_THROUGH_MAX = 100_000
-"""Maximum number of events to search for the newest ones of some types."""
+"""Maximum number of events to search backwards when the client excludes some event types."""
 
 EXAMPLE = {
     "seq": 42, "schema": 1, "node": "broker-1", "node_seq": 7, "wall_us": 1700000000000000, "mono_us": 81000000,
@@ -37,7 +37,7 @@ ARRAY: dict[str, Any] = {
 
 
 def encode(events: list[Numbered]) -> bytes:
-    """Encode events as server-sent events, with their numbers as ids."""
+    """Encode events as server-sent events, with the event numbers as ids."""
     return b"".join(b"id: %d\ndata: %b\n\n" % (event.seq, event.json) for event in events)
 
 
@@ -47,7 +47,7 @@ def array(events: list[Numbered]) -> bytes:
 
 
 async def some(collector: Collector, after: int, limit: int) -> list[Numbered]:
-    """Return up to `limit` events after a number. Raises TooOld.
+    """Return up to `limit` events after number `after`. Raises TooOld.
 
     Reads the events in batches and lets other tasks run between the batches.
     """
@@ -66,7 +66,7 @@ _type_of = msgspec.json.Decoder(_Typed).decode
 
 
 async def newest(collector: Collector, until: int, limit: int, not_types: frozenset[str]) -> list[Numbered]:
-    """Return the newest `limit` events up to a number, in order, without the given types.
+    """Return the newest `limit` events up to number `until`, in order, except events of the given types.
 
     Only the last LOOKED_THROUGH_MAX events before that number are searched.
     """
@@ -83,30 +83,39 @@ async def newest(collector: Collector, until: int, limit: int, not_types: frozen
 
 
 def snapshot(collector: Collector) -> bytes:
-    """Encode the folded state as one server-sent event, with its number as the id. The page begins with this event."""
+    """Encode the folded state as one server-sent event, with the last event number as its id.
+
+    The page starts from this state.
+    """
     return b"event: snapshot\nid: %d\ndata: %b\n\n" % (collector.last_seq, msgspec.json.encode(collector.state))
 
 
 def history(collector: Collector) -> bytes:
     """Encode the history's identifier as one server-sent event.
 
-    A client needs it to detect another history, which may have assigned the same numbers.
+    A new history assigns the same event numbers to other events. A client detects it by the identifier.
     """
     return b"event: history\ndata: %b\n\n" % collector.history.encode()
 
 
 def resumable(collector: Collector, after: int) -> bool:
-    """Return whether a stream can resume after this number: it was assigned, and the events after it are stored."""
+    """Return whether a stream can resume after this event number.
+
+    It can if the number was assigned and all events after it are stored.
+    """
     return 0 < after <= collector.last_seq and after + 1 >= collector.oldest_seq
 
 
 def too_old(reason: TooOld) -> Problem:
-    """Return the 410 response that contains the oldest stored number."""
+    """Return the 410 response for events that are no longer stored. It contains the oldest stored event number."""
     return Problem(410, f"{reason}; request the events after {reason.oldest - 1}", oldest=reason.oldest)
 
 
 def of_another_history(collector: Collector, after: int) -> Problem:
-    """Return the 410 response for a number not assigned yet. The client has read another history, since removed."""
+    """Return the 410 response for an event number that is not assigned yet.
+
+    The client has read another history, which was removed.
+    """
     oldest, last = collector.oldest_seq, collector.last_seq
     text = (
         f"the last event here is {last}, and {after} belongs to another history; request the events after {oldest - 1}"
@@ -117,11 +126,11 @@ def of_another_history(collector: Collector, after: int) -> Problem:
 async def stream(
     collector: Collector, after: int, stopping: asyncio.Event, *, with_snapshot: bool = False
 ) -> AsyncIterator[bytes]:
-    """Yield every event after a number while the client stays connected, in at most twenty batches a second.
+    """Yield every event after number `after` while the client stays connected, in at most 20 batches a second.
 
-    If a client reads too slowly, its stream ends when its next event is no longer kept, and its next request receives
-    410. With `with_snapshot`, the stream begins with the history's identifier. A client that cannot resume then
-    receives the folded state and the events after it.
+    If a client reads too slowly and its next event is no longer stored, the stream ends, and the client's next request
+    receives 410. With `with_snapshot`, the stream begins with the history's identifier. A client that cannot resume
+    then receives the folded state and the events after it.
     """
     yield b"retry: 1000\n: journal\n\n"
     if with_snapshot:

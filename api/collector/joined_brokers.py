@@ -1,8 +1,8 @@
-"""Brokers that joined the ensemble without being started here, including Apache Kafka's own brokers.
+"""Reports brokers that joined the ensemble but were not started by zabka, such as Apache Kafka's own brokers.
 
-No agent reads their journals. Instead, this process writes their registrations and controller terms, as seen in the
-ensemble, to its own journal, for the page, the invariants and Spark's tables. The end of a registration or term is in
-the peers' journals, as the end of the session.
+No agent reads the journals of these brokers. Instead, this process reads their registrations and controller terms from
+the ensemble and writes them to its own journal, so that the page, the invariants and Spark's tables include them. The
+peers' journals report when a session ends, and thus when a registration or controller term ends.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from zabka.journal.events import BrokerRegistered, ControllerElected, Event
 
 
 class JoinedBrokers:
-    """Writes journal events for brokers that have no journal here.
+    """Writes journal events for brokers that write no zabka journal.
 
-    A controller term that begins and ends between two readings is not noticed.
+    A controller term that begins and ends between two readings of the ensemble is not noticed.
     """
 
     def __init__(self, own: Sequence[int], emit: Callable[[Event], None], state: ClusterState) -> None:
@@ -35,11 +35,11 @@ class JoinedBrokers:
             if not fresh.stale:
                 self.report_changes(fresh.reading)
                 if not self._own.issuperset(fresh.reading.brokers):
-                    # Their controller terms may be short.
+                    # Poll more often, so that short controller terms of these brokers are not missed.
                     ensemble.look_often()
 
     def report_changes(self, reading: Reading) -> None:
-        """Write events for the changes since the last reading."""
+        """Write events for the changes since the last reading of the ensemble."""
         for broker_id, found in sorted(reading.brokers.items()):
             if broker_id not in self._own and self._reported_epoch(broker_id) != found.broker_epoch:
                 self._registered[broker_id] = found.broker_epoch
@@ -56,6 +56,9 @@ class JoinedBrokers:
             )
 
     def _reported_epoch(self, broker_id: int) -> int:
-        """Return the broker epoch of the last event. The fold includes the events of earlier API processes."""
+        """Return the broker epoch in the last registration event.
+
+        The fold also includes events that earlier API processes wrote.
+        """
         folded = self._state.brokers.get(broker_id)
         return self._registered.get(broker_id, folded.broker_epoch if folded is not None else -1)

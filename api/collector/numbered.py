@@ -1,9 +1,10 @@
-"""The collector's own files: the numbered history, and how far each node's journal was collected.
+"""The collector's own files: the numbered history, and up to where each node's journal was collected.
 
 The file names, `<first seq, 12 digits>.collected`, differ from the names of node journals. Each file begins with a
-checkpoint line: the last assigned number, each node's highest node_seq, the start of its journal, the history's
-identifier, and the collector's state at that point (`standing`). So the newest file is enough to resume, and older
-files are read only on request. Every later state includes the effect of the removed files.
+checkpoint line: the last assigned event number, each node's highest node_seq, where each node's journal started, the
+history's identifier, and the collector's folded state at that point (`standing`). So the newest file is enough to
+resume, and older files are read only on request. If old files are removed, the later folded states still include their
+events.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ KEPT_BYTES_MAX = 512 * 1024 * 1024
 """Maximum total size: about a million events, or two days of three peers and three brokers under a light load."""
 
 MARK_EVERY = 256
-"""The file offset of every 256th event is kept in memory."""
+"""One in every 256 events has its file offset in memory, as an index."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class NewerHistory(Exception):
-    """A newer version of zabka wrote the collected history. The message is written for the user."""
+    """The collected history was written by a newer version of zabka. The message is meant for the user."""
 
 
 class Numbered(NamedTuple):
-    """An event as it is served: its number and its JSON."""
+    """An event in the form sent to clients: its number and its JSON."""
 
     seq: int
     json: bytes
@@ -51,10 +52,10 @@ _seq_of = msgspec.json.Decoder(_Seq).decode
 
 
 class _Head(msgspec.Struct):
-    """A file's first line.
+    """The first line of a file.
 
-    The fields after `node_seqs` are empty in files of earlier versions. `schema` is the schema version of the file's
-    events.
+    Files written by earlier versions have no values for the fields after `node_seqs`. `schema` is the schema version of
+    the file's events.
     """
 
     checkpoint: int
@@ -85,12 +86,12 @@ class _KeptFile:
         self._offsets: list[int] = []
         self._count = 0
         self._gaps: dict[int, int] = {}
-        """Ranges of consecutive lines that are not events, keyed by start; the value is the start of the next event."""
+        """Ranges of consecutive lines that are not events: maps the offset of each range to its end offset."""
         self._gap_at = -1
 
     @property
     def name_seq(self) -> int:
-        """The number intended for the file's first event."""
+        """The number intended for the file's first event, from the file name."""
         return int(self.path.stem)
 
     def first_seq(self) -> int | None:
@@ -120,7 +121,7 @@ class _KeptFile:
         """Yield every event with its line, and index the file. Raises OSError."""
         self._known = True
         offset = 0
-        # An unfinished last line was never served, so its number is free.
+        # An incomplete last line was never sent to a client, so its event number can be reused.
         for line in split_lines(self.path.read_bytes()):
             if (entry := _entry(line)) is not None:
                 self.note(entry.seq, offset)
@@ -130,7 +131,7 @@ class _KeptFile:
             offset += len(line) + 1
 
     def _look(self, beyond: int) -> None:
-        """Index the file up to the first event after `beyond`."""
+        """Index the file up to the first event with a number above `beyond`."""
         if self._known:
             return
         with contextlib.suppress(OSError), self.path.open("rb") as file:
@@ -148,14 +149,17 @@ class _KeptFile:
         self._known = True
 
     def note(self, seq: int, offset: int) -> None:
-        """Record that the event numbered `seq` begins at `offset`. Called for every event, in order."""
+        """Record in the index that event `seq` begins at `offset`. Called for every event, in order."""
         if self._count % MARK_EVERY == 0:
             self._seqs.append(seq)
             self._offsets.append(offset)
         self._count += 1
 
     def pass_over(self, offset: int, end: int) -> None:
-        """Record that this range is not an event. If it contains a number, that number may have been assigned again."""
+        """Record that the bytes from `offset` to `end` are not an event.
+
+        If this range contains an event number, that number may have been assigned again to another event.
+        """
         if self._gaps.get(self._gap_at) != offset:
             self._gap_at = offset
         self._gaps[self._gap_at] = end
@@ -168,7 +172,7 @@ class _KeptFile:
         beyond = max(seq, first) + limit
         self._look(beyond)
         while len(found := self._read_known(seq, limit)) < limit and not self._known:
-            # Some numbers have no event, so search a longer range.
+            # Some event numbers are unused, so search a longer range.
             beyond += limit
             self._look(beyond)
         return found
@@ -213,10 +217,10 @@ def _nothing() -> bytes:
 
 
 class NumberedJournal:
-    """Assigns numbers and stores the numbered events in files of `file_bytes_max`.
+    """Assigns event numbers and stores the numbered events in files of `file_bytes_max`.
 
-    Removes the oldest files when the total exceeds `bytes_max`. `standing` returns the JSON that is stored at the head
-    of each new file.
+    Removes the oldest files when the total size exceeds `bytes_max`. `standing` returns the folded state as JSON, which
+    is stored at the head of each new file.
     """
 
     def __init__(
@@ -232,7 +236,9 @@ class NumberedJournal:
         self.node_seqs: dict[str, int] = {}
         self.begun: dict[str, Begun] = {}
         self.history = secrets.token_hex(8)
-        """Identifier of this history. An earlier history in this directory used the same numbers for other events."""
+        """Identifier of this history. An earlier history in the same directory used the same event numbers for other
+        events.
+        """
         self._directory = directory
         self._file_bytes_max = file_bytes_max
         self._bytes_max = bytes_max
@@ -243,7 +249,7 @@ class NumberedJournal:
 
     @property
     def oldest_seq(self) -> int:
-        """The lowest stored number; one above the highest if nothing is stored."""
+        """The lowest stored event number; the highest assigned number + 1 if no event is stored."""
         return next((first for each in self._kept if (first := each.first_seq()) is not None), self.last_seq + 1)
 
     def read(self, seq: int, limit: int) -> list[Numbered]:
@@ -257,7 +263,7 @@ class NumberedJournal:
         return found
 
     def standings(self, seq: int) -> Iterator[bytes]:
-        """Yield the states at the heads of the files that begin at or before `seq` + 1, latest first."""
+        """Yield the folded states from the heads of the files that begin at or before `seq` + 1, latest first."""
         for each in reversed(self._kept):
             if each.name_seq - 1 <= seq and (head := each.head()) is not None:
                 yield bytes(head.standing)
@@ -268,10 +274,10 @@ class NumberedJournal:
     def recover(
         self, take_up: Callable[[bytes], bool] = lambda _: False, take_over: Callable[[bytes], bool] = lambda _: False
     ) -> Iterator[tuple[Entry, bytes]]:
-        """Yield the stored events after the latest state that `take_up` accepts, oldest first.
+        """Yield the stored events after the latest stored state that `take_up` accepts, oldest first.
 
-        If it accepts none, `take_over` receives the oldest state, and all events are yielded. Afterwards, numbering
-        continues from the last number. Raises NewerHistory.
+        If `take_up` accepts no state, call `take_over` with the oldest state and yield all stored events. Event numbers
+        then continue from the last one. Raises NewerHistory.
         """
         self._kept = [_KeptFile(path) for path in self._paths() if path.stem.isdecimal()]
         for kept in self._kept:
@@ -303,22 +309,22 @@ class NumberedJournal:
             self.node_seqs[node] = max(self.node_seqs.get(node, 0), node_seq)
 
     def begun_of(self, node: str) -> Begun:
-        """Return the start of the journal that a node writes now."""
+        """Return where the journal that a node currently writes started."""
         return self.begun.get(node, Begun())
 
     def restart_journal(self, node: str, base: int) -> None:
-        """Treat the node's next lines as a new journal.
+        """Record that the node's next entries are those of a new journal.
 
-        The start of the journal is stored in a file's head, so the next event begins a file.
+        File heads contain the start of each journal, so the next event begins a new file.
         """
         self.begun[node] = Begun(base)
         self.close()
 
     def append(self, entries: list[Entry]) -> list[tuple[Entry, bytes]]:
-        """Number these entries and write them. The entries are in the file when this method returns.
+        """Assign event numbers to these entries and write them to the file before returning.
 
-        Raises OSError if they cannot be written (a full disk). In that case no number is assigned and the caller can
-        retry.
+        Raises OSError if the entries cannot be written, for example on a full disk. In that case no number is assigned,
+        and the caller can retry.
         """
         self._open()
         numbered = []
@@ -360,7 +366,7 @@ class NumberedJournal:
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError:
-            # Lines that were not served must not be found after a restart.
+            # Clients have not received these lines, so they must not be found after a restart.
             self._file.truncate(self._size)
             self._file.seek(self._size)
             raise

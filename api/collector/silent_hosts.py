@@ -1,7 +1,8 @@
-"""API responses for nodes whose host agent is silent: state unknown, silent since when, and the remedy.
+"""API responses for nodes whose host agent is silent.
 
-The processes of a frozen or unreachable host may or may not run, so their last statuses are not the current state. A
-broker's registration in the ensemble is still reported, because it does not depend on the host.
+The responses contain state unknown, the time since which the host is silent, and the remedy. The processes of a frozen
+or unreachable host may or may not run, so their last statuses are not the current state. A broker's registration in the
+ensemble is still reported, because it does not depend on the host.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ NO_BELIEF = Believes(controller_id=-1, controller_epoch=0, age_ms=None)
 
 
 def unknown_for(silence: Silence) -> Unknown:
-    """Return why the nodes of a silent host are unknown."""
+    """Return the reason why the state of a silent host's nodes is unknown."""
     return Unknown(reason="host_silent", host=silence.host, since_us=silence.since_us, remedy=silence.remedy or None)
 
 
@@ -44,7 +45,7 @@ def silent_peer(peer_id: int, observer: bool, silence: Silence, taken_us: int, a
 def silent_broker(
     journalled: BrokerView, address: tuple[str, int], silence: Silence, taken_us: int, fresh: Fresh
 ) -> Broker:
-    """Return a broker that is known only from the ensemble and from the counts in the journal."""
+    """Return a broker of a silent host, with data only from the ensemble and from counts in the journal."""
     registration = fresh.reading.brokers.get(journalled.id)
     return Broker(
         id=journalled.id,
@@ -74,7 +75,7 @@ def since_text(silence: Silence) -> str:
 
 
 def out_of_reach(node: str, silence: Silence) -> Problem:
-    """Return the error for an action on a node of a silent host, including the remedy."""
+    """Return the error for a requested action on a node of a silent host. It includes the remedy."""
     text = f"{since_text(silence)}; no action on {node}"
     if silence.remedy:
         text += f"; {silence.remedy}"

@@ -1,7 +1,8 @@
-"""The runs of an exported page as JSON, with the results that only the server can compute.
+"""The exported runs as JSON, including results that only the server can compute.
 
-The page itself computes states and the sentences for events. Causes, rules, first differences and answers to lessons
-are computed here. `api/web/source/embedded.js` reads the JSON and defines its format.
+In the exported file, the page itself computes states and the sentences for events. The server computes causes, rules,
+the first difference of two runs, and the answers of lessons in advance. `api/web/source/embedded.js` reads the JSON and
+defines its format.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from zabka.journal.spans import Spans
 Json = dict[str, Any]
 AXIS_BINS = 900
 AXIS_LANES = ("controller", "isr")
-"""The spans that the page draws on the common axis of two runs."""
+"""Kinds of spans that the page draws for both runs on a common time axis."""
 
 
 def contents(runs: Sequence[Recorded], opening: Mapping[str, Any], lessons: Iterable[Json] = ()) -> bytes:
-    """Return the runs as JSON. `opening` is the view that the page shows first, as the parameters of the page's URL.
+    """Return the exported runs as JSON.
 
-    Each lesson has the keys `lesson` and `answer`, in the format of the API.
+    `opening` is the view that the page shows first, as the query parameters of the page's URL. Each lesson has the keys
+    `lesson` and `answer`, in the format of the API.
     """
     rules = RuleList()
     explained = [Explained(run) for run in runs]
@@ -59,7 +61,7 @@ def _run(explained: Explained, rules: RuleList, *, with_axis: bool) -> Json:
 
 
 def _incidents(explained: Explained) -> list[Json]:
-    """Return the incidents of the run whose first cause is in the exported part."""
+    """Return the incidents of the run whose first cause is among the exported events."""
     about = explained.run.about
     return [
         each for each in incident_list(explained.run.history) if about.first_seq <= each["cause_seq"] <= about.last_seq

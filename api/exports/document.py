@@ -1,4 +1,4 @@
-"""The exported page: one HTML file with the page's modules, its styles and the runs, which needs no server.
+"""Builds the exported HTML file from the page's modules, its styles and the runs. It needs no server.
 
 A page opened from a file cannot import modules by relative URLs, so its loader creates a `blob:` URL for each module
 and an import map for the module names. Modules and runs are compressed with gzip and encoded in base64. The page's
@@ -72,7 +72,7 @@ def packed(data: bytes) -> str:
 
 @cache
 def _page() -> str:
-    """Return the part of the file that is the same for all runs."""
+    """Return the part of the exported HTML file that is the same for all runs."""
     index = (WEB / "index.html").read_text() if (WEB / "index.html").is_file() else ""
     libraries = find_libraries(None)
     if not index or libraries is None:

@@ -1,7 +1,8 @@
-"""The causes of all events of a run, in a form that compresses well.
+"""Causes of all events of a run, in a form that compresses well.
 
-For each event, one number is stored: its distance to its direct cause, the second step of its chain
-(`zabka.journal.causes`). Almost all chains follow from these numbers. The few chains that do not are stored in full.
+For each event, one number is stored: the distance from the event to its direct cause, which is the second step of its
+causal chain (`zabka.journal.causes`). Almost all causal chains can be restored from these numbers. The few others are
+stored in full.
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ from zabka.journal.fold import fold
 from zabka.journal.rules import Rule, rule_of
 
 CAUSE_IS_EARLIER = "The earlier causes are not in this file"
-"""The end of a chain that leads to an event outside the exported part."""
+"""Text at the end of a causal chain whose earlier causes are outside the exported part."""
 
 
 class RuleList:
-    """The rules of an export, without duplicates. A rule's number is its position plus one; 0 means no rule."""
+    """The rules used in an export, without duplicates.
+
+    A rule's number is its list index plus one; 0 means that the event has no rule.
+    """
 
     def __init__(self) -> None:
         self.found: list[dict[str, Any]] = []
         self._numbers: dict[Rule, int] = {}
 
     def number(self, rule: Rule | None) -> int:
-        """Return the number of a rule, which is added if it is new."""
+        """Return the number of a rule. Add the rule to the list if it is new."""
         if rule is None:
             return 0
         if rule not in self._numbers:
@@ -39,7 +43,7 @@ class RuleList:
 
 
 class Explained:
-    """Explains the exported events of a run."""
+    """Computes the causes of the exported events of a run."""
 
     def __init__(self, run: Recorded) -> None:
         self.run = run
@@ -53,7 +57,7 @@ class Explained:
         self._terms: list[ControllerTermView] = fold(run.history).controller_terms
 
     def why(self, seq: int) -> list[dict[str, Any]]:
-        """Return the steps from an exported event back to its first cause, in the form of the API."""
+        """Return the causal chain of an exported event, back to its first cause, in the API's format."""
         effect = self._by_seq[seq]
         steps = chain_to_json(self._causes.chain(effect))
         steps[0]["controller_gap"] = self._gap(effect)
@@ -64,7 +68,7 @@ class Explained:
         return None if gap is None else gap_milliseconds(gap)
 
     def causes(self, rules: RuleList) -> dict[str, Any]:
-        """Return the causes of all exported events, in the form of `Causes` in `api/web/source/embedded.js`."""
+        """Return the causes of all exported events, in the format `Causes` of `api/web/source/embedded.js`."""
         back: dict[int, int] = {}
         ends: dict[int, tuple[int, str, str]] = {}
         odd: list[tuple[int, list[int]]] = []
@@ -86,7 +90,7 @@ class Explained:
         }
 
     def _inside(self, chain: Chain) -> tuple[list[int], bool]:
-        """Return the numbers of a chain up to the last exported event, and whether that is the whole chain."""
+        """Return the event numbers of a chain up to the last exported event, and whether the chain is complete."""
         found: list[int] = []
         for step in chain.steps:
             if step.seq not in self._by_seq:

@@ -28,7 +28,7 @@ MEDIA_TYPES = {Format.HTML: "text/html", Format.PERFETTO: "application/json", Fo
 
 
 def file_of(runs: Sequence[Recorded], shown: str, form: Format) -> bytes:
-    """Return the file of runs. A trace contains only the run `shown`. Raises NoPage for HTML."""
+    """Return the exported file of some runs. A trace contains only the run with id `shown`. Raises NoPage for HTML."""
     if form is Format.HTML:
         return page_of(runs, shown).encode()
     [run] = [run for run in runs if run.about.id == shown]
@@ -43,7 +43,7 @@ def _is_progress(entry: Entry) -> bool:
 
 
 def page_of(runs: Sequence[Recorded], shown: str) -> str:
-    """Return the HTML file of runs. The file opens at the decisive moment of the run `shown`, next to the other run.
+    """Return the HTML file of some runs. It opens at the decisive moment of `shown`, next to the other run.
 
     Raises NoPage.
     """

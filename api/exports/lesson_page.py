@@ -1,4 +1,4 @@
-"""A lesson as one HTML file: question, prediction, the runs of its scenario, and the explanation."""
+"""Exports a lesson as one HTML file: the question, the prediction, the runs of its scenario, and the explanation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from zabka.simulation.scenarios.library import LIBRARY
 
 
 def file_name(lesson: Lesson) -> str:
-    """Return the name of the lesson's file. All lessons are in one folder, and link to each other."""
+    """Return the name of the lesson's file. All lesson files are in one folder and link to each other."""
     return f"{lesson.name}.html"
 
 
 def lesson_page(lesson: Lesson) -> str:
-    """Play the lesson's scenario, and return the file. Raises NoPage."""
+    """Run the lesson's scenario in the simulated world and return the HTML file. Raises NoPage."""
     runs = scenario_runs(LIBRARY[lesson.scenario])
     shown, other = (runs[1], runs[0]) if lesson.moment.with_bug else (runs[0], runs[1] if len(runs) > 1 else None)
     answer = revealed(lesson, shown.entries, shown.about.id, None if other is None else other.about.id)

@@ -1,4 +1,4 @@
-"""Runs read back from an exported HTML file, which can come from anyone."""
+"""Reads the runs of an exported HTML file, which can come from an untrusted source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _RUNS = re.compile(rb'<script type="text/plain" id="runs">([A-Za-z0-9+/=\s]*)</s
 
 
 class Opened(NamedTuple):
-    """A run of the file. The times of its messages count from the start of a simulated world, as in stored runs."""
+    """A run read from an exported file.
+
+    As in stored runs, message times count from the start of the simulated world.
+    """
 
     about: Run
     taken: Taken
@@ -45,7 +48,7 @@ def is_exported(data: bytes) -> bool:
 
 
 def opened(data: bytes) -> list[Opened]:
-    """Return the runs of an exported file, the shown one first. Raises NoHistory."""
+    """Return the runs of an exported file, first the run that the page shows first. Raises NoHistory."""
     match = _RUNS.search(data)
     if match is None:
         raise NoHistory("it is an HTML file without runs; `zabka export` writes one")

@@ -1,4 +1,4 @@
-"""Runs to export that no API stores: plays of the simulated world, and journals on disk."""
+"""Runs to export that the API does not store: simulated scenarios and seeds, and journals on disk."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ from zabka.simulation.settings import WorldSettings
 
 BUG = ".bug"
 CLUSTER, JOURNAL = "cluster", "journal"
-"""The ids of runs from a cluster's directory and from a single journal."""
+"""Ids of the exported run: one for a cluster's directory, one for a single journal file."""
 _UNKNOWN: dict[str, Any] = {"first_seq": 1, "last_seq": 0, "first_us": 0, "last_us": 0, "events": 0, "created_ms": 0}
-"""Fields of a run's description that `recorded` replaces. Without an export time, equal runs give equal files."""
+"""Placeholders for fields of a run's description that `recorded` fills in. There is no creation time, so that equal
+runs give equal files.
+"""
 
 
 def recorded(about: Run, entries: Sequence[Entry], messages: Sequence[Message] = ()) -> Recorded:
@@ -44,9 +46,9 @@ def recorded(about: Run, entries: Sequence[Entry], messages: Sequence[Message] =
 
 
 def scenario_runs(scenario: AnyScenario, seed: int | None = None, settings: Sequence[str] = ()) -> list[Recorded]:
-    """Play a scenario. Return its run and, if the scenario has a bug, also the run with the bug.
+    """Run a scenario. Return the run and, if the scenario has a bug, also the run with the bug.
 
-    The seed and the settings are already applied to `scenario`. Here they are only used for the replay command and the
+    The seed and the settings are already applied to `scenario`. They are passed only for the replay command and the
     link.
     """
     taps = (MessageTap(), MessageTap()) if isinstance(scenario, WorldScenario) else (None, None)
@@ -80,7 +82,7 @@ def _simulated(about: Run, lines: Sequence[bytes], tap: MessageTap | None, *, he
 
 
 def seed_run(seed: int, scenario: str, settings: WorldSettings | None, replay: str) -> Recorded:
-    """Run a seed. `settings` is None if no settings were given."""
+    """Run a seed and return the recorded run. `settings` is None if no settings were given."""
     tap = MessageTap() if has_messages(scenario) else None
     outcome, lines = run_with_journal(seed, scenario, settings, tap)
     about = Run(
@@ -112,7 +114,7 @@ _MESSAGES = ".messages."
 
 
 def _messages(files: Sequence[Path]) -> list[Message]:
-    """Return the messages of a cluster of one host, whose nodes share a clock."""
+    """Return the messages from the log files of a cluster on one host, whose nodes share a clock."""
     sightings = []
     for file in files:
         if _MESSAGES not in file.name:

@@ -1,4 +1,4 @@
-"""A run for an export: its description, events and messages, and the part of it to export."""
+"""A run to export: its description, events and messages, and which part of it to export."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from zabka.journal.messages import Message
 
 
 class NothingToExport(Exception):
-    """No event is in the requested time. The message is the reason."""
+    """There are no events in the requested time range. The message is the reason."""
 
 
 class Recorded(NamedTuple):
-    """A run to export. Only the events from `about.first_seq` to `about.last_seq` are written.
+    """A run to export. Only the events from `about.first_seq` to `about.last_seq` are exported.
 
-    `history` also has the events before and after, which can be causes. Its entries are numbered in ascending order.
-    Messages are ordered by their sending time, on the clock of `wall_us`. `before` is the state before the first
-    written event; None if that is the first event of the run.
+    `history` also contains earlier and later events, because they can be causes. Its entries have ascending numbers.
+    Messages are ordered by their sending time, on the clock of `wall_us`. `before` is the folded state before the first
+    exported event; None if that is the first event of the run.
     """
 
     about: Run
@@ -33,15 +33,15 @@ class Recorded(NamedTuple):
 
     @property
     def entries(self) -> list[Entry]:
-        """The events to write to the export."""
+        """The entries to export."""
         first, last = self.about.first_seq, self.about.last_seq
         return [entry for entry in self.history if first <= entry.seq <= last]
 
     def part(self, from_us: int | None, to_us: int | None) -> Recorded:
-        """Return the part of the run between two times of its clock, both included. Raises NothingToExport.
+        """Return the part of the run from one wall clock time to another (inclusive). Raises NothingToExport.
 
-        A history merged from several clocks keeps its order: the part begins with the first event that is not earlier,
-        and ends with the last event that is not later.
+        A history merged from several clocks is not sorted by time. The part begins with the first event that is not
+        earlier than `from_us`, and ends with the last event that is not later than `to_us`.
         """
         if from_us is None and to_us is None:
             return self
@@ -72,5 +72,5 @@ class Recorded(NamedTuple):
 
 
 def copied(state: ClusterState | None) -> ClusterState:
-    """Return a copy to fold on; the empty state for None."""
+    """Return a copy of the state that a fold can modify, or an empty state for None."""
     return ClusterState() if state is None else msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=ClusterState)

@@ -1,4 +1,4 @@
-"""Runs of the API to export: the live cluster's history, and stored runs, each with its pair if there is one."""
+"""Runs of the API to export: the live cluster's history, or a stored run. The run's pair is included if stored."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ MESSAGES_MAX = 100_000
 LOOKED_BACK = 20_000
 """Number of events before the exported part that are searched for causes."""
 CLUSTER = "cluster"
-"""The id of the live run in an exported file, where nothing is live."""
+"""Id of the live cluster's run in an exported file, where the run is no longer live."""
 _BATCH = 1_000
 
 
 async def stored_runs(services: Services, run_id: str, from_us: int | None, to_us: int | None) -> list[Recorded]:
-    """Return a run, and its pair if that is stored, between two times.
+    """Return the part of a run between two times, and the same part of its pair if the pair is stored.
 
-    Raises Problem: 404, 410, 422 if there is no event or are too many.
+    Raises Problem: 404; 410; 422 if the part has no events or too many.
     """
     about = services.runs.get(run_id)
     found = [await _recorded(services, about, from_us, to_us)]
@@ -59,7 +59,7 @@ async def _recorded(services: Services, about: Run, from_us: int | None, to_us: 
 
 
 async def _entries(history: History, from_us: int | None, to_us: int | None) -> list[Entry]:
-    """Return the entries between two times, after up to LOOKED_BACK entries before them. Raises Problem 422."""
+    """Return the entries between two times, and up to LOOKED_BACK entries before them. Raises Problem 422."""
     earlier: deque[Entry] = deque(maxlen=LOOKED_BACK)
     inside: list[Entry] = []
     seq = history.first_seq

@@ -1,5 +1,5 @@
-"""HTTP infrastructure: problem documents, the checks of hosts and tokens, and static pages.
+"""HTTP infrastructure: error responses, checks of hosts and tokens, and static pages.
 
-`problems` creates RFC 9457 responses, `security` checks requests, `page` and `docs_page` serve the dashboard and the
-API's reference. The routes and `app` import this package. Begin with `security`.
+`problems` creates problem documents (RFC 9457), `security` checks requests, `page` and `docs_page` contain the
+dashboard page and the API's reference. The routes and `app` import this package. Begin with `security`.
 """

@@ -1,6 +1,6 @@
-"""The dashboard on top of the HTTP API: the page, its event stream, and the metrics.
+"""The dashboard, an optional part of the HTTP API: the page, its event stream, and the metrics.
 
-The dashboard is an extra: `zabka[dashboard]`. Without the extra, its URLs respond with the missing packages and the
+It needs the packages of the extra `zabka[dashboard]`. If they are missing, its URLs respond with their names and the
 command that installs them.
 """
 
@@ -20,7 +20,7 @@ STREAM_ROUTE, METRICS_ROUTE = "/api/v1/events", "/metrics"
 
 
 def routers() -> list[APIRouter]:
-    """Return the routes for the page and for metrics collectors, or routes that report the missing extra."""
+    """Return the routes of the event stream and the metrics, or routes that report the missing extra."""
     if not is_installed(EXTRA):
         return [_absent()]
     from zabka.api.routes import metrics as routes_metrics

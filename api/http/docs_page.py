@@ -1,4 +1,4 @@
-"""The OpenAPI document as one page of plain HTML, without scripts. The page loads only the dashboard's icon."""
+"""Renders the OpenAPI document as one plain HTML page without scripts. It loads only the dashboard's icon."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def install(app: FastAPI) -> None:
 
 
 def page(document: dict[str, Any]) -> str:
-    """Render every route, then every schema."""
+    """Render the OpenAPI document: first every route, then every schema."""
     info, routes = document["info"], []
     for path, methods in document["paths"].items():
         for method, operation in methods.items():

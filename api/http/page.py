@@ -1,6 +1,7 @@
-"""The page: its own files, its library from the wheel or from node_modules, and the journal's table of sentences.
+"""Serves the dashboard page: its files, its JavaScript library, and the sentence templates for journal events.
 
-This module also defines the page's Content-Security-Policy.
+The library comes from the installed package or from node_modules. This module also defines the page's
+Content-Security-Policy.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ def index(web: Path) -> str:
 
 
 def policy(html: str) -> str:
-    """Return the Content-Security-Policy: same origin only; of inline code only the import map, by its hash."""
+    """Return the Content-Security-Policy.
+
+    It allows only the same origin, and of inline code only the import map, by its hash.
+    """
     match = _IMPORT_MAP.search(html)
     script = "'self'"
     if match is not None:
@@ -77,7 +81,7 @@ def policy(html: str) -> str:
 
 
 def install(app: FastAPI, web: Path, node_modules: Path | None) -> None:
-    """Serve the page at /, its files and the journal's table of sentences at /web, and its library at /lib."""
+    """Serve the page at /, its files and the sentence templates for events at /web, and its library at /lib."""
 
     @app.get("/", include_in_schema=False)
     async def page() -> HTMLResponse:

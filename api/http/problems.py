@@ -1,4 +1,6 @@
-"""Errors as RFC 9457 problem documents: rejected requests, invalid requests, unknown routes, and internal errors."""
+"""Error responses as RFC 9457 problem documents: rejected requests, invalid requests, unknown routes, and internal
+errors.
+"""
 
 from __future__ import annotations
 
@@ -57,9 +59,10 @@ def response(request: Request, problem: Problem, headers: dict[str, str] | None 
 
 
 def _errors(exc: RequestValidationError) -> list[dict[str, Any]]:
-    """Return only the first errors, because a body of a megabyte can have half a million."""
+    """Return only the first validation errors, because a body of one megabyte can cause half a million errors."""
     errors = exc.errors()[:ERRORS_MAX]
-    # A key of the body is part of the location, and may be text that no response can carry (half a surrogate pair).
+    # The error location can include a key of the body, which may be a string that no response can contain (half a
+    # surrogate pair).
     where = [".".join(str(p) for p in e["loc"]).encode(errors="backslashreplace").decode() for e in errors]
     return [{"where": place, "what": str(e["msg"])} for place, e in zip(where, errors, strict=True)]
 
@@ -91,7 +94,7 @@ def install(app: FastAPI) -> None:
 
 
 def describe(app: FastAPI) -> None:
-    """Add the schema that `responses` refers to to the OpenAPI document."""
+    """Add the problem document's schema, to which `responses` refers, to the OpenAPI document."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -110,7 +113,7 @@ def describe(app: FastAPI) -> None:
 
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return a route's problem responses, for the OpenAPI document."""
+    """Return a route's error responses with these statuses, for the OpenAPI document."""
     reasons = {
         400: "The request is malformed, or its Host header is not allowed",
         401: "The bearer token is missing or wrong (only where not on loopback)",

@@ -1,4 +1,4 @@
-"""Journal of HTTP requests: every call that changed something is an event in the API's own journal."""
+"""Journals HTTP requests: each successful request that can change something is an event in the API's own journal."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _REFUSED = 400
 
 
 class RequestJournal:
-    """ASGI middleware that journals `admin_requested` for each accepted call that can change something."""
+    """ASGI middleware that journals `admin_requested` for each successful request that can change something."""
 
     def __init__(self, app: ASGIApp, emit: Callable[[Event], object]) -> None:
         self._app = app
         self._emit = emit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on. Write it to the journal if the response reports success."""
+        """Pass the request on. Write an event to the journal if the response reports success."""
         if scope["type"] != "http" or scope["method"] in _SAFE or not scope["path"].startswith(_PREFIX):
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""The requester of a fault or of an action on a process, as named in journal events."""
+"""Name of the client that requested a fault or an action on a process, for journal events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Named = Annotated[
 
 
 def requester(request: Request, named: _Named = None) -> str:
-    """Return the name that the client gave itself, or the client's address."""
+    """Return the name that the client sent for itself, or the client's address if it sent none."""
     client = request.client.host if request.client is not None else "of an unknown address"
     return requester_named(named or "") or f"HTTP client {client}"
 

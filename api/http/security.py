@@ -1,8 +1,8 @@
-"""Access checks: the Host and Origin headers, the bearer token, and the security headers of responses.
+"""Access checks: the Host and Origin headers and the bearer token. Also sets the security headers of responses.
 
-On loopback, the browser of every local user can reach the service, and so can any web page in that browser. The check
-of the Host header prevents DNS rebinding, and the check of the Origin header prevents cross-site requests. Outside
-loopback, calls that change something also need the token.
+On loopback, the browser of every local user can access the service, and so can any web page in that browser. The check
+of the Host header prevents DNS rebinding, and the check of the Origin header prevents cross-site requests. If the
+service listens on other addresses, requests that change something also need the token.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Gate:
-    """ASGI middleware that rejects requests that are not allowed, and adds the security headers to every response.
+    """ASGI middleware that rejects forbidden requests and adds the security headers to every response.
 
-    `hosts` are additional accepted host names, "*" for any. With `addresses`, every IP address is also accepted (DNS
-    rebinding needs a name). If `token` is None, no token is required.
+    `hosts` are additional accepted values of the Host header, "*" for any. With `addresses`, every IP address is also
+    accepted, because DNS rebinding needs a name. If `token` is None, no token is required.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class Gate:
             if message["type"] == "http.response.start":
                 own = message.get("headers", [])
                 present = {name.lower() for name, _ in own}
-                # A response can set some of these headers itself: to stricter values, or to allow its display in a
-                # frame.
+                # A response can set some of these headers itself, either to stricter values or to allow a page to
+                # display the response in a frame.
                 message["headers"] = [*own, *(header for header in self._headers if header[0] not in present)]
             await send(message)
 
@@ -99,7 +99,7 @@ class Gate:
 
 
 def _authority(origin: str) -> str:
-    """Return an origin's host and port; empty if it is not a valid origin."""
+    """Return the host and port of an Origin header, or an empty string if the header is not a valid origin."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

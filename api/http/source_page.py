@@ -1,6 +1,6 @@
-"""The source of the functions that rules refer to: one page per module, with line numbers and anchors.
+"""Shows the source code of functions that rules refer to: one page per module, with line numbers and anchors.
 
-Only modules that a rule refers to are served.
+Modules to which no rule refers are not available.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Make pydantic, and so FastAPI, accept a msgspec struct: msgspec validates it and describes its schema.
+"""Lets pydantic, and so FastAPI, use msgspec structs: msgspec validates them and describes their schemas.
 
-This is for types that the API only passes on, and that are defined in a package that does not depend on HTTP.
+This is for structs that the API only passes on and that are defined in a package that does not depend on HTTP.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic_core import CoreSchema, core_schema
 
 
 class OneOfStructs:
-    """Annotation for a struct of one of two types: `second` if its field `tag` is `value`, otherwise `first`."""
+    """Annotation for a field with one of two struct types: `second` if its `tag` field is `value`, else `first`."""
 
     def __init__(self, first: type[msgspec.Struct], second: type[msgspec.Struct], tag: str, value: str) -> None:
         self._schemas = StructSchema(first), StructSchema(second)
@@ -38,13 +38,13 @@ class OneOfStructs:
 
 
 class StructSchema:
-    """Annotation for a struct that refers to no other struct: `Annotated[Some, StructSchema(Some)]`."""
+    """Annotation for a struct type without nested structs: `Annotated[Some, StructSchema(Some)]`."""
 
     def __init__(self, kind: type[msgspec.Struct]) -> None:
         self._kind = kind
 
     def checked(self, value: Any) -> msgspec.Struct:
-        """Return the struct itself, or convert decoded JSON to it. Raises ValueError."""
+        """Return a struct unchanged, or convert decoded JSON to the struct type. Raises ValueError."""
         if isinstance(value, self._kind):
             return value
         try:

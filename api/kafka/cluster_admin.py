@@ -1,4 +1,4 @@
-"""Changes of topics, configurations and leaders through Kafka's protocol. Errors become problem documents."""
+"""Changes topics, configurations and leaders through Kafka's protocol. Errors become problem documents."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def refused(failure: KafkaRequestFailed) -> Problem:
 
 
 def unavailable(reason: KafkaUnavailable) -> Problem:
-    """Return the error for brokers that do not respond, with `may_have_been_made` if a request was sent."""
+    """Return the error for brokers that do not respond.
+
+    It contains `may_have_been_made` if a request was already sent.
+    """
     return Problem(503, str(reason), may_have_been_made=isinstance(reason, KafkaFateUnknown))
 
 
@@ -55,7 +58,7 @@ class KafkaAdmin:
         self._made: tuple[AdminClient, AsyncioChannel] | None = None
 
     async def _client(self) -> AdminClient:
-        """Return a client with newly fetched metadata. The controller in older metadata may have frozen since."""
+        """Return a client with newly fetched metadata. Older metadata may name a controller that has since frozen."""
         if self._made is None:
             try:
                 self._made = make_client(self._bootstrap, "api-admin")
@@ -83,7 +86,7 @@ class KafkaAdmin:
         except KafkaRequestFailed as failure:
             if failure.error is not ErrorCode.request_timed_out:
                 raise refused(failure) from None
-            # The topic is created, but some leaders are not known yet; the response shows the state.
+            # The topic is created, but some leaders are not known yet. The response shows that state.
         except KafkaUnavailable as reason:
             raise unavailable(reason) from None
 
@@ -94,7 +97,7 @@ class KafkaAdmin:
         except KafkaRequestFailed as failure:
             if failure.error is not ErrorCode.request_timed_out:
                 raise refused(failure) from None
-            # The topic is marked; it is deleted once every broker that holds a replica is back.
+            # The topic is marked for deletion. It is deleted once every broker that holds a replica is running again.
         except KafkaUnavailable as reason:
             raise unavailable(reason) from None
 

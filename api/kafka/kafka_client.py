@@ -1,4 +1,4 @@
-"""A Kafka client on the running event loop, for callers that know only the addresses of some brokers."""
+"""Creates a Kafka client on the running event loop, from the addresses of some brokers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
     found = []
     for address in filter(None, (part.strip() for part in bootstrap.split(","))):
         host, colon, port = address.rpartition(":")
-        # The operating system keeps only 16 bits of a port number, so a longer number would select another port.
+        # The operating system uses only 16 bits of a port number, so a larger number would select a different port.
         if not colon or not port.isdecimal() or len(port) > 5 or not 0 < int(port) <= PORT_MAX:
             raise ValueError(f"{address!r} is not host:port")
         found.append((host.strip("[]"), int(port)))

@@ -38,7 +38,7 @@ WORKLOADS_MAX = 50
 KEPT_MAX = 200
 END_S = 5.0
 KNOWN_S = 1.0
-"""Maximum time that brokers may take to learn of a new topic."""
+"""Maximum time to wait until the brokers know a new topic."""
 KNOWN_POLL_S = 0.05
 OLD_SESSION_TIMEOUT_MS = 6_000
 """zookeeper.session.timeout.ms of consumers that store offsets in ZooKeeper."""
@@ -52,7 +52,7 @@ W = TypeVar("W", Workload, ConsumerWorkload, TransactionalWorkload, ReadProcessW
 
 
 class _Running(Protocol):
-    """Interface of a running workload of any kind."""
+    """Interface that running workloads of all kinds have."""
 
     def view(self, workload_id: str, state: State) -> WorkloadView: ...
     async def stop_workload(self) -> None:
@@ -60,12 +60,12 @@ class _Running(Protocol):
         ...
 
     def close(self) -> None:
-        """Drop the workload and its connections."""
+        """Abandon the workload and close its connections without an orderly stop."""
         ...
 
 
 class _Plain(Generic[W]):
-    """A workload of one client. To end it, it is enough to stop it."""
+    """A workload with one client. It ends when that client is stopped."""
 
     def __init__(self, workload: W, channel: AsyncioChannel) -> None:
         self._workload: W = workload
@@ -81,7 +81,7 @@ class _Plain(Generic[W]):
 
 
 class _Producer(_Plain[Workload]):
-    """A producer that also checks that its acknowledged records can still be read."""
+    """A producer that also reads its acknowledged records back, to detect lost ones."""
 
     def __init__(self, workload: Workload, channel: AsyncioChannel, acks: str) -> None:
         super().__init__(workload, channel)
@@ -183,7 +183,7 @@ class _Loop(_Plain[ReadProcessWriteWorkload]):
 
 
 class WorkloadManager:
-    """Starts and ends workloads, and returns their reports. Reports of ended workloads remain available."""
+    """Starts and stops workloads, and returns their reports. Reports of stopped workloads remain available."""
 
     def __init__(self, bootstrap: str, zookeeper_connect: str, journal: JournalWriter) -> None:
         self._bootstrap = bootstrap
@@ -210,7 +210,7 @@ class WorkloadManager:
             for topic in (requested.topic, requested.output):
                 if topic is not None:
                     await self._must_exist(client, topic)
-            # Other workloads may have been started meanwhile.
+            # Check again: other workloads may have been started in the meantime.
             self._must_have_room()
         except BaseException:
             channel.close()
@@ -322,10 +322,11 @@ class WorkloadManager:
         raise Problem(404, f"there is no workload {workload_id}")
 
     async def delete(self, workload_id: str) -> WorkloadView:
-        """End a workload. Raises Problem 404.
+        """Stop a workload and return its report. Raises Problem 404.
 
-        A producer waits briefly for requests in flight and reads its records once more. A consumer commits and leaves
-        its group. The workload counts as running until then, and a second call waits for the same end.
+        A producer waits briefly for requests in flight and then reads its records once more. A consumer commits its
+        offsets and leaves its group. Until then the workload counts as running, and a second call waits for the same
+        stop.
         """
         if workload_id not in self._running:
             return self.get(workload_id)
@@ -356,7 +357,7 @@ class WorkloadManager:
         log.error("workload task failed", task=task, failure=repr(failure))
 
     async def close(self) -> None:
-        """End all workloads immediately, without an orderly stop."""
+        """Stop all workloads immediately, without waiting for requests or leaving groups."""
         ending = list(self._ending.values())
         for task in ending:
             task.cancel()

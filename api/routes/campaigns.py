@@ -16,8 +16,8 @@ from zabka.api.services import Service
 router = APIRouter(prefix="/api/v1", tags=["campaigns"])
 
 REPORT_HEADERS = {
-    # A report was created elsewhere, so it must not run scripts or have this site's origin. It needs only inline
-    # styles.
+    # Reports may come from another machine, so they must not run scripts or have this site's origin. They need only
+    # inline styles.
     "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'",
     "x-frame-options": "SAMEORIGIN",
     "cache-control": "no-cache",
@@ -58,6 +58,6 @@ async def get_audits(service: Service) -> Audits:
 
 @router.get("/pipeline", summary="State of the tables", responses=responses(503))
 async def get_pipeline(service: Service) -> PipelineStands:
-    """Return every table with its rows and age, the lag of the stream, and Spark's status."""
+    """Return the row count and age of every table, the lag of the stream, and Spark's status."""
     settings = service.settings
     return await asyncio.to_thread(lake.pipeline_stands, settings.tables, settings.cluster_data)

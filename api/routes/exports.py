@@ -1,4 +1,4 @@
-"""The route of exported runs: files that need no server."""
+"""The route that exports runs as files that need no server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def export_run(
     to_us: Annotated[int | None, Query(alias="to", ge=0, le=2**63, description="In microseconds")] = None,
     form: Annotated[Format, Query(alias="format", description="`perfetto` and `shiviz` are traces")] = Format.HTML,
 ) -> Response:
-    """Return the page with this run, and with its pair if that is stored, as one HTML file.
+    """Return this run, and its pair if that is stored, as one HTML file that contains the page.
 
     The file opens from disk, without a server or a network. With `from` and `to`, only the events between these times
     are exported. The other formats are Chrome trace JSON, for Perfetto, and a log with vector clocks, for ShiViz.
@@ -54,6 +54,8 @@ async def export_run(
 
 
 def _attachment(name: str) -> str:
-    """Return the Content-Disposition header for a file name. Replace special characters, which uploads can contain."""
+    """Return the Content-Disposition header for a file name. Special characters, which names of uploads can contain,
+    are replaced.
+    """
     safe = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "-._") else "-" for letter in name)
     return f'attachment; filename="{safe}"'

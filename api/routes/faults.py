@@ -1,6 +1,7 @@
 """Routes of link faults and request faults.
 
-The agents store the faults, so the faults outlive this process. An agent that restarts receives them again.
+The agents store the faults, so faults remain active when this process ends. After an agent has restarted, this process
+sends it the faults again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ router = APIRouter(prefix="/api/v1/faults", tags=["faults"])
 FAULTS_MAX = 1_000
 CLIENT_ENDS = "client:ID (Kafka), session:0xID (ZooKeeper) or an IP address"
 FRESH_MS = 200
-"""Maximum time that the nodes may take to report their counts."""
+"""Maximum time to wait for the nodes to report their request fault counts."""
 
 
 async def fault_views(service: Services) -> list[FaultView] | None:
@@ -55,7 +56,7 @@ def _view(fault: AnyFault, service: Services) -> FaultView:
 async def get_faults(service: Service) -> list[FaultView]:
     """Return the faults of links and requests, or 503 while no host agent responds: only the agents know the faults.
 
-    A request fault includes the number of its uses, which the nodes are asked for now.
+    A request fault includes how often it was injected. The nodes are polled for these counts now.
     """
     faults = await service.agents.faults()
     if any(isinstance(fault, HeldRequestFault) for fault in faults):
@@ -65,7 +66,7 @@ async def get_faults(service: Service) -> list[FaultView]:
 
 @router.get("/sets", summary="The ready sets of request faults", responses=responses())
 async def get_ready_sets() -> list[ReadySetView]:
-    """Return each predefined set of rules (ready set) and the outage that it imitates."""
+    """Return each predefined set of request fault rules (ready set) and the outage that it imitates."""
     return [
         ReadySetView(
             name=name,
@@ -80,11 +81,12 @@ async def get_ready_sets() -> list[ReadySetView]:
 
 @router.post("", summary="Add a fault", status_code=201, responses=responses(401, 403, 409, 422, 503))
 async def create_fault(new: NewFault, service: Service, requester: Requester) -> FaultView:
-    """Cut, delay or limit the traffic from `from` to `to`, and back unless `both_ways` is false.
+    """Partition, delay or limit the traffic from `from` to `to`, and back unless `both_ways` is false.
 
-    The ends are two nodes, or a node and a client. A rule for clients is in force for open connections at once, and
-    for new ones from their first request.
-    With the kind `request`, change how nodes treat the matching requests of clients.
+    The ends are two nodes, or a node and a client. A fault for clients applies to open connections at once, and to new
+    connections from their first request.
+
+    With the kind `request`, change how nodes process the matching requests of clients.
     """
     (made,) = await _add([new.root], service, requester)
     return _view(made, service)
@@ -100,7 +102,10 @@ async def create_ready_set(
     requester: Requester,
     narrowing: Annotated[dict[str, Any], Body(examples=[{"topic": "orders"}])],
 ) -> list[FaultView]:
-    """Add every rule of a predefined set. The body can restrict the rules, for example to a topic, and set times."""
+    """Add every request fault rule of a predefined set.
+
+    The body can restrict the rules, for example to a topic, and set times.
+    """
     if name not in READY_SETS:
         raise Problem(404, f"there is no ready set {name}; sets are {', '.join(READY_SETS)}")
     try:
@@ -114,8 +119,8 @@ async def _add(faults: Sequence[LinkFault | RequestFault], service: Services, re
     """Check the faults, assign ids to them, and make them active. Raises Problem."""
     for fault in faults:
         _check(fault, service)
-    # Reject the request if an agent does not respond. Otherwise the other hosts would apply the fault although
-    # the caller got an error, and the silent host would apply it later.
+    # Reject the request if an agent does not respond. Otherwise the other hosts would apply the fault although the
+    # caller received an error, and the silent host would apply it when it responds again.
     if (silence := next((each.silence for each in service.agents.all if each.silence is not None), None)) is not None:
         raise out_of_reach("any node", silence)
     made = [_held(fault, requester) for fault in faults]
@@ -148,7 +153,10 @@ def _check(fault: LinkFault | RequestFault, service: Services) -> None:
 
 
 def _check_end(name: str, end: str, nodes: list[str], fault: LinkFault) -> None:
-    """Raise Problem 422 if an end of a link does not exist. `*` is valid as the target, and as the node of a client."""
+    """Raise Problem 422 if one end of the link does not exist.
+
+    `*` is valid as the target, and as the node of a link to a client.
+    """
     is_any = end == ANY and (name == "to" or fault.client is not None)
     if end not in nodes and client_end(end) is None and not is_any:
         star = ", or *" if name == "to" else ""

@@ -1,4 +1,4 @@
-"""Routes for machines: health and readiness."""
+"""Routes for monitoring systems: liveness and readiness."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.api.views.models import Health, Ready
 router = APIRouter(tags=["health"])
 
 FRESH_MS = 100
-"""Maximum time that a node may take to report its status before its last status is used."""
+"""Maximum time to wait for a node's current status. After that, the node's last status is used."""
 
 
 @router.get("/healthz", summary="Liveness of this service", responses=responses())
@@ -22,11 +22,11 @@ async def healthz() -> Health:
 
 @router.get("/readyz", summary="Readiness of the cluster", responses=responses(503))
 async def readyz(service: Service) -> Ready:
-    """Return 200 if there is a quorum and a controller and every running broker is registered; otherwise 503."""
+    """Return 200 if there are a quorum and a controller and all running brokers are registered; otherwise 503."""
     fresh = await service.ensemble.read()
     missing = service.views.missing(fresh)
     if missing:
-        # Do not return 503 because of a status that is half a second old.
+        # The statuses can be half a second old, so fetch new ones before returning 503.
         await service.agents.refresh(FRESH_MS)
         missing = service.views.missing(fresh)
     if missing:

@@ -1,4 +1,4 @@
-"""Read-only routes: the journal, znodes, and the tables that Spark builds."""
+"""Read-only routes for journal events, znodes, and the tables that Spark builds."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def get_journal(
         str, Query(max_length=1000, description="With `until`: leave these types out, by commas")
     ] = "",
 ) -> Response:
-    """Return up to `limit` events after a number or, with `until`, the newest events up to it."""
+    """Return up to `limit` events after an event number or, with `until`, the newest events up to that number."""
     if until is not None:
         found = await events.newest(service.collector, until, limit, frozenset(not_types.split(",")))
         return Response(events.array(found), media_type="application/json")

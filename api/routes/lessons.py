@@ -33,15 +33,16 @@ async def get_answer(
     service: Service,
     run: Annotated[str, Query(description="A stored run of the lesson's scenario, with or without its bug")],
 ) -> LessonRevealed:
-    """Return the moment of the lesson in a stored run of its scenario, or in that run's pair, and the right answer.
+    """Return the right answer of a lesson, and its decisive event in a stored run of the scenario or in that run's
+    pair.
 
-    Returns 409 if the run is not of the lesson's scenario, or if the moment does not occur in it.
+    Returns 409 if the run is not of the lesson's scenario, or if the decisive event does not occur in it.
     """
     lesson = LESSONS.get(name)
     if lesson is None:
         raise Problem(404, f"there is no lesson {name}; GET /api/v1/lessons lists them")
     about = service.runs.get(run)
-    # An uploaded journal may have the name of a scenario.
+    # Check the kind too: an uploaded journal may have the name of a scenario.
     if (about.kind, about.of) != ("scenario", lesson.scenario):
         raise Problem(409, f"{run} is not a run of {lesson.scenario}, the scenario of this lesson")
     pair = about.pair

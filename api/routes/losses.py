@@ -1,4 +1,4 @@
-"""Routes of lost records: a user acknowledges them, so that they no longer count against the cluster's health."""
+"""Route with which a user acknowledges lost records, so that they no longer make the cluster unhealthy."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from zabka.journal.events import LossesAcknowledged
 router = APIRouter(prefix="/api/v1/losses", tags=["losses"])
 
 KEPT_WITHIN_S = 10.0
-"""Maximum time for the journal's collector to store an acknowledgement before the request fails."""
+"""Maximum time for the collector to store an acknowledgement. After that, the request fails."""
 _POLL_S = 0.02
 
 
 class NewAcknowledgement(Body):
-    """Request body: the lost records to acknowledge."""
+    """Request body: which lost records to acknowledge."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"through_seq": 1913}})
 
@@ -44,7 +44,7 @@ class Acknowledgement(BaseModel):
 
 @router.post("/acknowledge", summary="Acknowledge lost records", responses=responses(401, 403, 422, 503))
 async def acknowledge(service: Service, requested: NewAcknowledgement | None = None) -> Acknowledgement:
-    """Acknowledge losses: they stay in the history and no longer count against the cluster's health.
+    """Acknowledge lost records: they stay in the history and no longer count against the cluster's health.
 
     The acknowledgement is an event of the journal. It is stored before the response is sent.
     """
@@ -60,7 +60,7 @@ async def acknowledge(service: Service, requested: NewAcknowledgement | None = N
 
 
 async def _kept(service: Services, through_seq: int, producers: dict[str, int]) -> None:
-    """Wait until the acknowledgement is in the stored history. Raises Problem 503."""
+    """Wait until the collector has stored the acknowledgement. Raises Problem 503."""
     deadline = time.monotonic() + KEPT_WITHIN_S
     collector = service.collector
     while collector.state.losses_acknowledged_seq < through_seq or any(

@@ -1,4 +1,4 @@
-"""The route of the messages between the processes of a run."""
+"""The route that returns the messages between the processes of a run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class MessageShape(BaseModel):
 
 
 class MessagesAnswer(BaseModel):
-    """The messages of a window, and the number of messages left out."""
+    """The messages in a time window, and the number of omitted messages."""
 
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
 
@@ -77,11 +77,11 @@ async def get_messages(
     classes: Annotated[str, Query(max_length=500, description="Comma-separated; default: all")] = "",
     limit: Annotated[int, Query(ge=0, le=LIMIT_MAX)] = LIMIT_DEFAULT,
 ) -> Response:
-    """Return the messages between two moments of the run's clock, earliest first.
+    """Return the messages between two times of the run's clock, earliest first.
 
     Every message of that time is in the response or counted in `hidden`. For the live run, these are the messages that
-    nodes have logged (`zabka.messages`). The log lines of both ends are combined into one message; if only one end has
-    logged it, `lost` is set accordingly.
+    nodes have logged (`zabka.messages`). Sender and receiver both log a message, and the two log entries are combined.
+    If only one of them has logged it, `lost` is set accordingly.
     """
     requested = frozenset(each for each in classes.split(",") if each)
     if unknown := sorted(requested - set(CLASSES)):

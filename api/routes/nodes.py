@@ -17,14 +17,14 @@ router = APIRouter(prefix="/api/v1")
 
 @router.get("/cluster", tags=["cluster"], summary="The whole cluster in one object", responses=responses())
 async def get_cluster(service: Service) -> Cluster:
-    """Return peers, controller, brokers, topics, workloads and faults, as of journal number `seq`."""
+    """Return peers, controller, brokers, topics, workloads and faults, as of event number `seq`."""
     fresh = await service.ensemble.read()
     return service.views.cluster(fresh, service.workloads.all(), await fault_views(service))
 
 
 @router.get("/peers", tags=["ensemble"], summary="The ensemble's servers", responses=responses())
 async def get_peers(service: Service) -> list[Peer]:
-    """Return each peer's role, phase, epochs and zxid from its last report, and its process."""
+    """Return each peer's process, and the role, phase, epochs and zxid that the peer last reported."""
     return service.views.peers()
 
 
@@ -60,9 +60,9 @@ async def get_broker(id: int, service: Service) -> Broker:
     responses=responses(401, 403, 404, 409, 422, 503),
 )
 async def act_on_broker(id: int, action: NodeAction, service: Service, requester: Requester) -> ProcessResult:
-    """Act on a broker's process: `kill` is SIGKILL, `pause` SIGSTOP, `stop` a controlled shutdown.
+    """Change the state of a broker's process: `kill` is SIGKILL, `pause` SIGSTOP, `stop` a controlled shutdown.
 
-    Returns once the process has changed.
+    Returns once the process has changed its state.
     """
     if id not in service.settings.brokers:
         raise service.views.not_ours(id, await service.ensemble.read())
@@ -77,16 +77,17 @@ async def act_on_broker(id: int, action: NodeAction, service: Service, requester
     responses=responses(401, 403, 404, 409, 422, 503),
 )
 async def act_on_peer(id: int, action: NodeAction, service: Service, requester: Requester) -> ProcessResult:
-    """Act on a peer's process: `kill` is SIGKILL, `pause` SIGSTOP, `stop` SIGTERM.
+    """Change the state of a peer's process: `kill` is SIGKILL, `pause` SIGSTOP, `stop` SIGTERM.
 
-    Returns once the process has changed.
+    Returns once the process has changed its state.
     """
     service.views.peer(id)
     return await _act(service, f"peer-{id}", action, requester)
 
 
 async def _act(service: Services, node: str, action: NodeAction, requester: str) -> ProcessResult:
-    # Do not send the request: a frozen agent would carry it out when it resumes, long after the caller gave up.
+    # Do not send the request to a silent agent: a frozen agent would carry out the action when it resumes, long after
+    # the caller gave up.
     if (silence := service.agents.silence(node)) is not None:
         raise out_of_reach(node, silence)
     info = await service.agents.request_action(node, action, requester)

@@ -1,4 +1,4 @@
-"""Routes of the time machine: runs, and a run's state, events and spans at any moment."""
+"""Routes of the time machine: the list of runs, and the state, events and spans of a run at any time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zabka.api.services import Service
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
 UPLOADS = "/api/v1/runs"
-"""The path that accepts larger bodies than the other paths."""
+"""Path that accepts larger request bodies than all other paths."""
 
 RunId = Annotated[str, Path(description="`live`, or the id of a stored run", examples=["live"])]
 Types = Annotated[str, Query(max_length=2000, description="Comma-separated, such as `controller_elected,isr_changed`")]
@@ -29,7 +29,7 @@ _UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modifie
 
 
 def lasting(request: Request, body: bytes) -> Response:
-    """Return a cacheable response: its ETag is a hash of the body, so an unchanged body is not sent again."""
+    """Return a cacheable response whose ETag is a hash of the body, so that an unchanged body is not sent again."""
     name = f'W/"{sha256(body).hexdigest()[:24]}"'
     headers = {"etag": name, "cache-control": "private, no-cache"}
     known = {each.strip() for each in request.headers.get("if-none-match", "").split(",")}
@@ -71,11 +71,11 @@ async def post_run(
     response: Response,
     name: Annotated[str, Query(min_length=1, max_length=200, description="Name of the run")] = "upload",
 ) -> Run:
-    """Store a journal as a run.
+    """Store an uploaded journal as a run.
 
     The body is one node's files, several nodes' files concatenated, or the output of `zabka replay --out`. If a line is
-    not an event of this version's schema, the whole upload is rejected; `errors` lists such lines. Lines that were not
-    merged yet are ordered by the nodes' clocks.
+    not an event of this version's schema, the whole upload is rejected; `errors` lists such lines. If the lines are not
+    merged yet, they are ordered by the nodes' clocks.
     """
     run = await service.runs.uploads.keep_history(await request.body(), name)
     response.headers["location"] = f"{UPLOADS}/{run.id}"
@@ -115,7 +115,7 @@ async def get_state(
         int | None, Query(ge=0, le=2**63, description="The state after this event; default: after the last")
     ] = None,
 ) -> Response:
-    """Return the fold of the run's events up to `at`. Return 410 if some of them are no longer stored."""
+    """Return the state after the run's events up to `at`. Return 410 if some of these events are no longer stored."""
     state = await service.runs.rewind(id).state(at)
     return lasting(request, msgspec.json.encode({"seq": state.seq, "at_us": state.at_us, "state": state}))
 
@@ -190,10 +190,10 @@ async def get_spans(
         ),
     ] = "",
 ) -> Response:
-    """Return controller terms, beliefs, ISRs, peers, processes and faults as spans between two moments.
+    """Return controller terms, beliefs, ISRs, peers, processes and faults as spans between two times.
 
-    Without limits, return the spans of the whole run. The state defines the spans: a span is the longest sequence of
-    events during which its value stays the same.
+    Without limits, return the spans of the whole run. A span is the longest sequence of events during which a value of
+    the folded state stays the same.
     """
     if from_us is not None and to_us is not None and to_us < from_us:
         raise Problem(422, f"to ({to_us}) is before from ({from_us})")
@@ -215,7 +215,7 @@ async def get_why(
     request: Request,
     seq: Annotated[int, Query(ge=1, le=2**63, description="The event to explain")],
 ) -> Response:
-    """Return the causes of an event, effect first, back to the fault, request, timer or start that began them.
+    """Return an event's chain of causes, effect first, back to the fault, request, timer or start that caused it.
 
     The causes are taken from the references in the events and never guessed.
     """
@@ -245,7 +245,7 @@ async def get_divergence(
     request: Request,
     other: Annotated[str, Query(alias="from", max_length=100, description="The other run; `b` in the response")],
 ) -> Response:
-    """Return the first event that only one of the two runs has and that leads to another outcome.
+    """Return the first event that occurs in only one of the two runs and that leads to another outcome.
 
     For very long runs, and for runs with the same outcome, return the first event that differs.
     """

@@ -15,7 +15,7 @@ router = APIRouter(prefix="/api/v1", tags=["scenarios"])
 
 @router.get("/scenarios", summary="The outage library", responses=responses(503))
 async def get_scenarios(service: Service) -> list[Scenario]:
-    """Return outages of Kafka and ZooKeeper as scenarios that zabka must pass."""
+    """Return the outages of Kafka and ZooKeeper that the library reproduces as scenarios, which zabka must pass."""
     return [*(await service.scenarios.library()).values()]
 
 
@@ -57,7 +57,7 @@ async def run_seed(
 ) -> ScenarioRun:
     """Run a seed in the simulated world, as `zabka replay --seed N` does, in its own process.
 
-    Seeds and scenarios share one queue. Once the run has ended, `kept` is the id of the stored run.
+    Seeds and scenarios share one queue. After the run has ended, `kept` contains the id of the stored run.
     """
     run = service.scenarios.request_seed(seed, requested or NewSeedRun())
     response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"
@@ -66,5 +66,5 @@ async def run_seed(
 
 @router.get("/scenario-runs/{id}", summary="The state of a scenario run", responses=responses(404, 422))
 async def get_scenario_run(id: str, service: Service) -> ScenarioRun:
-    """Return a run's state and, once the run has ended, its verdict and its story."""
+    """Return a run's state and, once the run has ended, its verdict and the story of what happened."""
     return service.scenarios.get(id)

@@ -1,4 +1,4 @@
-"""The journal as a stream of server-sent events for the page, which needs the dashboard's packages."""
+"""Streams the journal to the page as server-sent events. Needs the packages of the dashboard extra."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ENDED_WITHIN_S = 0.5
 
 
 class WholeStream(EventSourceResponse):
-    """An event stream that is terminated correctly, as HTTP requires, when the server stops.
+    """An event stream that ends with the final chunk that HTTP requires when the server stops.
 
-    Without this class, the library would break the stream off, and uvicorn would log an error for each stream.
+    Without this class, the library would abort the stream, and uvicorn would log an error for each stream.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond until the client disconnects or the server stops."""
+        """Send the stream until the client disconnects or the server stops."""
         last: Message = {"type": ""}
 
         async def noting(message: Message) -> None:
@@ -37,7 +37,7 @@ class WholeStream(EventSourceResponse):
 
         await super().__call__(scope, receive, noting)
         if last.get("more_body", True) and last["type"]:
-            # Do not wait for a client that does not read.
+            # A client that does not read must not delay the shutdown.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ENDED_WITHIN_S):
                     await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -66,12 +66,13 @@ async def get_events(
         bool, Query(description="Start with `event: snapshot`, the folded state, if the stream cannot resume")
     ] = False,
 ) -> EventSourceResponse:
-    """Return every event after a number, then every new one. `Last-Event-ID` takes precedence over `after`.
+    """Return every event after an event number, then every new one. `Last-Event-ID` takes precedence over `after`.
 
-    `snapshot` is for dashboards: a stream that cannot resume begins with the whole state instead of the history, and
-    the response is never 410. The stream begins with `event: history`, the identifier of the history; a client that
-    finds another identifier than before starts again. Without `snapshot`, the response is also 410 for a number above
-    the last one, which belongs to another history.
+    `snapshot` is for dashboards. If a stream cannot resume, it then begins with the folded state instead of old events,
+    and the response is never 410. The stream begins with `event: history`, the identifier of the history; a client that
+    receives a different identifier than before must start again. Without `snapshot`, the response is 410 if events
+    after the number are no longer stored, and also if the number is above the last one, because it then comes from
+    another history.
     """
     begin = after or 0
     if last_event_id:

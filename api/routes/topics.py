@@ -40,7 +40,7 @@ async def _quorum(service: Services) -> None:
 
 
 async def _settled(service: Services, done: Callable[[Reading], bool]) -> bool:
-    """Wait until the ensemble shows the change. Return False on timeout."""
+    """Wait until a reading of the ensemble shows that the change is done. Return False on timeout."""
     deadline = time.monotonic() + SETTLE_S
     while time.monotonic() < deadline:
         fresh = await service.ensemble.read(at_most_old_s=0)
@@ -141,9 +141,9 @@ async def patch_topic_config(
     responses=responses(401, 403, 422, 503),
 )
 async def hold_elections(election: NewElection, service: Service) -> list[ElectionResult]:
-    """Run an election for each partition and return one result per partition.
+    """Set a topic's configuration overrides; null removes an override.
 
-    PREFERRED elects the first replica; UNCLEAN elects a replica outside the ISR if no replica of the ISR is alive.
+    An unknown key or an invalid value causes all changes to be rejected.
     """
     partitions = None
     if election.partitions is not None:

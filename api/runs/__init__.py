@@ -1,9 +1,9 @@
-"""Runs: the histories that can be rewound.
+"""Runs: recorded histories whose state can be computed at any event.
 
-`live` is the run of the live cluster, which the collector stores. Every other run is stored on its own: a scenario, a
-seed, or an upload.
+The run `live` is the history of the live cluster, which the collector stores. Every other run is stored separately: a
+scenario, a seed, or an upload.
 
 A `History` provides numbered events, and folded states from which folding can begin. `Rewind` computes the state at any
-number. `Runs` finds a run by its id, and `KeptRuns` contains the stored ones, each in its own directory. Only the
+event number. `Runs` finds a run by its id, and `KeptRuns` contains the stored ones, each in its own directory. Only the
 routes and the services of `api` import this package. Begin with `catalogue`.
 """

@@ -1,4 +1,4 @@
-"""All runs, keyed by id: the live one and the stored ones."""
+"""Finds runs by id: the live run and the stored runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.journal.reader import decode_line
 
 LIVE = "live"
 OPEN_MAX = 6
-"""Maximum number of stored runs that are open at a time. Their folded states are in memory."""
+"""Maximum number of stored runs that are open at the same time. Open runs have folded states in memory."""
 
 
 class Runs:
@@ -57,7 +57,7 @@ class Runs:
         )
 
     def rewind(self, run_id: str) -> Rewind:
-        """Return a run's Rewind. Raises Problem 404."""
+        """Return a run's Rewind, which computes its states. Raises Problem 404."""
         if run_id == LIVE:
             return self._collector.rewind
         path = self.kept.path(run_id) / JOURNAL

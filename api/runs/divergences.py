@@ -1,4 +1,4 @@
-"""The first difference between two runs, and the causes on both sides."""
+"""The first difference between two runs, with the causes of the differing event in each run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zabka.journal.reader import decode_line
 
 COMPARED_MAX = 200_000
 CHECKED_MAX = 40_000
-"""Maximum total length of two histories. In longer ones, the consequences of a difference are not considered."""
+"""Maximum total number of events in two histories for which the consequences of a difference are considered."""
 _BATCH = 1_000
 
 
@@ -34,7 +34,7 @@ async def divergence(runs: Runs, run_id: str, other_id: str) -> dict[str, Any]:
 
 
 def first_difference(one: list[Entry], other: list[Entry]) -> dict[str, Any]:
-    """Return the first difference of two histories as JSON, with `why` to be filled in for both sides."""
+    """Return the first difference of two histories as JSON. The caller fills in `why` for both runs."""
     compare = deciding if len(one) + len(other) <= CHECKED_MAX else parting
     found = compare(one, other)
     sides: dict[str, Any] = {"same": found is None, "at": {"a": None, "b": None}, "before": None}
@@ -49,7 +49,7 @@ def first_difference(one: list[Entry], other: list[Entry]) -> dict[str, Any]:
 
 
 def _last_at(history: list[Entry], since_us: int) -> int:
-    """Return the number of the last event within `since_us` of the history's beginning."""
+    """Return the number of the last event within the first `since_us` microseconds of the history."""
     numbers = [entry.seq for entry in history if entry.wall_us - history[0].wall_us <= since_us]
     return max(numbers, default=history[0].seq)
 

@@ -1,4 +1,4 @@
-"""A history that can be rewound: numbered events, and the folded states (checkpoints) in memory."""
+"""Interface of a history, and its folded states (checkpoints) in memory, from which any state can be computed."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from zabka.journal.cluster_state import ClusterState
 from zabka.journal.spans import Begun, Span, Spans
 
 CHECKPOINT_EVERY = 250
-"""Number of events between two folded states in memory, and so the most events that a seek has to fold."""
+"""Interval between checkpoints, in events: a seek has to fold at most this many."""
 CHECKPOINT_BYTES_MAX = 48 * 1024 * 1024
-"""Limit of a history's folded states in memory. Beyond it the least recently used ones are dropped."""
+"""Maximum size of a history's folded states in memory. Above it, the least recently used states are dropped."""
 
 
 class Folded(msgspec.Struct):
-    """The position of a fold: the state, and when its current spans began."""
+    """Intermediate result of a fold: the state, and when each open span began."""
 
     state: ClusterState
     begun: list[Begun]
 
     @classmethod
     def of(cls, spans: Spans) -> Folded:
-        """Return a fold's current position.
+        """Return a fold's intermediate result.
 
-        Pack or encode it before the fold continues, because it shares the state.
+        Pack or encode it before the fold continues, because the two share the state.
         """
         return cls(spans.state, spans.begun())
 
     def go_on(self) -> Spans:
-        """Return a fold that continues from this position."""
+        """Return a fold that continues from this intermediate result."""
         return Spans(self.state, self.begun)
 
 
@@ -44,16 +44,19 @@ _decode_spans = msgspec.msgpack.Decoder(list[Span]).decode
 
 
 def _pack(value: Folded | list[Span]) -> bytes:
-    """Compress a value. A state of 505 partitions takes 100 kB, and an eighth of that when packed."""
+    """Encode and compress a value.
+
+    A state with 505 partitions takes 100 kB, and an eighth of that compressed.
+    """
     return zlib.compress(_encode(value), _COMPRESSION)
 
 
 class History(Protocol):
-    """Numbered events in order. There can be gaps between the numbers, but no number is used twice."""
+    """Events of a run, ordered by number. Some numbers may be unused, but no number is used twice."""
 
     @property
     def first_seq(self) -> int:
-        """The lowest number that is kept; one above the highest if nothing is kept."""
+        """The lowest stored event number; `last_seq` + 1 if no event is stored."""
         ...
 
     @property
@@ -66,16 +69,16 @@ class History(Protocol):
         ...
 
     def head(self, seq: int) -> Folded:
-        """Return a stored folded state at or before `seq`; an empty state if there is none."""
+        """Return a stored folded state at or before event `seq`, or an empty state if there is none."""
         ...
 
     def head_at(self, at_us: int) -> Folded:
-        """Return a stored folded state at or before the moment `at_us`."""
+        """Return a stored folded state at or before the time `at_us`, or an empty state if there is none."""
         ...
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A packed fold up to a number, and the spans that ended between `since` and that number."""
+    """A compressed folded state after event `seq`, and the spans that ended between `since` and `seq`."""
 
     seq: int
     at_us: int
@@ -84,7 +87,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     closed: bytes
 
     def unpack(self) -> Folded:
-        """Return an independent copy of the fold."""
+        """Return an independent copy of the folded state."""
         return _decode(zlib.decompress(self.folded))
 
     def spans(self) -> list[Span]:
@@ -93,7 +96,10 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 class Checkpoints:
-    """Folded states of one history, keyed by number. Each can be recomputed, so any can be dropped."""
+    """Folded states of one history, keyed by event number.
+
+    Any of them can be dropped, because each can be computed again.
+    """
 
     def __init__(self, bytes_max: int = CHECKPOINT_BYTES_MAX) -> None:
         self._by_seq: dict[int, Checkpoint] = {}
@@ -103,16 +109,16 @@ class Checkpoints:
 
     @staticmethod
     def due(seq: int) -> bool:
-        """Return whether the folded state at that number must be stored."""
+        """Return whether the folded state after event `seq` must be stored as a checkpoint."""
         return seq % CHECKPOINT_EVERY == 0
 
     @staticmethod
     def next_due(seq: int) -> int:
-        """Return the first number after `seq` whose folded state must be stored."""
+        """Return the first event number after `seq` whose folded state must be stored as a checkpoint."""
         return (seq // CHECKPOINT_EVERY + 1) * CHECKPOINT_EVERY
 
     def note(self, spans: Spans, since: int, closed: list[Span]) -> None:
-        """Store a fold's position, and the spans that ended since the fold was at `since`."""
+        """Store the fold's state as a checkpoint, with the spans that ended after event `since`."""
         state = spans.state
         if state.seq in self._by_seq:
             return
@@ -131,12 +137,12 @@ class Checkpoints:
         return self._asked(self._seqs[place - 1]) if place else None
 
     def before_us(self, at_us: int) -> Checkpoint | None:
-        """Return the latest checkpoint at or before a moment."""
+        """Return the latest checkpoint at or before the time `at_us`."""
         place = bisect_right(self._seqs, at_us, key=lambda seq: self._by_seq[seq].at_us)
         return self._asked(self._seqs[place - 1]) if place else None
 
     def after(self, seq: int) -> Checkpoint | None:
-        """Return the next checkpoint after `seq` if its fold started exactly at `seq`."""
+        """Return the next checkpoint after `seq` if its list of ended spans begins exactly at `seq`."""
         place = bisect_right(self._seqs, seq)
         found = self._asked(self._seqs[place]) if place < len(self._seqs) else None
         return found if found is not None and found.since == seq else None

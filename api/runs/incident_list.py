@@ -1,4 +1,4 @@
-"""The incidents of a run for the page: each with its first cause and its effects as sentences."""
+"""Incidents of a run for the page: each has its first cause and its effects as sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zabka.journal.incidents import headline, incidents, kind_of, summary, targe
 from zabka.journal.reader import decode_line
 
 EVENTS_MAX = 40_000
-"""Number of events that are examined: the last ones of a longer history."""
+"""Maximum number of events to examine. Of a longer history, only the last events are examined."""
 _BATCH = 1_000
 
 
@@ -31,7 +31,7 @@ async def incidents_of(history: History) -> list[dict[str, Any]]:
 
 def incident_list(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Return the incidents of a history, in the form of `IncidentView`."""
-    # `incidents` numbers entries by their position in the list; map them to the sequence numbers of the history.
+    # `incidents` identifies entries by their index in the list. Convert each index to the history's event number.
     numbers = {(entry.node, entry.node_seq): entry.seq for entry in entries}
     sentences = read_sentences_once()
     return [

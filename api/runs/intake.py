@@ -1,4 +1,4 @@
-"""Convert uploaded journal lines to a history: order them, and reject them if one of them is not an event."""
+"""Converts uploaded journal lines to an ordered history. Rejects the upload if one of the lines is not an event."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ BAD_LINES_MAX = 20
 _INT64_MAX = (1 << 63) - 1
 
 LOOKS_MAX = 20_000_000
-"""Limit for the nodes, faults and partitions visited while a history is folded. This many take under a minute.
+"""Limit for the work of folding an upload: the number of nodes, faults and partitions visited.
 
-A cluster of fifty nodes with eighty thousand events needs a fifth of this limit.
+Folding up to the limit takes less than a minute. A cluster of fifty nodes with eighty thousand events needs a fifth of
+it.
 """
 
 SIMULATION_BEGINS_US = 1_700_000_000_000_000
-"""The nodes' wall clock time at the start of a simulated world, apart from each clock's configured error."""
+"""Wall clock time at the start of a simulated world, to which each node's configured clock error is added."""
 SKEW_US_MAX = 2_000_000
 
 
@@ -39,14 +40,14 @@ _ABOUT_PARTITIONS = (BrokerRegistered, NodeStarted, NodeStopped, ProcessChanged,
 
 
 class BadLine(NamedTuple):
-    """A line that is not an event, and the reason."""
+    """An uploaded line that is not an event, and the reason."""
 
     line: int
     what: str
 
 
 class NoHistory(Exception):
-    """The lines are not a history; `bad` lists the first wrong lines."""
+    """The uploaded lines are not a valid history. `bad` lists the first invalid lines."""
 
     def __init__(self, reason: str, bad: Sequence[BadLine] = ()) -> None:
         super().__init__(reason)
@@ -54,7 +55,7 @@ class NoHistory(Exception):
 
 
 class Taken(NamedTuple):
-    """A history, and the times of its first and last event."""
+    """An accepted history, and the times of its first and last event."""
 
     entries: list[Entry]
     first_us: int
@@ -62,7 +63,7 @@ class Taken(NamedTuple):
 
 
 def read_history(data: bytes) -> Taken:
-    """Return the history in these JSON Lines: one node's journal, several concatenated, or an already merged one.
+    """Return the history from these JSON Lines: one node's journal, several concatenated journals, or a merged one.
 
     Raises NoHistory.
     """
@@ -99,7 +100,9 @@ def _entry(line: bytes) -> Entry:
 
 
 def folded(entries: list[Entry]) -> Taken:
-    """Check that a history can be folded and encoded. Raises NoHistory if it is empty or inconsistent."""
+    """Check that a history can be folded and that its state can be encoded. Raises NoHistory if it is empty or
+    inconsistent.
+    """
     if not entries:
         raise NoHistory("it contains no event")
     spans, looks = Spans(), 0
@@ -122,17 +125,17 @@ def folded(entries: list[Entry]) -> Taken:
 
 
 def _looks(state: ClusterState, entry: Entry) -> int:
-    """Return the maximum number of objects of the state that folding this event can visit."""
+    """Return the maximum number of nodes, faults and partitions that folding this event can visit."""
     found = len(state.peers) + len(state.brokers) + len(state.faults)
     return found + len(state.partitions) if isinstance(entry.event, _ABOUT_PARTITIONS) else found
 
 
 def in_order(entries: list[Entry]) -> list[Entry]:
-    """Return the entries, given in their order in the upload, as one history.
+    """Order uploaded entries, which are given in the order of the upload, and return them as one history.
 
-    Entries with ascending numbers keep their order. A simulated history is already in order; its times are replaced by
-    those of its world's clock. Anything else is merged by wall clock: each node's own order is kept, and entries with
-    equal times keep their order.
+    If the entries have ascending numbers, keep their order. A simulated history is already in order; replace its times
+    by those of the simulated world's clock. Merge any other history by wall clock: keep each node's own order and the
+    order of entries with equal times.
     """
     if all(before.seq < after.seq for before, after in pairwise(entries)) and entries[0].seq:
         return entries
@@ -151,9 +154,10 @@ def _simulated(entries: Iterable[Entry]) -> bool:
 
 
 def on_one_clock(entries: list[Entry]) -> list[Entry]:
-    """Return a simulated history with the world's own time as every node's wall clock.
+    """Return a simulated history in which every wall clock time is the simulated world's own time.
 
-    The wall clocks of its nodes are wrong by fractions of a second on purpose, but the nodes share the monotonic clock.
+    The wall clocks of simulated nodes are wrong by fractions of a second on purpose, but the nodes share one monotonic
+    clock.
     """
     return [
         entry if entry.wall_us == (wall_us := SIMULATION_BEGINS_US + entry.mono_us)
@@ -170,7 +174,7 @@ def _merged(entries: list[Entry]) -> list[Entry]:
     for own in by_node.values():
         latest_us = latest_place = 0
         for place, entry in sorted(own, key=lambda each: each[1].node_seq):
-            # Use the highest time so far: if a node's clock steps back, the order of its own entries must not change.
+            # Sort by the highest time so far, so that a node's own entries keep their order if its clock steps back.
             latest_us, latest_place = max(latest_us, entry.wall_us), max(latest_place, place)
             keyed.append((latest_us, latest_place, entry.node_seq, entry))
     return [row[3] for row in sorted(keyed, key=lambda row: row[:3])]

@@ -1,4 +1,4 @@
-"""Stored runs: one directory each, with the journal and a description, limited in number and bytes."""
+"""Stored runs, limited in number and total size. Each has a directory with a journal and a description."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RUNS_MAX = 50
 RUNS_BYTES_MAX = 512 * 1024 * 1024
 JOURNAL, MESSAGES, ABOUT = "journal.jsonl", "messages.jsonl", "run.json"
 _UNFINISHED = ".unfinished"
-"""Suffix of unfinished directories, which are removed when the runs are read."""
+"""Suffix of incomplete run directories. They are removed when the stored runs are loaded."""
 _ID = re.compile(r"r[0-9a-f]{8}(\.bug)?")
 
 _encode = msgspec.json.Encoder().encode
@@ -29,9 +29,10 @@ log = structlog.get_logger()
 
 
 class KeptRuns:
-    """The runs below a directory, oldest first. Beyond `runs_max` runs or `bytes_max` bytes the oldest are removed.
+    """The runs stored below a directory, oldest first.
 
-    A run whose files are missing is dropped. Raises OSError if the directory cannot be created or read.
+    If there are more than `runs_max` runs or `bytes_max` bytes, the oldest runs are removed. A run whose files are
+    missing is removed from the list. Raises OSError if the directory cannot be created or read.
     """
 
     def __init__(self, directory: Path, runs_max: int = RUNS_MAX, bytes_max: int = RUNS_BYTES_MAX) -> None:
@@ -95,18 +96,17 @@ class KeptRuns:
         return self._directory / self._found(run_id).id
 
     def workspace(self, run_id: str) -> Path:
-        """Create a new directory next to the runs, for the files of a future run. Raises OSError."""
+        """Create a directory, next to the stored runs, for the files of a run that will be stored. Raises OSError."""
         path = self._directory / f"{run_id}.play{_UNFINISHED}"
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         return path
 
     def keep(self, run: Run, history: Iterable[Entry], messages: Path | None = None) -> None:
-        """Write a run's files, completely or not at all. Its events are numbered from 1.
+        """Write a run's files, all or none, with events numbered from 1.
 
-        `admit` then adds the run to the runs.
-
-        `messages` is a file with the run's messages, which is moved. Can be called in another thread. Raises OSError.
+        The run is not listed until `admit` adds it. `messages` is a file with the run's messages, which is moved. This
+        method can be called in another thread. Raises OSError.
         """
         unfinished = self._directory / f"{run.id}{_UNFINISHED}"
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -126,7 +126,7 @@ class KeptRuns:
             raise
 
     def admit(self, *runs: Run) -> None:
-        """Add runs that `keep` has written, and remove the oldest runs beyond the limits."""
+        """List runs that `keep` has written. If the limits are exceeded, remove the oldest runs."""
         for run in runs:
             self._runs[run.id] = run
             self._sizes[run.id] = _size(self._directory / run.id)
@@ -137,7 +137,7 @@ class KeptRuns:
         self._remove(self._found(run_id).id)
 
     def discard(self, run_id: str) -> None:
-        """Remove files that `keep` wrote for a run that was not admitted."""
+        """Remove the files of a run that `keep` wrote but `admit` did not list."""
         self._remove_files(run_id)
 
     def _remove(self, run_id: str) -> None:
@@ -146,7 +146,7 @@ class KeptRuns:
         self._remove_files(run_id)
 
     def _remove_files(self, run_id: str) -> None:
-        # Rename first: the run disappears at once, even if removing its files fails.
+        # Rename the directory first, so that the run disappears at once even if removing its files fails.
         path = self._directory / run_id
         gone = path.with_name(f"{run_id}{_UNFINISHED}")
         shutil.rmtree(gone, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Spans as the page draws them: one lane at a time, with spans narrower than a pixel merged."""
+"""Spans in the form that the page draws: grouped by lane, with spans narrower than a pixel merged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encoded(lasted: Lasted, requested: Iterable[str], bins: int | None) -> bytes:
-    """Encode the response as JSON, span by span. One call for all spans would block the event loop."""
+    """Encode the response as JSON, one span at a time: encoding all at once would block the event loop."""
     listed = lanes(lasted, requested, bins)
     for lane in listed:
         lane["spans"] = msgspec.Raw(b"[" + b",".join(map(_encode, lane["spans"])) + b"]")
@@ -30,7 +30,7 @@ def encoded(lasted: Lasted, requested: Iterable[str], bins: int | None) -> bytes
 def lanes(lasted: Lasted, requested: Iterable[str], bins: int | None) -> list[dict[str, Any]]:
     """Return the lanes of the requested kinds or names (all by default), with their spans in order of start time.
 
-    With `bins`, the whole time is divided into that many bins, and spans of one row within the same bin are merged.
+    With `bins`, divide the whole time into that many bins, and merge the spans of one row that are within the same bin.
     """
     names = tuple(requested)
     found: dict[str, dict[str, list[Span]]] = {}
@@ -52,8 +52,8 @@ def _kind(lane: str) -> str:
 
 def _place(lane: str) -> tuple[Any, ...]:
     kind = _kind(lane)
-    # Strings and numbers alternate here, so that the keys of one kind can be compared. Topic names of an uploaded
-    # journal can have any length, and `int` rejects numbers of thousands of digits.
+    # Strings and numbers alternate in the sort key, so that keys of one kind can be compared. Topic names in an
+    # uploaded journal can have any length, and `int` rejects numbers with thousands of digits.
     parts = [_number(part) if place % 2 else part for place, part in enumerate(_DIGITS.split(lane))]
     return (KINDS.index(kind), *parts)
 
@@ -65,7 +65,7 @@ def _number(digits: str) -> tuple[int, str]:
 
 
 def _narrowed(row: list[Span], first_us: int, width_us: int | None) -> Iterator[dict[str, Any]]:
-    """Yield a row's spans, with the spans of each bin merged."""
+    """Yield a row's spans, with spans within the same bin merged."""
     together: list[Span] = []
     for span in row:
         if together and (width_us is None or _bin(span, first_us, width_us) != _bin(together[0], first_us, width_us)):
@@ -80,7 +80,7 @@ def _narrowed(row: list[Span], first_us: int, width_us: int | None) -> Iterator[
 
 
 def _bin(span: Span, first_us: int, width_us: int) -> int | None:
-    """Return the bin that contains a span; None if the span crosses bins or has not ended."""
+    """Return the bin that contains a whole span; None if the span crosses bins or has not ended."""
     if span.to_us is None:
         return None
     begin, end = (span.from_us - first_us) // width_us, (span.to_us - first_us) // width_us

@@ -1,7 +1,7 @@
-"""The messages of a run: a stored run's from its file, the live cluster's from its nodes' message logs.
+"""The messages of a run, read from a stored run's file or from the message logs of the live cluster's nodes.
 
 The live cluster's messages are fetched from the host agents on request, and only the new ones, so they cost nothing
-while no client asks for them. The entries of both ends of a connection are joined to one message
+while no client requests them. Sender and receiver both log a message, and their two log entries are joined
 (`zabka.journal.sightings`).
 """
 
@@ -29,17 +29,20 @@ from zabka.journal.reader import split_lines
 from zabka.journal.sightings import Matcher, read_sighting
 
 CHUNKS_MAX = 64
-"""Maximum number of chunks to fetch from an agent within one request. The next request fetches the rest."""
+"""Maximum number of chunks to fetch from an agent per request. The next request fetches the rest."""
 OPEN_MAX = 4
 """Maximum number of stored runs whose messages are in memory."""
 LONGEST_US = 60 * 1_000_000
-"""A message that takes longer than this is shown only at its sending time, not at its arrival."""
+"""A message in transit for longer than this is returned only for windows that contain its sending time."""
 
 log = structlog.get_logger()
 
 
 class Window(NamedTuple):
-    """A selection of messages: sent or received between two times, of these classes (empty: all), up to `limit`."""
+    """A selection of messages: sent or received between two times, of these classes, and at most `limit`.
+
+    An empty set of classes means all classes.
+    """
 
     from_us: int
     to_us: int
@@ -48,7 +51,7 @@ class Window(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """The selected messages, and the number of further messages in the window by class."""
+    """The selected messages, and by class the number of further messages in the window."""
 
     messages: list[Message]
     hidden: dict[str, int]
@@ -63,7 +66,7 @@ class Messages:
         self._sent = [message.sent_us for message in messages]
 
     def select(self, window: Window) -> Selected:
-        """Return the messages of a window, earliest first. Beyond the limit, the latest are omitted."""
+        """Return the messages of a window, earliest first. If there are more than the limit, omit the latest."""
         shown: list[Message] = []
         hidden: Counter[str] = Counter()
         truncated = False
@@ -89,7 +92,7 @@ class KeptMessages:
         self._open: OrderedDict[Path, Messages] = OrderedDict()
 
     async def of(self, path: Path) -> Messages:
-        """Return the messages in that file; none if there is no file."""
+        """Return the messages in the file at `path`, or none if the file does not exist."""
         if path not in self._open:
             self._open[path] = await asyncio.to_thread(_read, path)
             while len(self._open) > OPEN_MAX:
@@ -99,7 +102,7 @@ class KeptMessages:
 
 
 def _read(path: Path) -> Messages:
-    """Read a stored run's messages. Their times count from the start of its simulated world."""
+    """Read a stored run's messages, and convert their times from the simulated world's clock."""
     try:
         found = [read_message(line) for line in split_lines(path.read_bytes())]
     except FileNotFoundError:
@@ -123,16 +126,16 @@ class LiveMessages:
     async def now(self) -> Messages:
         """Return all known messages, including new ones from the nodes."""
         async with self._asking:
-            # Do not wait for agents that are known to be silent: all other requests wait for this one.
+            # Do not wait for agents that are known to be silent, because all other requests wait for this one.
             responding = [agent for agent in self._agents.all if agent.silence is None]
             news = await asyncio.gather(*map(self._pull, responding))
             if any(news):
-                # Building all kept messages takes a second, so it runs in a thread.
+                # Joining all stored messages takes a second, so it runs in a thread.
                 self._matched = await asyncio.to_thread(lambda: Messages(self._matcher.messages()))
         return self._matched
 
     async def _pull(self, agent: Agent) -> bool:
-        """Fetch an agent's new messages. Return whether there were any; a silent agent returns none."""
+        """Fetch an agent's new messages. Return whether there were any. A silent agent is skipped."""
         anything = False
         for _ in range(CHUNKS_MAX):
             try:

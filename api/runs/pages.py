@@ -1,4 +1,4 @@
-"""Parts of a history's events: after a number, up to a number, or filtered by type."""
+"""Selects events of a history: after an event number, up to an event number, or filtered by type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from zabka.api.runs.history import History
 
 BATCH_EVENTS = 2_000
 LOOKED_THROUGH_MAX = 200_000
-"""Maximum number of events searched per response. If the search stops there, the response has the last number."""
+"""Maximum number of events searched per response. If the search ends early, the response contains the last event number
+searched.
+"""
 
 
 class _Typed(msgspec.Struct):
@@ -24,7 +26,7 @@ _type_of = msgspec.json.Decoder(_Typed).decode
 
 
 class EventFilter(NamedTuple):
-    """A filter of event types: only `types` (None: all), without `not_types`."""
+    """A filter of event types: include only `types` (None: all), and exclude `not_types`."""
 
     types: frozenset[str] | None = None
     not_types: frozenset[str] = frozenset()
@@ -38,16 +40,16 @@ class EventFilter(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Some events in order. `through` is the number at which the search stopped, forwards or backwards."""
+    """Selected events in order. `through` is the event number at which the search, forwards or backwards, stopped."""
 
     events: list[Numbered]
     through: int
 
 
 async def first_after(history: History, after: int, until: int | None, requested: EventFilter, limit: int) -> Page:
-    """Return the first matching events after a number, up to `until`.
+    """Return the first matching events with numbers above `after` and up to `until`.
 
-    Raises Problem 410 if some events after the number are no longer stored.
+    Raises Problem 410 if some events after `after` are no longer stored.
     """
     oldest = history.first_seq
     if after and after + 1 < oldest:
@@ -72,7 +74,7 @@ async def first_after(history: History, after: int, until: int | None, requested
 
 
 async def last_until(history: History, until: int, requested: EventFilter, limit: int) -> Page:
-    """Return the last matching events up to a number, in order."""
+    """Return the last matching events with numbers up to `until`, in order."""
     end = last = min(until, history.last_seq)
     found: list[Numbered] = []
     while end >= history.first_seq and len(found) < limit and last - end < LOOKED_THROUGH_MAX:

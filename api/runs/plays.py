@@ -1,4 +1,7 @@
-"""Stores runs from the journals that the scenario process wrote: a scenario with and without its bug, or a seed."""
+"""Stores runs from the journals that the scenario process wrote.
+
+These are the runs of a scenario with and without its bug, or the run of a seed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ BUG = ".bug"
 
 
 class Play(NamedTuple):
-    """The description of a run to store; `name` is the name of its journal file without `.jsonl`."""
+    """Description of a run to store. `name` is the name of the run's journal file, without `.jsonl`."""
 
     name: str
     id: str
@@ -49,13 +52,12 @@ def workspace(kept: KeptRuns, run_id: str) -> Iterator[Path]:
 
 
 async def keep(kept: KeptRuns, directory: Path, plays: list[Play]) -> None:
-    """Store the scenario process's files, `NAME.jsonl` and optionally `NAME.messages.jsonl`: all of them or none.
+    """Store the files of the scenario process, `NAME.jsonl` and optionally `NAME.messages.jsonl`: all or none.
 
-    The first run becomes the pair of the second. Raises NotKept.
+    If there are two runs, the first becomes the pair of the second. Raises NotKept.
     """
     try:
-        # Store all runs in one call to a thread: if the caller is cancelled, a pair of runs is still stored
-        # completely.
+        # Store all runs in one thread call. If the caller is cancelled, both runs of a pair are still stored.
         runs = await asyncio.to_thread(_keep_all, kept, directory, plays)
     except (OSError, NoHistory) as reason:
         raise NotKept(f"its journal cannot be stored: {reason}") from None
@@ -97,6 +99,7 @@ def _keep(kept: KeptRuns, directory: Path, play: Play, pair: str | None) -> Run:
         link=play.link,
         created_ms=time.time_ns() // 1_000_000,
     )
-    # Messages keep their world's clock; readers convert it to the run's clock (`zabka.api.runs.messages`).
+    # Message times stay on the simulated world's clock; readers convert them to the run's clock
+    # (`zabka.api.runs.messages`).
     kept.keep(run, taken.entries, messages if messages.is_file() else None)
     return run

@@ -1,4 +1,4 @@
-"""The state at any moment of a history, and the spans of any part of it, by folding the events up to there."""
+"""Computes the state at any time of a history, and the spans of any part of it, by folding events."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from zabka.journal.reader import decode_line
 from zabka.journal.spans import Span, Spans
 
 BATCH_EVENTS = 500
-"""Number of events to fold before other tasks run: about ten milliseconds with the largest events."""
+"""Number of events to fold before other tasks can run. Folding this many takes about 10 ms with the largest events."""
 
 
 class NotedFold:
-    """A fold that stores its state at every checkpoint."""
+    """A fold that stores a checkpoint of its state at regular intervals."""
 
     def __init__(self, spans: Spans, checkpoints: Checkpoints) -> None:
         self.spans = spans
@@ -45,12 +45,14 @@ class NotedFold:
         return closed
 
     def finished_spans(self) -> list[Span]:
-        """Return the spans that ended since the last call, and the spans that have not ended. Call only at the end."""
+        """Return the spans that ended since the last call, and the spans that have not ended. Only for the last
+        call.
+        """
         return [*self.take_closed(), *self.spans.take_closed(), *self.spans.lasting()]
 
 
 class Lasted(NamedTuple):
-    """The spans of a part of a history, and the start and end of that part."""
+    """The spans of one part of a history, and the start and end times of that part."""
 
     spans: list[Span]
     first_us: int
@@ -58,7 +60,7 @@ class Lasted(NamedTuple):
 
 
 class Rewind:
-    """Folds a history up to a number, starting from the nearest known state before it."""
+    """Computes the state after an event by folding events from the nearest earlier checkpoint."""
 
     def __init__(self, history: History, checkpoints: Checkpoints | None = None) -> None:
         self.history = history
@@ -67,7 +69,7 @@ class Rewind:
     async def state(self, at: int | None) -> ClusterState:
         """Return the state after event `at`, or after the last event.
 
-        Raises Problem: 410 if some events up to there are no longer stored, 422 if the number was not assigned yet.
+        Raises Problem: 410 if some events up to `at` are no longer stored, 422 if the number `at` is not assigned yet.
         """
         at = self.history.last_seq if at is None else at
         self.check(at)
@@ -75,7 +77,7 @@ class Rewind:
         begin = known.unpack() if known is not None and known.seq > head.state.seq else head
         state = begin.state
         if at >= self._checkpoints.next_due(state.seq):
-            # Far from the known state: fold the spans as well, and store checkpoints for later requests.
+            # No checkpoint is near, so also fold the spans and store checkpoints for later requests.
             fold = self._fold(begin)
             await self._go_on(state, fold.apply, at)
             state = fold.spans.state
@@ -90,7 +92,7 @@ class Rewind:
             await asyncio.sleep(0)
 
     def check(self, seq: int) -> None:
-        """Raise Problem if there is no state at event `seq`."""
+        """Raise Problem if the state after event `seq` cannot be computed."""
         history = self.history
         if seq > history.last_seq:
             raise Problem(422, f"the last event is {history.last_seq}; there is no {seq} yet", last=history.last_seq)
@@ -111,9 +113,9 @@ class Rewind:
         return [event for event in events if event.seq <= last]
 
     async def spans(self, from_us: int | None = None, to_us: int | None = None) -> Lasted:
-        """Return the spans that overlap the time between two moments; without limits, all that are kept.
+        """Return the spans that overlap the time between two moments, or all stored spans without limits.
 
-        Spans that last beyond `to_us` have no end. Raises Problem 410 if events are removed during the call.
+        Spans that last beyond `to_us` have no end time. Raises Problem 410 if events are removed during the call.
         """
         oldest = self.history.read(self.history.first_seq, 1)
         first_us = decode_line(oldest[0].json).wall_us if oldest else 0
@@ -130,7 +132,7 @@ class Rewind:
                 continue
             here = fold = here if isinstance(here, NotedFold) else self._fold(here.unpack())
             events = self._batch(fold.spans.state.seq, self.history.last_seq)
-            # Apply events only up to the next sequence number at which a checkpoint may be stored.
+            # Stop at the next event number at which a checkpoint may be stored.
             due = [event for event in events if event.seq <= self._checkpoints.next_due(seq)]
             if not events or not self._apply_until(fold, due or events, to_us):
                 break
@@ -144,7 +146,7 @@ class Rewind:
     def _begin(self, from_us: int) -> Checkpoint | NotedFold:
         head, known = self.history.head_at(from_us), self._checkpoints.before_us(from_us)
         if head.state.seq + 1 < self.history.first_seq:
-            # The clocks differ: a kept event has an earlier time than a removed event of another node.
+            # Node clocks differ, so a stored event can have an earlier time than a removed event of another node.
             head = self.history.head(self.history.first_seq - 1)
         return known if known is not None and known.seq > head.state.seq else self._fold(head)
 

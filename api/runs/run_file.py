@@ -1,4 +1,4 @@
-"""A stored run's journal: one file whose lines are numbered 1 to N and can be read from any number on."""
+"""A stored run's journal: one file with lines numbered from 1, which can be read starting at any number."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from zabka.api.runs.history import Folded
 from zabka.journal.cluster_state import ClusterState
 
 MARK_EVERY = 256
-"""The file offset of every 256th line is kept in memory."""
+"""One in every 256 lines has its file offset in memory, as an index."""
 
 
 class RunFile:
-    """The history in a run's file. Raises OSError if the file cannot be read."""
+    """The history of a stored run, read from its file. Raises OSError if the file cannot be read."""
 
     first_seq = 1
 

@@ -1,4 +1,4 @@
-"""The JSON shapes of runs, with examples."""
+"""JSON response models for runs, with examples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEPT_EXAMPLE: dict[str, Any] = {
 
 
 class Run(BaseModel):
-    """A recorded history: the live cluster's, a scenario's, a seed's, or an upload."""
+    """A recorded history: of the live cluster, of a scenario, of a seed, or from an upload."""
 
     model_config = ConfigDict(json_schema_extra={"example": KEPT_EXAMPLE})
 
@@ -51,12 +51,15 @@ class Run(BaseModel):
 
 
 def link_of(scenario: str, seed: int | None = None, *, with_bug: bool = False) -> str:
-    """Return the part of a link that plays a scenario, or the random faults of that name with a seed."""
+    """Return the query parameters of a link that runs a scenario.
+
+    With a seed, the link runs the random faults of that scenario name with that seed.
+    """
     return f"scenario={scenario}{'' if seed is None else f'&seed={seed}'}{'&bug=yes' if with_bug else ''}"
 
 
 class StateAt(BaseModel):
-    """The folded state at a moment."""
+    """The folded state at an event."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"seq": 812, "at_us": 1700000006515000, "state": {"controller_id": 2}}}
@@ -68,7 +71,7 @@ class StateAt(BaseModel):
 
 
 class SpanView(BaseModel):
-    """A span: the time during which a row of a lane was in one state."""
+    """A span: the time during which one row of a lane had the same state."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -113,14 +116,14 @@ class SpansView(BaseModel):
 
 
 class Link(BaseModel):
-    """A link to a source."""
+    """A link to a source of a rule."""
 
     name: str
     url: str
 
 
 class RuleSource(BaseModel):
-    """Where zabka implements the rule."""
+    """Location of the code that implements a rule."""
 
     path: str
     symbol: str
@@ -128,7 +131,7 @@ class RuleSource(BaseModel):
 
 
 class RuleView(BaseModel):
-    """The rule of a decision."""
+    """The protocol rule that a decision follows."""
 
     name: str
     sentence: str
@@ -138,7 +141,7 @@ class RuleView(BaseModel):
 
 
 class GapView(BaseModel):
-    """The time without an active controller before the next controller's first decision, and its parts."""
+    """Time without an active controller until the next controller's first decision, in total and by phase."""
 
     gap_before_ms: float = Field(
         description="From the crash or pause of the last controller to the first decision of this one"
@@ -153,7 +156,7 @@ class GapView(BaseModel):
 
 
 class WhyStep(BaseModel):
-    """One event of a chain of causes."""
+    """One event of a causal chain."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -180,7 +183,7 @@ class WhyStep(BaseModel):
 
 
 class IncidentView(BaseModel):
-    """A first cause, such as a fault, with everything that the recorded causes lead back to it."""
+    """A first cause, such as a fault, with every event that the recorded causes lead back to it."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -203,28 +206,28 @@ class IncidentView(BaseModel):
 
 
 class Parted(BaseModel):
-    """The diverging event in each run; null if a run has no further event of that node."""
+    """The first differing event in each run; null if a run has no further event of that node."""
 
     a: dict[str, Any] | None
     b: dict[str, Any] | None
 
 
 class BeforeParting(BaseModel):
-    """Event number before the diverging event in each run."""
+    """Event number before the first differing event, in each run."""
 
     a: int
     b: int
 
 
 class WhyParted(BaseModel):
-    """Chain of causes of the diverging event in each run."""
+    """Causal chain of the first differing event, in each run."""
 
     a: list[WhyStep] | None
     b: list[WhyStep] | None
 
 
 class Divergence(BaseModel):
-    """First difference of two runs. Clocks, measured durations and configurations are not compared."""
+    """First difference between two runs. Clocks, measured durations and configurations are not compared."""
 
     same: bool
     at: Parted = Field(description="`seq` and `event` in each")

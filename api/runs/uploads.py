@@ -1,4 +1,4 @@
-"""Uploaded journals, and runs that were exported as an HTML file."""
+"""Accepts uploaded journals, and uploaded HTML files of exported runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import secrets
 import time
 from hashlib import sha256
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from zabka.api.exports.opened import Opened, is_exported, opened
@@ -22,16 +22,16 @@ UPLOAD_BYTES_MAX = 32 * 1024 * 1024
 
 
 class Uploads:
-    """Accepts journals and exported runs, one at a time: each is in memory while it is ordered."""
+    """Accepts journals and exported runs, one at a time, because each is in memory while its events are ordered."""
 
     def __init__(self, kept: KeptRuns) -> None:
         self._kept = kept
         self._turn = asyncio.Lock()
 
     async def keep_history(self, data: bytes, name: str) -> Run:
-        """Store the history in these JSON Lines, or the runs of this exported file; return the first one.
+        """Store an uploaded history, or the runs of an uploaded exported file. Return the first stored run.
 
-        Raises Problem: 422 with the invalid lines, 503 if it cannot be stored.
+        Raises Problem: 422 with the invalid lines, 503 if the run cannot be stored.
         """
         async with self._turn:
             try:
@@ -60,10 +60,10 @@ class Uploads:
                 about = each.about.model_dump(include={"title", "of", "decisive_seq", "variant", "link", "replay"})
                 about["pair"] = ids.get(each.about.pair or "")
                 run = _described(ids[each.about.id], each.taken, digest, about)
-                with NamedTemporaryFile(suffix=".jsonl", delete=False) as file:
-                    file.writelines(map(message_line, each.messages))
-                self._kept.keep(run, each.taken.entries, Path(file.name) if each.messages else None)
-                Path(file.name).unlink(missing_ok=True)
+                with TemporaryDirectory() as folder:
+                    messages = Path(folder) / "messages.jsonl"
+                    messages.write_bytes(b"".join(map(message_line, each.messages)))
+                    self._kept.keep(run, each.taken.entries, messages if each.messages else None)
                 kept.append(run)
         except BaseException:
             for run in kept:

@@ -25,7 +25,7 @@ from zabka.journal.sentences import Sentences, Wording
 LOOKED_BACK_MAX = 50_000
 """Maximum number of events before an effect that are searched for its causes."""
 LOOKED_AHEAD = 2_000
-"""Number of events after the effect that are also searched: another host's journal may have arrived later."""
+"""Number of events after the effect that are also searched, because another host's journal may have arrived later."""
 _BATCH = 1_000
 
 
@@ -38,7 +38,7 @@ _type_of = msgspec.json.Decoder(_Typed).decode
 
 @cache
 def read_sentences_once() -> Sentences:
-    """Return the sentences of all events."""
+    """Return the sentence templates of all events. They are read from disk only once."""
     return read_sentences()
 
 
@@ -51,7 +51,7 @@ def progress_types() -> frozenset[str]:
 
 
 class Whys:
-    """Explains the events of one history. Caches the events that it has read for later requests."""
+    """Finds the causes of events of one history. Caches the events that it has read for later requests."""
 
     def __init__(self, history: History) -> None:
         self._history = history
@@ -61,7 +61,7 @@ class Whys:
         self._turn = asyncio.Lock()
 
     async def why(self, seq: int) -> list[dict[str, Any]]:
-        """Return the steps from that event back to its first cause, effect first.
+        """Return the causal chain of event `seq`, from the effect back to its first cause.
 
         Raises Problem: 404 if the event does not exist, 410 if it is no longer stored.
         """
@@ -85,10 +85,10 @@ class Whys:
     async def _look_through(self, seq: int) -> None:
         history = self._history
         begin = max(history.first_seq, seq - LOOKED_BACK_MAX)
-        # Reuse the events read so far only if they begin early enough (at most half of LOOKED_BACK_MAX after the
-        # wanted begin) ...
+        # The events read so far can be reused only if the first of them is early enough (at most half of
+        # LOOKED_BACK_MAX after `begin`) ...
         is_near = self._first <= max(history.first_seq, seq - LOOKED_BACK_MAX // 2)
-        # ... and if they reach that begin without a gap and are at most three times LOOKED_BACK_MAX events.
+        # ... and if they cover `begin` without a gap and are at most three times LOOKED_BACK_MAX events.
         is_there = self._first <= seq and begin <= self._next <= self._first + 3 * LOOKED_BACK_MAX
         if not self._next or not is_near or not is_there:
             self._causes, self._state, self._first, self._next = Causes(), ClusterState(), begin, begin
@@ -108,7 +108,7 @@ class Whys:
 
 
 def chain_to_json(chain: Chain) -> list[dict[str, Any]]:
-    """Return a chain as JSON. The last step contains the kind of the first cause."""
+    """Return a causal chain as JSON. The last step contains the kind of the first cause."""
     steps: list[dict[str, Any]] = []
     link: str | None = None
     for entry in chain.steps:
@@ -119,7 +119,7 @@ def chain_to_json(chain: Chain) -> list[dict[str, Any]]:
 
 
 def step(entry: Entry, link: str | None) -> dict[str, Any]:
-    """Return one step: the event, the reference that led to it, its sentence, and its rule."""
+    """Return one step of a causal chain: the event, the reference that led to it, its sentence, and its rule."""
     rule = rule_of(entry.event)
     return {
         "seq": entry.seq,
@@ -134,7 +134,7 @@ def step(entry: Entry, link: str | None) -> dict[str, Any]:
 
 
 def rule_to_json(rule: Rule) -> dict[str, Any]:
-    """Return a rule as JSON, with the line of its function."""
+    """Return a rule as JSON, with the line number of the function that implements it."""
     found: dict[str, Any] = msgspec.to_builtins(rule)
     found["source"]["line"] = line_of(rule.source)
     return found

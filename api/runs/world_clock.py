@@ -1,4 +1,4 @@
-"""Convert message times between a simulated world's clock, which starts at 0, and the wall clock that runs use."""
+"""Converts message times between a simulated world's clock, which starts at 0, and the runs' wall clock."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from zabka.simulation.engine.loop import WALL_START_US
 
 
 def on_wall_clock(message: Message) -> Message:
-    """Return a message of a simulated world with the times of the run's wall clock."""
+    """Return a simulated world's message with its times converted to the run's wall clock."""
     return _moved(message, WALL_START_US)
 
 
 def on_world_clock(message: Message) -> Message:
-    """Return a message of a run with times that count from the start of a simulated world, as files have them."""
+    """Return a run's message with its times converted to the simulated world's clock, as stored in files."""
     return _moved(message, -WALL_START_US)
 
 

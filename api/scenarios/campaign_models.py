@@ -1,4 +1,4 @@
-"""The JSON shapes of campaigns and of the pipeline's state, with examples."""
+"""JSON response models for campaigns and for the state of the pipeline, with examples."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CampaignView(BaseModel):
 
 
 class GoldTable(BaseModel):
-    """A table, according to the metadata of its files."""
+    """A table of the lake, described by the metadata of its files."""
 
     name: str
     rows: int
@@ -39,7 +39,7 @@ class GoldTable(BaseModel):
 
 
 class StreamStands(BaseModel):
-    """Report that the stream made when it last wrote tables."""
+    """Report that the stream wrote when it last updated tables."""
 
     batch: int
     lines: int
@@ -53,7 +53,7 @@ class StreamStands(BaseModel):
 
 
 class SparkStands(BaseModel):
-    """Spark's status of the stream's query."""
+    """Spark's status of the streaming query."""
 
     seen_ms: int = Field(description="Time of the status; a running stream reports every second")
     message: str
@@ -64,7 +64,7 @@ class SparkStands(BaseModel):
 
 
 class PipelineStands(BaseModel):
-    """State of the tables, and of the stream that updates them."""
+    """State of the lake's tables, and of the stream that updates them."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -92,7 +92,7 @@ class AuditVerdicts(BaseModel):
 
 
 class AuditViolation(BaseModel):
-    """A violation: its run, its causes, and the command that replays the run."""
+    """A violation of an invariant: its run, its causes, and the command that replays the run."""
 
     run: str
     invariant: str

@@ -1,4 +1,4 @@
-"""A lesson as the page shows it, and its answer from a run of its scenario."""
+"""A lesson as the page shows it, and its right answer, computed from a run of its scenario."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def lesson_view(lesson: Lesson) -> LessonView:
 
 
 def revealed(lesson: Lesson, entries: Sequence[Entry], run: str, pair: str | None) -> LessonRevealed:
-    """Return the answer from the events of a run. Raises NoMoment if the lesson's moment does not occur in it."""
+    """Return a lesson's right answer, computed from the events of a run.
+
+    Raises NoMoment if the lesson's decisive moment does not occur in the run.
+    """
     scene, sentences = lesson.scene(entries), read_sentences()
     begun = scene.beginning
     return LessonRevealed(

@@ -1,4 +1,4 @@
-"""The JSON shapes of the outage library, with examples."""
+"""JSON request and response models of the outage library, with examples."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BUG: dict[str, Any] = {HISTORICAL_KEY: "truncate-to-high-watermark"}
 
 
 class LessonView(BaseModel):
-    """A lesson without its answer. A run of its scenario decides which answer is right."""
+    """A lesson without its right answer, which is computed from a run of the lesson's scenario."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -40,7 +40,7 @@ class LessonView(BaseModel):
 
 
 class LessonRevealed(BaseModel):
-    """The right answer to a lesson, determined from a run."""
+    """The right answer to a lesson, computed from a run."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -65,14 +65,16 @@ class LessonRevealed(BaseModel):
 
 
 def variant_label(settings: dict[str, str]) -> str:
-    """Return how a run with these settings differs from the scenario: old behaviours are bugs, other keys are not."""
+    """Return a label for the settings in which a run differs from its scenario: bugs (old behaviours) and other
+    keys.
+    """
     if HISTORICAL_KEY in settings:
         return "with its bug"
     return "with " + (", ".join(f"{key}={value}" for key, value in settings.items()) or "the mistake")
 
 
 class Outage(BaseModel):
-    """The result of a scenario run with its bug enabled."""
+    """The result of running a scenario with its bug enabled."""
 
     settings: dict[str, str] = Field(
         description="The bug, in the form of `--set`; `acks` is the producer's.  Empty for an operator action"
@@ -132,7 +134,7 @@ class Scenario(BaseModel):
 
 
 class NewScenarioRun(Body):
-    """How to run a scenario; every field is optional."""
+    """Options for running a scenario; every field is optional."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"seed": 7}})
 
@@ -168,7 +170,7 @@ class NewScenarioRun(Body):
         return self
 
     def pairs(self) -> list[str]:
-        """Return all settings as arguments of `--set`."""
+        """Return all settings in the form of `--set` arguments."""
         switched = {HISTORICAL_KEY: ",".join(self.switches)} if self.switches else {}
         return [f"{key}={value}" for key, value in {**self.settings, **switched}.items()]
 
@@ -177,13 +179,15 @@ SEEDS = (
     "chaos", "calm", "requests", "ensemble", "reconfiguring", "read-only", "disks", "swarm", "swarm-ensemble",
     "swarm-disks", "whole", "whole-cluster",
 )  # fmt: skip
-"""The scenarios whose faults are drawn from a seed, under their names in `zabka replay`. A test checks them."""
+"""Scenarios with random faults that are generated from a seed, under their names in `zabka replay`. A test checks this
+list.
+"""
 OF_WHOLE_PROCESSES = ("whole", "whole-cluster")
-"""The scenarios in SEEDS whose servers are configured only by the seed."""
+"""Those of SEEDS in which the seed also determines the complete configuration of the servers."""
 
 
 class NewSeedRun(Body):
-    """A seed to run; every field is optional."""
+    """Options for running a seed; every field is optional."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"scenario": "chaos"}})
 
@@ -203,7 +207,7 @@ class NewSeedRun(Body):
         return value
 
     def pairs(self) -> list[str]:
-        """Return all settings as arguments of `--set`."""
+        """Return all settings in the form of `--set` arguments."""
         return [f"{key}={value}" for key, value in self.settings.items()]
 
 
@@ -216,14 +220,14 @@ class SeedPlay(BaseModel):
 
 
 class KeptPlays(BaseModel):
-    """The stored runs of a scenario run: `GET /api/v1/runs/{id}`."""
+    """Ids of the runs that a scenario run has stored, for `GET /api/v1/runs/{id}`."""
 
     run: str
     bug: str | None = Field(default=None, description="The run with the bug, if the scenario has one")
 
 
 class StoryLine(BaseModel):
-    """One line of a story."""
+    """One sentence of the story that a scenario run tells."""
 
     at_ms: int = Field(description="In virtual time")
     who: str = Field(description="`script` for a step of the scenario, otherwise the node")
@@ -231,7 +235,7 @@ class StoryLine(BaseModel):
 
 
 class ScenarioPlay(BaseModel):
-    """One run of a scenario."""
+    """Result of one run of a scenario, with or without its bug."""
 
     problems: list[str] = Field(description="What failed")
     virtual_ms: int

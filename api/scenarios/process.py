@@ -1,7 +1,7 @@
-"""A child process for work that needs seconds of CPU time: listing and running the outage library, and seeds.
+"""Runs a child process for work that needs seconds of CPU time: the outage library and seeds.
 
 The child runs `zabka scenarios` or `zabka replay`, and ends when this process ends. If it has injected faults into this
-cluster, it restores the cluster first.
+cluster, it first restores the cluster.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ import structlog
 
 PATIENCE_S = 120.0
 PUT_RIGHT_S = 40.0
-"""Maximum time for a terminated scenario process to restore this cluster, if it has broken the cluster."""
+"""Maximum time for a terminated scenario process to heal the faults that it injected into this cluster."""
 STOP_S = 2.0
-"""Maximum time for the scenario process to end when the API ends. The API itself has little more time to end."""
+"""Maximum time for the scenario process to end when the API ends. The API itself must end shortly after."""
 _HELD, _VIOLATED = 0, 1
 
 log = structlog.get_logger()
 
 
 class PlayerFailed(Exception):
-    """The process returned no result. The message is the reason, in one line."""
+    """The scenario process returned no result. The message is the reason, in one line."""
 
 
 class ScenarioProcess:
-    """Runs `argv` with a subcommand and its arguments, in a new process each time."""
+    """Runs the command `argv` with a subcommand and its arguments, in a new process for each call."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._argv = list(argv)
 
     async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes:
-        """Return the output of the process. Raises PlayerFailed, also if there is none within `patience_s`.
+        """Run the process and return its output. Raises PlayerFailed, also if the process takes longer than
+        `patience_s`.
 
         The process is terminated if it takes too long or if the caller is cancelled. A process that is terminated
         because it took too long can still report what it could not restore.
@@ -62,8 +63,8 @@ class ScenarioProcess:
     async def _started(self, arguments: Sequence[str]) -> asyncio.subprocess.Process:
         """Start the process. Raises PlayerFailed.
 
-        If the caller is cancelled while the process starts, the process is terminated like a running one. asyncio
-        itself would kill it, although it may already have broken something.
+        If the caller is cancelled while the process starts, the process is terminated like a running one, so that it
+        can heal its faults. asyncio itself would kill it.
         """
         starting = asyncio.create_task(
             asyncio.create_subprocess_exec(
@@ -86,9 +87,9 @@ class ScenarioProcess:
 async def _end(
     process: asyncio.subprocess.Process, answering: asyncio.Task[tuple[bytes, bytes]], within_s: float
 ) -> None:
-    """Send SIGTERM, and SIGKILL if the process does not end in time.
+    """Send SIGTERM to the process, and SIGKILL if it does not end in time.
 
-    The `answering` task reads the output until the end, so that the process does not block.
+    Meanwhile the `answering` task reads the output, because the process would block on a full pipe.
     """
     with suppress(ProcessLookupError):
         process.terminate()

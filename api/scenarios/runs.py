@@ -1,4 +1,4 @@
-"""The outage library and seeds over HTTP: the list, and runs, one at a time. The last results are kept."""
+"""Lists scenarios and runs scenarios and seeds for HTTP clients, one run at a time. The last results are stored."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from zabka.simulation.settings import BadSetting, split_settings
 log = structlog.get_logger()
 
 LIVE_PATIENCE_S = 600.0
-"""A run on a live cluster needs this long because its timeouts take real time."""
+"""Maximum duration of a run on a live cluster, where timeouts take real time."""
 WAITING_MAX = 10
 REMEMBERED_MAX = 30
 
@@ -42,20 +42,20 @@ _LIBRARY = TypeAdapter(list[Scenario])
 
 
 class Player(Protocol):
-    """Returns the JSON output of `zabka`; the first argument is the subcommand. Raises PlayerFailed."""
+    """Runs `zabka` with a subcommand and its arguments, and returns the JSON output. Raises PlayerFailed."""
 
     async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes: ...
 
 
 class Here(NamedTuple):
-    """How the scenario process reaches this cluster: the API's URL, and the file with the token if one is required."""
+    """How the scenario process accesses this cluster: the API's URL, and the file with the token if one is required."""
 
     url: str
     token_file: Path | None = None
 
 
 class _Queued(NamedTuple):
-    """A run to execute: a scenario of the library, or a seed if `script` is None."""
+    """A queued run: a scenario of the library, or a seed if `script` is None."""
 
     arguments: list[str]
     script: Scenario | None
@@ -64,9 +64,9 @@ class _Queued(NamedTuple):
 
 
 class ScenarioRuns:
-    """Queue of runs for the scenario process, and their results.
+    """Queue of runs for the scenario process, and the results of these runs.
 
-    The results are lost when this process ends, but runs that were requested to be stored remain among the stored runs.
+    The results are lost when this process ends. A run that the client asked to store remains among the stored runs.
     """
 
     def __init__(self, player: Player, kept: KeptRuns, here: Here) -> None:
@@ -79,7 +79,10 @@ class ScenarioRuns:
         self._queue: asyncio.Queue[tuple[str, _Queued]] = asyncio.Queue(WAITING_MAX)
 
     async def library(self) -> dict[str, Scenario]:
-        """Return every scenario, keyed by name. The scenario process lists them once. Raises Problem 503."""
+        """Return every scenario, keyed by name. Raises Problem 503.
+
+        The list is requested from the scenario process only once.
+        """
         async with self._reading:
             if not self._library:
                 try:
@@ -90,7 +93,7 @@ class ScenarioRuns:
         return self._library
 
     async def request(self, name: str, requested: NewScenarioRun) -> ScenarioRun:
-        """Queue a scenario. Raises Problem: 404, 409 if the queue is full, 422, 503."""
+        """Queue a run of a scenario. Raises Problem: 404, 409 if the queue is full, 422, 503."""
         scenario = (await self.library()).get(name)
         if scenario is None:
             raise Problem(404, f"there is no scenario {name}; GET /api/v1/scenarios lists them")
@@ -111,7 +114,7 @@ class ScenarioRuns:
         return ["--on", self._here.url, *([] if token_file is None else ["--token-file", str(token_file)])]
 
     def request_seed(self, seed: int, requested: NewSeedRun) -> ScenarioRun:
-        """Queue a seed; its run will be stored. Raises Problem: 409 if the queue is full, 422."""
+        """Queue a run of a seed, which will be stored. Raises Problem: 409 if the queue is full, 422."""
         try:
             split_settings(requested.pairs())
         except BadSetting as reason:
@@ -135,7 +138,7 @@ class ScenarioRuns:
         return run
 
     def get(self, run_id: str) -> ScenarioRun:
-        """Return the state of a run. Raises Problem 404."""
+        """Return the state of a requested run. Raises Problem 404."""
         found = self._runs.get(run_id)
         if found is None:
             raise Problem(404, f"there is no run {run_id}; the last {REMEMBERED_MAX} that ended are available")
@@ -240,7 +243,7 @@ SEED = "seed"
 
 
 def _play_of(run: ScenarioRun, name: str, title: str, played: ScenarioPlay, variant: str | None = None) -> Play:
-    """Return the description of a scenario run. The run with the bug gets another id."""
+    """Return the description of a scenario run to store. The run with the bug gets a different id."""
     bug = name.endswith(BUG)
     return Play(
         name=name,

@@ -31,7 +31,10 @@ async def ask(host: str, port: int, word: str) -> str | None:
 
 
 async def watchers(connect: str, path: str) -> list[str] | None:
-    """Return the sessions that watch a znode, on all peers of a connect string; None if no peer supports `wchp`."""
+    """Return the sessions that watch a znode, collected from all peers of a connect string.
+
+    Return None if no peer supports `wchp`.
+    """
     peers = [address.rpartition(":") for address in connect.partition("/")[0].split(",")]
     answers = await asyncio.gather(*(ask(host.strip("[]"), int(port), "wchp") for host, _, port in peers))
     found = [sessions_of(answer, path) for answer in answers if answer is not None and is_watch_list(answer)]
@@ -39,14 +42,14 @@ async def watchers(connect: str, path: str) -> list[str] | None:
 
 
 def is_watch_list(answer: str) -> bool:
-    """Return whether this is a reply to `wchp`, not the error for a command that is not whitelisted."""
+    """Return whether a peer's reply is a list of watches, not the error for a command that is not whitelisted."""
     # A list of watches begins with a path. An empty reply is an error, because brokers and the controller always
     # watch something. Only the first character is checked, because a path may contain line breaks.
     return answer.startswith("/")
 
 
 def sessions_of(answer: str, path: str) -> list[str]:
-    """Return the sessions for one path of a `wchp` reply.
+    """Return the sessions that a `wchp` reply lists for one path.
 
     For each path, the reply has a line with the path, followed by one indented line per session.
     """

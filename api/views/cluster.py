@@ -1,7 +1,7 @@
-"""The responses of the routes: process tables, node statuses, the ensemble and the journal, side by side.
+"""Builds the responses of the routes from process tables, node statuses, the ensemble and the journal.
 
 Each field has one source: `registered` comes from the ensemble, `believes` from the broker, `process` from the host
-agent. This module does not decide which source is right.
+agent. If the sources disagree, this module shows all of them and does not decide which one is right.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from zabka.journal.controller_gaps import gap_before, gap_milliseconds
 from zabka.journal.losses import LostRecords, lost_by_partition
 
 TERMS_MAX = 100
-"""Maximum number of controller terms, the newest ones, in a response about the cluster."""
+"""Maximum number of controller terms in a response about the cluster. The newest are included."""
 ReplicaRows = dict[tuple[str, int], dict[int, dict[str, Any]]]
-"""The replica reports of the running brokers, keyed by partition, then by broker."""
+"""The replica statuses that running brokers reported, keyed by partition and then by broker."""
 
 
 class _Reports(NamedTuple):
-    """Data about partitions that does not come from their znodes."""
+    """Partition data from sources other than the partitions' znodes."""
 
     rows: ReplicaRows
     faults: Sequence[LinkFault]
@@ -115,9 +115,9 @@ class Views:
         )
 
     def _journalled_peer(self, peer_id: int, pid: int | None) -> PeerView | None:
-        """Return the journal's data of a peer if the data is about the current process.
+        """Return a peer's data from the journal if they are about the current process.
 
-        Otherwise return only the epochs, which are on disk and outlive a process.
+        Otherwise return only the epochs, which are stored on disk and survive a restart of the process.
         """
         journalled = self._collector.state.peers.get(peer_id)
         if journalled is None or pid is None or journalled.pid in (None, pid):
@@ -127,17 +127,19 @@ class Views:
         )  # fmt: skip
 
     def brokers(self, fresh: Fresh) -> list[Broker]:
-        """Return every broker: this cluster's own first, then the brokers that joined it."""
+        """Return every broker: first those of this cluster, then brokers started elsewhere that joined the ensemble."""
         return [self.broker(i, fresh) for i in (*self._settings.brokers, *self._joined(fresh))]
 
     def _joined(self, fresh: Fresh) -> list[int]:
-        """Return the brokers that were not started here but are registered or have partitions assigned to them."""
+        """Return the brokers that this cluster's agents do not run but that are registered or have replicas
+        assigned.
+        """
         rows = [p for topic in fresh.reading.topics.values() for p in topic.partitions.values()]
         named = set(fresh.reading.brokers).union(*(row.replicas for row in rows))
         return sorted(named.difference(self._settings.brokers))
 
     def _of_elsewhere(self, broker_id: int, fresh: Fresh) -> Broker:
-        """Return a broker that has no process here. Its data comes from the ensemble only."""
+        """Return a broker that this cluster's agents do not run. Its data come only from the ensemble."""
         registration = fresh.reading.brokers.get(broker_id)
         journalled = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
         return Broker(
@@ -198,12 +200,15 @@ class Views:
             as_of_us=self._agents.taken_us(node),
             stale=fresh.stale,
             age_ms=fresh.age_ms,
-            # The status of a dead process is not shown.
+            # Omit the status of a dead process.
             status={} if process == "down" else status,
         )
 
     def _journalled_broker(self, broker_id: int, pid: int | None) -> BrokerView:
-        """Return the journal's data of a broker; only the counts if the data is not about the current process."""
+        """Return a broker's data from the journal.
+
+        Return only the counts if the other data are not about the current process.
+        """
         journalled = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
         ended = journalled.process == "down" and journalled.process_since_us > 0
         if pid is None or (journalled.pid in (None, pid) and not ended):
@@ -230,7 +235,7 @@ class Views:
         )
 
     def _journal_is_newer(self, node: str, last: LastStatus | None) -> bool:
-        """Return whether a node's last journal entry about itself is newer than its last status."""
+        """Return whether a node's last journal entry about its own state is newer than its last status."""
         if last is None:
             return True
         return self._collector.reported_us.get(node, 0) > time.time_ns() // 1000 - last.age_ms * 1000
@@ -243,13 +248,13 @@ class Views:
         return "down", None
 
     def not_ours(self, broker_id: int, fresh: Fresh) -> Problem:
-        """Return the error for an action on a broker that this cluster did not start."""
+        """Return the error for an action on a broker that this cluster's agents do not run."""
         if broker_id not in self._joined(fresh):
             return self.unknown("broker", broker_id)
         return Problem(409, f"broker {broker_id} was not started by this cluster, so its process is unknown")
 
     def unknown(self, kind: str, number: int) -> Problem:
-        """Return the 404 error for an unknown node."""
+        """Return the 404 error for a node that does not exist."""
         known = self._settings.brokers if kind == "broker" else [*self._settings.peers, *self._settings.observers]
         names = ", ".join(map(str, known)) or "none"
         return Problem(404, f"there is no {kind} {number}; there are {names}")
@@ -257,7 +262,7 @@ class Views:
     # ---- from the ensemble -------------------------------------------------------------------------------------------
 
     def controller(self, fresh: Fresh) -> Controller:
-        """Return /controller and its epoch."""
+        """Return the controller and the controller epoch, as the znodes contain them."""
         found = fresh.reading.controller
         return Controller(
             broker_id=found.broker_id,
@@ -269,7 +274,10 @@ class Views:
         )
 
     def topics(self, fresh: Fresh, faults: Sequence[LinkFault] | None = None) -> list[Topic]:
-        """Return every topic, ordered by name. `faults` are the active link faults; by default those of the journal."""
+        """Return every topic, ordered by name.
+
+        `faults` are the active link faults; by default, the faults according to the journal are used.
+        """
         reports = self._reports(self._journalled_faults() if faults is None else faults)
         return [self._topic(topic, fresh, reports) for _, topic in sorted(fresh.reading.topics.items())]
 
@@ -353,14 +361,14 @@ class Views:
         )
 
     def transactions(self) -> Transactions:
-        """Return the open transactions."""
+        """Return the open transactions, and the partitions whose readers wait for them."""
         return open_transactions(self._collector.state, self._process_of)
 
     def _process_of(self, broker_id: int) -> NodeProcess:
         known = broker_id in self._settings.brokers and not self._silent(broker_id)
         return self._process(f"broker-{broker_id}")[0] if known else "unknown"
 
-    # ---- everything -------------------------------------------------------------------------------------------------
+    # ---- the whole cluster ------------------------------------------------------------------------------------------
 
     def cluster(self, fresh: Fresh, workloads: list[Workload], faults: list[FaultView] | None) -> Cluster:
         """Return the whole cluster as one object."""
@@ -420,7 +428,7 @@ class Views:
             controller = self.broker(acting, fresh)
             if not controller.is_controller:
                 return [*missing, f"broker {acting} has not taken over as controller yet"]
-            # The controller places no replica on a broker that it does not know yet.
+            # The controller assigns no replica to a broker that it does not know yet.
             known = controller.status.get("live_brokers", self._settings.brokers)
             missing += [
                 f"the controller does not know broker {broker_id} yet"
@@ -431,7 +439,7 @@ class Views:
 
 
 def _last_zxid(process: ProcessState, last: LastStatus | None, status: dict[str, Any]) -> str | None:
-    """Return a peer's last zxid; None for a running process that has not reported one yet."""
+    """Return a peer's last zxid, or None if its running process has not reported one yet."""
     if process != "down" and (last is None or "last_zxid" not in last.status):
         return None
     zxid = status.get("last_zxid", 0)
@@ -455,12 +463,15 @@ def _addresses(bootstrap: str, brokers: list[int]) -> dict[int, tuple[str, int]]
 
 
 def _links_of(faults: Sequence[FaultView]) -> list[LinkFault]:
-    """Return the link faults."""
+    """Return only the link faults."""
     return [fault.root for fault in faults if isinstance(fault.root, LinkFault)]
 
 
 def _controller_terms(terms: list[ControllerTermView]) -> list[dict[str, Any]]:
-    """Return the newest controller terms, each with the preceding time without a controller, if known."""
+    """Return the newest controller terms.
+
+    Each includes how long there was no controller before it, if known.
+    """
     views: list[dict[str, Any]] = []
     for place in range(max(0, len(terms) - TERMS_MAX), len(terms)):
         gap = gap_before(terms, place)

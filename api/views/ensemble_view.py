@@ -1,7 +1,7 @@
-"""The API's ZooKeeper session, and the last known data for times without a session.
+"""Reads the cluster's state through a ZooKeeper session of the API, and caches the last reading.
 
-All data comes from the znodes that the brokers and the controller use. Without a quorum, the last reading is returned
-with its age, so that the page can show both instead of going blank.
+All data come from the znodes that the brokers and the controller use. Without a quorum, the last reading is returned
+with its age, so that the page can show both instead of showing nothing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from zabka.kafka.zk import znodes
 from zabka.kafka.zk.znodes.json_content import INT32_MAX, plain_number
 
 READ_TIMEOUT_S = 1.0
-"""An ensemble that has not responded for this long counts as not serving."""
+"""An ensemble that does not respond within this time counts as having no quorum."""
 LOOK_S_MAX = 20.0
-"""Limit for one reading. With PARTITIONS_MAX partitions, a reading takes three seconds on two busy cores."""
+"""Time limit for one reading. With PARTITIONS_MAX partitions, a reading takes three seconds on two busy cores."""
 _NOTED_S = READ_TIMEOUT_S / 10
 CLOSE_WAIT_MS = 1_000
 CACHE_S = 0.1
@@ -39,19 +39,21 @@ WATCHED_S = 5.0
 """A client counts as watching for this long after its last request."""
 TOPICS_MAX = 10_000
 PARTITIONS_MAX = 50_000
-"""A topic that would exceed this total is omitted, so that the whole cluster can be read twice a second."""
+"""Maximum number of partitions to read. A topic that would exceed it is omitted, so that the whole cluster can be read
+twice a second.
+"""
 UNREADABLE_MAX = 100
-"""Maximum number of unreadable znodes that are listed."""
+"""Maximum number of unreadable znodes to list in a reading."""
 _INT64_MAX = 2**63 - 1
 
 log = structlog.get_logger()
 
 
 class ControllerZnodes(NamedTuple):
-    """/controller and /controller_epoch; broker_id is -1 if there is no controller.
+    """Content of /controller and /controller_epoch. broker_id is -1 if there is no controller.
 
     `zxid` is the zxid of the election, if one transaction has written both znodes. It is 0 if two transactions wrote
-    them: the epoch then does not belong to the controller.
+    them, because the epoch can then be that of another controller.
     """
 
     broker_id: int = -1
@@ -71,9 +73,10 @@ class Registration(NamedTuple):
 
 
 class PartitionZnodes(NamedTuple):
-    """A partition's assignment and state znode. leader is -1 without a leader, partition_epoch -1 without a state.
+    """A partition's replica assignment and the content of its state znode.
 
-    `eligible` are the eligible leader replicas under the current configuration (`zabka.controller.eligibility`).
+    leader is -1 if there is no leader, partition_epoch is -1 if there is no state znode. `eligible` are the eligible
+    leader replicas under the current configuration (`zabka.controller.eligibility`).
     """
 
     replicas: tuple[int, ...]
@@ -86,7 +89,7 @@ class PartitionZnodes(NamedTuple):
 
 
 class TopicZnodes(NamedTuple):
-    """A topic as read from the ensemble."""
+    """A topic as its znodes describe it."""
 
     name: str
     topic_id: str
@@ -105,7 +108,7 @@ class Reading(NamedTuple):
 
 
 class Fresh(NamedTuple):
-    """A reading, whether it is stale, and its age."""
+    """A reading of the ensemble, its age, and whether it is stale."""
 
     reading: Reading
     stale: bool
@@ -113,7 +116,7 @@ class Fresh(NamedTuple):
 
 
 class EnsembleView:
-    """The API's session with the ensemble."""
+    """The API's session with the ensemble, and the last reading of the cluster's state."""
 
     def __init__(self, hosts: str, session_timeout_ms: int) -> None:
         self._hosts = hosts
@@ -129,9 +132,9 @@ class EnsembleView:
         self._asked_s = -WATCHED_S
 
     async def run(self) -> None:
-        """Keep the session open and the last reading fresh until cancelled. Open a new session after an expiry.
+        """Keep the session open and repeat the reading until cancelled. Open a new session after an expiry.
 
-        Raises the error of a failed task of the session, because the session cannot be kept open then.
+        If a task of the session fails, raise its error, because the session then cannot be kept open.
         """
         await self.close()
         broken: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -164,23 +167,23 @@ class EnsembleView:
 
     @property
     def interval_s(self) -> float:
-        """The time until the next automatic reading; longer while no client reads."""
+        """Interval until the next automatic reading. It is longer while no client reads."""
         is_idle = time.monotonic() - self._asked_s >= WATCHED_S and not self._failed
         return IDLE_INTERVAL_S if is_idle else CHECK_INTERVAL_S
 
     async def close(self) -> None:
-        """Close the session. If there is no connection, for example because the peers have stopped, do not wait."""
+        """Close the session. Do not wait if there is no connection, for example because the peers have stopped."""
         if self._client is not None:
             with contextlib.suppress(Exception):
                 await self._client.close(wait_ms=CLOSE_WAIT_MS if self.connected else 0)
 
     @property
     def connected(self) -> bool:
-        """Whether a server serves this session now. A server does so only with a quorum."""
+        """Whether a server currently has this session. Servers accept sessions only while there is a quorum."""
         return self._client is not None and self._client.state is SessionState.CONNECTED
 
     async def serving(self) -> bool:
-        """Return whether a quorum serves requests now."""
+        """Return whether the ensemble currently has a quorum and processes requests."""
         return not (await self.read(at_most_old_s=0.5)).stale
 
     async def read(self, at_most_old_s: float = CACHE_S) -> Fresh:
@@ -193,7 +196,7 @@ class EnsembleView:
         self._asked_s = time.monotonic()
 
     async def next_look(self) -> Fresh:
-        """Wait for the next reading, whichever client caused it, and return it."""
+        """Make `run` repeat the reading twice a second for WATCHED_S."""
         await self._looks.wait()
         return self._fresh()
 
@@ -228,11 +231,11 @@ class EnsembleView:
 
     @property
     def known(self) -> bool:
-        """Whether the ensemble was ever read."""
+        """Whether the ensemble has been read at least once."""
         return self._known
 
     async def znode(self, path: str) -> ZnodeReading:
-        """Return a znode: data, Stat, children, ACL.
+        """Read a znode: data, Stat, children and ACL.
 
         Raises Problem: 403 if its ACL does not allow reading it, 404 if it does not exist, 503 without a quorum.
         """
@@ -262,11 +265,11 @@ class ZnodeReading(NamedTuple):
 
 
 class _Look:
-    """One pipelined reading: all requests of a tree level are sent before the first response is awaited.
+    """One reading of the cluster's znodes. All requests for one tree level are sent before the first reply is awaited.
 
-    Any client can write znodes, so invalid znodes are omitted and listed. The reading ends if no response arrives for
-    `silence`. Each response restarts this timeout, because reading tens of thousands of partitions takes longer than
-    one response may take.
+    Any client can write znodes, so invalid znodes are omitted and listed. The reading ends if no reply arrives for
+    `silence`. Each reply restarts this timeout, because reading tens of thousands of partitions takes longer than one
+    reply may take.
     """
 
     def __init__(self, client: Client, silence: asyncio.Timeout) -> None:
@@ -276,7 +279,7 @@ class _Look:
         self._unreadable: list[str] = []
 
     async def reading(self) -> Reading:
-        """Read everything. Raises ZooKeeperError if the ensemble does not respond."""
+        """Read the state of the whole cluster. Raises ZooKeeperError if the ensemble does not respond."""
         client = self._client
         controller, epoch = client.get(znodes.CONTROLLER), client.get(znodes.CONTROLLER_EPOCH)
         every_broker = client.get(znodes.config_path("brokers", znodes.DEFAULT_ENTITY))
@@ -315,7 +318,7 @@ class _Look:
         return (*self._unreadable[:UNREADABLE_MAX], *([f"and {more} more"] if more > 0 else []))
 
     def _get(self, path: str) -> Awaitable[tuple[bytes, Stat]]:
-        # The ensemble cannot reply before the request is sent, so this time does not count as its silence.
+        # Exclude the time before the request was sent from the ensemble's silence: it could not have replied yet.
         self._put_off_silence()
         return self._client.get(path)
 
@@ -380,10 +383,7 @@ class _Look:
         )
 
     async def _registration(self, broker_id: int, answer: Awaitable[tuple[bytes, Stat]]) -> Registration | None:
-        """Return a broker's registration with its first plaintext listener.
-
-        If a broker has no plaintext listener, return its first listener.
-        """
+        """Return a broker's registration with its first plaintext listener, or else with its first listener."""
         path = znodes.broker_path(broker_id)
         found = await self._found(path, answer)
         if found is None:
@@ -417,7 +417,7 @@ class _Look:
         return bodies
 
     async def _config(self, name: str, answer: Awaitable[tuple[bytes, Stat]]) -> tuple[dict[str, str], int]:
-        """Return a topic's overrides and the zxid of their last change; 0 if there are none."""
+        """Return a topic's overrides and the zxid of the last change to them, or 0 if there are no overrides."""
         path = znodes.config_path("topics", name)
         found = await self._found(path, answer)
         if found is None:
@@ -459,7 +459,7 @@ class _Look:
 
 
 def _is_text(*values: str) -> bool:
-    """Return whether a response can contain these strings. Decoded JSON may contain half a surrogate pair."""
+    """Return whether an HTTP response can contain these strings. Decoded JSON may contain half a surrogate pair."""
     try:
         for value in values:
             value.encode()
@@ -473,9 +473,10 @@ def _written(config: tuple[bytes, Stat] | None) -> int:
 
 
 def eligible_by(state: bytes, configured_by: int) -> tuple[int, ...]:
-    """Return the eligible leader replicas of a state znode.
+    """Return the eligible leader replicas that a partition's state znode contains.
 
-    Return none if the configuration has changed since they were determined: they are then no longer valid.
+    Return none if the topic's configuration has changed since the controller determined them, because they are then no
+    longer valid.
     """
     found = znodes.decode_partition_state(state, 0)
     return found.eligible if found is not None and found.eligible_by_zxid == configured_by else ()

@@ -1,4 +1,7 @@
-"""The JSON shapes of the API, with examples. Field names are part of the API and do not change."""
+"""JSON models of the API's requests and responses, with examples.
+
+Field names are part of the API and do not change.
+"""
 
 from __future__ import annotations
 
@@ -64,26 +67,29 @@ class Znode(BaseModel):
 
 
 def _encodable(value: str) -> str:
-    """Reject half a surrogate pair (`"\\ud800"`), which JSON can contain but no protocol can encode."""
+    """Reject a string with half a surrogate pair, which JSON can contain but no protocol can encode."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise ValueError("half a surrogate pair is not valid text") from None
-    # A broker closes the connection of a client that sends a longer string.
+    # Limit the length: a broker closes the connection of a client that sends a longer string.
     if size > TEXT_BYTES_MAX:
         raise ValueError(f"Kafka's protocol has no text of {size} bytes; at most {TEXT_BYTES_MAX} are taken")
     return value
 
 
 KEYS_MAX = 1_000
-"""Maximum number of keys per configuration: several times as many as Kafka has."""
+"""Maximum number of keys in a configuration. Kafka itself has several times fewer."""
 PARTITIONS_MAX = 10_000
 MEMBERS_MAX = 100
-"""Maximum number of members per request body: many times as many as any valid body has."""
+"""Maximum number of members in the JSON object of a request body. A valid body has far fewer."""
 
 
 def _at_most(value: Any, count: int, what: str) -> Any:
-    """Reject an object with too many members. Called before validation, which would report an error for each member."""
+    """Reject a JSON object with too many members.
+
+    Called before validation, which would report an error for each member.
+    """
     if isinstance(value, dict) and len(value) > count:
         raise ValueError(f"there are {len(value)} {what}; at most {count} are taken")
     return value
@@ -102,7 +108,7 @@ def _body(**values: Any) -> ConfigDict:
 
 
 class Body(BaseModel):
-    """A request body with a fixed set of members."""
+    """A JSON request body that rejects unknown members."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -113,7 +119,7 @@ class Body(BaseModel):
 
 
 class Unknown(BaseModel):
-    """Reason why the state of a node's process is unknown."""
+    """The state of a node's process is unknown, for the given reason."""
 
     reason: Literal["host_silent", "not_started_here"] = Field(
         description="`host_silent`: its host agent has not responded for two seconds"
@@ -127,7 +133,7 @@ _UNKNOWN = "Null if its process is known. If set, the other fields hold no earli
 
 
 class Peer(BaseModel):
-    """One server of the ensemble, with its process."""
+    """One server of the ensemble, and its process."""
 
     model_config = _example(
         id=1, state="LEADING", phase="BROADCAST", accepted_epoch=1, current_epoch=1, last_zxid="0x100000012",
@@ -273,7 +279,7 @@ class Topic(BaseModel):
 
 
 class NewTopic(Body):
-    """A topic to create, with a number of partitions and replicas, or with an assignment."""
+    """A topic to create, either with a number of partitions and replicas or with an assignment."""
 
     model_config = _example(name="orders", partitions=3, replication_factor=3, config={"min.insync.replicas": "2"})
 
@@ -324,7 +330,7 @@ def as_texts(value: Any) -> Any:
 
 
 class PartitionName(BaseModel):
-    """A topic's name and a partition's number."""
+    """Identifies a partition by topic name and partition number."""
 
     model_config = _body(topic="orders", partition=0)
 
@@ -333,7 +339,7 @@ class PartitionName(BaseModel):
 
 
 class NewElection(Body):
-    """Leader elections to trigger; without `partitions`, for all partitions."""
+    """Request for leader elections, for all partitions if `partitions` is missing."""
 
     model_config = _example(type="PREFERRED", partitions=[{"topic": "orders", "partition": 0}])
 
@@ -414,7 +420,7 @@ class NewWorkload(Body):
 
 
 class Workload(BaseModel):
-    """A workload and its counts."""
+    """A workload, with counts such as the records that it has sent or read."""
 
     model_config = _example(
         id="w1", kind="producer", topic="orders", acks="all", records_per_s=50, sent=500, acknowledged=498, failed=0,
@@ -451,7 +457,10 @@ class Workload(BaseModel):
 
 
 class CountedRequestFault(HeldRequestFault, frozen=True, kw_only=True):
-    """An active request fault: its description `text`, its matching requests and its uses, in total and by node."""
+    """An active request fault.
+
+    It has a description `text`, and counts in total and by node of the matching requests and the injected faults.
+    """
 
     text: str
     matched: int
@@ -462,7 +471,10 @@ class CountedRequestFault(HeldRequestFault, frozen=True, kw_only=True):
 class NewFault(
     RootModel[Annotated[LinkFault | RequestFault, OneOfStructs(LinkFault, RequestFault, "kind", "request")]]
 ):
-    """A fault of a link between two nodes, or between a client and a node, or (kind `request`) a fault of requests."""
+    """A fault to add: of a link between two nodes, of a link between a client and a node, or of client requests.
+
+    Faults of client requests have the kind `request`.
+    """
 
     model_config = _example(**{"from": "broker-1", "to": "peer-2", "kind": "cut", "both_ways": True})
 
@@ -488,7 +500,10 @@ class FaultView(
 
 
 class ReadySetView(BaseModel):
-    """A predefined set of request faults: the outage that it imitates, the expected behaviour of clients, its rules."""
+    """A predefined set of request faults.
+
+    It contains the outage that it imitates, the expected behaviour of clients, and its rules.
+    """
 
     model_config = _example(
         name="ack-lost", imitates="The leader stores the records, and the connection breaks.",
@@ -524,7 +539,7 @@ class OpenTransaction(BaseModel):
 
 
 class HeldOffset(BaseModel):
-    """A partition where readers of committed records wait for an open transaction."""
+    """A partition where read_committed consumers wait for an open transaction."""
 
     topic: str
     partition: int
@@ -561,7 +576,7 @@ class Transactions(BaseModel):
 
 
 class Cluster(BaseModel):
-    """The whole cluster in one object, as of journal number `seq`."""
+    """The whole cluster in one object, as of event number `seq`."""
 
     seq: int
     at_us: int
@@ -592,7 +607,7 @@ class Cluster(BaseModel):
 
 
 class Health(BaseModel):
-    """State of the service."""
+    """State of the API service."""
 
     model_config = _example(status="ok")
 
@@ -611,7 +626,7 @@ class Ready(BaseModel):
 
 
 class ProcessResult(BaseModel):
-    """State of a process after an action."""
+    """State of a process after a requested action."""
 
     model_config = _example(id=1, node="broker-1", action="kill", process="down", pid=None)
 
@@ -636,4 +651,6 @@ class Table(BaseModel):
     total: int
     written_ms: int
     lag_ms: int | None = None
-    """Time between the latest journal entry and the writing of its rows; null if no stream updates the table."""
+    """Delay between the latest journal entry and the update of the table with it; null if no stream updates the
+    table.
+    """

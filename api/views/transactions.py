@@ -1,4 +1,4 @@
-"""Open transactions, as coordinators and partition leaders last reported them to the journal.
+"""Open transactions, as the coordinators and partition leaders last reported them in the journal.
 
 A report stays valid until the next one, unless the process that wrote it no longer runs or its host is silent. The
 response marks such a report as stale and includes its age.
@@ -13,11 +13,11 @@ from zabka.api.views.models import HeldOffset, NodeProcess, OpenTransaction, Tra
 from zabka.journal.cluster_state import ClusterState, HeldOffsetView, PartitionView, TransactionView
 
 ProcessOf = Callable[[int], NodeProcess]
-"""Returns the state of the process of the broker with this id."""
+"""Function that returns the process state of the broker with the given id."""
 
 
 def open_transactions(state: ClusterState, process_of: ProcessOf) -> Transactions:
-    """Return the open transactions, and the partitions where readers of committed records wait for one."""
+    """Return the open transactions, and the partitions where read_committed consumers wait for one of them."""
     now_us = time.time_ns() // 1000
     held = [(p, p.held) for p in state.partitions.values() if p.held is not None]
     return Transactions(

@@ -1,6 +1,6 @@
-"""The reasons why a write with acks=all to a partition is not acknowledged. Pure functions.
+"""Determines why a partition does not acknowledge writes with acks=all. Pure functions.
 
-`api/web/writable.js` does the same for the page. tests/golden/writable.json contains the expected results of both.
+`api/web/writable.js` does the same for the page. tests/golden/writable.json contains the expected results for both.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def obstacle(
     process_of: Callable[[int], str],
     faults: Sequence[LinkFault],
 ) -> str | None:
-    """Return why the partition does not acknowledge a write with acks=all, or None if no reason is known.
+    """Return why a partition does not acknowledge writes with acks=all, or None if no reason is known.
 
-    `lagging` are the members of the ISR that have not caught up for replica.lag.time.max.ms according to the leader.
-    They are still members because the controller has not accepted their removal. `min_isr` is None if the leader has
-    not reported it.
+    `lagging` are the ISR members that, according to the leader, have not caught up for replica.lag.time.max.ms. They
+    are still in the ISR because the controller has not accepted their removal. `min_isr` is None if the leader has not
+    reported it.
     """
     if leader < 0:
         return "it has no leader"
@@ -46,7 +46,7 @@ def obstacle(
 
 
 def problems(faults: Iterable[LinkFault], unwritable: Iterable[tuple[str, str]]) -> list[str]:
-    """Return sentences about the partitioned links, and about the unwritable partitions with the reason for each.
+    """Return sentences about the cut links, and about the unwritable partitions with the reason for each.
 
     `unwritable` are pairs of a partition's name and its obstacle.
     """
@@ -59,7 +59,7 @@ def problems(faults: Iterable[LinkFault], unwritable: Iterable[tuple[str, str]])
 
 
 def _is_cut(faults: Iterable[LinkFault], one: int, other: int) -> bool:
-    """Return whether a fault cuts the link between two brokers in a direction. Replication needs both directions."""
+    """Return whether a fault partitions two brokers in at least one direction. Replication needs both directions."""
     held = list(faults)
     ends = (f"broker-{one}", f"broker-{other}")
     return impairment(held, *ends).cut or impairment(held, *reversed(ends)).cut

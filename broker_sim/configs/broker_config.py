@@ -1,7 +1,7 @@
 """A broker's configuration: Kafka's `server.properties`, with Kafka's keys, defaults and error messages.
 
-A Kafka key that has no effect on this broker is accepted with a warning that gives the reason. An unknown key causes a
-warning. A bad value is an error. A value that requests a feature that this broker does not have is also an error.
+A Kafka key that has no effect on this broker is accepted with a warning that states the reason. An unknown key also
+causes a warning. An invalid value is an error, and so is a value that enables a feature that this broker does not have.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _B, _S, _I, _L, _D, _LIST, _SHORT = (
 
 
 class Listener(NamedTuple):
-    """One listener: its name, and its bind or advertised address."""
+    """One listener: its name, and the address to which it is bound or that it advertises."""
 
     name: str
     host: str
@@ -169,7 +169,7 @@ def _compile_broker_keys() -> dict[str, ConfigKey]:
 
 
 BROKER_KEYS: dict[str, ConfigKey] = _compile_broker_keys()
-"""The keys that a broker uses or describes."""
+"""Definitions of the broker keys that this broker uses or describes."""
 
 _CONNECTION_KEYS = (
     "max.connection.creation.rate",
@@ -188,7 +188,7 @@ HOUSEKEEPING_KEYS = (
     "producer.id.expiration.ms",
     "transaction.partition.verification.enable",
 )
-"""Keys of compaction, of producer expiry and of verification (LogCleaner, DynamicProducerStateManagerConfig)."""
+"""Keys of compaction, producer expiry and transaction verification (LogCleaner, DynamicProducerStateManagerConfig)."""
 
 DYNAMIC_KEYS: tuple[str, ...] = tuple(
     sorted(
@@ -202,7 +202,7 @@ _COARSER_TIMES: Mapping[str, Mapping[str, int]] = {
     "log.retention.ms": {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000},
     "log.roll.ms": {"log.roll.hours": 3_600_000},
 }
-"""Keys in milliseconds with their substitutes in coarser units. The first key that is set is used, in its unit."""
+"""For keys in milliseconds, the keys in coarser units that can replace them. The first key that is set is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,29 +229,29 @@ class KafkaConfig:
 
     @property
     def log_dir(self) -> str:
-        """The first of log.dirs. It contains the broker's files that belong to no partition."""
+        """The first directory of log.dirs. It contains those files of the broker that belong to no partition."""
         return self.log_dirs[0]
 
     def number(self, key: str) -> int:
-        """Return an integer key's value."""
+        """Return the value of an integer key."""
         value = self.values[key]
         assert isinstance(value, int), key
         return int(value)
 
     def fraction(self, key: str) -> float:
-        """Return the value of a key that may be fractional."""
+        """Return the value of a key with a floating-point value."""
         value = self.values[key]
         assert isinstance(value, float | int), key
         return float(value)
 
     def flag(self, key: str) -> bool:
-        """Return a boolean key's value."""
+        """Return the value of a boolean key."""
         value = self.values[key]
         assert isinstance(value, bool), key
         return value
 
     def text(self, key: str) -> str:
-        """Return a string key's value."""
+        """Return the value of a string key."""
         return str(self.values[key])
 
     @property
@@ -287,9 +287,9 @@ class KafkaConfig:
 
     @property
     def inter_broker_listener(self) -> str:
-        """The listener between brokers: inter.broker.listener.name, or the listener of their security protocol.
+        """Name of the listener between brokers: inter.broker.listener.name, or the listener of their security protocol.
 
-        A broker without a listener of that name uses its first listener.
+        If the broker has no listener of that name, it uses its first listener.
         """
         return self.text("inter.broker.listener.name").upper() or "PLAINTEXT"
 
@@ -299,7 +299,7 @@ class KafkaConfig:
         return self.text("zabka.node.name") or f"broker-{self.broker_id}"
 
     def effective(self) -> dict[str, str]:
-        """Return every value that the file sets, as a string, for the journal."""
+        """Return every value that the configuration file sets, as a string, for the journal."""
         return {name: render(self.values[name]) for name in sorted(self.originals) if name in self.values}
 
 
@@ -369,7 +369,7 @@ def _check_inter_broker_listener(name: str, advertised: tuple[Listener, ...]) ->
 
 
 def listener_key(listener: str, key: str) -> str:
-    """Return the key that overrides another key for a listener."""
+    """Return the name of the key that overrides `key` for one listener."""
     return f"listener.name.{listener.lower()}.{key}"
 
 
@@ -399,7 +399,7 @@ def _parse_values(properties: Mapping[str, str]) -> tuple[dict[str, Value], list
 
 
 def _broker_id(values: Mapping[str, Value], properties: Mapping[str, str]) -> Value:
-    """Return broker.id, or node.id if the file has only that (KafkaConfig.populateSynonyms). Raises ConfigError."""
+    """Return broker.id, or node.id if only node.id is set (KafkaConfig.populateSynonyms). Raises ConfigError."""
     if "node.id" not in properties:
         return values["broker.id"]
     if "broker.id" in properties and values["broker.id"] != values["node.id"]:
@@ -416,7 +416,7 @@ def _listeners_own(name: str) -> ConfigKey | None:
 
 
 def check_cleaner(values: Mapping[str, Value]) -> None:
-    """Raise ConfigError if each compaction thread's share of the memory is too small."""
+    """Raise ConfigError if there is too little deduplication memory per compaction thread."""
     buffer_bytes, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
     assert isinstance(buffer_bytes, int) and isinstance(threads, int)
     if buffer_bytes // threads <= _CLEANER_BYTES_MIN:

@@ -1,7 +1,7 @@
 """Every key of Kafka 3.9's broker configuration: type, default, limits, and whether it is dynamic.
 
 Sources: kafka.server.KafkaConfig and kafka.server.DynamicBrokerConfig. `zabka.broker_sim.configs.broker_config` lists
-the keys with an effect here; all keys are described and checked.
+the keys that have an effect on this broker; all keys are described and checked.
 """
 
 from __future__ import annotations
@@ -344,8 +344,8 @@ zookeeper.ssl.truststore.location STRING null - -
 zookeeper.ssl.truststore.password PASSWORD null - -
 zookeeper.ssl.truststore.type STRING null - -
 """
-# The columns of the table: name, type, default, limits (a..b, or the allowed values), and where the key can
-# be changed: cluster, broker, "-" for nowhere, or "internal" for a key that is not even described.
+# The columns of the table: name, type, default, limits (a..b, or the allowed values), and where the key can be changed
+# dynamically: cluster, broker, "-" for nowhere, or "internal" for a key that DescribeConfigs omits.
 
 
 class BrokerKey(NamedTuple):
@@ -353,13 +353,13 @@ class BrokerKey(NamedTuple):
 
     definition: ConfigKey
     default: str | None
-    """The default as a string, or None."""
+    """The default value as a string, or None if the key has no default."""
     is_dynamic: bool
     """Whether the key can change while the broker runs."""
     is_per_broker: bool
     """Whether the key can change only for one broker, not for all of them at once."""
     is_internal: bool
-    """Whether the key is omitted from descriptions unless it is set."""
+    """Whether DescribeConfigs omits the key unless it is set."""
 
 
 def _number(text: str) -> int | float:
@@ -399,7 +399,7 @@ REPLICATION_QUOTAS: dict[str, ConfigKey] = {
         "replica.alter.log.dirs.io.max.bytes.per.second",
     )
 }
-"""Keys that exist only in /config/brokers and in no file (kafka.server.DynamicConfig): bytes per second."""
+"""Quotas, in bytes per second, that can only be set in /config/brokers, not in a file (kafka.server.DynamicConfig)."""
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "log.roll.ms": ("log.roll.ms", "log.roll.hours"),
@@ -411,4 +411,4 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "log.retention.minutes": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     "log.retention.hours": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 }
-"""Keys with the same meaning in other units, in the order of precedence."""
+"""Keys with the same meaning in other units, ordered by precedence."""

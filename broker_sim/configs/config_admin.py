@@ -46,7 +46,7 @@ class ConfigAdmin:
         loggers: LoggerLevels,
         log_line: Callable[[str], None],
     ) -> None:
-        """`log_line` receives a line about each change of a logger's level."""
+        """`log_line` receives a message about each change of a logger's level."""
         self._znodes = EntityZnodes(zk)
         self._config = config
         self._configs = configs
@@ -55,7 +55,7 @@ class ConfigAdmin:
         self._log_line = log_line
 
     async def alter(self, resource: Resource, configs: Sequence[Alteration], validate_only: bool) -> ConfigResult:
-        """Process AlterConfigs: replace all overrides by these. Each of them must have a value."""
+        """Process AlterConfigs: replace all overrides of a resource. Every given key must have a value."""
         if resource.type == BROKER_LOGGER:
             return _refusal(resource, Refused(KafkaError.invalid_request, "Unknown resource type 8"))
         return await self._guarded(resource, configs, validate_only, replace=True)
@@ -63,7 +63,7 @@ class ConfigAdmin:
     async def alter_incrementally(
         self, resource: Resource, alterations: Sequence[Alteration], validate_only: bool
     ) -> ConfigResult:
-        """Process IncrementalAlterConfigs: these keys change, the others stay."""
+        """Process IncrementalAlterConfigs: change the given keys and leave all others unchanged."""
         return await self._guarded(resource, alterations, validate_only, replace=False)
 
     async def _guarded(
@@ -117,7 +117,7 @@ class ConfigAdmin:
     # ---- validation ---------------------------------------------------------------------------------------------
 
     def _entity(self, resource: Resource) -> tuple[str, Mapping[str, ConfigKey]]:
-        """Return the znode path below /config, and the keys that it can contain."""
+        """Return a resource's path below /config, and the keys that can be set there."""
         if resource.type == TOPIC:
             if not resource.name:
                 raise Refused(KafkaError.invalid_request, "Default topic resources are not allowed.")
@@ -175,12 +175,14 @@ class ConfigAdmin:
             )
 
     def _check_pool(self, name: str, size: int) -> None:
-        """Raise ConfigError if the change more than halves or doubles a pool (DynamicThreadPool)."""
+        """Raise ConfigError if a thread pool would shrink below half or grow above twice its size
+        (DynamicThreadPool).
+        """
         present = self._pool_now(name)
         if present // 2 <= size <= 2 * present:
             return
         bound = "not be greater than double" if size > present else "be at least half"
-        # Kafka's message contains the exception's text at the position of the invalid value.
+        # In Kafka's message, the invalid value is replaced by the text of the exception.
         raise ConfigError(
             f"Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation "
             f"failed for {name}={size}, value should {bound} the current value {present} "
@@ -188,7 +190,11 @@ class ConfigAdmin:
         )
 
     def _pool_now(self, name: str) -> int:
-        """Return a pool's size from the broker's own override, the cluster-wide one, its file, or Kafka's default."""
+        """Return a thread pool's current size.
+
+        Sources in order of precedence: this broker's override, the cluster-wide override, the configuration file,
+        Kafka's default.
+        """
         for entity in (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}"):
             with suppress(ConfigError):
                 size = _BROKER_KEYS[name].parse(self._configs.overrides(entity).get(name, ""))
@@ -197,7 +203,7 @@ class ConfigAdmin:
         return int(self._config.originals.get(name) or KAFKA_KEYS[name].default or "1")
 
     def _check_housekeeping(self, entity: str, overrides: Mapping[str, str]) -> None:
-        """Validate the housekeeping keys together, even if an override is removed.
+        """Validate the keys of compaction and producer expiry together, also if the request removes an override.
 
         Sources: LogCleaner.validateReconfiguration, KafkaConfig. A request for other keys must not fail because of
         values that were written directly into the znode.
@@ -260,7 +266,9 @@ def _appended(present: str, more: str) -> str:
 
 
 def _subtracted(present: str, less: str) -> str:
-    """Remove one occurrence of each member of `less` from a list value. As in Kafka, the list may become empty."""
+    """Remove one occurrence of each member of `less` from a comma-separated list. As in Kafka, the list may become
+    empty.
+    """
     members = _comma_parts(present)
     for part in _comma_parts(less):
         if part in members:

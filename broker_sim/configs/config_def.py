@@ -1,4 +1,4 @@
-"""Configuration keys: types, limits, and error messages in the words of Kafka's ConfigDef."""
+"""Configuration keys: types, limits, and error messages with the wording of Kafka's ConfigDef."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Value = bool | int | float | str
 
 
 class ConfigType(IntEnum):
-    """Types of configuration values, with the numbers of DescribeConfigs."""
+    """Types of configuration values. The numbers are those of DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -30,9 +30,10 @@ class ConfigError(ValueError):
 
 
 class ConfigKey(NamedTuple):
-    """One key.
+    """The definition of one configuration key.
 
-    `check` returns the error of a parsed value, or None. `synonym` is the broker's key that a topic's key defaults to.
+    `check` returns the error of a parsed value, or None. `synonym` is the broker key that provides the default of a
+    topic key.
     """
 
     name: str
@@ -50,7 +51,9 @@ class ConfigKey(NamedTuple):
         return value
 
     def _rejected(self, value: Value) -> Value:
-        """Return the part of a rejected value that the error shows; of a list its first invalid member, as in Kafka."""
+        """Return the part of a rejected value to show in the error. Of a list, this is the first invalid member, as in
+        Kafka.
+        """
         if self.type is not ConfigType.LIST or self.check is None:
             return value
         return next((member for member in list_members(str(value)) if self.check(member) is not None), "")
@@ -103,7 +106,7 @@ def between(minimum: int | float, maximum: int | float) -> Callable[[Value], str
 
 
 def hosts_with_numbers(value: Value) -> str | None:
-    """Accept `host:number,…`."""
+    """Accept a list of hosts with numbers: `host:number,…`."""
     for entry in filter(None, (part.strip() for part in str(value).split(","))):
         host, _, count = entry.rpartition(":")
         if not host or not _is_decimal(count.strip()):
@@ -112,7 +115,7 @@ def hosts_with_numbers(value: Value) -> str | None:
 
 
 def one_of(*allowed: str) -> Callable[[Value], str | None]:
-    """Accept one of these values."""
+    """Accept only these values."""
 
     def check(value: Value) -> str | None:
         return None if value in allowed else f"String must be one of: {', '.join(allowed)}"
@@ -121,7 +124,7 @@ def one_of(*allowed: str) -> Callable[[Value], str | None]:
 
 
 def class_of(*known: str) -> Callable[[Value], str | None]:
-    """Accept one of these classes, or none."""
+    """Accept only these class names, or an empty value."""
 
     def check(value: Value) -> str | None:
         return None if value in ("", *known) else f"Class {value} could not be found."
@@ -154,7 +157,7 @@ def split_list(text: str) -> list[str]:
 
 
 def render(value: Value) -> str:
-    """Return a value as a configuration string."""
+    """Return a parsed value as a configuration string."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):

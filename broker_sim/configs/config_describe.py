@@ -1,4 +1,4 @@
-"""DescribeConfigs: every key of a topic or a broker, and every possible source of its value (ConfigHelper)."""
+"""DescribeConfigs: returns every key of a topic or a broker, with all possible sources of its value (ConfigHelper)."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ TOPIC_DOCUMENTATION: Mapping[str, str] = _documentation(TOPIC_SENTENCES, TOPIC_W
 
 
 class _Places(NamedTuple):
-    """The value strings of a broker's keys by source, in descending order of precedence."""
+    """The configured strings of a broker's keys, one mapping per source, in descending order of precedence."""
 
     own: Mapping[str, str]
     shared: Mapping[str, str]
     file: Mapping[str, str]
 
     def synonyms(self, name: str, is_sensitive: bool) -> list[Synonym]:
-        """Return the actual and the possible sources of that key's value."""
+        """Return the sources from which a key's value is or could be taken."""
         names = SYNONYMS.get(name, (name,))
         found = []
         for texts, source in (
@@ -83,13 +83,13 @@ class _Places(NamedTuple):
             for each in names:
                 if each in texts:
                     found.append(Synonym(each, None if is_sensitive else texts[each], source))
-        # While the key itself is not set, Kafka omits the values of its synonyms.
+        # Kafka lists synonyms only from the first source that sets the key itself.
         while found and found[0].name != name:
             found.pop(0)
         return found
 
     def value(self, name: str) -> str | None:
-        """Return the effective value string."""
+        """Return the value string of a key from the source with the highest precedence."""
         for texts in (self.own, self.shared, self.file, _DEFAULTS):
             if name in texts:
                 return texts[name]
@@ -106,7 +106,10 @@ _DEFAULTS: Mapping[str, str] = _defaults()
 
 
 class ConfigDescriber:
-    """Describes topics and this broker. Reads their znodes for each request, so that the last write is shown."""
+    """Describes the configuration of topics and of this broker.
+
+    The znodes are read for each request, so that the response contains the last write.
+    """
 
     def __init__(
         self, zk: Zk, config: KafkaConfig, metadata: MetadataCache, configs: EntityConfigs, loggers: LoggerLevels
@@ -120,7 +123,10 @@ class ConfigDescriber:
         self._shared = f"brokers/{DEFAULT_ENTITY}"
 
     async def describe(self, asked: Sequence[tuple[Resource, Sequence[str] | None]]) -> Iterator[ConfigResult]:
-        """Return each resource's keys, all or the requested ones. Everything is read before the first result."""
+        """Return each resource's keys, all or only the requested ones.
+
+        All znodes are read before the first result is yielded.
+        """
         topics = [resource.name for resource, _ in asked if resource.type == TOPIC and resource.name in self._metadata]
         try:
             found = await self._read([self._own, self._shared, *(f"topics/{topic}" for topic in dict.fromkeys(topics))])
@@ -210,8 +216,7 @@ class ConfigDescriber:
                 synonyms=tuple(synonyms),
                 documentation=TOPIC_DOCUMENTATION[key.name],
             )
-        # The broker's key is not set here, but its value may derive from a key with another unit, e.g.
-        # log.retention.hours.
+        # The broker's key is not set, but its value may derive from a key in another unit, such as log.retention.hours.
         value = self._config.values.get(key.synonym or "", key.default)
         return Described(
             name=key.name,
@@ -225,7 +230,10 @@ class ConfigDescriber:
         )
 
     def new_topic(self, overrides: Mapping[str, str]) -> list[Described]:
-        """Return every key of a topic to be created with these overrides, with this broker's defaults as last read."""
+        """Return every key of a topic that is to be created with these overrides.
+
+        The defaults are this broker's, as last read.
+        """
         places = self._places({entity: self._configs.overrides(entity) for entity in (self._own, self._shared)})
         return [self._topic_key(key, overrides, places) for key in TOPIC_KEYS.values()]
 
@@ -246,7 +254,7 @@ class ConfigDescriber:
 
     def _places(self, found: _Found) -> _Places:
         file = dict(self._config.originals)
-        # Each is the default of the other (KafkaConfig.populateSynonyms).
+        # node.id and broker.id are the default of each other (KafkaConfig.populateSynonyms).
         for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
             file.setdefault(name, self._config.originals.get(other, str(self._config.broker_id)))
         return _Places(found[self._own], found[self._shared], file)

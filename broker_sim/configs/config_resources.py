@@ -1,4 +1,4 @@
-"""Parts of configuration requests: resources, sources of values, changes, and results."""
+"""Data types of configuration requests: resources, sources of values, changes, and results."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _KINDS = {
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number in a resource's name, or None if it is not a number."""
+    """Parse the name of a broker resource as a number. Return None if it is not a number."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 10 else None
 
 
 class Source(IntEnum):
-    """Source of a value (DescribeConfigsResponse.ConfigSource)."""
+    """Source of a configuration value (DescribeConfigsResponse.ConfigSource)."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -40,7 +40,7 @@ class Source(IntEnum):
 
 
 class Operation(IntEnum):
-    """Operation of IncrementalAlterConfigs on a key."""
+    """Operation of an IncrementalAlterConfigs request on a key."""
 
     SET = 0
     DELETE = 1
@@ -49,7 +49,7 @@ class Operation(IntEnum):
 
 
 class Resource(NamedTuple):
-    """The entity that a configuration belongs to."""
+    """The topic, broker or other entity whose configuration is described or altered."""
 
     type: int
     name: str
@@ -61,7 +61,7 @@ class Resource(NamedTuple):
 
 
 class Alteration(NamedTuple):
-    """One key's change."""
+    """A change of one configuration key."""
 
     name: str
     operation: int
@@ -69,7 +69,7 @@ class Alteration(NamedTuple):
 
 
 class Synonym(NamedTuple):
-    """One possible source of a value; a secret value is None."""
+    """One possible source of a configuration value. A secret value is None."""
 
     name: str
     value: str | None
@@ -77,7 +77,7 @@ class Synonym(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One key of a resource. `synonyms` are ordered from the effective source down to the default.
+    """One key of a described resource. `synonyms` are ordered from the effective source down to the default.
 
     The value is None if it is missing or secret. The type and documentation are None if the key is unknown.
     """

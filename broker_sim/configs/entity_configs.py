@@ -1,6 +1,6 @@
-"""Dynamic configuration: overrides below /config of topics, brokers, users, clients and IP addresses.
+"""Dynamic configuration: overrides below /config for topics, brokers, users, clients and IP addresses.
 
-Notifications in /config/changes report the changes.
+Brokers learn of changes by notifications in /config/changes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 CHANGE_PREFIX = "config_change_"
 CHANGE_KEPT_MS = 15 * 60 * 1000
-"""A broker removes notifications that are older than this (ZkNodeChangeNotificationListener)."""
+"""Age after which a broker removes change notifications (ZkNodeChangeNotificationListener)."""
 CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
-"""The keys that are read for users and clients. Credentials of users are not read here."""
+"""The quota keys of users and clients. Credentials of users are not read by this module."""
 READ_AHEAD_MS_MAX = 2_000
 """Maximum time for a LeaderAndIsr request to wait for the overrides of its topics."""
 
@@ -32,7 +32,7 @@ _AS_THEY_ARE: Mapping[str, Mapping[str, str]] = {}
 
 
 class EntityConfigs:
-    """The last read overrides of every topic, of this broker and of all brokers, and the quotas of clients.
+    """Caches the overrides of every topic, of this broker and of all brokers, and the quotas of clients.
 
     `changed(entity)` is called after the overrides of "topics/T", "brokers/N", "brokers/<default>", "users/U",
     "users/U/clients/C", "clients/C" or "ips/A" have changed.
@@ -53,23 +53,28 @@ class EntityConfigs:
         self._dirty = True
         self._reload = True
 
-    # ---- the view ---------------------------------------------------------------------------------------------
+    # ---- values -----------------------------------------------------------------------------------------------
 
     def topic_overrides(self, topic: str) -> Mapping[str, str]:
-        """Return a topic's overrides and this broker's dynamic values: all differences from the broker's file."""
+        """Return all settings of a topic that differ from the broker's file.
+
+        These are the topic's overrides and this broker's dynamic values.
+        """
         own = self._overrides.get(f"topics/{topic}")
         if not own or not self._beneath:
             return own or self._beneath
         return {**self._beneath, **own}
 
     def overrides(self, entity: str) -> Mapping[str, str]:
-        """Return the overrides of "topics/T", "brokers/N" or "brokers/<default>"; empty if it has none."""
+        """Return the overrides of "topics/T", "brokers/N" or "brokers/<default>"; empty if the entity has none."""
         return self._overrides.get(entity, {})
 
     def broker_value(self, key: str, instead: Mapping[str, Mapping[str, str]] = _AS_THEY_ARE) -> Value:
-        """Return a broker key's current value: of this broker, else of all brokers, its file, or Kafka's default.
+        """Return a broker key's current value.
 
-        With `instead`, return the value that would result if these overrides replaced the entities' overrides.
+        Sources in order of precedence: the override of this broker, the override of all brokers, the configuration
+        file, Kafka's default. With `instead`, return the value that would result if these overrides replaced the
+        entities' overrides.
         """
         altered = self._altered(key, instead)
         return self._config.values[key] if altered is None else altered
@@ -81,7 +86,7 @@ class EntityConfigs:
         return self._config.values.get(own, self.broker_value(key)) if altered is None else altered
 
     def _altered(self, key: str, instead: Mapping[str, Mapping[str, str]] = _AS_THEY_ARE) -> Value | None:
-        """Return a dynamic key's value from /config/brokers, or None if it has none."""
+        """Return a dynamic key's value from /config/brokers, or None if it is not set there."""
         definition = dynamic_key(key)
         for entity in (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}"):
             text = instead.get(entity, self._overrides.get(entity, {})).get(key)
@@ -93,7 +98,7 @@ class EntityConfigs:
     # ---- reading ----------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Read all overrides. Raises ZooKeeperError."""
+        """Read all overrides from ZooKeeper. Raises ZooKeeperError."""
         self._reload = False
         zk, service = self._zk, self._zk.service
         changes = await zk.call(lambda: service.get_children(znodes.CONFIG_CHANGES, self._on_change))
@@ -126,9 +131,9 @@ class EntityConfigs:
         return [sorted(outcome.value or ()) for outcome in outcomes]
 
     async def read_ahead(self, topics: list[str]) -> None:
-        """Read the overrides of unknown topics, so that they apply from the first record on.
+        """Read the overrides of topics new to this broker, so that they apply from the first record on.
 
-        Gives up after READ_AHEAD_MS_MAX: a broker that is partitioned from the ensemble continues with its defaults.
+        Give up after READ_AHEAD_MS_MAX: a broker that is partitioned from the ensemble continues with its defaults.
         """
         unknown = [f"topics/{topic}" for topic in topics if f"topics/{topic}" not in self._overrides]
         if not unknown:
@@ -181,7 +186,7 @@ class EntityConfigs:
             self._changed(entity)
 
     def _topic_values(self) -> dict[str, str]:
-        """Return this broker's dynamic values under the names of their topic keys."""
+        """Return the dynamic values of this broker that are defaults of topic keys, by topic key."""
         dynamic: dict[str, str] = {}
         for entity in (f"brokers/{DEFAULT_ENTITY}", f"brokers/{self._config.broker_id}"):
             for name in self._overrides.get(entity, {}):
@@ -195,12 +200,12 @@ class EntityConfigs:
     # ---- following --------------------------------------------------------------------------------------------
 
     def reload_later(self) -> None:
-        """Make `follow` set its watches and read everything again, after a new session has begun."""
+        """Make `follow` set its watches and read all overrides again, because a new session has begun."""
         self._reload = True
         self._wake_up()
 
     async def follow(self) -> None:
-        """Apply changes when notifications arrive, until cancelled."""
+        """Watch for change notifications and apply the changes, until cancelled."""
         while True:
             while not self._dirty and not self._reload:
                 self._wake = self._runtime.future()
@@ -212,7 +217,7 @@ class EntityConfigs:
                     await self.load()
                 await self._process_changes()
             except SessionExpired:
-                # `reload_later` runs when the next session is open.
+                # Try again when the next session is open; `reload_later` is called then.
                 continue
             except ZooKeeperError:
                 self._reload = True

@@ -1,4 +1,7 @@
-"""The znodes under /config that contain overrides, written with a notification (kafka.zk.AdminZkClient)."""
+"""Reads and writes the znodes under /config that contain overrides (kafka.zk.AdminZkClient).
+
+Each write includes a change notification.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class EntityZnodes:
         self._zk = zk
 
     async def read(self, entity: str) -> tuple[dict[str, str], int]:
-        """Return the overrides and their znode's version; empty and -1 if the znode does not exist."""
+        """Return an entity's overrides and the version of their znode; empty and -1 if the znode does not exist."""
         try:
             data, stat = await self._zk.call(lambda: self._zk.service.get(f"/config/{entity}"))
         except NoNode:
@@ -37,16 +40,16 @@ class EntityZnodes:
         return znodes.decode_config(data or b"") or {}, stat.version
 
     async def names(self, kind: str) -> list[str]:
-        """Return the entities below /config/`kind`, sorted."""
+        """Return the names of the entities below /config/`kind`, sorted."""
         try:
             return sorted(await self._zk.call(lambda: self._zk.service.get_children(f"/config/{kind}")))
         except NoNode:
             return []
 
     async def write(self, entity: str, overrides: Mapping[str, str], version: int) -> bool:
-        """Write if the znode has that version, and notify every broker. Return False if another client was faster.
+        """Write overrides if their znode has this version, and notify every broker. Return False on a version conflict.
 
-        Writes only if there is a controller and it stays the same throughout (KAFKA-16539). Raises Refused,
+        The write succeeds only if there is a controller and it does not change meanwhile (KAFKA-16539). Raises Refused,
         ZooKeeperError.
         """
         zk, service, path = self._zk, self._zk.service, f"/config/{entity}"
@@ -63,7 +66,8 @@ class EntityZnodes:
         ops = [Check(znodes.CONTROLLER, controller.version), write, _notice(entity)]
         results = await zk.call(lambda: service.multi(ops))
         if results[1].error in (ErrorCode.BAD_VERSION, ErrorCode.NODE_EXISTS, ErrorCode.NO_NODE):
-            # If the znode has the data of this request, our first transmission wrote it and its response was lost.
+            # If the znode already has the data of this request, our first transmission wrote it and its response was
+            # lost.
             return (await self.read(entity))[0] == overrides and await self._notify(entity)
         if results[0].error in (ErrorCode.NO_NODE, ErrorCode.BAD_VERSION):
             raise Refused(KafkaError.stale_controller_epoch, "The controller changed meanwhile.")
@@ -71,10 +75,10 @@ class EntityZnodes:
         return True
 
     async def clear(self, entity: str, version: int) -> bool:
-        """Remove the znode of an entity without overrides. Return False if another client was faster.
+        """Remove the znode of an entity that has no overrides any more. Return False on a version conflict.
 
-        Also removes "users/U/clients" and "users/U" if they are empty afterwards. A znode with children is not removed
-        but written empty. Raises Refused, ZooKeeperError.
+        Also remove "users/U/clients" and "users/U" if they are empty afterwards. If the znode has children, write empty
+        overrides instead. Raises Refused, ZooKeeperError.
         """
         if version < 0:
             return await self._notify(entity)
@@ -89,7 +93,7 @@ class EntityZnodes:
             _raise_first(results, path)
         user, clients, _ = entity.partition("/clients/")
         if clients:
-            # ZooKeeper rejects this delete if the znode still has children; the znode then remains.
+            # ZooKeeper rejects this delete if the znode still has children. In that case, leave the znode.
             await self._zk.attempt(lambda: self._zk.service.delete(f"/config/{user}/clients"))
             overrides, user_version = await self.read(user)
             if not overrides and user_version >= 0:
@@ -105,7 +109,7 @@ class EntityZnodes:
 
 
 def _notice(entity: str) -> Create:
-    """Return the write of the change notification. It belongs to the same transaction as the change.
+    """Return the operation that creates the change notification, in the same transaction as the change.
 
     Kafka writes the notification after that transaction. If a broker fails in between, no broker is notified.
     """

@@ -1,4 +1,4 @@
-"""One sentence about the effect of each topic and broker key here, for documentation.
+"""One sentence about the effect of each topic and broker key on zabka's brokers, for DescribeConfigs.
 
 The tables of keys contain types, limits and defaults. Keys without effect are in
 `zabka.broker_sim.configs.keys_without_effect`, rejected values in `zabka.broker_sim.configs.unsupported_values`.

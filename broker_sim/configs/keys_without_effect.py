@@ -1,4 +1,4 @@
-"""Kafka's keys that are accepted, checked and described, but have no effect here, with the reason for each."""
+"""Kafka keys that zabka's brokers accept, check and describe, but that have no effect, with the reason for each."""
 
 from __future__ import annotations
 
@@ -264,6 +264,6 @@ def _by_key(groups: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 
 
 BROKER_WITHOUT_EFFECT: Mapping[str, tuple[str, str]] = _by_key(_OF_BROKERS)
-"""Broker keys, each with its purpose in Kafka, in one sentence, and the reason why it has no effect here."""
+"""Broker keys without effect, each with its purpose in Kafka and the reason, in one sentence each."""
 TOPIC_WITHOUT_EFFECT: Mapping[str, tuple[str, str]] = _by_key(_OF_TOPICS)
-"""Topic keys, each with its purpose in Kafka, in one sentence, and the reason why it has no effect here."""
+"""Topic keys without effect, each with its purpose in Kafka and the reason, in one sentence each."""

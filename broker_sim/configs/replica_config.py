@@ -14,20 +14,23 @@ from zabka.kafka.record_rules import FOREVER_MS, TopicRules
 DEDUPE_BUFFER_BYTES = 128 << 20
 DEDUPE_LOAD = 0.9
 TopicConfigs = Callable[[str], Mapping[str, str]]
-"""Returns a topic's overrides as stored in /config/topics/T: strings keyed by name.
+"""Function that returns a topic's overrides as stored in /config/topics/T: strings keyed by name.
 
-The function is called again after each call of `topic_configs_changed`.
+It is called again after each call of `topic_configs_changed`.
 """
 
 
 def no_overrides(topic: str) -> Mapping[str, str]:
-    """Return no overrides: a `TopicConfigs` for a broker whose topics all have the broker's defaults."""
+    """Return no overrides. Used as `TopicConfigs` if all topics have the broker's defaults."""
     return {}
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaConfig:
-    """A broker's settings. Each field is a Kafka key with underscores for dots; the defaults are Kafka 3.9's."""
+    """A broker's settings of logs and replication.
+
+    Each field is named like a Kafka key, with underscores for dots; the defaults are those of Kafka 3.9.
+    """
 
     replica_lag_time_max_ms: int = 30_000
     min_insync_replicas: int = 1
@@ -133,12 +136,12 @@ def replica_config(config: KafkaConfig) -> ReplicaConfig:
 
 
 Listed = tuple[tuple[int, int], ...]
-"""Replicas that a topic lists as throttled: (partition, broker)."""
+"""Replicas in a topic's list of throttled replicas, as (partition, broker) pairs."""
 ALL_LISTED: Listed = ((-1, -1),)
 
 
 def listed(text: str) -> Listed:
-    """Parse `0:1,0:2` or `*`. Any other string lists no replica."""
+    """Parse a list of throttled replicas, `0:1,0:2` or `*`. Any other string is an empty list."""
     if text.strip() == "*":
         return ALL_LISTED
     parts = [[word.strip() for word in part.split(":")] for part in text.split(",")]
@@ -148,7 +151,7 @@ def listed(text: str) -> Listed:
 
 
 def lists(replicas: Listed, partition: int, broker_id: int) -> bool:
-    """Return whether the list contains that replica."""
+    """Return whether the list of throttled replicas contains this replica."""
     return replicas == ALL_LISTED or (partition, broker_id) in replicas
 
 
@@ -156,17 +159,17 @@ class CompactionSettings(NamedTuple):
     """A topic's compaction settings; times in milliseconds."""
 
     dirty_ratio_min: float
-    """min.cleanable.dirty.ratio: a log is compacted if its dirty ratio is higher."""
+    """min.cleanable.dirty.ratio: a log is compacted if its dirty ratio is higher than this."""
     lag_min_ms: int
-    """min.compaction.lag.ms: younger records are not compacted."""
+    """min.compaction.lag.ms: records younger than this are not compacted."""
     lag_max_ms: int
-    """max.compaction.lag.ms: an older record is compacted regardless of the ratio."""
+    """max.compaction.lag.ms: records older than this are compacted regardless of the dirty ratio."""
     tombstone_ms: int
     """delete.retention.ms: how long the last record of a deleted key remains readable."""
     key_bytes: int = DEDUPE_BUFFER_BYTES
-    """A thread's share of log.cleaner.dedupe.buffer.size, which limits the map of keys."""
+    """One thread's share of log.cleaner.dedupe.buffer.size, which limits the number of keys in the offset map."""
     key_load: float = DEDUPE_LOAD
-    """log.cleaner.io.buffer.load.factor: the maximum load of the map."""
+    """log.cleaner.io.buffer.load.factor: the maximum load factor of the offset map."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +181,17 @@ class PartitionConfig:
     segment_ms: int
     """segment.ms or, for a compacted topic, max.compaction.lag.ms if that is less (LogConfig.maxSegmentMs).
 
-    Only closed segments are compacted, so a segment must be closed in time.
+    Only closed segments are compacted, so the active segment must be closed before max.compaction.lag.ms has passed.
     """
     deletes: bool
-    """Whether cleanup.policy contains delete: segments are removed by time and size."""
+    """Whether cleanup.policy contains delete. If so, old segments are removed by age and total size."""
     compacts: bool
     """Whether cleanup.policy contains compact."""
     records: TopicRules
     """Rules for the records that producers send."""
     asks_nothing_of_records: bool
     converts_down: bool
-    """message.downconversion.enable: clients from before Kafka 0.11 receive message formats that they can read."""
+    """message.downconversion.enable: convert records to message formats that clients older than Kafka 0.11 can read."""
     retention_ms: int
     retention_bytes: int
     compaction: CompactionSettings
@@ -206,7 +209,7 @@ def _flag(overrides: Mapping[str, str], key: str, default: bool) -> bool:
 def _record_rules(
     config: ReplicaConfig, overrides: Mapping[str, str], compacts: bool, whole: Callable[[str, int], int]
 ) -> TopicRules:
-    """Return the rules for records. `whole` returns the value of an integer key.
+    """Return a topic's rules for records. `whole` is a function that returns the value of an integer key.
 
     The deprecated message.timestamp.difference.max.ms is used if its replacement is not set
     (LogConfig.getMessageTimestampBeforeMaxMs).
@@ -232,7 +235,7 @@ def _record_rules(
 
 
 def partition_config(config: ReplicaConfig, overrides: Mapping[str, str]) -> PartitionConfig:
-    """Apply a topic's overrides, which were validated when they were set, on top of the broker's defaults.
+    """Combine a topic's overrides with the broker's defaults. The overrides were validated when they were set.
 
     A value that is not a number is ignored, as Kafka ignores invalid values in ZooKeeper.
     """

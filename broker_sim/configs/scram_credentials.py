@@ -1,6 +1,6 @@
-"""SCRAM credentials of users, stored by AlterUserScramCredentials in /config/users (KIP-554).
+"""SCRAM credentials of users, which AlterUserScramCredentials stores in /config/users (KIP-554).
 
-The credentials are only stored and described, because brokers here have no listener that uses them.
+The credentials are only stored and described: zabka's brokers have no SASL listener that could use them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
 
 
 class Credential(NamedTuple):
-    """A user's credential for one mechanism."""
+    """A user's credential for one SCRAM mechanism."""
 
     mechanism: int
     iterations: int
@@ -51,7 +51,7 @@ class ScramResult(NamedTuple):
 
 
 class ScramCredentials:
-    """Stores credentials among a user's overrides."""
+    """Stores SCRAM credentials in the znodes of the users' overrides."""
 
     def __init__(self, znodes: EntityZnodes) -> None:
         self._znodes = znodes
@@ -132,7 +132,10 @@ def _check(user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion])
 
 
 def _stored(upsertion: Upsertion) -> str:
-    """Return the form of a password that a server stores (RFC 5802, 3): it verifies a login but cannot log in."""
+    """Return the credential string to store instead of the password (RFC 5802, 3).
+
+    With it, a server can verify a login but cannot log in itself.
+    """
     digest = _HASHES[upsertion.mechanism]
     client_key = hmac.new(upsertion.salted_password, b"Client Key", digest).digest()
     server_key = hmac.new(upsertion.salted_password, b"Server Key", digest).digest()

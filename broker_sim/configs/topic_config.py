@@ -1,4 +1,4 @@
-"""Topic configuration: the keys of Kafka's LogConfig, and a topic's effective values with the broker's defaults."""
+"""Topic configuration: the keys of Kafka's LogConfig, and a topic's values after the broker's defaults are applied."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def _is_replica(text: str) -> bool:
 
 
 def _throttled(name: str) -> ConfigKey:
-    """Return the definition of a key that lists throttled replicas. Its error shows the whole list."""
+    """Return the definition of a key whose value is a list of throttled replicas. Its error message shows the whole
+    list.
+    """
 
     def check(value: Value) -> str | None:
         parts = split_list(str(value))
@@ -128,9 +130,10 @@ def validate_topic_config(overrides: Mapping[str, str]) -> dict[str, Value]:
 
 
 def effective_topic_config(overrides: Mapping[str, str], broker: Mapping[str, Value]) -> dict[str, Value]:
-    """Return a topic's values: its own override, else its broker's synonym, else Kafka's default.
+    """Return the value of every topic key: the topic's override, else the broker's synonym, else Kafka's default.
 
-    An override that cannot be parsed (written directly into the znode) is ignored; Kafka also logs it.
+    An override that cannot be parsed (because a client wrote it directly into the znode) is ignored; Kafka also logs
+    it.
     """
     values: dict[str, Value] = {}
     for name, key in TOPIC_KEYS.items():

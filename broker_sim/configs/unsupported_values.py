@@ -1,6 +1,6 @@
-"""Keys for features that a broker here does not have. A broker starts only with values that disable the features.
+"""Keys for features that zabka's brokers lack. A broker starts only with values that disable these features.
 
-If a broker ignored an authorizer, encryption or a policy with a warning, the cluster would be open although its owner
+If a broker only warned about an authorizer, encryption or a policy, the cluster would be open although its owner
 assumes that it is protected.
 """
 
@@ -16,11 +16,11 @@ class Supported(NamedTuple):
     """The accepted values of a key for a missing feature."""
 
     values: tuple[str, ...]
-    """The accepted values, in lower case."""
+    """The values that are accepted, in lower case."""
     sentence: str
     """The purpose of the key in Kafka."""
     reason: str
-    """The reason why other values are rejected."""
+    """The reason why all other values are rejected."""
 
 
 SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {

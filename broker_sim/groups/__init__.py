@@ -2,5 +2,5 @@
 
 The package imports `replication`, `logs` and `configs`; handlers and the broker import the package. Begin with
 `coordinator` (the requests), then `membership` (the step from one generation to the next) and `store` (the records that
-outlive a broker).
+survive a restart of the broker).
 """

@@ -1,4 +1,4 @@
-"""Settings of groups, under Kafka's own key names, and of `__consumer_offsets`."""
+"""Settings of consumer groups and of `__consumer_offsets`, under Kafka's own key names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """A coordinator's settings. Each field is a Kafka key with underscores for dots; the defaults are Kafka 3.9's."""
+    """The settings of a group coordinator.
+
+    Each field is named like a Kafka key, with underscores for dots; the defaults are those of Kafka 3.9.
+    """
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
@@ -30,7 +33,7 @@ class GroupConfig:
 
     @property
     def offsets_topic_configs(self) -> Mapping[str, str]:
-        """The overrides of a new `__consumer_offsets`."""
+        """The configuration overrides with which `__consumer_offsets` is created."""
         return {
             "cleanup.policy": "compact",
             "segment.bytes": str(self.offsets_topic_segment_bytes),

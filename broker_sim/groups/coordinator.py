@@ -1,6 +1,6 @@
-"""Requests to the group coordinator for groups of the classic protocol (kafka.coordinator.group.GroupCoordinator).
+"""Processes requests to the group coordinator for groups of the classic protocol.
 
-Every request first checks that this broker coordinates the group.
+Source: kafka.coordinator.group.GroupCoordinator. Every request first checks that this broker coordinates the group.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Committing(NamedTuple):
 
 
 class CommittingInTransaction(NamedTuple):
-    """A TxnOffsetCommit request: a commit, and the producer whose transaction it belongs to."""
+    """A TxnOffsetCommit request: the offsets to commit, and the transaction's producer."""
 
     commit: Committing
     transactional_id: str
@@ -103,7 +103,7 @@ class GroupCoordinator:
             self._expire()
 
     def close(self) -> None:
-        """Stop coordinating, and respond to the waiting requests."""
+        """Stop coordinating groups, and respond to the waiting requests."""
         self._is_active = False
         if self._expiry is not None:
             self._expiry.cancel()
@@ -123,7 +123,7 @@ class GroupCoordinator:
         )
 
     def roles_changed(self) -> None:
-        """Check which partitions of `__consumer_offsets` this broker leads now."""
+        """Update which partitions of `__consumer_offsets` this broker leads."""
         if self._is_active:
             self.store.roles_changed()
 
@@ -133,7 +133,10 @@ class GroupCoordinator:
             self.store.forget(partitions)
 
     def _refusal(self, group_id: str | None, may_be_empty: bool = False) -> ErrorCode:
-        """Return the error for a request about that group if this broker cannot serve the request now."""
+        """Return the error if this broker cannot process requests about the group now.
+
+        Reasons are that another broker is the coordinator, or that the group is still being loaded.
+        """
         if group_id is None or not (group_id or may_be_empty):
             return ErrorCode.invalid_group_id
         if not self._is_active:
@@ -206,7 +209,7 @@ class GroupCoordinator:
     # ---- offsets -----------------------------------------------------------------------------------------------
 
     async def commit(self, committing: Committing) -> Mapping[TopicPartition, ErrorCode]:
-        """Process OffsetCommit. Return once the ISR has the offsets."""
+        """Process OffsetCommit. Return once the ISR has replicated the offsets."""
         refusal = self._refusal(committing.group_id, may_be_empty=True)
         group = self.store.groups.get(committing.group_id)
         if refusal is ErrorCode.none and group is None:
@@ -224,9 +227,10 @@ class GroupCoordinator:
         return await self.store.store_offsets(group, committing.offsets)
 
     async def commit_in_transaction(self, asked: CommittingInTransaction) -> Mapping[TopicPartition, ErrorCode]:
-        """Process TxnOffsetCommit. Return once the ISR has the offsets, which are pending until the transaction ends.
+        """Process TxnOffsetCommit. Return once the ISR has replicated the offsets.
 
-        Since version 3, the generation, member and instance of the consumer are checked (KIP-447).
+        The offsets are pending until the transaction ends. Since version 3, the generation, member and instance of the
+        consumer are checked (KIP-447).
         """
         commit = asked.commit
         refusal = self._refusal(commit.group_id)
@@ -234,7 +238,7 @@ class GroupCoordinator:
             refusal, guard = await self.store.verify_transaction(
                 commit.group_id, asked.transactional_id, asked.producer_id, asked.producer_epoch, asked.knows_abortable
             )
-            # The partition of the group may have moved during the verification.
+            # During the verification, another broker may have become the group's coordinator.
             refusal = self._refusal(commit.group_id) if refusal is ErrorCode.none else refusal
             if refusal is ErrorCode.none:
                 group = self.store.get_or_create(commit.group_id)
@@ -246,7 +250,10 @@ class GroupCoordinator:
         return dict.fromkeys(commit.offsets, refusal)
 
     def transaction_completed(self, producer_id: int, numbers: Iterable[int], is_commit: bool) -> None:
-        """Handle that a transaction's markers were written to these partitions of `__consumer_offsets`."""
+        """Complete the pending commits of a transaction after its markers were written to these partitions.
+
+        `numbers` are partitions of `__consumer_offsets`.
+        """
         self.store.end_transaction(producer_id, numbers, is_commit)
 
     @staticmethod
@@ -322,7 +329,9 @@ class GroupCoordinator:
         return ErrorCode.group_id_not_found if gone else ErrorCode.not_coordinator
 
     def groups(self) -> tuple[ErrorCode, list[Group]]:
-        """Process ListGroups. Return every group coordinated here, and an error if some may still be loading."""
+        """Process ListGroups. Return every group that this broker coordinates, and an error if some may still be
+        loading.
+        """
         if not self._is_active:
             return ErrorCode.coordinator_not_available, []
         loading = self.store.is_loading_any
@@ -330,7 +339,7 @@ class GroupCoordinator:
         return error, list(self.store.groups.values())
 
     def describe(self, group_id: str) -> GroupSummary:
-        """Process DescribeGroups for one group. A group that does not exist is Dead."""
+        """Process DescribeGroups for one group. The state of a group that does not exist is Dead."""
         refusal = self._refusal(group_id, may_be_empty=True)
         if refusal is not ErrorCode.none:
             return GroupSummary(refusal)
@@ -342,7 +351,7 @@ class GroupCoordinator:
         return GroupSummary(ErrorCode.none, group.state, group.protocol_type or "", protocol or "", members)
 
     def delete_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
-        """Process DeleteGroups. Only empty groups are deleted."""
+        """Process DeleteGroups. Groups that still have members are not deleted."""
         errors: dict[str, ErrorCode] = {}
         for group_id in group_ids:
             errors[group_id] = self._refusal(group_id, may_be_empty=True)
@@ -361,7 +370,10 @@ class GroupCoordinator:
 
 
 def _once(answer: Future[T]) -> Callable[[T], None]:
-    """Return a callback that resolves a future at most once, because its client may have stopped waiting."""
+    """Return a callback that sets a future's result unless the future is already done.
+
+    The future is done earlier if the client has stopped waiting.
+    """
 
     def finish(result: T) -> None:
         if not answer.done():

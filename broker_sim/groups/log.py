@@ -1,4 +1,4 @@
-"""Loads groups and offsets from a partition of `__consumer_offsets` (GroupMetadataManager's loading)."""
+"""Loads groups and offsets from a partition of `__consumer_offsets` (the loading part of GroupMetadataManager)."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from zabka.kafka.record_batch import (
 
 
 class GroupLog:
-    """The state after the records read so far. The newest record of a key is the valid one."""
+    """The groups and offsets after the records read so far. Of each key, the newest record is valid."""
 
     def __init__(self) -> None:
         self.unreadable = 0
-        """Number of skipped records: damaged, or of a kind that newer brokers write."""
+        """Number of skipped records, which are damaged or of a kind that only newer brokers write."""
         self._groups: dict[str, StoredGroup] = {}
         self._offsets: dict[str, dict[TopicPartition, StoredOffset]] = {}
         self._pending: dict[int, dict[OffsetKey, StoredOffset | None]] = {}
         """The commits of open transactions, keyed by producer id; None for a removed offset."""
 
     def load_batches(self, data: bytes) -> Generator[None, None, int | None]:
-        """Load complete batches of the log, with a pause after a fixed number of records.
+        """Load complete batches of the log. Yield after every fixed number of records, so that other tasks can run.
 
-        Returns the offset after them, or None if there are none.
+        Returns the offset after the batches, or None if there are none.
         """
         next_offset = None
         seen = 0
@@ -65,7 +65,7 @@ class GroupLog:
                         if not seen % SLICE_RECORDS:
                             yield
                 except BatchUnreadable:
-                    # Ignore the whole batch: it is unknown which of its records are valid.
+                    # Ignore the whole batch, because it is unknown which of its records are undamaged.
                     self.unreadable += 1
                     records.clear()
             for record in records:
@@ -110,7 +110,7 @@ class GroupLog:
             of_group[key.topic_partition] = stored
 
     def groups(self, now_ms: int) -> Iterator[Group]:
-        """Yield every remaining group with its offsets. A group that only stores offsets has no metadata record."""
+        """Yield every loaded group with its offsets. A group that only stores offsets has no metadata record."""
         pending: dict[str, dict[int, dict[TopicPartition, StoredOffset]]] = {}
         for producer_id, commits in self._pending.items():
             for (group_id, topic_partition), stored in commits.items():
@@ -141,9 +141,10 @@ def _batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
 async def read_group_log(
     replica: HostedLog, buffer_bytes: int, runtime: Runtime, goes_on: Callable[[], bool]
 ) -> GroupLog | None:
-    """Read a partition to its end, one buffer at a time. Return None if `goes_on` returns False between two buffers.
+    """Read a partition to its end, one buffer at a time. Return None once `goes_on` returns False.
 
-    Between two buffers, the replica's log may be closed and replaced by its copy in another log directory.
+    `goes_on` is called between two buffers. At that point, the replica's log may also be closed and replaced by its
+    copy in another log directory.
     """
     read = GroupLog()
     offset = replica.log.start_offset

@@ -1,8 +1,8 @@
-"""Joining, syncing, heartbeats and leaving: the transition from one generation to the next.
+"""Joining, syncing, heartbeats and leaving of group members: the transition from one generation to the next.
 
-Source: Kafka's GroupCoordinator, classic protocol. A rebalance waits until every known member has joined again, or for
-the longest rebalance timeout among them. The first rebalance of an empty group waits group.initial.rebalance.delay.ms
-for more members.
+Source: Kafka's GroupCoordinator, classic protocol. A rebalance waits until every known member has joined again, but at
+most for the longest rebalance timeout of the members. The first rebalance of an empty group waits
+group.initial.rebalance.delay.ms for more members.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ _EMPTY, _STABLE, _DEAD = GroupState.EMPTY, GroupState.STABLE, GroupState.DEAD
 AnswerJoin = Callable[[JoinResult], None]
 AnswerSync = Callable[[SyncResult], None]
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
-"""Maximum time for a new member's JoinGroup to wait. Until the response, the member cannot send heartbeats."""
+"""Maximum time that a new member's JoinGroup can wait for the rebalance. Until the response, the member cannot send
+heartbeats.
+"""
 
 
 class MemberSessions:
-    """Expires members of all groups that send no request for session.timeout.ms, and calls `ended` with each member.
+    """Session timeouts of the members of all groups. Calls `ended` with each expired member.
 
-    A member has at most one timer, however often it sends requests: the timer checks the clock when it is due.
+    A session expires if the member sends no request for session.timeout.ms. However often a member sends requests, it
+    has at most one timer: when the timer fires, it checks whether the deadline has moved.
     """
 
     def __init__(self, runtime: Runtime, ended: Callable[[Group, Member], None]) -> None:
@@ -50,11 +53,11 @@ class MemberSessions:
         self.expect(group, member, member.session_timeout_ms)
 
     def expect(self, group: Group, member: Member, timeout_ms: int) -> None:
-        """Require the member's next request within this time; otherwise the session expires."""
+        """Expire the member's session if the member sends no request within this time."""
         now_ms = self._runtime.now().mono_ms
         member.session_ends_ms = now_ms + timeout_ms
-        # A timer that is due earlier checks the deadline again when it fires, so it can stay. A timer that is due
-        # later must be replaced.
+        # A timer that fires before the new deadline checks the deadline again, so keep it. Replace a timer that fires
+        # later.
         if member.session_timer is not None and member.timer_due_ms > member.session_ends_ms:
             member.end_session()
         if member.session_timer is None:
@@ -76,7 +79,7 @@ class MemberSessions:
 
 
 def current_member_error(group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
-    """Check that this is a member of the group under its current id. Return the error code."""
+    """Return OK if this is a member of the group with its current member id, else the error code."""
     if group_instance_id is not None:
         current = group.static_members.get(group_instance_id)
         if current is None:
@@ -87,7 +90,7 @@ def current_member_error(group: Group, member_id: str, group_instance_id: str | 
 
 
 class GroupMembership:
-    """Changes the groups of a store. Callbacks send the responses to waiting requests."""
+    """Changes the membership of a store's groups. Callbacks send the responses to waiting requests."""
 
     def __init__(
         self, config: GroupConfig, store: Callable[[], GroupStore], runtime: Runtime, changed: Callable[[Group], None]
@@ -116,7 +119,7 @@ class GroupMembership:
         elif joining.member_id == NO_MEMBER:
             self._join_new(group, joining, answer)
         elif joining.member_id in group.pending_members and joining.group_instance_id is not None:
-            # The id was assigned to a dynamic member: in Kafka this is an IllegalStateException.
+            # The member id was assigned to a dynamic member. In Kafka this is an IllegalStateException.
             answer(JoinResult(ErrorCode.unknown_server_error, joining.member_id))
         elif joining.member_id in group.pending_members:
             self._add_member(group, joining, joining.member_id, answer)
@@ -128,7 +131,8 @@ class GroupMembership:
         size_max = self._config.group_max_size
         if group.state is _PREPARING:
             member = group.members.get(member_id)
-            # Count the members that wait, so that a group that has grown too large can drop its last ones.
+            # Count only the waiting members, so that the members in excess of group.max.size that join last are
+            # rejected.
             waits = member is not None and member.join_answer is not None
             return waits or len(group.members) < size_max or group.awaiting_join < size_max
         if group.state in (_COMPLETING, _STABLE):
@@ -177,7 +181,7 @@ class GroupMembership:
         elif group.state is _STABLE and unchanged and not leads:
             answer(self._joined(group, member))
         else:
-            # The leader's request alone is enough: it may have seen topics change.
+            # The leader's request alone starts a rebalance: the leader may have noticed changes of the topics.
             self._update_member(group, member, joining, answer)
             self._prepare_if_possible(group)
 
@@ -223,7 +227,10 @@ class GroupMembership:
     # ---- static members ----------------------------------------------------------------------------------------
 
     def _replace_static(self, group: Group, joining: Joining, old_id: str, new_id: str, answer: AnswerJoin) -> None:
-        """Replace a static member after its restart. In a stable group it keeps its assignment (KIP-345)."""
+        """Replace the member id of a static member after its client has restarted.
+
+        In a stable group, the static member keeps its assignment (KIP-345).
+        """
         instance_id = joining.group_instance_id
         assert instance_id is not None
         leader_before = group.leader_id
@@ -334,13 +341,16 @@ class GroupMembership:
             self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """Continue with the joined members. Remove dynamic members that have not joined; keep static members."""
+        """Begin the next generation with the members that have joined.
+
+        Dynamic members that have not joined are removed; static members are not.
+        """
         for member in [m for m in group.members.values() if m.join_answer is None and not m.is_static]:
             group.remove(member.member_id)
         if group.state is _DEAD:
             return
         if group.members and not group.elect_joined_leader():
-            # No member returned; wait until sessions end.
+            # No member has joined again. Wait until their sessions expire.
             self._await_joins(group, DelayedJoin(False, group.rebalance_timeout_ms))
             return
         group.next_generation(self._now_ms())
@@ -398,7 +408,9 @@ class GroupMembership:
         return ErrorCode.rebalance_in_progress if group.state is _PREPARING else ErrorCode.none
 
     def _store_assignment(self, group: Group, given: Mapping[str, bytes]) -> None:
-        """Store the leader's assignment before any member receives it. Members that it omits get an empty one."""
+        """Store the leader's assignment before any member receives it. A member that the leader omitted gets an empty
+        one.
+        """
         assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
         generation_id = group.generation_id
         stored = self._store().store_group(group, assignment)
@@ -475,7 +487,7 @@ class GroupMembership:
     # ---- leaving -----------------------------------------------------------------------------------------------
 
     def leave(self, group: Group, leaving: Leaving) -> ErrorCode:
-        """Remove one member at its own request or at the request of an administrator."""
+        """Remove one member, at its own request or at the request of an administrator."""
         member_id, instance_id = leaving
         if member_id == NO_MEMBER:
             current = None if instance_id is None else group.static_members.get(instance_id)
@@ -494,7 +506,8 @@ class GroupMembership:
 
     def _remove_member(self, group: Group, member: Member) -> None:
         member.answer_join(JoinResult(ErrorCode.unknown_member_id, NO_MEMBER))
-        # Fail the pending SyncGroup. Kafka never responds to it, and the client waits until its request.timeout.ms.
+        # Fail the pending SyncGroup. Kafka does not respond to it, so there the client waits for its
+        # request.timeout.ms.
         member.answer_sync(SyncResult(ErrorCode.unknown_member_id))
         group.remove(member.member_id)
         if group.state in (_STABLE, _COMPLETING):
@@ -505,7 +518,7 @@ class GroupMembership:
     # ---- load and unload ---------------------------------------------------------------------------------------
 
     def loaded(self, group: Group) -> None:
-        """Handle a group read from the log: each member has one session timeout to send a request."""
+        """Start the session timeouts of a group that was just loaded from the log."""
         self._changed(group)
         if len(group.members) > self._config.group_max_size:
             self._prepare(group)
@@ -513,7 +526,9 @@ class GroupMembership:
             self.sessions.renew(group, member)
 
     def unloaded(self, group: Group) -> None:
-        """Handle a group that another broker now coordinates: waiting clients must find that broker."""
+        """Respond to the waiting clients of a group that another broker now coordinates, so that they find that
+        broker.
+        """
         group.transition_to(_DEAD, self._now_ms())
         self.stop(group, ErrorCode.not_coordinator)
 

@@ -1,6 +1,6 @@
 """One group of the classic protocol: its state, members and protocol (Kafka's GroupMetadata and MemberMetadata).
 
-No method waits or writes. `zabka.broker_sim.groups.membership` calls them.
+Methods neither wait nor write to the log. `zabka.broker_sim.groups.membership` calls them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zabka.kafka.client.consumer_protocol import (
 )
 
 _GENERATION_MAX = 2**31 - 1
-"""The highest generation that fits into records and responses. The generation after it is 1."""
+"""The highest generation number that fits into records and responses. It is followed by generation 1."""
 
 
 class GroupState(StrEnum):
@@ -34,12 +34,12 @@ class GroupState(StrEnum):
     EMPTY = "Empty"
     """No members. The group exists until its offsets have expired."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Waits until the members have joined again."""
+    """Waits until all members have joined again."""
     COMPLETING_REBALANCE = "CompletingRebalance"
     """All members have joined. The group waits for the leader's assignment."""
     STABLE = "Stable"
     DEAD = "Dead"
-    """Removed, or coordinated by another broker."""
+    """The group was removed, or another broker coordinates it."""
 
 
 PREVIOUS: Mapping[GroupState, tuple[GroupState, ...]] = {
@@ -49,14 +49,14 @@ PREVIOUS: Mapping[GroupState, tuple[GroupState, ...]] = {
     GroupState.STABLE: (GroupState.COMPLETING_REBALANCE,),
     GroupState.DEAD: tuple(GroupState),
 }
-"""For each state, the states that can precede it."""
+"""The valid predecessors of each state."""
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""(protocol name, metadata), in the member's order of preference."""
+"""Pairs of protocol name and metadata, in the member's order of preference."""
 
 
 class JoinedMember(NamedTuple):
-    """A member as sent to the group's leader."""
+    """A member in the JoinGroup response to the group's leader."""
 
     member_id: str
     group_instance_id: str | None
@@ -100,7 +100,9 @@ class Member:
     join_answer: Callable[[JoinResult], None] | None = None
     sync_answer: Callable[[SyncResult], None] | None = None
     is_new: bool = False
-    """Whether the member has not completed a rebalance yet. A new member may expire while it waits for one."""
+    """Whether the member has not completed a rebalance yet. A new member's session can expire while it waits for
+    one.
+    """
     session_ends_ms: int = 0
     session_timer: Timer | None = None
     timer_due_ms: int = 0
@@ -112,25 +114,25 @@ class Member:
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether the member waits for a rebalance and therefore need not send heartbeats."""
+        """Whether the member's JoinGroup is waiting for a rebalance, so that the member need not send heartbeats."""
         return self.join_answer is not None or self.sync_answer is not None
 
     def metadata(self, protocol_name: str) -> bytes:
-        """Return the member's metadata for that protocol, which it must support."""
+        """Return the member's metadata for a protocol that the member supports."""
         return next(metadata for name, metadata in self.protocols if name == protocol_name)
 
     def vote(self, candidates: Collection[str]) -> str:
-        """Return the candidate protocol that the member prefers. It must support at least one."""
+        """Return which of the candidate protocols the member prefers. The member must support at least one of them."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     def answer_join(self, result: JoinResult) -> None:
-        """Respond to the member's waiting JoinGroup, if any."""
+        """Respond to the member's JoinGroup if it is waiting."""
         answer, self.join_answer = self.join_answer, None
         if answer is not None:
             answer(result)
 
     def answer_sync(self, result: SyncResult) -> bool:
-        """Respond to the member's waiting SyncGroup. Return whether there was one."""
+        """Respond to the member's SyncGroup if it is waiting. Return whether it was."""
         answer, self.sync_answer = self.sync_answer, None
         if answer is None:
             return False
@@ -145,7 +147,10 @@ class Member:
 
 
 class Group:
-    """A group's metadata. `now_ms` is wall-clock time, because it is stored and offsets expire by it."""
+    """A group's state, members and offsets.
+
+    `now_ms` is always wall-clock time, because it is stored in records and offsets expire by it.
+    """
 
     __slots__ = (
         "generation_id",
@@ -179,11 +184,11 @@ class Group:
         self.static_members: dict[str, str] = {}
         """Member ids of static members, keyed by group.instance.id."""
         self.pending_members: dict[str, Timer] = {}
-        """Ids that were returned with MEMBER_ID_REQUIRED and have not been used yet."""
+        """Member ids that were returned with MEMBER_ID_REQUIRED, until the client joins with them."""
         self.pending_sync: dict[str, None] = {}
         """Members that have joined this generation but have not sent SyncGroup yet."""
         self.supported: dict[str, int] = {}
-        """Number of members that support each protocol, so that a join need not visit every member."""
+        """Number of members that support each protocol. With it, a join does not have to visit all members."""
         self.offsets = GroupOffsets()
         self.subscribed_topics: tuple[str, ...] | None = None
         """The topics to which members are subscribed; None if unknown."""
@@ -206,11 +211,11 @@ class Group:
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether the group's members use the consumer protocol."""
+        """Whether the group's protocol type is "consumer"."""
         return self.protocol_type == PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a member consumes the topic; True if the topics are unknown."""
+        """Return whether a member is subscribed to the topic; also True if the subscriptions are unknown."""
         return self.subscribed_topics is None or topic in self.subscribed_topics
 
     # ---- members -----------------------------------------------------------------------------------------------
@@ -229,7 +234,10 @@ class Group:
         self.forget_pending(member.member_id)
 
     def remove(self, member_id: str) -> None:
-        """Remove a member or a pending id. If it was the leader, the oldest other member becomes the leader."""
+        """Remove a member or a pending member id.
+
+        If the member was the leader, the member that joined first becomes the leader.
+        """
         member = self.members.pop(member_id, None)
         if member is not None:
             member.end_session()
@@ -242,13 +250,13 @@ class Group:
         self.pending_sync.pop(member_id, None)
 
     def forget_pending(self, member_id: str) -> None:
-        """Remove a pending id that was used or can no longer be used."""
+        """Remove a pending member id, because a client has used it or can no longer use it."""
         timer = self.pending_members.pop(member_id, None)
         if timer is not None:
             timer.cancel()
 
     def replace_static_member(self, group_instance_id: str, old_member_id: str, new_member_id: str) -> Member:
-        """Give a static member its new member id. Requests that wait under the old id are fenced."""
+        """Change the member id of a static member. Requests that wait under the old id are fenced."""
         member = self.members.pop(old_member_id)
         member.answer_join(JoinResult(ErrorCode.fenced_instance_id, old_member_id))
         member.answer_sync(SyncResult(ErrorCode.fenced_instance_id))
@@ -281,7 +289,7 @@ class Group:
 
     @property
     def all_have_joined(self) -> bool:
-        """Whether all members have joined again, and every pending id has been used."""
+        """Whether all members have joined again and every pending member id has been used."""
         return not self.pending_members and all(member.join_answer is not None for member in self.members.values())
 
     @property
@@ -304,7 +312,7 @@ class Group:
         self._count_protocols(member, 1)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Return whether a client with these protocols could be a member."""
+        """Return whether a client that supports these protocols could be a member of the group."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
@@ -312,14 +320,14 @@ class Group:
         return any(self.supported.get(name, 0) == len(self.members) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Return the protocol with the most votes among those that all members support. There must be one."""
+        """Return the protocol that all members support and that most of them prefer. There must be one."""
         candidates = {name for name, count in self.supported.items() if count == len(self.members)}
         votes = [member.vote(candidates) for member in self.members.values()]
         counts = Counter(votes)
         return max(counts, key=counts.__getitem__)
 
     def next_generation(self, now_ms: int) -> None:
-        """Begin the next generation with the joined members; there may be none."""
+        """Begin the next generation with the joined members. It may have no members."""
         self.generation_id = self.generation_id % _GENERATION_MAX + 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self._find_subscribed_topics()
@@ -342,7 +350,7 @@ class Group:
         return tuple(topics)
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Return every member with its metadata for the selected protocol, for the leader's assignment."""
+        """Return every member with its metadata for the selected protocol, to be sent to the leader."""
         name = self.protocol_name
         assert name is not None
         return tuple(JoinedMember(m.member_id, m.group_instance_id, m.metadata(name)) for m in self.members.values())
@@ -374,7 +382,7 @@ class Group:
     # ---- its record --------------------------------------------------------------------------------------------
 
     def to_stored(self, assignment: Mapping[str, bytes]) -> StoredGroup:
-        """Return the group's record with this assignment."""
+        """Return the group's metadata record with this assignment."""
         name = self.protocol_name
         return StoredGroup(
             self.protocol_type or "",
@@ -400,7 +408,10 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class DelayedJoin:
-    """A rebalance that waits for all known members or, with `is_initial`, for a fixed time for more members."""
+    """A JoinGroup phase that waits for all known members to join.
+
+    With `is_initial`, it waits a fixed time for more members instead.
+    """
 
     is_initial: bool
     delay_ms: int
@@ -409,7 +420,7 @@ class DelayedJoin:
 
 
 def group_from_stored(group_id: str, stored: StoredGroup, now_ms: int) -> Group:
-    """Return the group stored in a record. It is stable, or empty if it has no members."""
+    """Return the group that a metadata record describes. Its state is Stable, or Empty if it has no members."""
     group = Group(group_id, now_ms)
     for row in stored.members:
         protocols = ((stored.protocol_name or "", row.subscription),)

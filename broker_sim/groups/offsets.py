@@ -12,20 +12,21 @@ NOT_STORED = -1
 
 
 class StoredOffset(NamedTuple):
-    """A committed offset, and the log offset of the batch that contains its record (NOT_STORED: not known yet)."""
+    """A committed offset, and the log offset of its record's batch (NOT_STORED if not known yet)."""
 
     record_offset: int
     committed: OffsetAndMetadata
 
 
 BaseTimestamp = Callable[[OffsetAndMetadata], int]
-"""Returns the start of an offset's retention, in wall-clock milliseconds."""
+"""Function that returns when an offset's retention begins, in wall-clock milliseconds."""
 
 
 class GroupOffsets:
-    """Committed offsets keyed by partition. A commit is pending from its append until the ISR has it.
+    """Committed offsets of one group, keyed by partition.
 
-    A commit in a transaction is pending until the transaction's marker is written.
+    A commit is pending from its append until the ISR has replicated it. A commit in a transaction is pending until the
+    transaction's marker is written.
     """
 
     __slots__ = ("_pending", "_stored", "_transactional")
@@ -37,9 +38,9 @@ class GroupOffsets:
     ) -> None:
         self._stored: dict[TopicPartition, StoredOffset] = dict(stored or {})
         self._pending: dict[TopicPartition, list[OffsetAndMetadata]] = {}
-        """All pending commits of each partition. A later commit may fail while an earlier one still waits.
+        """All pending commits of each partition, because a later commit may fail while an earlier one still waits.
 
-        Kafka remembers only the last one, and therefore forgets a commit that succeeds.
+        Kafka remembers only the last one, and therefore forgets an earlier commit that succeeds.
         """
         self._transactional = {producer_id: dict(offsets) for producer_id, offsets in (transactional or {}).items()}
         """The commits of open transactions, keyed by producer id."""
@@ -57,7 +58,7 @@ class GroupOffsets:
         return list(self._stored)
 
     def get(self, topic_partition: TopicPartition) -> OffsetAndMetadata | None:
-        """Return the committed offset of a partition."""
+        """Return a partition's committed offset, or None."""
         stored = self._stored.get(topic_partition)
         return None if stored is None else stored.committed
 
@@ -68,15 +69,14 @@ class GroupOffsets:
         )
 
     def prepare(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Record a commit that is being appended."""
+        """Record that a commit is pending, because it is being appended."""
         for topic_partition, offset in offsets.items():
             self._pending.setdefault(topic_partition, []).append(offset)
 
     def complete(self, topic_partition: TopicPartition, stored: StoredOffset) -> None:
-        """Record a commit that the ISR has.
+        """Make a commit visible that the ISR has replicated.
 
-        The commit is dropped if its record is older than the newest known one, or if its partition was deleted since
-        the append.
+        Ignore it if a newer record of the partition is already known, or if the partition was deleted since the append.
         """
         if not self._settle(topic_partition, stored.committed):
             return
@@ -85,7 +85,7 @@ class GroupOffsets:
             self._stored[topic_partition] = stored
 
     def fail(self, topic_partition: TopicPartition, offset: OffsetAndMetadata) -> None:
-        """Record the failure of a commit: as far as this broker knows, it was not stored."""
+        """Remove a pending commit that failed. As far as this broker knows, it was not stored."""
         self._settle(topic_partition, offset)
 
     def _settle(self, topic_partition: TopicPartition, offset: OffsetAndMetadata) -> bool:
@@ -106,20 +106,20 @@ class GroupOffsets:
         return list(self._transactional)
 
     def prepare_in_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Record a commit in a transaction that is being appended (prepareTxnOffsetCommit)."""
+        """Record a pending commit of a transaction, which is being appended (prepareTxnOffsetCommit)."""
         pending = self._transactional.setdefault(producer_id, {})
         for topic_partition, offset in offsets.items():
             pending[topic_partition] = StoredOffset(NOT_STORED, offset)
 
     def stored_in_transaction(self, producer_id: int, topic_partition: TopicPartition, stored: StoredOffset) -> None:
-        """Record that the ISR has a commit in a transaction (onTxnOffsetCommitAppend)."""
+        """Record that the ISR has replicated a commit of a transaction (onTxnOffsetCommitAppend)."""
         pending = self._transactional.get(producer_id, {})
         known = pending.get(topic_partition)
         if known is not None and known.committed == stored.committed:
             pending[topic_partition] = stored
 
     def fail_in_transaction(self, producer_id: int, topic_partition: TopicPartition) -> None:
-        """Remove a commit in a transaction that was not stored (failPendingTxnOffsetCommit)."""
+        """Remove a transaction's commit that could not be stored (failPendingTxnOffsetCommit)."""
         pending = self._transactional.get(producer_id)
         if pending is not None:
             pending.pop(topic_partition, None)
@@ -127,7 +127,7 @@ class GroupOffsets:
                 del self._transactional[producer_id]
 
     def end_transaction(self, producer_id: int, is_commit: bool) -> None:
-        """Make the commits of a transaction visible, or drop them (completePendingTxnOffsetCommit)."""
+        """Make a transaction's commits visible, or drop them if it was aborted (completePendingTxnOffsetCommit)."""
         for topic_partition, stored in self._transactional.pop(producer_id, {}).items():
             known = self._stored.get(topic_partition)
             if (
@@ -137,13 +137,13 @@ class GroupOffsets:
             ):
                 self._stored[topic_partition] = stored
 
-    # ---- forgetting --------------------------------------------------------------------------------------------
+    # ---- removal -----------------------------------------------------------------------------------------------
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Remove these partitions. Return those with an offset in the log, committed or pending.
+        """Remove these partitions. Return those whose offset, committed or pending, has a record in the log.
 
-        The caller writes tombstones for them. Kafka writes none for a pending offset, so that its next coordinator
-        loads the removed offset from the log.
+        The caller writes tombstones for the returned partitions. Kafka writes none for a pending offset, so that the
+        group's next coordinator loads the removed offset from the log.
         """
         removed = []
         for topic_partition in partitions:
@@ -156,9 +156,10 @@ class GroupOffsets:
         return removed
 
     def remove_deleted(self, deleted: Mapping[TopicPartition, None]) -> list[TopicPartition]:
-        """Remove the deleted partitions that have an offset in this group. Return the same as `remove`.
+        """Remove those of the deleted partitions that have an offset in this group. Return the same as `remove`.
 
-        Visits the smaller set: a topic may have thousands of partitions, and thousands of groups an offset or two each.
+        Iterates over the smaller of the two sets: a topic may have thousands of partitions, while each of thousands of
+        groups has an offset for one or two of them.
         """
         if len(deleted) <= len(self._stored) + len(self._pending):
             return self.remove(deleted)
@@ -175,7 +176,10 @@ class GroupOffsets:
     def remove_expired(
         self, now_ms: int, retention_ms: int, base_timestamp: BaseTimestamp, subscribed: Sequence[str]
     ) -> list[TopicPartition]:
-        """Remove offsets past their retention, except those of subscribed topics and those with a pending commit."""
+        """Remove offsets past their retention, except those of subscribed topics and those with a pending commit.
+
+        Return the same as `remove`.
+        """
         kept = frozenset(subscribed)
         expired = [
             topic_partition

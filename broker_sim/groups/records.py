@@ -2,8 +2,8 @@
 
 Sources: OffsetCommitKey, OffsetCommitValue, GroupMetadataKey, GroupMetadataValue of the group-coordinator module. Every
 key and value begins with its version. Key versions 0 and 1 are for a committed offset, version 2 for a group. Values
-are written in version 3, the newest non-flexible version (version 1 if an offset has its own expiry time), and read in
-versions 0 to 4.
+are read in versions 0 to 4. They are written in version 3, the newest non-flexible version, or in version 1 if an
+offset has its own expiry time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetKey(NamedTuple):
-    """Key of a group's offset in a partition."""
+    """Key of the record that contains a group's committed offset for a partition."""
 
     group_id: str
     topic_partition: TopicPartition
@@ -53,7 +53,7 @@ class GroupKey(NamedTuple):
 
 
 class StoredMember(NamedTuple):
-    """A member in its group's record: its metadata for the selected protocol, and its assignment."""
+    """A member as stored in its group's record: the metadata for the selected protocol, and the assignment."""
 
     member_id: str
     group_instance_id: str | None
@@ -66,7 +66,7 @@ class StoredMember(NamedTuple):
 
 
 class StoredGroup(NamedTuple):
-    """A group in its record. `state_timestamp_ms` is None in records that older brokers wrote."""
+    """A group as stored in its record. `state_timestamp_ms` is None in records that older brokers wrote."""
 
     protocol_type: str
     generation_id: int
@@ -80,7 +80,10 @@ class StoredGroup(NamedTuple):
 
 
 def read_key(data: bytes) -> OffsetKey | GroupKey | None:
-    """Return the key of a record, or None for kinds that newer brokers write. Raises UnreadableRecord."""
+    """Decode the key of a record. Return None for kinds of records that only newer brokers write.
+
+    Raises UnreadableRecord.
+    """
     reader = RecordReader(data)
     version = reader.int16()
     if version in (0, _OFFSET_KEY):
@@ -100,7 +103,7 @@ def _versioned(data: bytes) -> tuple[RecordReader, int]:
 
 
 def read_offset(data: bytes) -> OffsetAndMetadata:
-    """Return a committed offset. Raises UnreadableRecord."""
+    """Decode a committed offset from the value of a record. Raises UnreadableRecord."""
     reader, version = _versioned(data)
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else NO_LEADER_EPOCH
@@ -112,7 +115,7 @@ def read_offset(data: bytes) -> OffsetAndMetadata:
 
 
 def read_group(data: bytes) -> StoredGroup:
-    """Return a group. Raises UnreadableRecord."""
+    """Decode a group from the value of a record. Raises UnreadableRecord."""
     reader, version = _versioned(data)
     protocol_type = reader.string()
     generation_id = reader.int32()
@@ -128,7 +131,10 @@ def read_group(data: bytes) -> StoredGroup:
 
 
 def _check_members(leader_id: str | None, members: Sequence[StoredMember]) -> None:
-    """Raise UnreadableRecord for a group that no coordinator writes. Clients can also write to `__consumer_offsets`."""
+    """Raise UnreadableRecord if no coordinator could have written this group.
+
+    The check is needed because clients can also write to `__consumer_offsets`.
+    """
     instances = [member.group_instance_id for member in members if member.group_instance_id is not None]
     if len(frozenset(instances)) < len(instances):
         raise UnreadableRecord("two members with one group.instance.id")
@@ -173,18 +179,18 @@ def _bytes(data: bytes) -> bytes:
 
 
 def offset_key(group_id: str, topic_partition: TopicPartition) -> bytes:
-    """Return the key of a committed offset."""
+    """Encode the record key of a committed offset."""
     topic, partition = topic_partition
     return _SHORT.pack(_OFFSET_KEY) + _string(group_id) + _string(topic) + _INT.pack(partition)
 
 
 def group_key(group_id: str) -> bytes:
-    """Return the key of a group."""
+    """Encode the record key of a group."""
     return _SHORT.pack(_GROUP_KEY) + _string(group_id)
 
 
 def offset_value(committed: OffsetAndMetadata) -> bytes:
-    """Return the value of a committed offset."""
+    """Encode the record value of a committed offset."""
     metadata = _string(committed.metadata) + _LONG.pack(committed.commit_timestamp_ms)
     if committed.expire_timestamp_ms is not None:
         head = _SHORT.pack(_OFFSET_VALUE_THAT_EXPIRES) + _LONG.pack(committed.offset)
@@ -193,7 +199,7 @@ def offset_value(committed: OffsetAndMetadata) -> bytes:
 
 
 def group_value(group: StoredGroup) -> bytes:
-    """Return the value of a group."""
+    """Encode the record value of a group."""
     state_ms = NO_TIME if group.state_timestamp_ms is None else group.state_timestamp_ms
     return b"".join(
         (

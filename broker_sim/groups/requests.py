@@ -41,7 +41,7 @@ class Syncing(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """One member of a LeaveGroup request. An administrator can give the group.instance.id of a static member alone."""
+    """One member in a LeaveGroup request. An administrator can identify a static member by group.instance.id alone."""
 
     member_id: str
     group_instance_id: str | None

@@ -1,7 +1,8 @@
 """The groups that this broker coordinates, and their records in `__consumer_offsets` (Kafka's GroupMetadataManager).
 
-A group belongs to the partition that its id hashes to, and the leader of that partition coordinates it. A new leader
-reads the partition's records first. A change of a group is visible only after the ISR has its record.
+The hash of a group's id selects a partition of `__consumer_offsets`, and the leader of that partition is the group's
+coordinator. A new leader first reads the records of the partition. A change of a group becomes visible only after the
+ISR has replicated its record.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from zabka.kafka.ports import Emit
 from zabka.kafka.record_batch import HEADER_SIZE, TRANSACTIONAL, Record, build_batch
 
 SLICE_GROUPS = 50
-"""Number of groups from a log that are added without a pause: about a millisecond."""
+"""Number of loaded groups to add before other tasks can run. Adding this many takes about a millisecond."""
 _TOMBSTONE_BYTES = 19
-"""Maximum size of a tombstone without its key."""
+"""Maximum size of a tombstone record, not counting its key."""
 _NOT_AVAILABLE = (
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.not_enough_replicas,
@@ -42,22 +43,22 @@ OffsetsByPartition = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 def java_hash(text: str) -> int:
-    """Return String.hashCode, over UTF-16 code units, without its sign (Utils.abs)."""
+    """Return Utils.abs(String.hashCode()), computed over UTF-16 code units as in Java."""
     code = 0
     units = text.encode("utf-16-be", errors="surrogatepass")
     for at in range(0, len(units), 2):
         code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    # Like Kafka's Utils.abs of a 32-bit hash code: the absolute value, not the value without its sign bit.
+    # As Kafka's Utils.abs of a 32-bit hash code: the absolute value, not the hash with the sign bit cleared.
     return 0 if code == 1 << 31 else min(code, (1 << 32) - code)
 
 
 def java_length(text: str) -> int:
-    """Return String.length in UTF-16 code units. A character beyond the first 65,536 has two."""
+    """Return String.length(), the number of UTF-16 code units. A character beyond the first 65,536 counts as two."""
     return len(text) + sum(character > "\uffff" for character in text)
 
 
 def group_error(error: int) -> ErrorCode:
-    """Return the error of SyncGroup for a failure to store the group's record."""
+    """Return SyncGroup's error code for a failed append of the group's record."""
     if error in _NOT_AVAILABLE:
         return ErrorCode.coordinator_not_available
     if error in _NOT_HERE:
@@ -70,10 +71,10 @@ def group_error(error: int) -> ErrorCode:
 
 
 def commit_error(error: int) -> ErrorCode:
-    """Return the error of OffsetCommit for a failure to store offsets."""
+    """Return OffsetCommit's error code for a failed append of offsets."""
     if error == ErrorCode.network_exception:
-        # The broker could not reach the transaction's coordinator. On this error clients retry without searching for
-        # the group coordinator again.
+        # The broker could not reach the transaction coordinator. After this error, clients retry with the same group
+        # coordinator.
         return ErrorCode.coordinator_load_in_progress
     if error in _NOT_AVAILABLE:
         return ErrorCode.coordinator_not_available
@@ -92,10 +93,10 @@ def _commit_errors(
 
 
 class GroupStore:
-    """Groups of the partitions that this broker leads, keyed by id.
+    """The groups in the partitions of `__consumer_offsets` that this broker leads, keyed by group id.
 
-    `loaded` is called with every group read from a log, `unloaded` with every group of a partition no longer led, and
-    `changed` with every group that is permanently removed.
+    `loaded` is called with every group read from a log, `unloaded` with every group of a partition that this broker no
+    longer leads, and `changed` with every group that is permanently removed.
     """
 
     def __init__(
@@ -138,16 +139,16 @@ class GroupStore:
         return self.partition_for(group_id) in self._owned
 
     def is_loading(self, group_id: str) -> bool:
-        """Return whether the group's partition is being read."""
+        """Return whether this broker is still loading the group's partition of `__consumer_offsets`."""
         return self.partition_for(group_id) in self._loading
 
     @property
     def is_loading_any(self) -> bool:
-        """Whether any partition is being read."""
+        """Whether this broker is loading any partition of `__consumer_offsets`."""
         return bool(self._loading)
 
     def get_or_create(self, group_id: str) -> Group:
-        """Return the group, or a new empty one."""
+        """Return the group. Create an empty one if it does not exist."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = Group(group_id, self._runtime.now().wall_ms)
@@ -158,7 +159,7 @@ class GroupStore:
         group = self.groups.get(group_id)
         return self.owns(group_id) and (group is None or group.state is GroupState.DEAD)
 
-    # ---- taking over and giving up -----------------------------------------------------------------------------
+    # ---- loading and unloading ----------------------------------------------------------------------------------
 
     def roles_changed(self) -> None:
         """Load the partitions of `__consumer_offsets` that this broker now leads, and unload the others."""
@@ -181,8 +182,8 @@ class GroupStore:
         size = self._config.offsets_load_buffer_size
         read = None
         with suppress(LogDirFailed):
-            # If the directory fails, another broker becomes coordinator and reads its own replica. Until then this
-            # partition counts as loading.
+            # If the log directory fails, another broker becomes coordinator and reads its own replica. Until then, this
+            # partition counts as still loading.
             read = await read_group_log(partition, size, self._runtime, lambda: number in self._loading)
         if read is None:
             return
@@ -192,8 +193,8 @@ class GroupStore:
                 LogDamageFound(name, 0, f"{read.unreadable} records are neither groups nor offsets", "passed over")
             )
         for taken, group in enumerate(read.groups(self._runtime.now().wall_ms), 1):
-            # If partitions were added to __consumer_offsets, records of groups that now hash to another partition
-            # remain here. Ignore them; Kafka loads them as if these groups were still here.
+            # If partitions were added to __consumer_offsets, this one still contains records of groups that now hash to
+            # another partition. Ignore those records; Kafka loads them as if this broker were still the coordinator.
             if group.group_id not in self.groups and self.partition_for(group.group_id) == number:
                 self.groups[group.group_id] = group
                 for producer_id in group.offsets.producers:
@@ -211,7 +212,10 @@ class GroupStore:
             self.end_transaction(producer_id, [number], is_commit)
 
     def _give_up(self, numbers: Iterable[int]) -> None:
-        """Unload the groups of these partitions in one pass, because each pass hashes the id of every group."""
+        """Unload the groups of these partitions of `__consumer_offsets`.
+
+        All partitions are processed in one pass, because each pass hashes the id of every group.
+        """
         gone: dict[int, None] = {}
         for number in numbers:
             task = self._loading.pop(number, None)
@@ -230,7 +234,7 @@ class GroupStore:
                 self._unloaded(group)
 
     def close(self) -> None:
-        """Stop loading groups from the log."""
+        """Stop loading groups."""
         for task in self._loading.values():
             if task is not None:
                 task.cancel()
@@ -254,7 +258,9 @@ class GroupStore:
         return build_batch([Record(key, value, now_ms) for key, value in records])
 
     def store_group(self, group: Group, assignment: Mapping[str, bytes]) -> Awaitable[ErrorCode]:
-        """Append the group's record now. The result is SyncGroup's error code, once the ISR has the record."""
+        """Append the group's record immediately. Await the result: SyncGroup's error code, once the ISR has the
+        record.
+        """
         value = group_value(group.to_stored(assignment))
         return self._group_stored(self._append(group.group_id, [(group_key(group.group_id), value)]))
 
@@ -263,7 +269,7 @@ class GroupStore:
         return group_error(row.error)
 
     def store_offsets(self, group: Group, offsets: OffsetsByPartition) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
-        """Append a commit now. The result is each partition's error code, once the ISR has the commit.
+        """Append a commit immediately. Await the result: each partition's error code, once the ISR has the commit.
 
         Metadata longer than offset.metadata.max.bytes (counted in Java's characters) is rejected.
         """
@@ -302,7 +308,10 @@ class GroupStore:
     async def verify_transaction(
         self, group_id: str, transactional_id: str, producer_id: int, producer_epoch: int, knows_abortable: bool
     ) -> tuple[ErrorCode, Guard]:
-        """Verify a commit's transaction with the coordinator. Return the error, if any, and a guard for the commit."""
+        """Verify with the transaction coordinator that a commit's transaction is open.
+
+        Return the error, if any, and the guard with which to append the commit.
+        """
         error, guard = await self._replicas.verify_transaction(
             self._partition_of(group_id), transactional_id, producer_id, producer_epoch, knows_abortable
         )
@@ -311,9 +320,10 @@ class GroupStore:
     def store_transactional_offsets(
         self, group: Group, producer_id: int, producer_epoch: int, offsets: OffsetsByPartition, guard: Guard
     ) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
-        """Append a commit in a transaction now. The result is each partition's error code, once the ISR has it.
+        """Append a commit of a transaction immediately. Await the result: each partition's error code.
 
-        The commit is pending until `end_transaction`. `guard` is the result of `verify_transaction`.
+        The result is available once the ISR has the commit, which stays pending until `end_transaction`. `guard` is the
+        result of `verify_transaction`.
         """
         fitting = self._fitting(offsets)
         appended = None
@@ -365,8 +375,8 @@ class GroupStore:
     def end_transaction(self, producer_id: int, numbers: Iterable[int], is_commit: bool) -> None:
         """Make a transaction's commits visible or drop them, after its markers were written to these partitions.
 
-        For a partition that is being read, the end is recorded, because the read may already be past the marker's
-        position.
+        If a partition is being loaded, also record the end of the transaction for later, because the load may already
+        be past the marker's position.
         """
         ended = list(numbers)
         for number in ended:
@@ -388,22 +398,24 @@ class GroupStore:
     # ---- cleaning up -------------------------------------------------------------------------------------------
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Remove the offsets of deleted topics, including those in partitions that are being read."""
+        """Remove the committed offsets of deleted topics, also from partitions that are being loaded."""
         gone = dict.fromkeys(partitions)
         for deleted in self._deleted_meanwhile.values():
             deleted.update(gone)
         self.clean_up(self.groups.values(), lambda group: group.offsets.remove_deleted(gone))
 
     def expire(self) -> int:
-        """Remove offsets past their retention, and groups without offsets. Return the number of removed offsets."""
+        """Remove offsets past their retention, and empty groups without offsets. Return the number of removed
+        offsets.
+        """
         now_ms = self._runtime.now().wall_ms
         retention_ms = self._config.offsets_retention_ms
         return self.clean_up(self.groups.values(), lambda group: group.remove_expired_offsets(now_ms, retention_ms))
 
     def clean_up(self, groups: Iterable[Group], remove: Callable[[Group], list[TopicPartition]]) -> int:
-        """Remove the offsets that `remove` returns for each group, and groups that are dead or empty afterwards.
+        """Call `remove` for each group, and remove groups that are dead or empty afterwards.
 
-        Returns the number of removed offsets, without waiting for their tombstones: if tombstones are lost, the next
+        Returns the number of removed offsets, without waiting for their tombstones. If tombstones are lost, the next
         coordinator writes them again.
         """
         count = 0
@@ -412,7 +424,7 @@ class GroupStore:
             if group.state is GroupState.EMPTY and group.offsets.is_empty:
                 group.transition_to(GroupState.DEAD, self._runtime.now().wall_ms)
             if not removed and group.state is not GroupState.DEAD:
-                # Nothing to write, as in most cases. Skip it before the group id is hashed, which takes time.
+                # In most cases there is nothing to write. Return before hashing the group id, which takes time.
                 continue
             partition = self._replicas.partitions.get(self._partition_of(group.group_id))
             if partition is None:
@@ -421,7 +433,7 @@ class GroupStore:
             if group.state is GroupState.DEAD and self.groups.get(group.group_id) is group:
                 del self.groups[group.group_id]
                 self._changed(group)
-                # A group in generation 0 has only stored offsets, so there is no group record to delete.
+                # A group in generation 0 has only committed offsets, so there is no group record to delete.
                 if group.generation_id > 0:
                     keys.append(group_key(group.group_id))
             self._write_tombstones(partition, keys)
@@ -429,10 +441,10 @@ class GroupStore:
         return count
 
     def _write_tombstones(self, partition: Partition, keys: Iterable[bytes]) -> None:
-        """Write tombstones in batches that do not exceed the maximum size.
+        """Write tombstones, in batches that do not exceed the maximum batch size.
 
-        Kafka writes one batch. If it is too large, no tombstone is written, and the next coordinator loads the offsets
-        again.
+        Kafka writes one batch. If that batch is too large, no tombstone is written, and the next coordinator loads the
+        removed offsets again.
         """
         settings = partition.settings
         bytes_max = min(settings.records.max_message_bytes, settings.segment_bytes) - HEADER_SIZE

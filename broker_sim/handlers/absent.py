@@ -1,7 +1,7 @@
-"""Requests about features that brokers here lack, with the errors of a Kafka broker that has them disabled.
+"""Handlers for features that zabka's brokers lack. They return the errors of a Kafka broker without these features.
 
-There is no SASL listener, no authorizer, no delegation tokens, no feature to finalize, no forwarding to the controller
-(KIP-590), and no group protocol but the classic one (KIP-848).
+There is no SASL listener, no authorizer, no delegation tokens, no feature that could be finalized, no forwarding to the
+controller (KIP-590), and no group protocol except the classic one (KIP-848).
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class AbsentHandlers:
     # ---- authentication and authorization --------------------------------------------------------------------
 
     async def sasl(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process SaslHandshake and SaslAuthenticate: a plaintext connection is authenticated from the start."""
+        """Process SaslHandshake and SaslAuthenticate. Return an error, because plaintext connections need no
+        authentication.
+        """
         return respond(request, error_code=ErrorCode.illegal_sasl_state, error_message=_AUTHENTICATED_BEFORE)
 
     async def describe_acls(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
@@ -66,7 +68,10 @@ class AbsentHandlers:
         return respond(request, filter_results=[_security_disabled() for _ in request.filters])
 
     async def create_token(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process CreateDelegationToken: plaintext connections cannot get tokens. The owner is the requested one."""
+        """Process CreateDelegationToken. Return an error, because plaintext connections cannot get tokens.
+
+        The owner in the response is the requested owner.
+        """
         owner = getattr(request, "owner_principal_name", None)
         return respond(
             request,
@@ -81,14 +86,14 @@ class AbsentHandlers:
         )
 
     async def token(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process any other request about delegation tokens."""
+        """Process any other request about delegation tokens. Return an error."""
         error = ErrorCode.delegation_token_request_not_allowed
         return respond(request, error_code=error, expiry_timestamp=_NO_TIME)
 
     # ---- features ---------------------------------------------------------------------------------------------
 
     async def update_features(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process UpdateFeatures: in ZooKeeper mode, Kafka 3.9 supports no feature that could be finalized."""
+        """Process UpdateFeatures. In ZooKeeper mode, Kafka 3.9 has no feature that can be finalized."""
         if not self._is_controller():
             return respond(request, error_code=ErrorCode.not_controller, error_message=_NOT_CONTROLLER)
         updates = {str(update.feature): update for update in request.feature_updates}
@@ -98,7 +103,7 @@ class AbsentHandlers:
     # ---- other protocols --------------------------------------------------------------------------------------
 
     async def envelope(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Close the connection, as Kafka does while forwarding is not enabled. Raises RequestRefused."""
+        """Process Envelope: close the connection, as Kafka does if forwarding is not enabled. Raises RequestRefused."""
         raise RequestRefused("forwarding is not enabled")
 
     async def consumer_group_heartbeat(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:

@@ -31,14 +31,14 @@ from zabka.kafka.wire.kafka_schema import (
 )
 
 CREATE_TOPICS_STRICT, CREATE_PARTITIONS_STRICT, DELETE_TOPICS_STRICT = 6, 3, 5
-"""The first versions with THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+"""First request versions whose clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 CREATE_TOPICS_CONFIGS = 5
 """The first version of CreateTopics whose response has the configurations of new topics."""
 DELETION_DISABLED_SINCE = 3
-"""The first DeleteTopics version whose clients know TOPIC_DELETION_DISABLED; older ones get INVALID_REQUEST."""
+"""First DeleteTopics version whose clients know TOPIC_DELETION_DISABLED. Older clients receive INVALID_REQUEST."""
 CLUSTER_METADATA = "__cluster_metadata"
-"""The metadata topic of brokers without ZooKeeper."""
+"""The metadata topic that only brokers in KRaft mode have."""
 
 TopicToDelete = tuple[str | None, Any]
 """A topic to delete, identified by its name or its id; the other is None."""
@@ -47,7 +47,10 @@ Alter = Callable[[Resource, Sequence[Alteration], bool], Awaitable[ConfigResult]
 
 
 class AdminHandlers:
-    """Handles requests of administrators. Only the controller creates and deletes topics, as clients expect."""
+    """Handles requests of administrators.
+
+    As clients expect, only the controller creates and deletes topics.
+    """
 
     def __init__(
         self,
@@ -97,7 +100,7 @@ class AdminHandlers:
                 counted.record,
                 client=context.client_id,
             )
-        # As in Kafka, return one row per requested topic in the order of the request, including repeated names.
+        # As in Kafka, return one entry per requested topic in the order of the request, also for repeated names.
         with_configs = version_of(request) >= CREATE_TOPICS_CONFIGS
         answers = await in_slices(self._created(results, with_configs), self._runtime, pause_ms=0)
         return _throttled(request, context, counted, topics=[answers[name] for name in names])
@@ -105,7 +108,10 @@ class AdminHandlers:
     def _created(
         self, results: Sequence[TopicResult], with_configs: bool
     ) -> Generator[None, None, dict[str, dict[str, Any]]]:
-        """Return a row for each topic, with every configuration of a new topic (KIP-525) and none after an error."""
+        """Return the response entry of each topic, with all configurations of a created topic (KIP-525).
+
+        An entry with an error has no configurations.
+        """
         rows: dict[str, dict[str, Any]] = {}
         for result in results:
             if rows:
@@ -117,7 +123,7 @@ class AdminHandlers:
         return rows
 
     async def delete_topics(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process DeleteTopics, with names or (version 6) topic ids."""
+        """Process DeleteTopics. The request contains topic names or, in version 6, topic ids."""
         counted = self._counted(request, context, DELETE_TOPICS_STRICT)
         asked = _topics_to_delete(request)
         if not self._is_controller():
@@ -132,7 +138,10 @@ class AdminHandlers:
     async def _deleted(
         self, request: KafkaMessage, context: RequestContext, asked: Sequence[TopicToDelete], counted: Mutations
     ) -> list[dict[str, Any]]:
-        """Return a row for each requested topic, in the requested order and with repeated topics, as in Kafka."""
+        """Return the response entry of each requested topic.
+
+        As in Kafka, the order is that of the request, and repeated topics are repeated.
+        """
         found = [name if name is not None else self._metadata.topic_of_id(topic_id) for name, topic_id in asked]
         topic_ids = {name: self._metadata.topic_id(name) for name in found if name is not None}
         timeout_ms = milliseconds(request.timeout)
@@ -236,7 +245,7 @@ class AdminHandlers:
 
 
 def _throttled(request: KafkaMessage, context: RequestContext, counted: Mutations, **values: Any) -> KafkaMessage:
-    """Return the response with the throttle time, and mute the connection for that time."""
+    """Return the response with the throttle time, and mute the connection for this time."""
     context.muted_ms = counted.throttle_ms
     return respond(request, throttle_time=context.muted_ms, **values)
 
@@ -246,7 +255,7 @@ def _named_twice(names: Sequence[str], reason: str) -> dict[str, str]:
 
 
 def _not_created(names: Sequence[str]) -> dict[str, str]:
-    """Return the topics that are rejected without checking the cluster, with the reasons."""
+    """Return the topics that can be rejected without looking at the cluster's state, with the reasons."""
     refused = _named_twice(names, "Found multiple entries for this topic.")
     if CLUSTER_METADATA in names:
         refused[CLUSTER_METADATA] = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
@@ -270,7 +279,7 @@ def _new_partitions(topic: KafkaMessage) -> NewPartitions:
 
 
 def _topics_to_delete(request: KafkaMessage) -> list[TopicToDelete]:
-    """Return the topics of a DeleteTopics request."""
+    """Return the topics that a DeleteTopics request contains."""
     if hasattr(request, "topic_names"):
         return [(str(name), None) for name in request.topic_names]
     return [(topic.name, None if topic.topic_id == uuid_zero else topic.topic_id) for topic in request.topics]

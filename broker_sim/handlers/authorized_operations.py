@@ -7,7 +7,7 @@ Brokers here have no authorizer. Without one, Kafka allows every operation that 
 from __future__ import annotations
 
 NOT_REQUESTED = -(2**31)
-"""The value if the request does not request the operations."""
+"""Value of the field if the client did not request the operations."""
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
 _CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12

@@ -1,4 +1,7 @@
-"""Handlers of requests between brokers, and of ElectLeaders. They call replicas, metadata and the controller."""
+"""Handlers of requests between brokers, and of ElectLeaders.
+
+They call the replica manager, the metadata cache and the controller.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _ELECT_LEADERS_VERSION = 2
 PREFERRED = 0
 
 OnControllerRequest = Callable[[int, int], None]
-"""Called with (controller id, controller epoch) when a request of a controller was accepted."""
+"""Called with (controller id, controller epoch) after a controller's request was accepted."""
 
 
 class ControlHandlers:
@@ -46,7 +49,9 @@ class ControlHandlers:
         self._transactions = transactions
         self._on_controller_request = on_controller_request
         self._last_accepted = (-1, 0)
-        """The controller epoch of the last accepted request, and the number of the connection on which it arrived."""
+        """The highest controller epoch of an accepted request, and the number of the connection on which that request
+        arrived.
+        """
 
     def table(self) -> Mapping[ApiKey, Handler]:
         """Return the handlers of this class, keyed by ApiKey."""
@@ -67,8 +72,8 @@ class ControlHandlers:
     async def leader_and_isr(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Process LeaderAndIsr.
 
-        Check the controller epoch after the overrides are read, so that nothing else runs between the check and the
-        effect.
+        First read the topics' overrides, then check the controller epoch. Nothing else runs between this check and the
+        application of the request.
         """
         states = (*getattr(request, "topic_states", ()), *getattr(request, "ungrouped_partition_states", ()))
         await self._configs.read_ahead(list(dict.fromkeys(str(state.topic_name) for state in states)))
@@ -103,11 +108,11 @@ class ControlHandlers:
         self._transactions.roles_changed()
 
     def _check_connection(self, request: KafkaMessage, context: RequestContext) -> None:
-        """Reject a request on a connection that the controller has replaced. Raises RequestRefused.
+        """Reject a request that arrives on a connection that the controller has replaced. Raises RequestRefused.
 
-        A controller has one connection to each broker at a time. On the next connection, it resends requests that got
-        no response. So a request that still arrives on the old connection is older than the requests on the next one.
-        Nothing in the request itself shows that.
+        A controller has one connection to each broker at a time. After it has opened a new connection, it resends the
+        requests that got no response. So a request that still arrives on the old connection is older than those on the
+        new one. Nothing in the request itself shows that.
         """
         epoch, connection = self._last_accepted
         if request.controller_epoch == epoch and 0 < context.connection < connection:
@@ -142,7 +147,7 @@ class ControlHandlers:
         return await self._controller.list_partition_reassignments(request)
 
     async def elect_leaders(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process ElectLeaders. Older versions are converted to and from version 2."""
+        """Process ElectLeaders. Requests and responses of older versions are converted to and from version 2."""
         if version_of(request) == _ELECT_LEADERS_VERSION:
             return await self._controller.elect_leaders(request, context.client_id)
         asked = request.topic_partitions

@@ -73,9 +73,9 @@ from zabka.kafka.wire.kafka_schema import (
 _ACKS = (-1, 0, 1)
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ADMIN_CLIENT_ID = "__admin_client"
-"""The client id of Kafka's admin tools (AdminUtils.ADMIN_CLIENT_ID)."""
+"""Client id that Kafka's admin tools use (AdminUtils.ADMIN_CLIENT_ID)."""
 FETCH_SESSION_EVICTION_MS = 120_000
-"""A fetch session unused for this long can be evicted (min.incremental.fetch.session.eviction.ms)."""
+"""Time without use after which a fetch session can be evicted (min.incremental.fetch.session.eviction.ms)."""
 _CONSUMER, _DEBUGGING = -1, -2
 """Replica ids of clients that are not replicas. The debugging consumer can read from any replica."""
 _FETCH_BY_REPLICA_STATE = 15
@@ -85,16 +85,18 @@ _PRODUCE_SAYS_LEADER = 10
 _PRODUCE_KNOWS_ABORTABLE = 11
 _OFFSETS_KNOW_NOT_AVAILABLE = 5
 _TIMESTAMPS_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
-"""Special timestamps, each with the first ListOffsets version that supports it."""
+"""Special timestamps in ListOffsets, each with the first request version that supports it."""
 
 _topic_id_text = lru_cache(4_096)(topic_id_from_kafka)
 _HEAD_BYTES, _TOPIC_BYTES, _ROW_BYTES = 24, 20, 40
-"""Approximate sizes of the parts of a message without its records. Quotas count whole messages."""
+"""Approximate sizes of a message's header, topics and partition entries without records. Quotas count whole
+messages.
+"""
 _KNOWS_STORAGE_ERROR = 6
 
 
 class DataHandlers:
-    """Handles requests about records and offsets."""
+    """Handles Produce, Fetch and other requests about records and offsets."""
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class DataHandlers:
         runtime: Runtime,
         quotas: ClientThrottles | None = None,
     ) -> None:
-        """Without `quotas`, no client is throttled."""
+        """If `quotas` is None, no client is throttled."""
         self._quotas = quotas or ClientThrottles(runtime, 2, 1)
         self._metadata = metadata
         self._replicas = replicas
@@ -130,7 +132,9 @@ class DataHandlers:
         return self._metadata.partition(topic_partition) is not None
 
     def _leader(self, topic_partition: TopicPartition) -> tuple[int, int]:
-        """Return (leader, epoch) according to this broker's replica or its metadata; -1 if unknown."""
+        """Return a partition's (leader, leader epoch), from this broker's replica or its metadata cache; -1 if
+        unknown.
+        """
         known = self._replicas.leader_and_epoch(topic_partition)
         if known is None:
             metadata = self._metadata.partition(topic_partition)
@@ -151,8 +155,8 @@ class DataHandlers:
     async def produce(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
         """Process Produce. With acks=0, return no response, or close the connection after an error.
 
-        If a request repeats a partition, the later records are stored. An error of the earlier or the later records is
-        the partition's result, because Kafka's handler keeps maps by partition.
+        If a request contains a partition twice, both sets of records are appended, and the partition has one result. If
+        either append fails, the result is its error, because Kafka's handler collects results in maps by partition.
         """
         acks, version = int(request.acks), version_of(request)
         transactional_id = getattr(request, "transactional_id", None)
@@ -188,7 +192,7 @@ class DataHandlers:
         if acks == 0:
             if any(row.error for row in rows.values()):
                 raise RequestRefused("a record sent with acks=0 was not stored")
-            # There is no response to carry the throttle time: the connection is muted instead.
+            # With acks=0 there is no response that could contain the throttle time, but the connection is still muted.
             context.muted_ms = throttle_ms
             return None
         if self._quotas.request.is_used:
@@ -205,7 +209,10 @@ class DataHandlers:
         topic_partition: TopicPartition,
         is_transactional: bool,
     ) -> ErrorCode:
-        """Return the error of a partition before any append. Raises ProduceRefused for an error of the request."""
+        """Return the error for a partition that can be determined before appending.
+
+        Raises ProduceRefused if the error concerns the whole request.
+        """
         error = ErrorCode.none
         try:
             check_request(records or b"", version, is_transactional)
@@ -252,7 +259,7 @@ class DataHandlers:
     # ---- Fetch ------------------------------------------------------------------------------------------------
 
     async def fetch(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process Fetch, with or without a session."""
+        """Process Fetch, with or without a fetch session."""
         version = version_of(request)
         if not _is_isolated_in_a_known_way(request):
             asked = {} if version >= FETCH_BY_TOPIC_ID else self._asked(request, version)
@@ -293,8 +300,8 @@ class DataHandlers:
             fetched = await self._replicas.fetch(params, list(requested.values()))
             rows.update(zip(requested, fetched, strict=True))
             if version < FETCH_KNOWS_ZSTD:
-                # If this partition has no records for an old client, the fetch waits, but only if that delays no other
-                # partition.
+                # If this partition has no records that an old client can read, let the fetch wait, but only if no other
+                # partition has a response that would be delayed.
                 may_wait = sum(bool(row.records or row.error) for row in fetched) <= 1
                 until_ms = now_ms + params.max_wait_ms if may_wait else now_ms
                 for key, row in zip(requested, fetched, strict=True):
@@ -316,7 +323,7 @@ class DataHandlers:
         return self._fetch_answer(request, context, error, session_id, news)
 
     def fetched(self, request: KafkaMessage) -> list[FetchedRow]:
-        """Return the partitions of a Fetch request, including the partitions of the session that it continues."""
+        """Return the partitions that a Fetch request reads, including those from its fetch session."""
         version = version_of(request)
         continues = getattr(request, "session_epoch", FINAL_EPOCH) not in (INITIAL_EPOCH, FINAL_EPOCH)
         keys = dict.fromkeys(self._sessions.partitions(request.session_id) if continues else ())
@@ -328,7 +335,9 @@ class DataHandlers:
         return [FetchedRow(str(topic), None, partition) for topic, partition in keys]
 
     def _throttle_fetch(self, context: RequestContext, rows: Rows) -> int:
-        """Return a consumer's throttle time. A throttled consumer gets no records and fetches again later."""
+        """Return a consumer's throttle time. If it is throttled, remove the records, so that it fetches them again
+        later.
+        """
         quota, size = self._quotas.fetch, _fetch_size(rows)
         throttle_ms = max(self._quotas.request.note(context), quota.note(context.client_id, size))
         if throttle_ms and quota.is_used:
@@ -339,7 +348,7 @@ class DataHandlers:
         return self._metadata.topic_of_id(_id_of(key)) or "" if key else ""
 
     def _asked(self, request: KafkaMessage, version: int) -> dict[FetchKey, FetchPartition]:
-        """Return the request's partitions. The topic's name is empty if its id is unknown."""
+        """Return the partitions that a Fetch request contains. If a topic id is unknown, the topic's name is empty."""
         asked: dict[FetchKey, FetchPartition] = {}
         for topic in request.topics:
             if version >= FETCH_BY_TOPIC_ID:
@@ -363,13 +372,13 @@ class DataHandlers:
         return asked
 
     def _sort_out(self, asked: Mapping[FetchKey, FetchPartition]) -> tuple[Rows, dict[FetchKey, FetchPartition]]:
-        """Return the rows of unknown partitions, and the partitions to read."""
+        """Separate the requested partitions: response entries of unknown partitions, and partitions to read."""
         rows: Rows = {}
         requested: dict[FetchKey, FetchPartition] = {}
         for key, row in asked.items():
             topic_partition = row.topic_partition
             if not topic_partition.topic and row.topic_id is not None:
-                # The topic id was unknown when the fetch session began; this broker may know it by now.
+                # This broker did not know the topic id when the fetch session began, but may know it now.
                 topic_partition = TopicPartition(self._topic_of(key[0]), key[1])
                 row = msgspec.structs.replace(row, topic_partition=topic_partition)
             if not topic_partition.topic and row.topic_id is not None:
@@ -468,7 +477,7 @@ class DataHandlers:
         return respond(request, topics=topics)
 
     async def delete_records(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process DeleteRecords. Kafka's own topics keep their records, whatever their cleanup.policy."""
+        """Process DeleteRecords. Records of internal topics cannot be deleted, whatever their cleanup.policy."""
         offsets: dict[TopicPartition, int] = {}
         refused: dict[TopicPartition, Deleted] = {}
         for topic in request.topics:
@@ -493,7 +502,9 @@ _LEADER_IS_ELSEWHERE = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leade
 
 
 def _is_isolated_in_a_known_way(request: KafkaMessage) -> bool:
-    """Return whether the isolation level is valid. Kafka returns an error for others (IsolationLevel.forId)."""
+    """Return whether the request's isolation level is valid. Kafka returns an error for others
+    (IsolationLevel.forId).
+    """
     return getattr(request, "isolation_level", READ_UNCOMMITTED) in (READ_UNCOMMITTED, READ_COMMITTED)
 
 
@@ -518,7 +529,7 @@ def _id_of(key: int) -> KafkaUuid | None:
 
 
 def _id_key(topic_id: KafkaUuid | None) -> int:
-    """Return a topic id as part of a key, 0 for none. Hashing a UUID is slow in Python."""
+    """Return a topic id in the form used in dict keys, 0 for None. Hashing a UUID is slow in Python."""
     return 0 if topic_id is None else int(topic_id.int)
 
 
@@ -536,7 +547,10 @@ def _all_refused(request: KafkaMessage, refused: ProduceRefused) -> dict[TopicPa
 
 
 def _internal_topic_error(context: RequestContext) -> ErrorCode:
-    """Return the error for writes to Kafka's own topics. Only coordinators and the admin client can write to them."""
+    """Return the error for a client's write to an internal topic.
+
+    Only coordinators and the admin client can write to internal topics.
+    """
     return ErrorCode.none if context.client_id == ADMIN_CLIENT_ID else ErrorCode.invalid_topic_exception
 
 
@@ -551,16 +565,19 @@ def _produce_size(request: KafkaMessage, context: RequestContext) -> int:
 
 def _fetch_size(rows: Mapping[tuple[Any, int], FetchedPartition]) -> int:
     """Return the approximate size of a Fetch response in bytes."""
-    # A session's response leaves out unchanged partitions.
+    # The response of a fetch session omits unchanged partitions.
     sizes = {key: _ROW_BYTES + len(row.records) for key, row in rows.items() if row.records or row.error}
     return _HEAD_BYTES + _TOPIC_BYTES * len({topic for topic, _ in sizes}) + sum(sizes.values())
 
 
 def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) -> PartitionData:
-    """Return one partition's row of a Fetch response in its version. `leader` is another broker to fetch from."""
+    """Return one partition's entry of a Fetch response, for the response's version.
+
+    `leader` is set if the consumer should fetch from another broker.
+    """
     error = row.error
     if error == ErrorCode.kafka_storage_error and version < _KNOWS_STORAGE_ERROR:
-        # An old client does not know KAFKA_STORAGE_ERROR and treats it as fatal. NOT_LEADER makes it refresh
+        # An old client does not know KAFKA_STORAGE_ERROR and treats it as fatal. After NOT_LEADER, it refreshes its
         # metadata.
         error = ErrorCode.not_leader_or_follower
     return PartitionData(

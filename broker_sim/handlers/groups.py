@@ -27,7 +27,7 @@ CLASSIC = "classic"
 
 
 class GroupHandlers:
-    """Handles requests of members and administrators of groups."""
+    """Handles requests of group members and administrators."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
@@ -47,7 +47,9 @@ class GroupHandlers:
     # ---- members ----------------------------------------------------------------------------------------------
 
     async def join_group(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process JoinGroup. Version 0 has no rebalance timeout, so the session timeout is used for it."""
+        """Process JoinGroup. Requests of version 0 have no rebalance timeout, so the session timeout is used
+        instead.
+        """
         version = version_of(request)
         instance_id = getattr(request, "group_instance_id", None)
         session_ms = milliseconds(request.session_timeout)
@@ -81,7 +83,7 @@ class GroupHandlers:
         )
 
     async def sync_group(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process SyncGroup. Since version 5, a member must specify its protocol."""
+        """Process SyncGroup. Since version 5, the request must contain the member's protocol."""
         protocol_type = getattr(request, "protocol_type", None)
         protocol_name = getattr(request, "protocol_name", None)
         if version_of(request) >= _PROTOCOL_GIVEN_FROM and (protocol_type is None or protocol_name is None):
@@ -112,7 +114,9 @@ class GroupHandlers:
         return respond(request, error_code=error)
 
     async def leave_group(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process LeaveGroup. Up to version 2, the error of its single member is the error of the response."""
+        """Process LeaveGroup. Up to version 2, a request is about one member, and its error is the error of the
+        response.
+        """
         in_batches = version_of(request) >= _LEAVES_IN_BATCHES_FROM
         if in_batches:
             leaving = [Leaving(member.member_id, member.group_instance_id) for member in request.members]
@@ -147,7 +151,7 @@ class GroupHandlers:
         return respond(request, error_code=error, groups=rows)
 
     async def describe_groups(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process DescribeGroups. Metadata and assignments are shown only for stable groups."""
+        """Process DescribeGroups. The response contains metadata and assignments only for stable groups."""
         operations = getattr(request, "include_authorized_operations", False)
         return respond(request, groups=[self._described(group_id, operations) for group_id in request.groups])
 

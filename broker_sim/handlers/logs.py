@@ -1,4 +1,7 @@
-"""Handlers of DescribeLogDirs, AlterReplicaLogDirs and DescribeProducers: directories and producers of logs."""
+"""Handlers of DescribeLogDirs, AlterReplicaLogDirs and DescribeProducers.
+
+They describe log directories and the producers in logs, and move replicas between log directories.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from zabka.kafka.topic_names import invalid_name
 from zabka.kafka.wire.kafka_schema import ApiKey, respond
 
 UNKNOWN_LAG = -1
-"""Lag of a replica that has no role on this broker yet."""
+"""Lag to report for a replica that is neither leader nor follower yet."""
 
 _Topics = dict[str, list[dict[str, Any]]]
 
@@ -68,7 +71,10 @@ class LogHandlers:
         return topics
 
     def _lag(self, topic_partition: TopicPartition, log: PartitionLog, is_future: bool) -> int:
-        """Return a log's lag behind the replica that it will replace (future log) or behind the high watermark."""
+        """Return the lag of a log.
+
+        A future log's lag is relative to the replica that it will replace, a current log's lag to the high watermark.
+        """
         partition = self._replicas.partitions.get(topic_partition)
         if partition is None:
             return UNKNOWN_LAG
@@ -76,7 +82,7 @@ class LogHandlers:
         return current.end_offset - log.end_offset if is_future else max(current.high_watermark - log.end_offset, 0)
 
     async def alter_replica_log_dirs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process AlterReplicaLogDirs. The response reports whether the moves have begun."""
+        """Process AlterReplicaLogDirs. The response reports whether each move has begun, not whether it is complete."""
         places = {
             TopicPartition(str(topic.name), int(number)): str(directory.path)
             for directory in request.dirs
@@ -101,7 +107,9 @@ class LogHandlers:
         return error
 
     async def describe_producers(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process DescribeProducers: the producers in this replica's log and their open transactions (KIP-664)."""
+        """Process DescribeProducers. Return the producers in this replica's log and their open transactions
+        (KIP-664).
+        """
         rows = []
         for topic in request.topics:
             name = str(topic.name)

@@ -1,4 +1,4 @@
-"""Handlers of ApiVersions, Metadata and DescribeCluster: the first requests of clients."""
+"""Handlers of ApiVersions, Metadata and DescribeCluster, which clients send first."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _DEAD_REPLICAS_ARE_NAMED_FROM = 1
 _LISTENER_NOT_FOUND_FROM = 6
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""Pattern of valid names and versions of a client's software (ApiVersionsRequest)."""
+"""Pattern of valid names and versions of client software (ApiVersionsRequest)."""
 _BROKERS, _CONTROLLERS = 1, 2
-"""Kinds of endpoints in DescribeCluster."""
+"""Endpoint types of DescribeCluster."""
 
 CreateMissing = Callable[[str, str], ErrorCode]
-"""Begins to create a topic for a client, given its client id. Returns the error to send until the topic exists."""
+"""Called with a topic and a client id; begins to create the topic. Returns the error to send until the topic exists."""
 
 
 class MetadataHandlers:
@@ -51,9 +51,11 @@ class MetadataHandlers:
         self._cluster_id = cluster_id
         self._answers: dict[tuple[object, ...], KafkaMessage] = {}
         self._rows: dict[str, dict[int, tuple[PartitionMetadata, MetadataResponsePartition]]] = {}
-        """Cache of every partition's row, keyed by topic. A row is valid as long as its source is unchanged."""
+        """Cache of every partition's response entry, keyed by topic. An entry is valid as long as the metadata object
+        it was built from is unchanged.
+        """
         self._alive: tuple[int, ...] = ()
-        """The brokers that were alive when the cached rows were built."""
+        """The brokers that were alive when the cached response entries were built."""
         self._answers_generation = -1
 
     def table(self) -> Mapping[ApiKey, Handler]:
@@ -74,7 +76,9 @@ class MetadataHandlers:
     # ---- Metadata ---------------------------------------------------------------------------------------------
 
     async def metadata(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process Metadata. Return the same object while nothing has changed, so that its bytes can be reused."""
+        """Process Metadata. While nothing has changed, return the same object, so that its encoded bytes can be
+        reused.
+        """
         requested = self._requested(request)
         if requested is not None and getattr(request, "allow_auto_topic_creation", True):
             missing = {name: self._create_missing(name, context.client_id) for name in self._missing(requested)}
@@ -97,9 +101,9 @@ class MetadataHandlers:
         return answer
 
     def _keep_rows(self) -> None:
-        """Drop rows of deleted topics. Drop all rows if the live brokers changed.
+        """Drop cached entries of deleted topics. Drop all entries if the set of live brokers has changed.
 
-        The partitions' own metadata does not show such a change.
+        A change of the live brokers does not change the partitions' metadata objects.
         """
         alive = tuple(broker.broker_id for broker in self._metadata.brokers())
         if alive != self._alive:
@@ -109,7 +113,7 @@ class MetadataHandlers:
             del self._rows[topic]
 
     def _requested(self, request: KafkaMessage) -> list[tuple[str | None, KafkaUuid | None]] | None:
-        """Return the requested topics by name or id, or None for all."""
+        """Return the topics that a Metadata request contains, by name or id, or None for all topics."""
         if request.topics is None or (version_of(request) == 0 and not request.topics):
             return None
         requested = []
@@ -119,7 +123,7 @@ class MetadataHandlers:
         return list(dict.fromkeys(requested))
 
     def _missing(self, requested: list[tuple[str | None, KafkaUuid | None]]) -> list[str]:
-        """Return the topics requested by name that do not exist but could be created."""
+        """Return those topics requested by name that do not exist but can be created automatically."""
         names = (name for name, _ in requested if name is not None)
         return [name for name in names if name not in self._metadata and invalid_name(name) is None]
 
@@ -212,7 +216,7 @@ class MetadataHandlers:
         rows[partition.partition] = partition, row
         return row
 
-    # ---- the rest ---------------------------------------------------------------------------------------------
+    # ---- other requests ---------------------------------------------------------------------------------------
 
     async def describe_cluster(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Process DescribeCluster. There are no KRaft controllers (endpoint type 2)."""
@@ -231,21 +235,26 @@ class MetadataHandlers:
 
 
 def _operations(request: KafkaMessage) -> tuple[int, int]:
-    """Return the authorized operations to report for the cluster (Metadata 8 to 10) and for topics (from 8 on)."""
+    """Return the authorized operations to report for the cluster (Metadata 8 to 10) and for topics (from version 8
+    on).
+    """
     of_cluster = getattr(request, "include_cluster_authorized_operations", False)
     of_topics = getattr(request, "include_topic_authorized_operations", False)
     return CLUSTER_OPERATIONS if of_cluster else NOT_REQUESTED, TOPIC_OPERATIONS if of_topics else NOT_REQUESTED
 
 
 def _with_operations(topic: MetadataResponseTopic, operations: int) -> MetadataResponseTopic:
-    """Return the topic with its operations. As in Kafka, missing topics also have them, unknown topic ids do not."""
+    """Return the topic with its authorized operations.
+
+    As in Kafka, topics that do not exist also have them, but unknown topic ids do not.
+    """
     if topic.error_code is ErrorCode.unknown_topic_id:
         return topic
     return replace(topic, topic_authorized_operations=operations)
 
 
 def _wrong_endpoint_type(requested: int) -> tuple[ErrorCode, str]:
-    """Return Kafka's error for an endpoint type other than the broker's.
+    """Return Kafka's error for a DescribeCluster request with another endpoint type than brokers.
 
     Source: AuthHelper.computeDescribeClusterResponse.
     """
@@ -256,9 +265,10 @@ def _wrong_endpoint_type(requested: int) -> tuple[ErrorCode, str]:
 
 
 def _as_seen(row: MetadataResponsePartition, seen: Collection[int], version: int) -> MetadataResponsePartition:
-    """Return a partition's row for a response that lists only the `seen` brokers, which have the client's listener.
+    """Return a partition's entry for a client that can only see the `seen` brokers, which have its listener.
 
-    Version 0 omits other replicas, and returns an error if a replica is missing (ZkMetadataCache.getPartitionMetadata).
+    In version 0, other replicas are omitted, and the partition has an error if a replica is omitted
+    (ZkMetadataCache.getPartitionMetadata).
     """
     error, leader = row.error_code, row.leader_id
     replicas, isr = row.replica_nodes, row.isr_nodes

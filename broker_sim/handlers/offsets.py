@@ -1,6 +1,6 @@
 """Handlers of FindCoordinator, OffsetCommit, OffsetFetch and OffsetDelete. They call the group coordinator.
 
-Version 0 of OffsetCommit and OffsetFetch is older than coordinators: its offsets are in ZooKeeper.
+Version 0 of OffsetCommit and OffsetFetch is older than group coordinators and stores offsets in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from zabka.kafka.zk import consumer_znodes
 from zabka.kafka.zk.coordination import Zk
 
 _GROUPS = 0
-"""The key type of groups in FindCoordinator."""
+"""Key type in FindCoordinator that means a consumer group."""
 _TRANSACTIONS = 1
 _SHARE_GROUPS, _SHARE_GROUPS_FROM = 2, 6
 _KEYS_IN_BATCHES_FROM = 4
@@ -46,7 +46,7 @@ _MESSAGES = {
 _NOT_AVAILABLE_MESSAGE = "The coordinator is not available."
 
 CreateMissing = Callable[[str, str], ErrorCode]
-"""Begins to create a topic for a client, given its client id."""
+"""Called with a topic and a client id; begins to create the topic for the client."""
 PartitionErrors = dict[TopicPartition, ErrorCode]
 
 
@@ -82,9 +82,9 @@ class OffsetHandlers:
     # ---- FindCoordinator --------------------------------------------------------------------------------------
 
     async def find_coordinator(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process FindCoordinator. The first request creates the internal topic of that kind of coordinator.
+        """Process FindCoordinator. If the coordinator's internal topic does not exist, create it.
 
-        There are no coordinators of share groups here.
+        There are no coordinators of share groups.
         """
         version = version_of(request)
         kind = int(getattr(request, "key_type", _GROUPS))
@@ -121,10 +121,10 @@ class OffsetHandlers:
     # ---- OffsetCommit -----------------------------------------------------------------------------------------
 
     async def offset_commit(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process OffsetCommit. Offsets of partitions that do not exist are rejected individually.
+        """Process OffsetCommit. If a partition does not exist, only that partition gets an error.
 
-        If a request repeats a partition, the later offset is stored, and the coordinator's result is returned once.
-        Results that do not come from the coordinator are returned row by row, as in Kafka.
+        If a request contains a partition twice, the later offset is stored, and the coordinator's result is returned
+        once. Results that do not come from the coordinator are returned for each entry of the request, as in Kafka.
         """
         errors: list[tuple[TopicPartition, ErrorCode]] = []
         offsets: list[tuple[TopicPartition, OffsetAndMetadata]] = []
@@ -155,10 +155,10 @@ class OffsetHandlers:
         return respond(request, topics=_by_topic(errors, _error_row))
 
     async def txn_offset_commit(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process TxnOffsetCommit. Offsets of partitions that do not exist are rejected individually.
+        """Process TxnOffsetCommit. If a partition does not exist, only that partition gets an error.
 
-        In versions below 2, the error COORDINATOR_NOT_AVAILABLE replaces COORDINATOR_LOAD_IN_PROGRESS, which producers
-        do not know there (KAFKA-7296).
+        In versions below 2, COORDINATOR_NOT_AVAILABLE replaces COORDINATOR_LOAD_IN_PROGRESS, which producers of these
+        versions do not know (KAFKA-7296).
         """
         errors: list[tuple[TopicPartition, ErrorCode]] = []
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -266,7 +266,7 @@ def _zookeeper_error(failure: ZooKeeperError) -> ErrorCode:
 
 
 def _requested(topics: Iterable[KafkaMessage] | None) -> Sequence[TopicPartition] | None:
-    """Return the requested partitions, or None for all."""
+    """Return the partitions that an OffsetFetch request contains, or None for all partitions."""
     if topics is None:
         return None
     return [TopicPartition(str(topic.name), int(number)) for topic in topics for number in topic.partition_indexes]

@@ -1,4 +1,8 @@
-"""Responses for older clients: magic 0 and 1 in Fetch 0 to 3, no zstd before Fetch 10, ListOffsets 0."""
+"""Responses for older clients.
+
+Fetch 0 to 3 needs message formats 0 and 1, Fetch below 10 must not contain zstd, and ListOffsets 0 returns several
+offsets.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +37,11 @@ async def read_for_older(
     requested: FetchPartition,
     row: FetchedPartition,
 ) -> FetchedPartition:
-    """Convert a fetched row for a client with a Fetch version below 10 (KafkaApis.maybeConvertFetchedData).
+    """Convert fetched records for a client with a Fetch version below 10 (KafkaApis.maybeConvertFetchedData).
 
-    A batch that compaction has emptied tells newer clients the next offset to read. The old message formats cannot
-    contain such a batch, so this function skips it and reads on. In Kafka, an old client makes no progress at a segment
-    that contains only such batches. The waiting ends at `until_ms` of the monotonic clock.
+    From a batch that compaction has emptied, newer clients learn the next offset to read. The old message formats
+    cannot contain such a batch, so this function skips it and reads on. In Kafka, an old client makes no progress at a
+    segment that contains only such batches. `until_ms`, on the monotonic clock, limits the time spent.
     """
     settings = replicas.settings(row.topic_partition)
     if row.error or settings is None:

@@ -1,7 +1,7 @@
 """Handlers of InitProducerId, of requests in transactions, and of administrators' requests about transactions.
 
 They convert the requests to calls of the transaction coordinator, and its results to responses. Clients of older
-versions do not know PRODUCER_FENCED and get INVALID_PRODUCER_EPOCH.
+versions do not know PRODUCER_FENCED and receive INVALID_PRODUCER_EPOCH instead.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, respond, version
 
 _ADD_PARTITIONS_IN_BATCHES_FROM = 4
 _FENCED_FROM, _INIT_FENCED_FROM = 2, 4
-"""The first versions whose clients know PRODUCER_FENCED."""
+"""First versions of transactional requests, and of InitProducerId, whose clients know PRODUCER_FENCED."""
 
 PartitionErrors = Mapping[TopicPartition, ErrorCode]
 
 
 class TransactionHandlers:
-    """Handles requests of producers and administrators of transactions, and of brokers that verify transactions."""
+    """Handles requests about transactions from producers, administrators, and brokers that verify transactions."""
 
     def __init__(self, transactions: TransactionCoordinator, groups: GroupCoordinator, metadata: MetadataCache) -> None:
         self._transactions = transactions
@@ -71,7 +71,7 @@ class TransactionHandlers:
         )
 
     async def add_partitions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process AddPartitionsToTxn. Since version 4, brokers send it for several transactions at once."""
+        """Process AddPartitionsToTxn. From version 4 on, brokers send it, for several transactions at once."""
         if version_of(request) < _ADD_PARTITIONS_IN_BATCHES_FROM:
             producer = ProducerIdAndEpoch(
                 int(request.v3_and_below_producer_id), int(request.v3_and_below_producer_epoch)
@@ -113,7 +113,7 @@ class TransactionHandlers:
         return dict.fromkeys(partitions, _known_to(request, error, _FENCED_FROM))
 
     async def add_offsets(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process AddOffsetsToTxn: add the partition of `__consumer_offsets` that contains the group's offsets."""
+        """Process AddOffsetsToTxn. It adds the group's partition of `__consumer_offsets` to the transaction."""
         number = self._groups.store.partition_for(request.group_id)
         producer = ProducerIdAndEpoch(int(request.producer_id), int(request.producer_epoch))
         offsets = [TopicPartition(CONSUMER_OFFSETS, number)]
@@ -138,7 +138,7 @@ class TransactionHandlers:
         return respond(request, transaction_states=rows)
 
     async def list_transactions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process ListTransactions. Since version 1, it has a filter by duration."""
+        """Process ListTransactions. Since version 1, the request can filter by duration."""
         listed = self._transactions.list(
             frozenset(map(int, request.producer_id_filters)),
             list(request.state_filters),
@@ -161,7 +161,10 @@ class TransactionHandlers:
 
 
 def _known_to(request: KafkaMessage, error: ErrorCode, fenced_from: int) -> ErrorCode:
-    """Return the error for the request's version. Before `fenced_from`, replace PRODUCER_FENCED."""
+    """Return the error in the form that the request's version knows.
+
+    For versions below `fenced_from`, PRODUCER_FENCED is replaced.
+    """
     is_old = version_of(request) < fenced_from
     return ErrorCode.invalid_producer_epoch if is_old and error is ErrorCode.producer_fenced else error
 

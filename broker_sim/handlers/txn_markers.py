@@ -20,7 +20,7 @@ _Errors = dict[TopicPartition, int]
 
 
 class TxnMarkerHandlers:
-    """Appends transaction coordinators' markers. The group coordinator then completes the commits of offsets."""
+    """Appends the markers that transaction coordinators send. The group coordinator then completes offset commits."""
 
     def __init__(self, replicas: ReplicaManager, groups: GroupCoordinator, request_timeout_ms: int) -> None:
         self._replicas = replicas
@@ -32,9 +32,10 @@ class TxnMarkerHandlers:
         return {ApiKey.WRITE_TXN_MARKERS: self.write_markers}
 
     async def write_markers(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process WriteTxnMarkers. Return once the ISRs have all markers (KafkaApis.handleWriteTxnMarkersRequest).
+        """Process WriteTxnMarkers. Return once the ISRs have replicated all markers.
 
-        Markers of one producer share a row of the response, as in Kafka.
+        As in Kafka, the markers of one producer have one entry in the response
+        (KafkaApis.handleWriteTxnMarkersRequest).
         """
         errors: dict[int, _Errors] = {}
         begun = [(marker, *self._begin(marker)) for marker in request.markers]
@@ -56,7 +57,9 @@ class TxnMarkerHandlers:
         return respond(request, markers=rows)
 
     def _begin(self, marker: KafkaMessage) -> tuple[_Errors, Any]:
-        """Begin to append a marker. Return the errors of partitions not hosted here, and an awaitable for the rest."""
+        """Begin to append a marker. Return the errors of partitions that this broker does not host, and an awaitable
+        for the results of the others.
+        """
         partitions = [
             TopicPartition(str(topic.name), int(number))
             for topic in marker.topics

@@ -20,7 +20,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, respond
 
 
 class UserHandlers:
-    """Handles requests about users: quotas on any broker, credentials only on the controller."""
+    """Handles requests about users: quotas on any broker, SCRAM credentials only on the controller."""
 
     def __init__(self, quotas: ClientQuotas, credentials: ScramCredentials, is_controller: Callable[[], bool]) -> None:
         self._quotas = quotas
@@ -57,7 +57,7 @@ class UserHandlers:
         return respond(request, entries=entries)
 
     async def alter_client_quotas(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process AlterClientQuotas. A repeated entity is altered twice but has one result, as in Kafka."""
+        """Process AlterClientQuotas. If an entity is repeated, it is altered twice but has one result, as in Kafka."""
         rows: dict[Entity, dict[str, Any]] = {}
         for entry in request.entries:
             entity = tuple({str(part.entity_type): part.entity_name for part in entry.entity}.items())

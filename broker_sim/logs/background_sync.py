@@ -1,4 +1,4 @@
-"""Syncs small files to disk in the background, so that no request waits for a sync (shell)."""
+"""Syncs small files to disk in the background, so that no request has to wait for a sync. Does real I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.ensemble.txnlog.files import sync_directory, sync_file
 LATE_S = 1.0
 """Delay before the first file is synced."""
 RESTS = 19
-"""After each file, the job pauses for this many times the file's sync time, so it uses 5 % of the disk's time.
+"""Ratio of pause to sync time: with 19, the job uses 5 % of the disk's time.
 
 The ensemble's logs may be on the same disk, and background work must not make a slow disk slower.
 """
@@ -22,8 +22,9 @@ The ensemble's logs may be on the same disk, and background work must not make a
 class BackgroundSync:
     """Syncs the files of one log directory, each with its parent directory.
 
-    A file that is replaced again before its turn is synced once. A job does the work while the queue has files. The job
-    starts with a delay, so that a new leader of a thousand partitions can replace its files before the disk is busy.
+    If a file is replaced again while it is queued, it is synced only once. A job runs while the queue has files. The
+    job starts with a delay, so that a new leader of a thousand partitions can replace its files before the disk is
+    busy.
     """
 
     def __init__(self, root: Path, files: Files = HOST, workers: Workers = THREADS) -> None:
@@ -38,7 +39,7 @@ class BackgroundSync:
         self._hurries = False
 
     def add(self, name: str, file: str) -> None:
-        """Queue a replaced file. Raises OSError if an earlier file could not be synced, because the disk has failed."""
+        """Queue a replaced file. Raises OSError if syncing an earlier file failed, because the disk then has failed."""
         with self._lock:
             if self._failure is not None:
                 raise self._failure
@@ -66,7 +67,7 @@ class BackgroundSync:
                 self._start()
 
     def finish(self, within_s: float) -> None:
-        """Wait until every queued file is on disk, at most for this long."""
+        """Wait until every queued file is synced to disk, for at most `within_s`."""
         self._hurries = True
         work = self._work
         if work is not None:
@@ -90,8 +91,8 @@ class BackgroundSync:
                 sync_file(directory / file, self._files)
                 sync_directory(directory, self._files)
             except FileNotFoundError:
-                # The replica was deleted or renamed in the meantime. After a rename, the file is queued under its new
-                # name.
+                # The replica was deleted or renamed in the meantime. After a rename, the file is also queued under its
+                # new name.
                 continue
             except OSError as failure:
                 with self._lock:

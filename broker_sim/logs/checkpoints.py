@@ -1,4 +1,4 @@
-"""Kafka's small text files: checkpoints of offsets, leader-epoch-checkpoint and partition.metadata.
+"""Kafka's small text files: offset checkpoints, leader-epoch-checkpoint, partition.metadata, and shutdown markers.
 
 A checkpoint file (Kafka's CheckpointFile) has a version, a count, and that many lines. A file with any other content
 counts as missing, because its data can be obtained again from the log or from the leader.
@@ -30,7 +30,7 @@ def _format(rows: Sequence[str]) -> str:
 
 
 def _rows(text: str | None, width: int) -> list[list[str]] | None:
-    """Return the lines of a checkpoint, each of `width` fields, or None if the file is damaged or missing."""
+    """Return the lines of a checkpoint, split into `width` fields, or None if the file is damaged or missing."""
     lines = text.split("\n") if text else []
     if len(lines) < 2 or lines[0].strip() != _VERSION or not lines[1].strip().isdigit():
         return None
@@ -45,12 +45,15 @@ def _is_number(text: str) -> bool:
 
 
 def clean_shutdown(broker_epoch: int) -> str:
-    """Return the marker of a clean stop (CleanShutdownFileHandler) with the broker's registration, -1 for none."""
+    """Return the content of the clean shutdown marker (CleanShutdownFileHandler).
+
+    `broker_epoch` identifies the broker's last registration, -1 if it had none.
+    """
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
 
 
 def broker_epoch_of(mark: str | None) -> int:
-    """Return the registration in the marker of a clean stop; -1 if there is no marker or it has no registration."""
+    """Return the broker epoch in a clean shutdown marker, or -1 if there is no marker or no epoch in it."""
     try:
         found = json.loads(mark or "")
     except ValueError:
@@ -60,22 +63,22 @@ def broker_epoch_of(mark: str | None) -> int:
 
 
 def alive(broker_epoch: int, boot_id: str) -> str:
-    """Return the marker of a running process that has all its records, with its registration and the boot id.
+    """Return the content of the marker that a running process has all its records, with broker epoch and boot id.
 
-    If the process is killed, no record is lost, because the operating system has everything it wrote. KIP-966 uses only
-    clean stops.
+    If the process is killed during the same boot, no record is lost, because the operating system has everything that
+    the process wrote. KIP-966 uses only clean shutdowns.
     """
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch, "bootId": boot_id}, separators=(",", ":"))
 
 
 def broker_epoch_alive(mark: str | None, boot_id: str) -> int:
-    """Return the registration in the marker of `alive` if the system has not rebooted since, else -1."""
+    """Return the broker epoch in the marker written by `alive`, or -1 if the system has rebooted since then."""
     known = boot_id and mark and broker_epoch_of(mark) >= 0 and mark == alive(broker_epoch_of(mark), boot_id)
     return broker_epoch_of(mark) if known else UNKNOWN_BROKER_EPOCH
 
 
 def read_offsets(directory: LogDirectory, file: str) -> dict[TopicPartition, int]:
-    """Return the offsets in that file, keyed by partition; empty if there are none."""
+    """Return the offsets in a checkpoint file, keyed by partition; empty if the file is missing or damaged."""
     rows = _rows(directory.read_text("", file), 3) or []
     if not all(_is_number(partition) and _is_number(offset) for _, partition, offset in rows):
         return {}
@@ -97,10 +100,10 @@ def read_leader_epochs(directory: LogDirectory, name: str) -> list[tuple[int, in
 
 
 def write_leader_epochs(directory: LogDirectory, name: str, entries: Sequence[tuple[int, int]]) -> None:
-    """Replace a replica's leader epochs.
+    """Replace a replica's leader epoch checkpoint.
 
     The file is synced a little later. Kafka waits for the sync, but a new leader of a thousand partitions would then
-    block for seconds. Entries that a power loss removes are restored from the batches when the log is opened.
+    block for seconds. If a power loss removes entries, they are restored from the batches when the log is opened.
     """
     directory.exchange_text(name, LEADER_EPOCHS, _format([f"{epoch} {offset}" for epoch, offset in entries]))
 
@@ -124,5 +127,5 @@ def write_topic_id(directory: LogDirectory, name: str, topic_id: str) -> None:
 
 
 def exchange_topic_id(directory: LogDirectory, name: str, topic_id: str) -> None:
-    """Write partition.metadata. Until the file is synced, a power loss may remove it."""
+    """Write partition.metadata and sync it later. A power loss before the sync may remove the file."""
     directory.exchange_text(name, PARTITION_METADATA, _partition_metadata(topic_id))

@@ -1,4 +1,4 @@
-"""The transactions that compaction reads in a pass over a log (Kafka's CleanedTransactionMetadata)."""
+"""Transactions whose batches and markers a compaction pass reads (Kafka's CleanedTransactionMetadata)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.kafka.record_batch import BatchHeader, is_transactional
 
 
 class CleanedTransactions:
-    """Finds batches of aborted transactions, and markers whose transactions have no batch left.
+    """Identifies removable batches of aborted transactions, and markers whose transactions have no batch left.
 
     Call `pass_batch` or `pass_marker` with every batch, in the order of the log.
     """
@@ -18,17 +18,17 @@ class CleanedTransactions:
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
         self._coming: list[AbortedTransaction] = []
         self._aborted: dict[int, AbortedTransaction] = {}
-        """The aborted transactions that have begun, keyed by producer id."""
+        """The aborted transactions that are open at the current position of the pass, keyed by producer id."""
         self._has_batches: dict[int, None] = {}
-        """The producers in `_aborted` that have a batch among the batches passed so far."""
+        """The producers in `_aborted` for which the pass has read a batch."""
         self._committed: dict[int, None] = {}
-        """The producers of other transactions that have a batch among the batches passed so far."""
+        """The producers of other transactions for which the pass has read a batch."""
         self.kept: list[AbortedTransaction] = []
-        """Aborted transactions that have ended but still have a batch."""
+        """Aborted transactions whose marker the pass has read but that still have a batch."""
         self.expect(aborted)
 
     def expect(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """Add aborted transactions that begin later in the log."""
+        """Add aborted transactions that begin at or after the current position of the pass."""
         known = dict.fromkeys(self._coming)
         self._coming = sorted({**known, **dict.fromkeys(aborted)}, key=lambda each: each.first_offset, reverse=True)
 
@@ -38,7 +38,7 @@ class CleanedTransactions:
             self._aborted.setdefault(transaction.producer_id, transaction)
 
     def pass_batch(self, header: BatchHeader) -> bool:
-        """Return whether the batch belongs to an aborted transaction, so that its records can be removed."""
+        """Process a batch. Return whether it belongs to an aborted transaction, so that its records can be removed."""
         self._begin_up_to(header.last_offset)
         if not is_transactional(header):
             return False
@@ -49,11 +49,12 @@ class CleanedTransactions:
         return False
 
     def pass_marker(self, header: BatchHeader, data: bytes) -> bool:
-        """Return whether no batch of the marker's transaction is left."""
+        """Process a marker. Return whether its transaction has no batch left, so that the marker can be removed."""
         self._begin_up_to(header.last_offset)
         marker = read_marker(data, 0, header)
         if marker is None:
-            # An earlier compaction emptied this batch and kept it only for the producer's epoch.
+            # An earlier compaction emptied this batch and did not remove it only because it contains the producer's
+            # epoch.
             return not header.record_count
         if marker.is_commit:
             return self._committed.pop(header.producer_id, self) is self

@@ -1,10 +1,10 @@
-"""Compaction: keep the latest record of each key (Kafka's LogCleaner).
+"""Compaction, which retains only the latest record of each key (Kafka's LogCleaner).
 
 A map of bounded size stores the keys of new records; keys that do not fit are left for the next compaction. Each
 segment is cleaned into a new file that then replaces it. Batches keep their offsets, so a compacted log has gaps. Only
-whole segments before the last stable offset that are not active are compacted, because their transactions are decided.
-Records of aborted transactions are removed immediately. The marker of a transaction is removed after all its batches,
-and no earlier than a tombstone would be.
+closed segments that end before the last stable offset are compacted, because their transactions are decided. Records of
+aborted transactions are removed immediately. The marker of a transaction is removed after all its batches, and no
+earlier than a tombstone would be.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from zabka.kafka.record_batch import (
 )
 
 _SLICE_BATCHES = 1_000
-"""Number of batch headers that are read in a slice."""
+"""Number of batch headers to read before other tasks can run."""
 
 _LAST_MS = 2**63 - 1
-"""The latest time that a batch can contain. Sums of a time and delete.retention.ms are limited to it."""
+"""The latest possible timestamp of a batch. A timestamp plus delete.retention.ms is limited to this value."""
 
 IsGone = Callable[[Segment], bool]
 BeforeReplacing = Callable[[Segment, int], None]
-"""Called with a segment and the size of its replacement in bytes, before the replacement."""
+"""Called before a segment is replaced, with the segment and the size of its replacement in bytes."""
 
 
 class _Section(NamedTuple):
-    """The segments that compaction can rewrite, and how many of them earlier compactions have processed."""
+    """The segments that compaction can rewrite, and how many of them were compacted before."""
 
     segments: Sequence[Segment]
     clean_count: int
 
     @property
     def dirty(self) -> Sequence[Segment]:
-        """The segments that no compaction has processed."""
+        """The segments that no compaction has processed yet."""
         return self.segments[self.clean_count :]
 
     @property
     def dirty_ratio(self) -> float:
-        """The share of bytes that no compaction has processed."""
+        """The share of bytes in segments that no compaction has processed yet."""
         total = sum(segment.size for segment in self.segments)
         return sum(segment.size for segment in self.dirty) / total if total else 0.0
 
@@ -76,7 +76,7 @@ def _section(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> _
 
 
 def is_filthy(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> bool:
-    """Return whether this log is due for compaction."""
+    """Return whether the log must be compacted now."""
     section = _section(log, settings, wall_ms)
     if not section.dirty:
         return False
@@ -88,7 +88,7 @@ def is_filthy(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> 
 async def compact(
     log: PartitionLog, settings: CompactionSettings, runtime: Runtime, before_replacing: BeforeReplacing
 ) -> None:
-    """Compact the log once, as far as its keys fit into the map. Pause in between so that requests can run."""
+    """Compact the log once, up to the first key that does not fit into the map. Let other tasks run in between."""
     wall_ms = runtime.now().wall_ms
     section = _section(log, settings, wall_ms)
     dirty_from = log.first_dirty_offset
@@ -130,21 +130,22 @@ async def compact(
 
 
 class _Pass(NamedTuple):
-    """One compaction's rules for the records to keep (Cleaner.shouldRetainRecord)."""
+    """Decides which records a compaction pass retains (Cleaner.shouldRetainRecord)."""
 
     keys: KeyOffsets
     end: int
-    """The first offset whose keys did not fit into the map. Records from this offset on are all kept."""
+    """First offset whose key did not fit into the map. All records from this offset on are retained."""
     wall_ms: int
     tombstone_ms: int
     last_records: Mapping[int, LastRecord]
 
     def rule_for(self, header: BatchHeader, is_removable: bool) -> Callable[[Record], bool]:
-        """Return a function that decides whether a record of that batch is kept.
+        """Return a function that decides whether a record of this batch is retained.
 
-        `is_removable` is whether the batch belongs to an aborted transaction, or is the marker of one without batches.
+        `is_removable` is whether the batch belongs to an aborted transaction, or is a marker whose transaction has no
+        batches left.
 
-        A tombstone is kept for delete.retention.ms after the first compaction that found no older record of its key
+        A tombstone is retained for delete.retention.ms after the first compaction that found no older record of its key
         (KIP-534). During that time, a consumer or an absent replica that has such an older record can learn that the
         key was deleted.
         """
@@ -164,10 +165,10 @@ class _Pass(NamedTuple):
         return record.offset >= self.keys.get(record.key)
 
     def left_of(self, data: bytes, header: BatchHeader) -> bytes:
-        """Return a filtered batch, or no bytes if it has no record.
+        """Return what to store of a filtered batch; no bytes if it has no record.
 
-        A producer's last batch is kept even if it is empty, so that its sequence numbers remain known. If there is no
-        such batch, the producer's last marker is kept, because its epoch fences older ones.
+        A producer's last batch is stored even if it is empty, so that its sequence numbers remain known. If there is no
+        such batch, the producer's last marker is stored, because its epoch fences older ones.
         """
         return data if header.record_count or self._is_last(header) else b""
 
@@ -180,7 +181,7 @@ class _Pass(NamedTuple):
         return is_control(header) and header.producer_epoch == last.epoch
 
     def horizon_for(self, header: BatchHeader) -> int | None:
-        """Return the time until which this compaction keeps tombstones that no earlier compaction has seen."""
+        """Return until when to retain tombstones that are compacted for the first time."""
         return min(self.wall_ms + self.tombstone_ms, _LAST_MS) if header.last_offset < self.end else None
 
 
@@ -199,13 +200,13 @@ def _count_records(segments: Sequence[Segment], is_gone: IsGone) -> Generator[No
 
 
 def _is_gone(log: PartitionLog, compactions_ended: int, segment: Segment) -> bool:
-    """Return whether retention, a truncation or the topic's deletion removed the segment.
+    """Return whether retention, a truncation or the topic's deletion has removed the segment.
 
     Called after every pause, because the file of such a segment is closed and reading it would look like a disk
     failure. A truncation of any segment ends the compaction (LogCleanerManager.abortAndPauseCleaning), for two reasons:
     it may have removed the records that made older ones obsolete, and the copied part of a segment may no longer exist.
-    A move to another directory also ends the compaction, because the copy may already have a record whose tombstone
-    would be removed before it is copied.
+    Moving the log to another directory also ends the compaction. Otherwise the moved copy may contain a record whose
+    tombstone the compaction removes before the tombstone is copied.
     """
     return log.is_closed or log.compactions_ended != compactions_ended or not log.has(segment)
 
@@ -213,7 +214,7 @@ def _is_gone(log: PartitionLog, compactions_ended: int, segment: Segment) -> boo
 def _note_keys(
     segment: Segment, keys: KeyOffsets, dirty_from: int, transactions: CleanedTransactions, is_gone: IsGone
 ) -> Generator[None, None, bool]:
-    """Add the keys of a segment's records from `dirty_from` on to the map. Return False if they do not all fit.
+    """Add the keys of a segment's records, from offset `dirty_from` on, to the map. Return False if not all fit.
 
     The keys of aborted records are omitted, because those records replace no other record.
     """
@@ -246,7 +247,7 @@ def _note_keys(
 def _clean(
     log: PartitionLog, segment: Segment, what: _Pass, transactions: CleanedTransactions, is_gone: IsGone
 ) -> Generator[None, None, LogFile | None]:
-    """Return the replacement of a segment, or None if it stays unchanged or was removed."""
+    """Return the file that replaces a segment, or None if the segment stays unchanged or was removed."""
     cleaned = log.begin_cleaned(segment)
     changed = False
     slices = Slices()
@@ -281,10 +282,10 @@ async def _put_in_place(
     is_gone: IsGone,
     before_replacing: BeforeReplacing,
 ) -> None:
-    """Replace a segment, and wait until a power loss cannot undo the replacement.
+    """Replace a segment by its compacted file, and wait until a power loss cannot undo the replacement.
 
-    Only the compaction waits for the disk here, no request. It must wait, because it may next remove the record that
-    made another record of this segment obsolete.
+    Only the compaction waits for the disk, no request. It must wait, because it may next remove the record that made
+    another record of this segment obsolete.
     """
     await log.sync_cleaned(segment)
     if is_gone(segment):

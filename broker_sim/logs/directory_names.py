@@ -5,11 +5,11 @@ from __future__ import annotations
 from zabka.journal.events import TopicPartition
 
 FUTURE_SUFFIX = "-future"
-"""Suffix of a replica that is being copied from another log directory."""
+"""Suffix of the directory of a replica that is being copied from another log directory."""
 DELETE_SUFFIX = "-delete"
-"""Suffix of a replica that is marked for deletion."""
+"""Suffix of the directory of a replica that is marked for deletion."""
 LENGTH_MAX = 255
-"""Maximum length of a name in common file systems."""
+"""Maximum length of a file name in common file systems."""
 
 
 def partition_of(directory_name: str) -> TopicPartition | None:
@@ -26,7 +26,7 @@ def future_of(directory_name: str) -> TopicPartition | None:
 
 
 def is_deleted(directory_name: str) -> bool:
-    """Return whether that replica was marked for deletion."""
+    """Return whether this is the directory of a replica that is marked for deletion."""
     return _marked(directory_name, DELETE_SUFFIX) is not None
 
 
@@ -38,16 +38,19 @@ def _marked(directory_name: str, suffix: str) -> TopicPartition | None:
 
 
 def future_name(topic_partition: TopicPartition, unique: str) -> str:
-    """Return the name of a future replica. It exceeds the limit if the topic's name is long (KAFKA-4893)."""
+    """Return the directory name of a future replica.
+
+    If the topic's name is long, the directory name exceeds the limit of file systems (KAFKA-4893).
+    """
     return f"{topic_partition}.{unique}{FUTURE_SUFFIX}"
 
 
 def has_future_name(topic_partition: TopicPartition) -> bool:
-    """Return whether a future replica's name, with a unique part of 32 characters, is within the limit."""
+    """Return whether the directory name of a future replica, with a unique part of 32 characters, is short enough."""
     return len(future_name(topic_partition, "u" * 32)) <= LENGTH_MAX
 
 
 def delete_name(topic_partition: TopicPartition, unique: str) -> str:
-    """Return the name of a replica that is marked for deletion. A long topic name is shortened."""
+    """Return the directory name of a replica that is marked for deletion. A long topic name is shortened."""
     rest = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"
     return topic_partition.topic[: LENGTH_MAX - len(rest)] + rest

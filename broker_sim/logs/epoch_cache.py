@@ -12,7 +12,10 @@ Entries = list[tuple[int, int]]
 
 
 class EpochCache:
-    """Ascending (epoch, start offset) entries. `save` is called with all of them after every change."""
+    """The (epoch, start offset) entries of one log, in ascending order.
+
+    `save` is called with all entries after every change.
+    """
 
     __slots__ = ("_entries", "_save")
 
@@ -31,7 +34,9 @@ class EpochCache:
         return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Begin `epoch` at `start_offset` and drop entries that contradict it. Return False if nothing changed."""
+        """Record that `epoch` begins at `start_offset`, and drop contradicting entries. Return False if nothing
+        changed.
+        """
         assert epoch >= 0 and start_offset >= 0, (epoch, start_offset)
         if self._entries and self._entries[-1][0] == epoch and start_offset >= self._entries[-1][1]:
             return False
@@ -45,7 +50,7 @@ class EpochCache:
         self._entries.append((epoch, start_offset))
 
     def assign_later(self, starts: Iterable[tuple[int, int]]) -> None:
-        """Begin all epochs of these (epoch, start offset) pairs that are later than the latest entry.
+        """Record those (epoch, start offset) pairs whose epoch is later than the latest entry.
 
         A follower may append thousands of epochs at once, so the entries are saved once instead of once per epoch.
         """
@@ -57,7 +62,7 @@ class EpochCache:
             self._save(self._entries)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (epoch, offset): the largest epoch not above `epoch`, and the offset after its last record.
+        """Return the largest epoch not above `epoch`, and the offset after the last record of that epoch.
 
         Returns (-1, -1) if they are unknown, for example for an epoch that this replica has not seen yet.
         """
@@ -105,14 +110,14 @@ class EpochCache:
             self._save(self._entries)
 
     def believe(self, written: Entries, last_of: Mapping[int, int]) -> None:
-        """Correct the entries with the records in the log.
+        """Correct the entries according to the records in the log.
 
         `written` has the offset at which each epoch in the records begins; `last_of` has the offset of each epoch's
         last batch.
 
-        - A power loss may have restored an older file. If an entry is followed by a record of a lower epoch, its epoch
-          was truncated after that file was written, and the entry is removed. An entry without any record is kept,
-          because compaction may have emptied its epoch.
+        - A power loss may have restored an older file. If an entry is followed by a record of a lower epoch, the
+          entry's epoch was truncated after that file was written, and the entry is removed. An entry without any record
+          is kept, because compaction may have emptied its epoch.
         - If a process was killed before it wrote the new log start, the deleted records exist again, but their epochs
           are missing. A follower with other records at those offsets would then not be truncated there, so the missing
           epochs are added.

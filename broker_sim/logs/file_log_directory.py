@@ -1,4 +1,4 @@
-"""A log directory on a real disk (shell)."""
+"""A log directory on a real disk. Does real I/O."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class _Names:
-    """The names in one directory, and whether they are synced to disk.
+    """The file names in one directory, and whether the directory is synced to disk.
 
-    A new process cannot assume that any name is synced, because a killed process may have created it just before.
+    A new process must assume that no name is synced, because a process that was killed may have created it just before.
     Changes during a sync are counted, so that they do not count as synced.
     """
 
@@ -43,11 +43,11 @@ class _Names:
         self._synced = 0
 
     def change(self) -> None:
-        """Record that a name was created or removed and that this is not yet on disk."""
+        """Record that a name was created or removed, so that the directory must be synced."""
         self._changes += 1
 
     def sync(self, files: Files) -> None:
-        """Sync the names, so that they survive a power loss. Raises OSError."""
+        """Sync the directory, so that the names survive a power loss. Raises OSError."""
         changes = self._changes
         if self._synced < changes:
             sync_directory(self.path, files)
@@ -55,7 +55,7 @@ class _Names:
 
 
 class DiskLogFile:
-    """One append-only file, written through to the operating system with every append."""
+    """One append-only file. Every append is immediately written to the operating system."""
 
     __slots__ = ("_descriptor", "_files", "_names", "_pread", "_pwrite", "_size")
 
@@ -63,17 +63,17 @@ class DiskLogFile:
         """`names` are the `_Names` of the file's directory and of the parent directory."""
         self._names = names
         self._files = files
-        # Called for every record.
+        # This method is called for every append.
         self._pwrite = files.pwrite
         self._pread = files.pread
         self._descriptor = files.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._size = files.fstat(self._descriptor).st_size
 
     def append(self, data: bytes) -> int:
-        """Append; return the position at which the data starts.
+        """Append data to the file; return the position at which the data starts.
 
-        Raises OSError if the disk is full or broken. In that case, written parts of the data are removed again as far
-        as the disk permits, so that the log contains only whole batches.
+        Raises OSError if the disk is full or broken. In that case, partly written data are removed again as far as the
+        disk permits, so that the log contains only whole batches.
         """
         start = self._size
         rest = memoryview(data)
@@ -114,7 +114,7 @@ class DiskLogFile:
         self._size = size
 
     def flush(self) -> None:
-        """Make everything written so far, and the file's names, survive a power loss."""
+        """Make the written data and the file's names survive a power loss."""
         self._files.fdatasync(self._descriptor)
         for names in self._names:
             names.sync(self._files)
@@ -127,7 +127,7 @@ class DiskLogFile:
 
 
 def _boot_id(files: Files) -> str:
-    """Return Linux's boot id (random(4)). Other systems have no id that a process can rely on."""
+    """Return Linux's boot id (random(4)), or an empty string on other systems, which have no reliable boot id."""
     try:
         return read_bytes(BOOT_ID, files).decode("ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -135,7 +135,7 @@ def _boot_id(files: Files) -> str:
 
 
 class FileLogDirectory:
-    """`zabka.broker_sim.ports.LogDirectory` in a directory, which is created if it is missing."""
+    """Implements `zabka.broker_sim.ports.LogDirectory` on disk. Creates the directory if it is missing."""
 
     def __init__(self, root: Path, files: Files = HOST, workers: Workers = THREADS) -> None:
         make_directories(root, files)
@@ -153,11 +153,11 @@ class FileLogDirectory:
         return self._root / name / file
 
     def finish(self, within_s: float) -> None:
-        """Wait until every exchanged file is on disk, at most for this long."""
+        """Wait until every file replaced by `exchange_text` is synced to disk, for at most `within_s`."""
         self._sync.finish(within_s)
 
     def space(self) -> DiskSpace:
-        """Return the space of the file system. Raises OSError."""
+        """Return the total and usable space of the file system. Raises OSError."""
         return DiskSpace(self._files.capacity(self._root), self._files.room(self._root))
 
     def partitions(self) -> list[str]:
@@ -243,9 +243,9 @@ class FileLogDirectory:
             return None
 
     def exchange_text(self, name: str, file: str, text: str) -> None:
-        """Replace a small file atomically. It is synced to disk later.
+        """Replace a small file atomically, and sync it to disk later.
 
-        Raises OSError, including if an earlier file could not be synced.
+        Raises OSError, also if syncing an earlier file failed.
         """
         path = self._path(name, file)
         aside = path.with_name(path.name + ".tmp")

@@ -1,6 +1,6 @@
 """A log directory that goes offline at its first failure (Kafka's LogDirFailureChannel).
 
-A disk that failed once cannot be trusted with records again: all later operations raise LogDirFailed, and the broker
+A disk that failed once cannot be trusted with records again. So all later operations raise LogDirFailed, and the broker
 continues with its other directories.
 """
 
@@ -20,7 +20,9 @@ class LogDirFailed(Exception):
 
 
 class GuardedDirectory:
-    """A `zabka.broker_sim.ports.LogDirectory` around another one. After a failure, every method raises LogDirFailed."""
+    """Wraps another `zabka.broker_sim.ports.LogDirectory`. After its first failure, every method raises
+    LogDirFailed.
+    """
 
     def __init__(self, inner: LogDirectory, failed: Callable[[GuardedDirectory, OSError], None]) -> None:
         self.is_online = True
@@ -33,7 +35,7 @@ class GuardedDirectory:
         return self._inner.boot_id
 
     def attempt(self, action: Callable[[], T]) -> T:
-        """Run an operation on the disk; an OSError takes the directory offline."""
+        """Run an operation on the disk. If it raises OSError, take the directory offline."""
         if not self.is_online:
             raise LogDirFailed
         try:
@@ -49,7 +51,7 @@ class GuardedDirectory:
         raise LogDirFailed from failure
 
     def space(self) -> DiskSpace:
-        """Return the space of the file system.
+        """Return the total and usable space of the file system.
 
         Raises OSError, which does not take the directory offline, as in Kafka.
         """
@@ -97,7 +99,7 @@ class GuardedDirectory:
             self.give_up(failure)
 
     def forget(self, name: str, file: str) -> None:
-        """Remove a file even if the directory has failed, as far as its disk permits."""
+        """Remove a file even if the directory is offline, as far as the disk permits."""
         with suppress(OSError):
             self._inner.remove(name, file)
 
@@ -119,19 +121,19 @@ class GuardedDirectory:
 
 
 class _GuardedFile:
-    """One file of a guarded directory."""
+    """One file of a guarded directory. An OSError takes the whole directory offline."""
 
     __slots__ = ("_append", "_directory", "_file", "_read")
 
     def __init__(self, directory: GuardedDirectory, file: LogFile) -> None:
         self._directory = directory
         self._file = file
-        # Called for every record.
+        # This method is called for every append.
         self._append = file.append
         self._read = file.read
 
     def append(self, data: bytes) -> int:
-        """Append; return the position at which the data starts."""
+        """Append data to the file; return the position at which the data starts."""
         if not self._directory.is_online:
             raise LogDirFailed
         try:

@@ -19,7 +19,10 @@ from zabka.kafka.ports import Emit
 
 
 class LogHousekeeping:
-    """The periodic work on all logs of a broker. `start_moved` is called for each log whose start advanced."""
+    """The periodic work on all logs of a broker.
+
+    `start_moved` is called for each log whose start offset has advanced.
+    """
 
     def __init__(
         self,
@@ -38,10 +41,10 @@ class LogHousekeeping:
         self._start_moved = start_moved
         self._compaction: Task | None = None
         self._every: Callable[[str, int, Callable[[], None]], None] | None = None
-        """Repeats an action with a period; set by `start`."""
+        """Schedules an action with a period; set by `start`."""
 
     def start(self, every: Callable[[str, int, Callable[[], None]], None]) -> None:
-        """Start the periodic work. `every` repeats an action with a period in milliseconds."""
+        """Start the periodic work. `every` schedules an action with a period in milliseconds."""
         self._every = every
         config = self._config
         every("retention", config.log_retention_check_interval_ms, self.drop_old_records)
@@ -50,7 +53,7 @@ class LogHousekeeping:
         self._look_for_compaction()
 
     def configure(self, config: ReplicaConfig) -> None:
-        """Use another configuration from now on."""
+        """Replace the configuration, effective at the next run of each task."""
         backoff_ms, self._config = self._config.log_cleaner_backoff_ms, config
         if config.log_cleaner_backoff_ms != backoff_ms:
             self._look_for_compaction()
@@ -60,7 +63,9 @@ class LogHousekeeping:
             self._every("compaction", max(1, self._config.log_cleaner_backoff_ms), self._compact_later)
 
     def close(self) -> None:
-        """Abort a compaction in progress. It leaves at most a file that the next start removes."""
+        """Abort a compaction in progress. It leaves at most a temporary file, which is removed when the log is next
+        opened.
+        """
         if self._compaction is not None:
             self._compaction.cancel()
 
@@ -74,7 +79,7 @@ class LogHousekeeping:
                 self._start_moved(topic_partition)
 
     def _each(self) -> Iterator[tuple[TopicPartition, PartitionLog, PartitionConfig]]:
-        """Yield every log with its topic's settings, which are computed once per topic."""
+        """Yield every log with its topic's settings. The settings are computed once per topic."""
         known: dict[str, PartitionConfig] = {}
         for topic_partition, log in self._logs.all():
             settings = known.get(topic_partition.topic)
@@ -115,13 +120,13 @@ class LogHousekeeping:
             self._compaction = None
 
     def _before_replacing(self, topic_partition: TopicPartition, segment: Segment, bytes_after: int) -> None:
-        """Checkpoint the log starts and journal the compaction of a segment.
+        """Checkpoint the log starts, and journal that compaction is about to replace a segment.
 
-        Afterwards, a replica that is rebuilt from this log lacks the removed records, and its batches differ.
+        After the compaction, a replica that is rebuilt from this log lacks the removed records, and its batches differ.
         """
         topic, number = topic_partition
-        # Checkpoint the log starts first. After a kill, deleted records that reappear are recognised by their
-        # batches, which this compaction may remove.
+        # Checkpoint the log starts first. If the process is killed, deleted records reappear. They are recognised by
+        # their batches, which this compaction may remove.
         self._logs.checkpoint_starts()
         self._emit(
             LogCompacted(

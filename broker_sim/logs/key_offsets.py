@@ -1,4 +1,4 @@
-"""The map of compaction: the latest offset of each key, in bounded memory (Kafka's SkimpyOffsetMap).
+"""The map that compaction uses: the latest offset of each key, in bounded memory (Kafka's SkimpyOffsetMap).
 
 It stores only the MD5 of each key. Two keys with the same MD5 would count as one key, as in Kafka.
 """
@@ -13,14 +13,14 @@ ENTRY_BYTES = _DIGEST_BYTES + _OFFSET_BYTES
 _PAGE_SLOTS = 4_096
 _NONE = bytes(_DIGEST_BYTES)
 _FULL_AT = 0.75
-"""Maximum load of the table for fast searches. Above it, the table grows if the memory limit allows."""
+"""Load factor of the table above which searches become slow. The table then grows if the memory limit allows."""
 
 
 class KeyOffsets:
-    """A table of at most `memory_bytes`, 24 for each slot; `load` is its maximum load.
+    """A hash table from key to offset. It takes at most `memory_bytes`, with 24 bytes per slot.
 
-    If at most `expected` keys will be added, the table is no larger than they need. A page takes no memory until it
-    contains a key.
+    `load` is the maximum load factor. If at most `expected` keys will be added, the table is no larger than they need.
+    A memory page is not used until it contains a key.
     """
 
     def __init__(self, memory_bytes: int, load: float, expected: int) -> None:
@@ -30,7 +30,7 @@ class KeyOffsets:
         self._pages: list[bytearray | None] = [None] * -(-self._slots // _PAGE_SLOTS)
         self._count = 0
         self.latest_offset = -1
-        """The offset of the last added record."""
+        """The offset of the last added key."""
 
     def __len__(self) -> int:
         return self._count
@@ -41,7 +41,10 @@ class KeyOffsets:
         return sum(len(page) for page in self._pages if page is not None)
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Set the offset of a key, which must be higher than any before. Return False if the map is full."""
+        """Set the offset of a key. Return False if the map is full.
+
+        The offset must be higher than any offset before.
+        """
         if self._count >= self._keys_max:
             return False
         digest = md5(key, usedforsecurity=False).digest()
@@ -67,7 +70,7 @@ class KeyOffsets:
         return int.from_bytes(page[at + _DIGEST_BYTES : at + ENTRY_BYTES], "big")
 
     def _place(self, digest: bytes) -> tuple[bytearray, int] | None:
-        """Return a key's slot or the free slot for it, or None if the key is missing and no slot is free."""
+        """Return the slot of a key, or the free slot for a new key. Return None if no slot is free."""
         slot = int.from_bytes(digest[:_OFFSET_BYTES], "big") % self._slots
         for _ in range(self._slots):
             number, within = divmod(slot, _PAGE_SLOTS)

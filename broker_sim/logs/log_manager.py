@@ -1,4 +1,4 @@
-"""All logs of one broker, in all log directories: opening at start, checkpoints, a clean stop (LogManager)."""
+"""All logs of one broker, in all log directories: opening them at start, checkpoints, a clean shutdown (LogManager)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, Emit
 
 
 class LogDir:
-    """A log directory, its logs, and the checkpoint files with their offsets (OffsetCheckpointFile).
+    """A log directory with its logs, and with the checkpoint files that contain their offsets (OffsetCheckpointFile).
 
     Every write raises LogDirFailed if the directory has failed.
     """
@@ -31,31 +31,34 @@ class LogDir:
         self.directory = directory
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.futures: dict[TopicPartition, PartitionLog] = {}
-        """Copies of logs in other directories, which will replace those logs."""
+        """Copies of logs in other directories. Each copy will replace its log."""
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
-        """The content of each checkpoint file, keyed by file name."""
+        """The offsets last written to each checkpoint file, keyed by file name."""
 
     @property
     def all(self) -> dict[TopicPartition, PartitionLog]:
-        """Return the current and future logs. A directory contains at most one of the two per partition."""
+        """Return the current and future logs. Per partition, a directory contains at most one of the two."""
         return self.logs | self.futures if self.futures else self.logs
 
     def read_checkpoint(self, file: str) -> dict[TopicPartition, int]:
-        """Return the content of a checkpoint file."""
+        """Return the offsets in a checkpoint file."""
         self._checkpointed[file] = checkpoints.read_offsets(self.directory, file)
         return dict(self._checkpointed[file])
 
     def write_high_watermarks(self) -> None:
-        """Write the high watermarks even if none has advanced. Do nothing if there are no logs."""
+        """Write the checkpoint file of high watermarks even if none has advanced, unless there are no logs."""
         if self.all:
             self._write(checkpoints.REPLICATION_OFFSETS, self._high_watermarks)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks unless the file already has them."""
+        """Write the checkpoint file of high watermarks if one has advanced."""
         self._checkpoint(checkpoints.REPLICATION_OFFSETS, self._high_watermarks)
 
     def checkpoint_starts(self) -> None:
-        """Write the starts of logs that start within a segment, and the offsets that compaction has reached."""
+        """Write the checkpoint files of log start offsets and of compacted offsets.
+
+        A log start offset is written only if it is within a segment.
+        """
         starts = {tp: log.start_offset for tp, log in self.all.items() if log.starts_within_a_segment}
         self._checkpoint(checkpoints.LOG_START_OFFSETS, starts)
         cleaned = {tp: log.first_dirty_offset for tp, log in self.all.items() if log.first_dirty_offset}
@@ -79,19 +82,24 @@ class DuplicateReplicas(Exception):
 
 
 class DirectoryLogs(NamedTuple):
-    """The logs in one log directory: current replicas, and future replicas that are being copied into it."""
+    """The logs in one log directory: current replicas, and future replicas that are being copied into this
+    directory.
+    """
 
     current: Mapping[TopicPartition, PartitionLog]
     future: Mapping[TopicPartition, PartitionLog]
     space: DiskSpace | None
-    """The space of the file system; None if the file system did not report it."""
+    """Total and usable space of the file system; None if the file system did not report it."""
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LogManager:
-    """The logs, keyed by partition. Raises LogDirFailed wherever the directory of a log has failed."""
+    """The logs of a broker, keyed by partition.
+
+    Every method that uses a log raises LogDirFailed if the log's directory has failed.
+    """
 
     def __init__(
         self,
@@ -105,10 +113,11 @@ class LogManager:
         unique: Callable[[], str],
         high_watermarks_reached: ReachedMarks = dict,
     ) -> None:
-        """`failed` receives the current and the future replicas in a failing directory, during the failed operation.
+        """Create the manager; `open_all` opens the logs.
 
-        `unique` returns a name part that no other name has. `high_watermarks_reached` is called when logs are opened;
-        it is used only to count lost records.
+        `failed` receives the current and the future replicas in a failing directory, during the failed operation.
+        `unique` returns a string that is different for each call and is used in names. `high_watermarks_reached` is
+        called when logs are opened; it is used only to count lost records.
         """
         self._broker_id = broker_id
         self._config = config
@@ -118,19 +127,21 @@ class LogManager:
         self._dirs = [LogDir(GuardedDirectory(directory, self._dir_failed)) for directory in directories]
         self._topic_ids: dict[TopicPartition, str] = {}
         self._epochs_left: list[int] = []
-        """The broker epochs in the markers of the log directories when the directories were opened."""
+        """The broker epochs in the shutdown markers of the log directories, as found when the directories were
+        opened.
+        """
         self._alive_as: int = UNKNOWN_BROKER_EPOCH
         """The broker epoch in the markers that this process has written to every disk."""
         self._last_failure: OSError | None = None
         self._was_whole = True
-        """Whether every log was intact when it was opened."""
+        """Whether no log was damaged when it was opened."""
         self._unique = unique
         self._high_watermarks_reached = high_watermarks_reached
         self._preferred: dict[TopicPartition, LogDir] = {}
-        """The chosen directories for logs that do not exist yet."""
+        """Log directories in which to create logs that do not exist yet, as chosen by requests."""
 
     def configure(self, config: ReplicaConfig) -> None:
-        """Set the defaults of topics without overrides."""
+        """Replace the configuration that contains the defaults of topics."""
         self._config = config
 
     def settings(self, topic: str) -> PartitionConfig:
@@ -138,9 +149,10 @@ class LogManager:
         return partition_config(self._config, self._topic_configs(topic))
 
     def reconfigure(self, topics: Iterable[str]) -> dict[str, PartitionConfig]:
-        """Apply and return the current settings of these topics.
+        """Apply the current settings of these topics to their logs, and return the settings.
 
-        The settings also apply to logs that have no role on this broker yet, and to copies for another directory.
+        The settings also apply to logs of replicas that are neither leader nor follower yet, and to copies for another
+        directory.
         """
         settings = {topic: self.settings(topic) for topic in topics}
         for log in (log for log_dir in self._dirs for log in log_dir.all.values()):
@@ -156,9 +168,9 @@ class LogManager:
 
     @property
     def broker_epoch_left(self) -> int:
-        """The broker epoch under which all these logs were last used, or -1 if one of them may have lost records since.
+        """The broker epoch of the process that last used all these logs, or -1 if records may have been lost since.
 
-        No records are lost if that process stopped each log cleanly, or was killed on a system that is still running.
+        No records are lost if that process shut down each log cleanly, or was killed on a system that has not rebooted.
         """
         complete = self._was_whole and not self.has_offline_directory and len(self._epochs_left) == len(self._dirs)
         return min(self._epochs_left) if complete else UNKNOWN_BROKER_EPOCH
@@ -175,7 +187,7 @@ class LogManager:
 
     @property
     def complaint(self) -> str:
-        """The reason why no directory is online, and the remedy if it is known."""
+        """The reason why no directory is online, with the remedy if one is known."""
         text = "every log directory has failed"
         if self._last_failure is not None and self._last_failure.errno in _FULL:
             text += ", the last one because its disk is full: make room and start this broker again"
@@ -190,7 +202,7 @@ class LogManager:
                 log.close()
         log_dir.logs.clear()
         log_dir.futures.clear()
-        # Some of the data written by this process are now unreachable or lost, so its logs do not count as intact.
+        # This process has written data that are now unreachable or lost, so its logs no longer count as intact.
         self._alive_as = UNKNOWN_BROKER_EPOCH
         for each in self._dirs:
             each.directory.forget("", checkpoints.ALIVE)
@@ -201,9 +213,10 @@ class LogManager:
         return next((log_dir for log_dir in self._dirs if topic_partition in log_dir.logs), None)
 
     def claim(self, cluster_id: str) -> None:
-        """Mark the directories as owned by this cluster and broker. A directory that fails goes offline, as in Kafka.
+        """Check that the directories belong to this cluster and broker, and mark new ones.
 
-        Raises InconsistentMetaProperties if a directory belongs to another cluster or broker.
+        If a directory fails, it goes offline, as in Kafka. Raises InconsistentMetaProperties if a directory belongs to
+        another cluster or broker.
         """
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
@@ -212,7 +225,11 @@ class LogManager:
     # ---- opening -----------------------------------------------------------------------------------------------
 
     def open_all(self) -> None:
-        """Open the logs on disk. High watermarks and starts come from the checkpoints, limited to the log's offsets."""
+        """Open the logs on disk.
+
+        High watermarks and log start offsets come from the checkpoint files, limited to the offsets that the log
+        contains.
+        """
         reached = self._high_watermarks_reached()
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
@@ -223,7 +240,7 @@ class LogManager:
         self.mark_alive(self.broker_epoch_left)
 
     def mark_alive(self, broker_epoch: int) -> None:
-        """Write a marker to every disk: all records exist as of this broker epoch. Do nothing for -1."""
+        """Write a marker to every disk that all records up to this broker epoch exist. Do nothing if it is -1."""
         if broker_epoch in (self._alive_as, UNKNOWN_BROKER_EPOCH) or self.has_offline_directory:
             return
         self._alive_as = broker_epoch
@@ -276,9 +293,9 @@ class LogManager:
         log_dir.checkpoint_starts()  # After a log has lost its end, records appended there are not compacted yet.
 
     def _journal_loss(self, topic_partition: TopicPartition, end_offset: int, mark: int) -> None:
-        """Journal the loss of committed records after a power loss or damage removed the end of the log.
+        """Journal that committed records were lost, because a power loss or damage removed the end of a log.
 
-        `mark` is the committed offset that the log had reached.
+        `mark` is the high watermark that the log had reached.
         """
         self._was_whole = False
         self._emit(
@@ -298,17 +315,20 @@ class LogManager:
         )
 
     def _keep_longest_future(self, topic_partition: TopicPartition) -> None:
-        """Drop all but the longest copy. A move cancelled while its directory was offline may have left others."""
+        """Drop all copies of a log except the longest.
+
+        There can be several if a move was cancelled while the copy's directory was offline.
+        """
         copies = [log_dir for log_dir in self._dirs if topic_partition in log_dir.futures]
         for log_dir in sorted(copies, key=lambda each: each.futures[topic_partition].end_offset)[:-1]:
             log_dir.futures.pop(topic_partition).delete()
 
     def _is_only_replica(self, log_dir: LogDir, topic_partition: TopicPartition) -> bool:
-        """Return whether the replica just opened is the one to use.
+        """Return whether the replica that was just opened is the one to use.
 
-        A broker that was killed, or lost a disk, between the two renames of a move has two replicas. A replica is
-        removed if the other one has all its records; Kafka leaves that to the operator. Raises DuplicateReplicas if
-        each replica has records that the other lacks.
+        If a broker was killed or lost a disk between the two renames of a move, there are two replicas. One is removed
+        if the other has all its records; Kafka leaves that to the operator. Raises DuplicateReplicas if each replica
+        has records that the other lacks.
         """
         others = [each for each in self._dirs if each is not log_dir and topic_partition in each.logs]
         if not others:
@@ -373,7 +393,7 @@ class LogManager:
     def get_or_create(self, topic_partition: TopicPartition, is_new: bool = True) -> PartitionLog:
         """Return the log of a partition. Create a missing log in the directory with the fewest logs.
 
-        While a directory is offline, it may contain the log of a partition that is not new. In that case, raises
+        If a directory is offline, it may contain the log of a partition that is not new. In that case, raise
         LogDirFailed instead of creating an empty log in place of a full one.
         """
         known = self.get(topic_partition)
@@ -388,7 +408,7 @@ class LogManager:
         self._preferred.pop(topic_partition, None)
         return log
 
-    # ---- from one directory to another -------------------------------------------------------------------------
+    # ---- moves between directories ------------------------------------------------------------------------------
 
     def future(self, topic_partition: TopicPartition) -> PartitionLog | None:
         """Return the copy that will replace a partition's log, or None if there is none."""
@@ -399,10 +419,10 @@ class LogManager:
         return next((log_dir for log_dir in self._dirs if topic_partition in log_dir.futures), None)
 
     def prefer(self, topic_partition: TopicPartition, place: int) -> bool:
-        """Choose one of log.dirs for a partition's log that will be created.
+        """Choose the log directory in which a partition's log will be created.
 
-        Returns False if its log, or the copy that will replace it, is already there. Raises LogDirFailed if the
-        directory is offline.
+        Returns False if the log, or the copy that will replace it, is already in that directory. Raises LogDirFailed if
+        the directory is offline.
         """
         log_dir = self._dirs[place]
         if not log_dir.directory.is_online:
@@ -417,9 +437,10 @@ class LogManager:
         return topic_partition in self._dirs[place].logs
 
     def begin_future(self, topic_partition: TopicPartition) -> PartitionLog:
-        """Create an empty log that will replace the partition's log, in the preferred directory.
+        """Create an empty log, in the preferred directory, that will replace the partition's log.
 
-        Raises LogDirFailed, including if another directory is offline, because that one may contain such a copy.
+        Raises LogDirFailed, also if another directory is offline, because that directory may already contain such a
+        copy.
         """
         current = self.get(topic_partition)
         assert current is not None and self.future(topic_partition) is None, topic_partition
@@ -436,7 +457,7 @@ class LogManager:
         return log
 
     def _drop_other_topics_future(self, topic_partition: TopicPartition) -> None:
-        """Drop the copy of a log of an earlier topic with this name."""
+        """Drop the copy of a log if it belongs to an earlier topic with the same name."""
         log_dir, known = self._future_dir_of(topic_partition), self._topic_ids.get(topic_partition)
         if log_dir is not None and known is not None:
             written = checkpoints.read_topic_id(log_dir.directory, log_dir.futures[topic_partition].name)
@@ -454,9 +475,9 @@ class LogManager:
     def replace_with_future(self, topic_partition: TopicPartition) -> PartitionLog:
         """Replace the current log with the future log, which has the same records, and remove the current one.
 
-        The order is Kafka's: at any time, a whole replica with the partition's name exists. Raises LogDirFailed if the
-        directory of the future log fails. If the other directory fails, nothing is lost, because the future log has
-        already replaced the current one.
+        The steps have Kafka's order, so that a complete replica with the partition's name exists at any time. Raises
+        LogDirFailed if the directory of the future log fails. If the other directory fails, nothing is lost, because
+        the future log has already replaced the current one.
         """
         target, source = self._future_dir_of(topic_partition), self._dir_of(topic_partition)
         assert target is not None and source is not None, topic_partition
@@ -474,7 +495,7 @@ class LogManager:
         return future
 
     def _remove(self, log: PartitionLog) -> None:
-        """Rename a log's directory, then delete it, so that its remains after a crash are recognisable as garbage."""
+        """Rename a log's directory, then delete it, so that after a crash its remains are recognised and removed."""
         log.rename(delete_name(log.topic_partition, self._unique()))
         log.delete()
 
@@ -483,7 +504,7 @@ class LogManager:
         return self._topic_ids.get(topic_partition)
 
     def set_topic_id(self, topic_partition: TopicPartition, topic_id: str) -> None:
-        """Write the topic id next to the log, once. The caller must call `sync_topic_ids` afterwards."""
+        """Write the topic id next to the log, once. The caller must then call `sync_topic_ids`."""
         log_dir = self._dir_of(topic_partition)
         if topic_partition not in self._topic_ids and log_dir is not None:
             self._topic_ids[topic_partition] = topic_id
@@ -491,7 +512,7 @@ class LogManager:
             self._drop_other_topics_future(topic_partition)
 
     async def sync_topic_ids(self) -> Collection[TopicPartition]:
-        """Sync every topic id that was set. Return the replicas whose directory has failed."""
+        """Sync every topic id that was set to disk. Return the replicas whose log directory has failed."""
         failed: list[TopicPartition] = []
         for log_dir in list(self._online()):
             logs = [log for log in log_dir.logs.values() if log.metadata_file.is_dirty]
@@ -513,25 +534,27 @@ class LogManager:
             log_dir.checkpoint_high_watermarks()
             log_dir.checkpoint_starts()
 
-    # ---- checkpoints and stop ------------------------------------------------------------------------------------
+    # ---- checkpoints and shutdown --------------------------------------------------------------------------------
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write all high watermarks, even if none has advanced.
+        """Write the high watermarks of all log directories, even if none has advanced.
 
-        With these writes, the broker detects a failed disk of idle replicas (ReplicaManager.checkpointHighWatermarks).
+        If all replicas are idle, these writes detect a failed disk (ReplicaManager.checkpointHighWatermarks).
         """
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
                 log_dir.write_high_watermarks()
 
     def checkpoint_starts(self) -> None:
-        """Write the starts of logs that start within a segment, and the offsets that compaction has reached."""
+        """Write the checkpoint files of log start offsets and of compacted offsets, for all log directories."""
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
                 log_dir.checkpoint_starts()
 
     def close(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Stop cleanly: flush everything, write the checkpoints, and write a marker with this broker's registration."""
+        """Shut down cleanly: flush all logs, write the checkpoints, and write a shutdown marker with the broker
+        epoch.
+        """
         mark = checkpoints.clean_shutdown(UNKNOWN_BROKER_EPOCH if self.has_offline_directory else broker_epoch)
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
@@ -553,12 +576,12 @@ def _space(log_dir: LogDir) -> DiskSpace | None:
 
 
 def _extent(log: PartitionLog) -> tuple[int, int]:
-    """Return the progress of a replica: its last epoch and its log end offset."""
+    """Return a replica's last leader epoch and log end offset, to compare which of two replicas is longer."""
     return log.epochs.latest, log.end_offset
 
 
 def _holds(longer: PartitionLog, shorter: PartitionLog) -> bool:
-    """Return whether one replica has every record of another, as far as their epochs show."""
+    """Return whether the longer replica has every record of the shorter one, according to their leader epochs."""
     if shorter.end_offset == shorter.start_offset:
         return True
     epoch, end = longer.epochs.end_offset_for(shorter.epochs.latest, longer.end_offset)

@@ -1,4 +1,4 @@
-"""`meta.properties` in the log directory: the cluster and the broker that own its logs."""
+"""`meta.properties` in a log directory, which contains the cluster and the broker that own the logs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from zabka.ensemble.properties import BadProperties, read_properties, trimmed
 
 FILE = "meta.properties"
 VERSION = 0
-"""The version of files that brokers in ZooKeeper mode write or that have no version (MetaPropertiesVersion.V0)."""
+"""Version of the file in ZooKeeper mode. A file without a version also has it (MetaPropertiesVersion.V0)."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 class InconsistentMetaProperties(Exception):
-    """The log directory belongs to another cluster or broker, or its file has another version.
+    """The log directory belongs to another cluster or broker, or its meta.properties has another version.
 
     The message is for the user.
     """
 
 
 def stored_broker_id(directory: LogDirectory) -> int | None:
-    """Return the id of the broker that owns the log directory, or None if it cannot be read."""
+    """Return the id of the broker that owns the log directory, or None if meta.properties cannot be read."""
     text = directory.read_text("", FILE)
     try:
         stored = _read(text).get("broker.id", "")
@@ -31,7 +31,10 @@ def stored_broker_id(directory: LogDirectory) -> int | None:
 
 
 def claim_log_directory(directory: LogDirectory, cluster_id: str, broker_id: int) -> None:
-    """Check the owner of the log directory. Claim the directory if it has none. Raises InconsistentMetaProperties."""
+    """Check that the log directory belongs to this cluster and broker. Claim it if it has no owner.
+
+    Raises InconsistentMetaProperties.
+    """
     text = directory.read_text("", FILE)
     try:
         stored = _read(text)
@@ -55,9 +58,10 @@ def claim_log_directory(directory: LogDirectory, cluster_id: str, broker_id: int
 
 
 def _check_version(stored: str) -> None:
-    """Raise InconsistentMetaProperties if the file has another version (MetaPropertiesVersion.fromNumberString).
+    """Raise InconsistentMetaProperties if meta.properties has another version.
 
-    Kafka also reads the KRaft versions, 1 and 2, which contain the broker's id as node.id.
+    Kafka also reads the KRaft versions, 1 and 2, which contain the broker's id as node.id
+    (MetaPropertiesVersion.fromNumberString).
     """
     if _INTEGER.fullmatch(stored) is None:
         raise InconsistentMetaProperties(f"Invalid {FILE} version string '{stored}'")

@@ -1,4 +1,4 @@
-"""The record with the highest timestamp of a log (ListOffsets' MAX_TIMESTAMP, KIP-734)."""
+"""Search for the record with the highest timestamp of a log (ListOffsets' MAX_TIMESTAMP, KIP-734)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from zabka.kafka.record_batch import BatchHeader, BatchUnreadable, iter_batch
 
 
 def newest_record(log: PartitionLog) -> Generator[None, None, Found]:
-    """Find (timestamp, offset) of the first record with the highest timestamp, or None for an empty log.
+    """Return (timestamp, offset) of the first record with the highest timestamp, or None for an empty log.
 
-    Usually the batch headers suffice. But the records of the newest batch may be compacted away, or deleted and still
-    in the file. In these cases, the other batches are searched. Kafka then returns a deleted record or none.
+    Usually the batch headers are enough. But the newest record may have been compacted away, or be deleted but still in
+    the file. In these cases, all other batches are searched, whereas Kafka returns a deleted record or none.
     """
     if log.is_closed or log.end_offset <= log.start_offset:
         return None
@@ -49,7 +49,10 @@ def _of_what_is_left(log: PartitionLog) -> Generator[None, None, Found]:
 
 
 def _newer(data: bytes, header: BatchHeader, than: Found, start_offset: int) -> Generator[None, None, Found]:
-    """Return the first of a batch's newest records from `start_offset` on if it is newer than `than`; else `than`."""
+    """Return a batch's first record with the highest timestamp, if it is newer than `than`; otherwise `than`.
+
+    Only records from `start_offset` on are considered.
+    """
     newest = than
     try:
         for number, record in enumerate(iter_batch(data, 0, header), 1):

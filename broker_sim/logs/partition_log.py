@@ -108,21 +108,21 @@ from zabka.kafka.record_batch import (
 )
 
 CLEANED_SUFFIX = ".cleaned"
-"""Suffix of a segment's file while compaction writes it."""
+"""Suffix of the file into which compaction writes the replacement of a segment."""
 NEVER_MS = 1 << 62
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 """Timestamps that represent the ends of the log (ListOffsetsRequest)."""
 _BATCH_OFFSETS_MAX = 1 << 31
-"""Maximum number of offsets that a batch spans."""
+"""Maximum number of offsets that one batch spans."""
 _EPOCHS_AT_ONCE = 100
-"""Maximum number of epochs that one read examines. Each lookup takes some 50 µs."""
+"""Maximum number of epochs to examine in one read. Each lookup takes about 50 µs."""
 
 
 class PartitionMetadataFile:
-    """The flush of partition.metadata, and whether a power loss may lose the file.
+    """Writes and syncs a replica's partition.metadata, and tracks whether a power loss could lose the file.
 
-    As in Kafka (KAFKA-13092), the log flushes it before records are appended and before it is renamed or closed.
-    Usually the background sync has already written it.
+    As in Kafka (KAFKA-13092), the log syncs the file before records are appended and before the log is renamed or
+    closed. Usually the background sync has already written it.
     """
 
     __slots__ = ("_directory", "_dirty")
@@ -130,7 +130,7 @@ class PartitionMetadataFile:
     def __init__(self, directory: LogDirectory) -> None:
         self._directory = directory
         self._dirty: str | None = None
-        """The topic id that may not be on disk yet."""
+        """The topic id if the file may not be synced yet, else None."""
 
     @property
     def is_dirty(self) -> bool:
@@ -138,23 +138,25 @@ class PartitionMetadataFile:
         return self._dirty is not None
 
     def record(self, name: str, topic_id: str) -> None:
-        """Write the topic id into that replica directory in Kafka's string form. The file survives a killed process."""
+        """Write the topic id, in Kafka's string form, into the replica directory. It survives the end of the
+        process.
+        """
         checkpoints.exchange_topic_id(self._directory, name, topic_id)
         self._dirty = topic_id
 
     def synced(self) -> None:
-        """Record that partition.metadata is on disk."""
+        """Record that partition.metadata is synced to disk."""
         self._dirty = None
 
     def maybe_flush(self, name: str) -> None:
-        """Sync partition.metadata to disk if it may not be there."""
+        """Sync partition.metadata to disk unless it is known to be synced."""
         if self._dirty is not None:
             checkpoints.write_topic_id(self._directory, name, self._dirty)
             self._dirty = None
 
 
 class LogDamage(NamedTuple):
-    """Damage that was found and truncated when a log was opened."""
+    """Damage that was found when a log was opened, and at which the log was truncated."""
 
     file: str
     position: int
@@ -211,8 +213,8 @@ class PartitionLog:
     ) -> None:
         """Open or create the log.
 
-        `stopped_cleanly` skips the check of every batch's CRC. `name` is the directory if it is not the partition's
-        name. `checkpoint` writes the log start and the progress of compaction where this cannot wait.
+        `stopped_cleanly` skips the check of every batch's CRC. `name` is the directory name if it is not the
+        partition's name. `checkpoint` is called to write the log start and the progress of compaction immediately.
         """
         self.topic_partition = topic_partition
         self.name = str(topic_partition) if name is None else name
@@ -220,7 +222,9 @@ class PartitionLog:
         self.segment_ms = segment_ms
         self.high_watermark = 0
         self.reached = 0
-        """A high watermark from before the last crash. The journal has a newer one than the checkpoint file."""
+        """The highest known high watermark from before the last crash. The journal has a newer one than the checkpoint
+        file.
+        """
         self.reported = 0
         """The high watermark in the last ReplicaProgressed event."""
         self.end_offset = 0
@@ -228,7 +232,7 @@ class PartitionLog:
         self.start_offset = 0
         """The first readable offset: a segment's base offset, or higher if records were deleted within the segment."""
         self.first_dirty_offset = 0
-        """Compaction has processed all records before this offset."""
+        """The offset before which compaction has processed all records."""
         self.producers = ProducerStates()
         self.metadata_file = PartitionMetadataFile(directory)
         self.damage: list[LogDamage] = []
@@ -284,7 +288,7 @@ class PartitionLog:
             if base == snapshot_at:
                 self.producers.replace(entries)
             segment = self._add_segment(base)
-            # The broker stores no recovery point, so it scans every segment (LogLoader.recoverLog).
+            # No recovery point is stored, so scan every segment (LogLoader.recoverLog).
             damage: Damage | None = segment.recover(check, see, written[-1][0] if written else UNDEFINED_EPOCH)
             if damage is not None:
                 self.damage.append(LogDamage(segment.name, damage.position, damage.reason))
@@ -314,7 +318,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset before which all transactions are decided, at most the high watermark (LSO)."""
+        """The last stable offset (LSO): all transactions before it are decided. It is at most the high watermark."""
         if self.producers.has_undecided:
             unstable = self.producers.first_unstable_offset(self.high_watermark)
             if unstable is not None and unstable < self.high_watermark:
@@ -323,7 +327,7 @@ class PartitionLog:
 
     @property
     def has_aborted_transactions(self) -> bool:
-        """Whether any segment has the marker of an aborted transaction."""
+        """Whether any segment contains the marker of an aborted transaction."""
         return bool(self._transactions)
 
     def aborted_transactions(self, start: int, end: int) -> list[AbortedTransaction]:
@@ -333,12 +337,12 @@ class PartitionLog:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """All segments. The last one is active."""
+        """All segments in order. The last one is active."""
         return self._segments
 
     @property
     def starts_within_a_segment(self) -> bool:
-        """Whether records were deleted up to an offset within a segment."""
+        """Whether the log start is within a segment, because records before it were deleted."""
         return self.start_offset > self._starts[0]
 
     @property
@@ -355,7 +359,8 @@ class PartitionLog:
         return patched
 
     def append_as_follower(self, data: bytes, headers: Sequence[BatchHeader]) -> bool:
-        """Write batches as the leader stores them, with gaps from compaction. Return False if they overlap.
+        """Write batches as the leader stores them, with gaps from compaction. Return False if they overlap existing
+        ones.
 
         Overlapping batches are not written. If this log is empty and its start is within the first batch, because of a
         deletion on the leader, the log restarts with that whole batch (UnexpectedAppendOffsetException).
@@ -399,7 +404,10 @@ class PartitionLog:
                 self.producers.update(header)
 
     def _end_transaction(self, header: BatchHeader, data: Data, position: int) -> AbortedTransaction | None:
-        """Apply the marker in a control batch. Return its entry in the transaction index, if it creates one."""
+        """Process the transaction marker in a control batch.
+
+        Return the entry for the transaction index, or None if the transaction was committed or is unknown.
+        """
         marker = read_marker(data, position, header)
         # The control batch is empty if compaction removed the whole transaction.
         completed = None if marker is None else self.producers.end_transaction(header, marker)
@@ -430,11 +438,11 @@ class PartitionLog:
         return self._segments[max(0, bisect_right(self._starts, offset) - 1)]
 
     def read(self, offset: int, max_bytes: int, up_to: int, at_least_one: bool) -> bytes:
-        """Return whole batches of one segment, from the batch that contains `offset`, before the offset `up_to`.
+        """Return whole batches of one segment, from the one that contains `offset` up to the offset `up_to`.
 
         If the first batch alone exceeds `max_bytes`, return it if `at_least_one` (KIP-74), else nothing. `offset` must
-        be within the log. Batches without records (`empty_batches`) fill the gaps of compaction: up to the first batch,
-        within a stored gap batch, and up to a batch before which an epoch begins.
+        be within the log. Gaps from compaction are filled with batches without records (`empty_batches`): up to the
+        first batch, within a stored gap batch, and up to a batch before which an epoch begins.
         """
         if offset >= up_to or offset >= self.end_offset:
             return b""
@@ -473,7 +481,7 @@ class PartitionLog:
         return self._segment_of(offset).base_offset < self._segment_of(than).base_offset
 
     def bytes_between(self, offset: int, up_to: int) -> int:
-        """Return the largest number of bytes that a read from `offset` up to `up_to` returns."""
+        """Return the maximum number of bytes that a read from `offset` up to `up_to` can return."""
         if offset >= up_to:
             return 0
         first, last = self._segment_of(offset), self._segment_of(up_to)
@@ -483,11 +491,13 @@ class PartitionLog:
         return first.size - first.position_of(offset) + sum(between) + last.position_of(up_to)
 
     def has(self, segment: Segment) -> bool:
-        """Return whether the log still has the segment. Uses binary search, because there may be very many segments."""
+        """Return whether the segment still belongs to the log. Uses binary search, because there may be many
+        segments.
+        """
         return self._segment_of(segment.base_offset) is segment
 
     def offsets_before(self, timestamp_ms: int, count_max: int, wall_ms: int) -> list[int]:
-        """Return at most `count_max` offsets to start reading from, the latest first.
+        """Return at most `count_max` offsets from which to read, the latest first (for ListOffsets 0).
 
         The offsets are the starts of segments that were not written to after `timestamp_ms` (-1: all starts, and the
         end; -2: the first start). Source: UnifiedLog.legacyFetchOffsetsBefore, except that the time of a segment is
@@ -506,7 +516,7 @@ class PartitionLog:
     # ---- truncate ----------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Drop all records from `offset` on, and the whole batch that contains it. Return the new end offset.
+        """Drop all records from `offset` on, and the whole batch that contains `offset`. Return the new end offset.
 
         Segments are removed durably. Otherwise a power loss could restore a removed segment after newer records.
         """
@@ -529,7 +539,7 @@ class PartitionLog:
             if not self.producers.truncate(self.end_offset):
                 self._rebuild_producers()
             if last.end_offset > last.records_end:
-                # Begin a new segment: its file name records the end of the log for the next start.
+                # Begin a new segment, because its file name records the end of the log for the next start.
                 self.roll()
                 self._directory.sync_names(self.name)
         self._start_at(min(self.start_offset, offset, self.end_offset))
@@ -537,7 +547,7 @@ class PartitionLog:
         return self.end_offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop all records. The log is then empty and begins at `offset`."""
+        """Drop all records, and make `offset` the start and end of the empty log."""
         had_records = self.size_bytes > 0
         self._lower_first_dirty(offset)
         self.end_compaction()
@@ -559,7 +569,10 @@ class PartitionLog:
             self._checkpoint()
 
     def _start_at(self, offset: int) -> None:
-        """Set the log start. Checkpoint a lower one immediately, or the old checkpoint would hide later records."""
+        """Set the log start. If it is lower than before, checkpoint it immediately.
+
+        Otherwise the old checkpoint would hide records that are appended later.
+        """
         is_lower = offset < self.start_offset
         self.start_offset = offset
         if is_lower:
@@ -577,7 +590,7 @@ class PartitionLog:
         self._transactions.remove(segment.base_offset)
 
     def _rebuild_producers(self) -> None:
-        """Rebuild the producers, starting from the latest snapshot (reloadFromSnapshot).
+        """Rebuild the producer state from the latest snapshot and the batches after it (reloadFromSnapshot).
 
         The snapshot also contains producers whose batches compaction has removed.
         """
@@ -598,15 +611,15 @@ class PartitionLog:
     def advance_start(self, offset: int) -> bool:
         """Make all records before `offset` unreadable. Return False if they already are.
 
-        The bytes remain until their segments are dropped.
+        The bytes stay in the file until their segments are dropped.
         """
         if offset <= self.start_offset:
             return False
         self.start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
         if self.first_dirty_offset > self._starts[0]:
-            # Checkpoint the new start: after a kill the deleted records would reappear, and compaction has left too few
-            # of them to derive their epochs.
+            # Checkpoint the new start. Otherwise the deleted records would reappear if the process is killed, and
+            # compaction has left too few of them to derive their epochs.
             self._checkpoint()
         self.epochs.truncate_from_start(offset)
         return True
@@ -629,12 +642,12 @@ class PartitionLog:
                 del self._segments[at], self._starts[at]
 
     def begin_cleaned(self, segment: Segment) -> LogFile:
-        """Create an empty file that will replace a segment."""
+        """Create an empty file into which compaction writes the replacement of a segment."""
         self._directory.remove(self.name, segment.name + CLEANED_SUFFIX)
         return self._directory.open(self.name, segment.name + CLEANED_SUFFIX)
 
     def drop_cleaned(self, segment: Segment) -> None:
-        """Remove the replacement of a segment from which nothing is to be removed."""
+        """Remove the replacement of a segment, because compaction has nothing to remove from the segment."""
         self._directory.remove(self.name, segment.name + CLEANED_SUFFIX)
 
     async def sync_cleaned(self, segment: Segment) -> None:
@@ -642,13 +655,14 @@ class PartitionLog:
         await self._directory.sync_in_background([(self.name, segment.name + CLEANED_SUFFIX)])
 
     async def sync_replaced(self, segment: Segment) -> None:
-        """Sync a segment's replacement, so that it survives a power loss."""
+        """Sync a segment after its replacement, so that the replacement survives a power loss."""
         await self._directory.sync_in_background([(self.name, segment.name)])
 
     def replace_segment(self, segment: Segment, cleaned: LogFile, aborted: Sequence[AbortedTransaction] = ()) -> None:
         """Replace a segment with its cleaned and synced file in one rename, so that a crash leaves one of the two.
 
-        `aborted` are the aborted transactions whose marker is in the segment and of which compaction has kept a batch.
+        `aborted` are the aborted transactions that have their marker in the segment and of which compaction has
+        retained a batch.
         """
         at = self._segments.index(segment)
         cleaned.close()
@@ -660,19 +674,19 @@ class PartitionLog:
         self._transactions.replace(segment.base_offset, aborted)
 
     def end_compaction(self) -> None:
-        """Stop a compaction in progress."""
+        """Make a compaction in progress stop."""
         self.compactions_ended += 1
 
     # ---- move to another directory ------------------------------------------------------------------------------
 
     def take_over(self, current: PartitionLog) -> None:
-        """Copy from `current`, which has the same records, the state that is not in the records."""
+        """Copy the state of `current` that cannot be derived from the records. Both logs have the same records."""
         assert self.end_offset == current.end_offset, (self.end_offset, current.end_offset)
         self.advance_start(current.start_offset)
         self.high_watermark = current.high_watermark
-        # Copy the epochs, because an epoch without records is in no batch of the copy.
+        # Copy the leader epochs, because the batches of the copy do not show epochs without records.
         self.epochs.replace(current.epochs.entries)
-        # Copy the producers, because batches of some were deleted before they could be copied.
+        # Copy the producers, because some of their batches were deleted before they could be copied.
         self.producers = current.producers
         self.flush()
 
@@ -691,7 +705,7 @@ class PartitionLog:
         self._transactions.flush(self._starts[-1])
 
     def close(self) -> None:
-        """Close the files. Call `flush` before if the end of the log matters."""
+        """Close the files. Call `flush` first if the end of the log must survive a power loss."""
         self.is_closed = True
         for segment in self._segments:
             segment.file.close()
@@ -706,7 +720,7 @@ class PartitionLog:
 def empty_batches(
     epochs: EpochCache, offset: int, up_to: int, time_ms: int, max_bytes: int, at_least_one: bool
 ) -> bytes:
-    """Return batches without records for the gap from `offset` to before `up_to`, one per epoch.
+    """Return batches without records that fill the gap from `offset` to before `up_to`, one per epoch.
 
     A follower needs them to learn the end of each epoch. Returns as many as fit into `max_bytes`, or one if
     `at_least_one`. Kafka returns nothing for a gap, and the follower makes no progress until the next produce.
@@ -724,18 +738,18 @@ def empty_batches(
 
 
 def is_gap(header: BatchHeader) -> bool:
-    """Return whether a batch is a follower's filler for a gap left by compaction.
+    """Return whether a batch only fills a gap from compaction on a follower (see `empty_batches`).
 
-    Its last offset is the last offset of a batch that compaction has emptied; its first offset may be any. An empty
-    batch that compaction has kept for its producer is not a gap.
+    Its last offset is the last offset of a batch that compaction has emptied; its first offset can be any. An empty
+    batch that compaction has retained for its producer is not a gap.
     """
     return not header.record_count and header.producer_id == NO_PRODUCER
 
 
 def before_epoch_in_gap(epochs: EpochCache, segment: Segment, offset: int, end: int) -> int:
-    """Return the end position for a read of a segment: before the first batch that follows a gap with an epoch start.
+    """Return the file position at which a read of a segment must end, at most `end`.
 
-    The search for epochs begins after `offset`. The result is at most `end`.
+    This is before the first batch that follows a gap in which a leader epoch begins. The search begins after `offset`.
     """
     for number, start_offset in enumerate(epochs.starts_within(offset, segment.end_offset), 1):
         found = segment.locate(start_offset)

@@ -1,8 +1,8 @@
-"""Snapshots of a log's producers, as files next to its segments (Kafka's ProducerStateManager).
+"""Snapshots of the producer state of a log, as files next to its segments (Kafka's ProducerStateManager).
 
 OFFSET.snapshot contains the state before OFFSET: the last batch and the open transaction of each producer. A snapshot
-is written with every new segment, so producers whose segments have been deleted are still known when the log is opened
-again.
+is written with every new segment. So when the log is opened again, producers whose segments have been deleted are still
+known.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ class BadSnapshot(Exception):
 
 
 class ProducerEntry(NamedTuple):
-    """A producer and its last batch. `last_offset` is -1 if only its last transaction marker is known."""
+    """A producer and its last batch, as stored in a snapshot.
+
+    `last_offset` is -1 if only the producer's last transaction marker is known.
+    """
 
     producer_id: int
     epoch: int
@@ -44,14 +47,14 @@ class ProducerEntry(NamedTuple):
 
 
 def encode(entries: Iterable[ProducerEntry]) -> bytes:
-    """Return a snapshot's bytes."""
+    """Encode a producer snapshot."""
     rows = [_ENTRY.pack(*entry) for entry in entries]
     body = _COUNT.pack(len(rows)) + b"".join(rows)
     return _HEAD.pack(_VERSION, crc32c(body)) + body
 
 
 def decode(data: bytes) -> list[ProducerEntry]:
-    """Return the producers in a snapshot. Raises BadSnapshot."""
+    """Decode the producers in a snapshot. Raises BadSnapshot."""
     body = data[_HEAD.size :]
     if len(body) < _COUNT.size:
         raise BadSnapshot("it is too short")
@@ -73,13 +76,16 @@ def file_name(offset: int) -> str:
 
 
 def offsets(files: Iterable[str]) -> list[int]:
-    """Return the offsets of the snapshots among a replica's files, in order."""
+    """Return, in order, the offsets of the producer snapshots among a replica's file names."""
     stems = (file.removesuffix(SUFFIX) for file in files if file.endswith(SUFFIX))
     return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
 
 
 def write(directory: LogDirectory, name: str, offset: int, entries: Iterable[ProducerEntry]) -> None:
-    """Write a snapshot durably. A partial one after a crash fails its checksum. Raises OSError."""
+    """Write a snapshot durably. Raises OSError.
+
+    A snapshot that a crash leaves incomplete fails its checksum.
+    """
     directory.remove(name, file_name(offset))
     file = directory.open(name, file_name(offset))
     try:
@@ -99,7 +105,7 @@ def read(directory: LogDirectory, name: str, offset: int) -> list[ProducerEntry]
 
 
 def latest(directory: LogDirectory, name: str, end: int) -> tuple[int, list[ProducerEntry]]:
-    """Return the offset and content of the last usable snapshot up to `end`; (0, []) if there is none."""
+    """Return the offset and content of the last readable snapshot at or before `end`; (0, []) if there is none."""
     for at in reversed(offsets(directory.list_files(name))):
         if at <= end:
             try:
@@ -110,9 +116,9 @@ def latest(directory: LogDirectory, name: str, end: int) -> tuple[int, list[Prod
 
 
 def keep(directory: LogDirectory, name: str, bases: Sequence[int]) -> None:
-    """Remove snapshots at offsets where no segment begins (removeStraySnapshots).
+    """Remove snapshots that are not at the base offset of a segment (removeStraySnapshots).
 
-    The producers of such a snapshot were deleted or truncated, or are found in a segment.
+    They are not needed: the producers in them were deleted or truncated, or their batches are in a segment.
     """
     kept = frozenset(bases)
     for offset in offsets(directory.list_files(name)):

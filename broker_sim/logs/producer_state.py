@@ -1,11 +1,11 @@
-"""A partition's producers and their transactions (Kafka's ProducerStateManager, ProducerAppendInfo, KIP-98).
+"""The producers of a partition and their transactions (Kafka's ProducerStateManager, ProducerAppendInfo, KIP-98).
 
-The state is a function of the batch headers and transaction markers in the log. Therefore every replica has it, it is
-rebuilt when a log is opened, and the next leader also recognises a duplicate. The state from deleted batches is in
-`producer_snapshots`.
+The state is a function of the batch headers and transaction markers in the log. Therefore every replica has the same
+state, it can be rebuilt when a log is opened, and a new leader also detects duplicates. The state from deleted batches
+is in `producer_snapshots`.
 
 A transaction is ongoing from its first batch until its marker, and then unreplicated until the high watermark has
-passed the marker. Consumers that read committed records read only up to the first offset of all these transactions.
+passed the marker. Consumers with read_committed can read only up to the first offset of all these transactions.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from zabka.kafka.end_transaction_marker import EndTransactionMarker
 from zabka.kafka.record_batch import NO_PRODUCER, TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT = 5
-"""Number of batches that a producer can have in flight. A resend of any of them is recognised."""
+"""Number of batches that a producer can have in flight. If one of them is sent again, the duplicate is detected."""
 PRODUCERS_MAX = 10_000
-"""Maximum number of producers remembered in one partition. The one with the oldest last batch is dropped first."""
+"""Maximum number of producers remembered per partition. The producer with the oldest last batch is dropped first."""
 
 OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 INVALID_PRODUCER_EPOCH = 47
@@ -37,13 +37,13 @@ INVALID_TXN_STATE = 48
 TRANSACTION_COORDINATOR_FENCED = 52
 NO_SEQUENCE = -1
 UNKNOWN_CHECKSUM = -1
-"""The checksum of a batch that is known only from a snapshot."""
+"""The checksum of a batch that is known only from a producer snapshot."""
 
 _SEQUENCES = 1 << 31
 
 
 class ProducerBatch(NamedTuple):
-    """One remembered batch: its sequences, its offsets and its checksum."""
+    """A producer's remembered batch: its sequence numbers, offsets and checksum."""
 
     first_sequence: int
     last_sequence: int
@@ -55,7 +55,7 @@ class ProducerBatch(NamedTuple):
 
 
 class AppendOrigin(Enum):
-    """The origin of an append. Only the sequence numbers of clients are checked."""
+    """The origin of an append. Sequence numbers are checked only if it is a client."""
 
     CLIENT = auto()
     COORDINATOR = auto()
@@ -73,7 +73,7 @@ class ActiveProducer(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """The end of a producer's last data batch (-1 if unknown) and the producer's epoch (Kafka's LastRecord)."""
+    """The offset of a producer's last data record (-1 if unknown) and the producer's epoch (Kafka's LastRecord)."""
 
     last_offset: int
     epoch: int
@@ -112,7 +112,10 @@ def _last_sequence(header: BatchHeader) -> int:
 
 
 def _restored(entry: ProducerEntry, known: _Producer | None) -> _Producer:
-    """Return the producer of a snapshot entry. If `known` has the same last batch, keep its earlier batches."""
+    """Return the producer state from a snapshot entry.
+
+    If `known` has the same last batch, its earlier batches are also remembered.
+    """
     if known is not None and known.last_offset == entry.last_offset and known.epoch == entry.epoch:
         producer = known
     else:
@@ -135,14 +138,14 @@ def _restored(entry: ProducerEntry, known: _Producer | None) -> _Producer:
 
 
 class ProducerStates:
-    """The producers of one partition, keyed by id, and its undecided transactions, keyed by first offset."""
+    """The producers of one partition, keyed by producer id, and its undecided transactions, keyed by first offset."""
 
     __slots__ = ("_ongoing", "_producers", "_unreplicated", "_verifications")
 
     def __init__(self) -> None:
         self._producers: dict[int, _Producer] = {}
         self._ongoing: dict[int, int] = {}
-        """The producers of open transactions, keyed by first offset, in ascending order."""
+        """The producer ids of open transactions, keyed by the transaction's first offset, in ascending order."""
         self._unreplicated: dict[int, CompletedTransaction] = {}
         """Transactions whose marker the high watermark may not have passed, keyed by first offset."""
         self._verifications: dict[int, VerificationState] = {}
@@ -151,11 +154,15 @@ class ProducerStates:
 
     @property
     def has_undecided(self) -> bool:
-        """Whether any transaction holds back the last stable offset."""
+        """Whether a transaction may limit the last stable offset."""
         return bool(self._ongoing or self._unreplicated)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Return the lowest first offset of the transactions without a marker before the high watermark, if any."""
+        """Return the first offset of the earliest transaction that is open or whose marker is not below the high
+        watermark.
+
+        Return None if there is no such transaction.
+        """
         if self._unreplicated:
             self.forget_replicated(high_watermark)
         firsts = list(self._unreplicated)
@@ -169,22 +176,22 @@ class ProducerStates:
             del self._unreplicated[first]
 
     def is_in_transaction(self, producer_id: int) -> bool:
-        """Return whether the producer has an open transaction here (UnifiedLog.hasOngoingTransaction)."""
+        """Return whether the producer has an open transaction in this partition (UnifiedLog.hasOngoingTransaction)."""
         return self.txn_first_offset(producer_id) != NO_OFFSET
 
     def txn_first_offset(self, producer_id: int) -> int:
-        """Return the first offset of the producer's open transaction here, or -1."""
+        """Return the first offset of the producer's open transaction in this partition, or -1."""
         producer = self._producers.get(producer_id)
         return NO_OFFSET if producer is None else producer.txn_first_offset
 
     def epoch_of(self, producer_id: int) -> int:
-        """Return the producer's epoch here, or -1 if it is unknown."""
+        """Return the producer's epoch according to this partition's log, or -1 if it is unknown."""
         producer = self._producers.get(producer_id)
         return -1 if producer is None else producer.epoch
 
     @property
     def first_unstable_producer(self) -> int:
-        """The producer of the first transaction that holds back the last stable offset, or -1."""
+        """The producer of the first transaction that limits the last stable offset, or -1."""
         firsts = {**{first: each.producer_id for first, each in self._unreplicated.items()}, **self._ongoing}
         return firsts[min(firsts)] if firsts else NO_PRODUCER
 
@@ -198,7 +205,7 @@ class ProducerStates:
         return TRANSACTION_COORDINATOR_FENCED if producer.coordinator_epoch > marker.coordinator_epoch else 0
 
     def end_transaction(self, header: BatchHeader, marker: EndTransactionMarker) -> CompletedTransaction | None:
-        """Apply a marker that was appended. Return the transaction that it ends, if there is one.
+        """Apply a transaction marker that was appended. Return the transaction that it ends, or None.
 
         The caller reads `last_stable_offset` for the transaction index, and then calls `complete`.
         """
@@ -216,22 +223,23 @@ class ProducerStates:
         return CompletedTransaction(header.producer_id, first, header.base_offset, not marker.is_commit)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """Return the offset before which all transactions will be decided once this one is decided."""
+        """Return what the last stable offset will be once this transaction is completed."""
         others = (first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id)
         return next(others, completed.last_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
         """Move a transaction from ongoing to unreplicated.
 
-        The transaction holds back the last stable offset until the high watermark has passed its marker.
+        It limits the last stable offset until the high watermark has passed its marker.
         """
         self._ongoing.pop(completed.first_offset, None)
         self._unreplicated[completed.first_offset] = completed
 
     def begin_verification(self, producer_id: int, sequence: int, epoch: int, wall_ms: int) -> Guard:
-        """Return the guard for a batch, which must be verified unless the producer is in a transaction here.
+        """Return the guard for a batch of a transaction.
 
-        Source: UnifiedLog.maybeStartTransactionVerification.
+        The batch must be verified unless the producer already has an open transaction in this partition. Source:
+        UnifiedLog.maybeStartTransactionVerification.
         """
         if self.is_in_transaction(producer_id):
             return IN_TRANSACTION
@@ -247,9 +255,10 @@ class ProducerStates:
     def check(
         self, header: BatchHeader, origin: AppendOrigin = AppendOrigin.CLIENT, guard: Guard = NOT_REQUIRED
     ) -> ProducerBatch | int:
-        """Check whether a leader can append this batch. `guard` is the guard of its transaction's verification.
+        """Check whether a leader can append this batch. `guard` is the result of its transaction's verification.
 
-        Returns 0 if it can, an error code if not, and the remembered batch if this one is a client's duplicate of it.
+        Returns 0 if the batch can be appended, an error code if not, and the remembered batch if this one is a
+        duplicate sent by a client.
         """
         if header.producer_id < 0:
             return 0
@@ -283,8 +292,8 @@ class ProducerStates:
         is_verified = guard.may_begin if isinstance(guard, Unverified) else guard is state
         if not is_verified:
             return INVALID_TXN_STATE
-        # The client has already sent an earlier batch (lower sequence) that was verified but not appended yet; that
-        # batch must come first.
+        # The client has already sent a batch with a lower sequence number, which was verified but not appended yet.
+        # That batch must be appended first.
         if is_clients and state is not None and header.base_sequence > state.lowest_sequence:
             return OUT_OF_ORDER_SEQUENCE_NUMBER
         return 0
@@ -320,7 +329,7 @@ class ProducerStates:
             self._ongoing[header.base_offset] = header.producer_id
 
     def _drop_one(self, kept_id: int) -> None:
-        """Remove the first producer without a transaction, unless that is `kept_id`."""
+        """Remove the producer with the oldest last batch that has no transaction, unless that is `kept_id`."""
         idle = (each for each, known in self._producers.items() if known.txn_first_offset == NO_OFFSET)
         dropped = next(idle, kept_id)
         if dropped != kept_id:
@@ -329,7 +338,7 @@ class ProducerStates:
     # ---- snapshots and truncation ------------------------------------------------------------------------------
 
     def entries(self) -> list[ProducerEntry]:
-        """Return every producer's last batch, for a snapshot, the oldest first."""
+        """Return a snapshot entry for every producer, the one with the oldest last batch first."""
         rows = []
         for producer_id, producer in self._producers.items():
             last = producer.batches[-1] if producer.batches else None
@@ -348,10 +357,11 @@ class ProducerStates:
         return rows
 
     def replace(self, entries: Sequence[ProducerEntry]) -> None:
-        """Replace the state with a snapshot that was written at the end of what has been read so far.
+        """Replace the state with the content of a snapshot.
 
-        Compaction may have removed batches that are in the snapshot. If a producer's last batch is the same in both,
-        its earlier batches stay known; Kafka forgets them.
+        The snapshot was written at the offset up to which the log has been read. It may contain batches that compaction
+        has removed. If a producer's last batch is the same in both states, its earlier batches stay known; Kafka
+        forgets them.
         """
         known = self._producers
         self._producers = {entry.producer_id: _restored(entry, known.get(entry.producer_id)) for entry in entries}
@@ -380,9 +390,9 @@ class ProducerStates:
         }
 
     def truncate(self, offset: int) -> bool:
-        """Truncate the state at `offset`.
+        """Remove batches at or after `offset` from the state.
 
-        Returns False if that removed the last known batch of a producer, or if a producer has had transactions. The
+        Returns False if this removed the last known batch of a producer, or if a producer has had transactions. The
         state must then be rebuilt from the log.
         """
         complete = True
@@ -397,7 +407,7 @@ class ProducerStates:
         return complete
 
     def expire(self, before_wall_ms: int) -> None:
-        """Remove producers without a transaction whose last record is that old (producer.id.expiration.ms)."""
+        """Remove producers without a transaction whose last record is older than this (producer.id.expiration.ms)."""
         for producer_id, producer in list(self._producers.items()):
             if producer.last_timestamp <= before_wall_ms and producer.txn_first_offset == NO_OFFSET:
                 del self._producers[producer_id]

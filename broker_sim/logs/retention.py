@@ -16,14 +16,14 @@ def drop_below_start(log: PartitionLog) -> int:
 
 
 def drop_older(log: PartitionLog, retention_ms: int, wall_ms: int) -> int:
-    """Drop leading segments whose newest record is older than `retention_ms`. Return their number.
+    """Drop leading segments whose newest record is older than `retention_ms`. Return the number of segments.
 
     A segment that compaction has emptied is dropped together with the next one.
     """
     if retention_ms == UNLIMITED:
         return 0
     count = 0
-    # Compute all ages at once: the age of segments without timestamps counts from this call, for all of them.
+    # Compute all ages first: the age of every segment without timestamps is measured from this call.
     ages_ms = [wall_ms - segment.newest_ms(wall_ms) for segment in log.segments]
     for number, segment in enumerate(log.segments[: _droppable(log)], 1):
         if not segment.size:
@@ -35,7 +35,7 @@ def drop_older(log: PartitionLog, retention_ms: int, wall_ms: int) -> int:
 
 
 def drop_beyond(log: PartitionLog, retention_bytes: int) -> int:
-    """Drop leading segments as long as the rest is at least that large."""
+    """Drop leading segments as long as the remaining log is at least `retention_bytes` large."""
     if retention_bytes == UNLIMITED:
         return 0
     excess = log.size_bytes - retention_bytes
@@ -49,7 +49,7 @@ def drop_beyond(log: PartitionLog, retention_bytes: int) -> int:
 
 
 def _droppable(log: PartitionLog) -> int:
-    """Return the number of leading segments with only committed records. An empty last segment does not count."""
+    """Return how many leading segments have only committed records. An empty last segment is not counted."""
     segments = log.segments
     ends = [segment.base_offset for segment in segments[1:]] + [log.end_offset]
     count = 0

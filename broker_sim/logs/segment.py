@@ -34,7 +34,7 @@ class Damage(NamedTuple):
 
 
 class Segment:
-    """Appended batches from `base_offset` to before `end_offset`."""
+    """One segment: the batches from `base_offset` to before `end_offset`."""
 
     __slots__ = (
         "_index_interval_bytes",
@@ -59,9 +59,9 @@ class Segment:
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.records_end = base_offset
-        """The end of the segment's last batch.
+        """The offset after the segment's last batch.
 
-        It is lower than `end_offset` after a truncation within a gap, which the file does not show.
+        It is lower than `end_offset` after a truncation within a gap; the file itself does not show such a truncation.
         """
         self.name = file_name(base_offset)
         self.file = file
@@ -70,20 +70,20 @@ class Segment:
         """Number of truncations of the segment."""
         self.max_timestamp = -1
         self.first_timestamp = -1
-        """The time of the first batch; -1 for an empty segment."""
+        """The timestamp of the first batch; -1 for an empty segment."""
         self._index_interval_bytes = index_interval_bytes
         self._indexed_at = 0
         self._last: tuple[int, BatchHeader] | None = None
-        """Position and header of the last appended batch; None after a truncation."""
+        """File position and header of the last appended batch; None after a truncation."""
         self._offsets = array("q")
         self._positions = array("q")
         self._newest = array("q")
-        """For each entry of the index, the highest timestamp before it; -1 for the first entry."""
+        """For each index entry, the highest timestamp of the batches before it; -1 for the first entry."""
         self._still_at: tuple[int, int] | None = None
-        """The segment's size, and the time when that size was first seen."""
+        """The segment's size, and the time at which the segment was first seen with that size."""
 
     def _note(self, position: int, header: BatchHeader) -> None:
-        """Record a batch that begins at `position`, the current end."""
+        """Add a batch, which begins at `position`, to the index."""
         if not self._offsets or position - self._indexed_at >= self._index_interval_bytes:
             self._offsets.append(header.base_offset)
             self._positions.append(position)
@@ -98,10 +98,10 @@ class Segment:
             self.max_timestamp = header.max_timestamp
 
     def newest_ms(self, wall_ms: int) -> int:
-        """Return the time of the segment's newest record.
+        """Return the timestamp of the segment's newest record.
 
-        If its records have no time, return the time of the first call in this process since the last append. Kafka uses
-        the time of the file (LogSegment.largestTimestamp).
+        If the records have no timestamps, return the time of the first call in this process since the last append.
+        Kafka uses the modification time of the file (LogSegment.largestTimestamp).
         """
         if self.max_timestamp >= 0:
             return self.max_timestamp
@@ -110,7 +110,7 @@ class Segment:
         return self._still_at[1]
 
     def append(self, data: bytes, headers: Sequence[BatchHeader]) -> None:
-        """Write whole batches with these headers."""
+        """Append whole batches, whose headers are `headers`."""
         position = self.file.append(data)
         assert position == self.size, "somebody else writes to this segment"
         for header in headers:
@@ -120,12 +120,12 @@ class Segment:
     def recover(
         self, check: bool, see: Callable[[BatchHeader, int], None], epoch: int = UNDEFINED_EPOCH
     ) -> Damage | None:
-        """Read the file at open: build the index, pass headers with positions to `see`, truncate damage at the end.
+        """Read the segment when the log is opened: build the index and truncate the file at the first damage.
 
-        `check` is needed if the broker did not stop cleanly. It computes every batch's CRC, and treats a batch as
-        damage if its leader epoch is lower than the previous batch's or than `epoch`. Epochs never decrease in a log
-        (LeaderEpochFileCache), so a lower one means that a power loss has restored truncated records before they were
-        overwritten.
+        Calls `see` with every header and its position. `check` is needed if the broker did not shut down cleanly. It
+        computes every batch's CRC, and treats a batch as damage if its leader epoch is lower than the previous batch's
+        or than `epoch`. Epochs never decrease in a log (LeaderEpochFileCache), so a lower one means that a power loss
+        has restored truncated records before they were overwritten.
         """
         file_size = self.file.size()
         position = 0
@@ -135,7 +135,8 @@ class Segment:
             if position + HEADER_SIZE > chunk_at + len(chunk):
                 chunk, chunk_at = self.file.read(position, _SCAN_BYTES), position
             header = read_header(chunk, position - chunk_at)
-            # A batch may begin after the end of the previous one, because compaction leaves gaps, but never before it.
+            # Because compaction leaves gaps, a batch may begin later than where the previous one ends, but never
+            # earlier.
             if header is None:
                 reason = "a batch's header is cut off"
             elif header.magic != MAGIC or not header_is_sane(header) or header.base_offset < self.end_offset:
@@ -163,7 +164,7 @@ class Segment:
         return Damage(position, reason)
 
     def headers(self, position: int = 0, chunk_bytes: int = _SCAN_BYTES) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of every batch, beginning with the one at `position`."""
+        """Yield (file position, header) of every batch, beginning with the one at `position`."""
         chunk, chunk_at = b"", position
         while position < self.size:
             if position + HEADER_SIZE > chunk_at + len(chunk):
@@ -174,16 +175,19 @@ class Segment:
             position += header.size
 
     def headers_since(self, timestamp_ms: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield the same as `headers`, but skip most batches before `offset` and before `timestamp_ms`."""
+        """Yield the same as `headers`, but skip most batches that are before `offset` or older than `timestamp_ms`."""
         at = max(bisect_left(self._newest, timestamp_ms), bisect_right(self._offsets, offset)) - 1
         return self.headers(self._positions[at] if at >= 0 else 0, self._index_interval_bytes + HEADER_SIZE)
 
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Return position and header of the batch with `offset`, or of the first one after it, or None past the end."""
+        """Return position and header of the batch that contains `offset`, or else of the first batch after it.
+
+        Return None if `offset` is at or after the end.
+        """
         if offset >= self.end_offset:
             return None
         if self._last is not None and offset >= self._last[1].base_offset:
-            # A fetcher that keeps up reads the last batch.
+            # Fast path: a fetcher that is caught up reads the last batch.
             return self._last
         at = bisect_right(self._offsets, offset) - 1
         start = self._positions[at] if at >= 0 else 0
@@ -193,12 +197,15 @@ class Segment:
         return None
 
     def position_of(self, offset: int) -> int:
-        """Return the position of the batch that contains `offset`, or the segment's size from its end offset on."""
+        """Return the file position of the batch that contains `offset`.
+
+        Return the segment's size if `offset` is at or after the end.
+        """
         found = self.locate(offset)
         return self.size if found is None else found[0]
 
     def whole_batches(self, start: int, max_bytes: int) -> int:
-        """Return the end of the last batch within `max_bytes` from the batch at `start`; `start` if none fits."""
+        """Return the end position of the last batch that fits into `max_bytes` from `start`; `start` if none fits."""
         limit = start + max_bytes
         at = bisect_right(self._positions, limit) - 1
         end = max(start, self._positions[at]) if at >= 0 else start
@@ -209,10 +216,13 @@ class Segment:
         return end
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the batch with `offset` and everything after it. If compaction left a gap there, end in the gap."""
+        """Drop the batch that contains `offset` and everything after it.
+
+        If `offset` is in a gap from compaction, the segment ends within that gap.
+        """
         found = self.locate(offset)
         if found is None:
-            # There is no batch from `offset` on. An earlier truncation within this gap ended the log at a higher
+            # There is no batch at or after `offset`. An earlier truncation within this gap ended the log at a higher
             # offset.
             self.end_offset = min(self.end_offset, offset)
             return

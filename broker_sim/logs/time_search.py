@@ -1,4 +1,4 @@
-"""Search of a log by time (ListOffsets; LogSegment.findOffsetByTimestamp)."""
+"""Search for an offset by timestamp (ListOffsets; LogSegment.findOffsetByTimestamp)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ Found = tuple[int, int] | None
 
 
 def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> Generator[None, None, Found]:
-    """Find (timestamp, offset) of the first record that is not older than `timestamp_ms`, or None.
+    """Return (timestamp, offset) of the first record that is not older than `timestamp_ms`, or None.
 
-    Pauses within large batches, and after many batches whose segment or header wrongly suggests such a record. For a
-    batch that cannot be read, the bounds in its header are used instead of its records' timestamps.
+    Yields within large batches, and after many batches whose segment or header wrongly suggests such a record, so that
+    other tasks can run. For a batch that cannot be read, the bounds in its header are used instead of its records'
+    timestamps.
     """
     slices = Slices()
     for segment in list(log.segments):
@@ -31,7 +32,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> Generator[None
             # This segment was removed or truncated while the search paused in an earlier segment, so search again.
             return (yield from offset_for_timestamp(log, timestamp_ms))
         for position, header in segment.headers_since(timestamp_ms, log.start_offset):
-            # Records below the log start are deleted, but not removed yet.
+            # Records below the log start are deleted, although their bytes are still in the file.
             if header.max_timestamp < timestamp_ms or header.last_offset < log.start_offset:
                 is_time = slices.is_full_of_headers()
             else:
@@ -48,7 +49,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> Generator[None
 
 
 def has_changed(log: PartitionLog, segment: Segment, cut_count: int) -> bool:
-    """Return whether a segment was removed or truncated during a pause.
+    """Return whether a segment was removed or truncated while the search yielded to other tasks.
 
     In that case, its file may be closed, and the part that was read may no longer exist.
     """
@@ -58,7 +59,10 @@ def has_changed(log: PartitionLog, segment: Segment, cut_count: int) -> bool:
 def _first_not_older(
     data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int
 ) -> Generator[None, None, Found]:
-    """Return (timestamp, offset) of a batch's first record from `start_offset` on that is not older, or None."""
+    """Return (timestamp, offset) of the first record in a batch that is not older than `timestamp_ms`, or None.
+
+    Only records from `start_offset` on are considered.
+    """
     try:
         for number, record in enumerate(iter_batch(data, 0, header), 1):
             if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:

@@ -1,7 +1,7 @@
-"""The aborted transactions whose markers are in one segment, and their file (Kafka's TransactionIndex, AbortedTxn).
+"""The aborted transactions whose markers are in one segment (Kafka's TransactionIndex, AbortedTxn).
 
-BASE.txnindex is stored next to BASE.log, and has one entry per aborted transaction, in the order of their markers. The
-log derives the entries again from its batches when it is opened, so a lost or damaged file is replaced.
+BASE.txnindex is stored next to BASE.log, and has one entry per aborted transaction, in the order of their markers. When
+a log is opened, it derives the entries again from its batches, so a lost or damaged file is replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ENTRY = Struct(">hqqqq")
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction in one partition: from its first record to its marker (Kafka's CompletedTxn)."""
+    """A completed transaction in one partition, from its first record to its marker (Kafka's CompletedTxn)."""
 
     producer_id: int
     first_offset: int
@@ -33,12 +33,12 @@ def file_name(base_offset: int) -> str:
 
 
 def encode(entries: Sequence[AbortedTransaction]) -> bytes:
-    """Return the entries in their stored form."""
+    """Encode entries in the format of the index file."""
     return b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries)
 
 
 class TransactionIndex:
-    """The entries of one segment, in memory and in their file."""
+    """The transaction index of one segment, in memory and in its file."""
 
     __slots__ = ("_file", "entries")
 
@@ -53,7 +53,7 @@ class TransactionIndex:
                 file.append(data)
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add an entry. Its marker must be after the markers of all other entries."""
+        """Add an aborted transaction. Its marker must be after the markers of all other entries."""
         self.entries.append(entry)
         self._file.append(encode([entry]))
 
@@ -65,7 +65,7 @@ class TransactionIndex:
             self._file.truncate(count * _ENTRY.size)
 
     def flush(self) -> None:
-        """Make the entries survive a power loss."""
+        """Sync the index to disk, so that it survives a power loss."""
         self._file.flush()
 
     def close(self) -> None:
@@ -78,9 +78,9 @@ def _last_offset(entry: AbortedTransaction) -> int:
 
 
 class TransactionIndexes:
-    """The indexes of one log, keyed by the base offset of the segment.
+    """The transaction indexes of one log, keyed by the base offset of the segment.
 
-    Segments without an aborted transaction have no index. `name` is the log's directory; the log updates it when the
+    A segment without an aborted transaction has no index. `name` is the log's directory; the log updates it when the
     directory is renamed.
     """
 
@@ -98,7 +98,9 @@ class TransactionIndexes:
         return self._directory.open(self.name, file_name(base_offset))
 
     def restore(self, files: Sequence[str], entries: dict[int, list[AbortedTransaction]]) -> None:
-        """Open the indexes with these entries, keyed by base offset. Remove the files of segments that have none."""
+        """Create the indexes with these entries, keyed by base offset. Remove index files of segments without
+        entries.
+        """
         for file in files:
             base = file.removesuffix(SUFFIX)
             if file.endswith(SUFFIX) and not (base.isdigit() and int(base) in entries):
@@ -138,7 +140,7 @@ class TransactionIndexes:
             index.truncate_to(offset)
 
     def flush(self, base_offset: int) -> None:
-        """Make the entries of a segment survive a power loss."""
+        """Sync the index of a segment to disk, so that it survives a power loss."""
         index = self._by_base.get(base_offset)
         if index is not None:
             index.flush()
@@ -151,7 +153,7 @@ class TransactionIndexes:
     def collect(self, bases: Sequence[int], start: int, end: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records from `start` to before `end` (collectAbortedTxns).
 
-        `bases` are the base offsets of all segments from the segment with `start` on.
+        `bases` are the base offsets of the segment that contains `start` and of all later segments.
         """
         found: list[AbortedTransaction] = []
         for base in bases:

@@ -1,4 +1,4 @@
-"""Producers whose transactions a partition's leader is verifying (Kafka's VerificationStateEntry, KIP-890)."""
+"""Producers whose transactions a partition leader is verifying (Kafka's VerificationStateEntry, KIP-890)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 class VerificationState:
     """A producer whose next transaction is being verified. The object itself is the guard of that verification.
 
-    If the transaction ends before the coordinator's response arrives, the object is discarded, and an append with it is
-    rejected, because the response may be about an earlier transaction.
+    If the transaction ends before the coordinator's response arrives, this object is discarded, and an append with it
+    is rejected, because the response may be about an earlier transaction.
     """
 
     __slots__ = ("epoch", "lowest_sequence", "timestamp_ms")
@@ -18,7 +18,7 @@ class VerificationState:
         self.epoch = epoch
 
     def note(self, sequence: int, epoch: int) -> None:
-        """Record another batch: the batch with the lowest sequence of its epoch must be appended first."""
+        """Record another batch, so that the one with the lowest sequence number of its epoch is appended first."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:
@@ -26,13 +26,13 @@ class VerificationState:
 
 
 class Unverified:
-    """The guard of an append that was not verified: its transaction was already open, or verification is disabled."""
+    """The guard of an append without verification: its transaction is already open, or verification is disabled."""
 
     __slots__ = ("may_begin",)
 
     def __init__(self, may_begin: bool) -> None:
         self.may_begin = may_begin
-        """Whether the append can begin a transaction although it was not verified."""
+        """Whether the append may begin a transaction although that was not verified."""
 
 
 NOT_REQUIRED, IN_TRANSACTION = Unverified(may_begin=True), Unverified(may_begin=False)

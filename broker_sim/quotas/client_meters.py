@@ -1,4 +1,4 @@
-"""The applicable quota of a client, and the clients that share its meter (Kafka's ClientQuotaManager).
+"""Finds the quota that applies to a client, and the meter that the client shares (Kafka's ClientQuotaManager).
 
 The first of these quotas that is set applies: users/U/clients/C, users/U/clients/<default>, users/U,
 users/<default>/clients/C, users/<default>/clients/<default>, users/<default>, clients/C, clients/<default>.
@@ -17,16 +17,18 @@ M = TypeVar("M")
 USER = "ANONYMOUS"
 """The user of every client on a listener without authentication."""
 METERS_MAX = 10_000
-"""Maximum number of clients with a meter. The client that has been idle longest is dropped first."""
+"""Maximum number of meters. The meter that has been idle longest is dropped first."""
 SILENT_MS_MAX = 3_600_000
-"""A client's meter is dropped after this idle time (ClientQuotaManager.InactiveSensorExpirationTimeSeconds)."""
+"""Idle time after which a client's meter is dropped (ClientQuotaManager.InactiveSensorExpirationTimeSeconds)."""
 THROTTLE_MS_MAX = 2**31 - 1
 _ABSENT = ""
 _CLIENT, _USER, _USER_AND_CLIENT = 1, 2, 4
-"""The levels at which quotas were ever set. If there is only one level, a client's key is simple."""
+"""Bits for the levels at which a quota was ever set. If there is only one level, the key of a client's meter is found
+quickly.
+"""
 
 Key = tuple[str, str]
-"""(user, client id). Each is a name as under /config, `<default>`, or "" if the quota has no such part."""
+"""(user, client id). Each is the znode name under /config, `<default>`, or "" if the quota does not depend on it."""
 
 
 class _Meter(Generic[M]):
@@ -38,7 +40,7 @@ class _Meter(Generic[M]):
 
 
 class ClientMeters(Generic[M]):
-    """One kind of quota: its limits, and the meters of clients, which `new_meter(now_ms)` creates."""
+    """One kind of client quota: its limits, and the meters of the clients. `new_meter(now_ms)` creates a meter."""
 
     __slots__ = ("_levels", "_limits", "_meters", "_new_meter", "_runtime")
 
@@ -51,11 +53,14 @@ class ClientMeters(Generic[M]):
 
     @property
     def is_used(self) -> bool:
-        """Whether any quota of this kind was set since this broker started."""
+        """Whether any quota of this kind has been set since this broker started."""
         return self._levels != 0
 
     def limit(self, user: str, client: str, per_second: float | None) -> None:
-        """Set or remove one quota. The names are those of `Key`; `client` is a client id."""
+        """Set one quota, or remove it if `per_second` is None.
+
+        The names are those of `Key`, except that `client` is a client id.
+        """
         key = user, client
         if per_second is None:
             self._limits.pop(key, None)
@@ -64,7 +69,7 @@ class ClientMeters(Generic[M]):
         self._limits[key] = per_second
 
     def measured_as(self, client: str) -> Key:
-        """Return the key of a client's meter, which all clients without a more specific quota share."""
+        """Return the key of a client's meter. All clients without a more specific quota share a meter."""
         if self._levels == _CLIENT:
             return _ABSENT, client
         if self._levels == _USER:
@@ -79,7 +84,7 @@ class ClientMeters(Generic[M]):
         return _ABSENT, client
 
     def limit_of(self, key: Key) -> float | None:
-        """Return the quota of a key, or None if there is none."""
+        """Return the quota for a meter's key, or None if there is none."""
         user, client = key
         users = (user, DEFAULT_ENTITY) if user else (_ABSENT,)
         clients = (client, DEFAULT_ENTITY) if client else (_ABSENT,)
@@ -91,7 +96,7 @@ class ClientMeters(Generic[M]):
         return None
 
     def meter(self, key: Key, now_ms: int) -> M:
-        """Return the meter of a key."""
+        """Return the meter for a key. Create it if necessary."""
         meter = self._meters.pop(key, None)
         if meter is None:
             meter = _Meter(self._new_meter(now_ms), now_ms)

@@ -22,7 +22,7 @@ from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 USER, CLIENT, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, ANY = 0, 1, 2
-"""How a component of a filter matches (ClientQuotaFilterComponent)."""
+"""Match types of a filter component (ClientQuotaFilterComponent)."""
 _EPSILON = 1e-6
 
 _USER_KEYS = {
@@ -37,11 +37,11 @@ _USER_KEYS = {
 _IP_KEYS = {"connection_creation_rate": ConfigKey("connection_creation_rate", ConfigType.INT, 2**31 - 1, at_least(0))}
 
 Entity = tuple[tuple[str, str | None], ...]
-"""(type, name) of each part. The default entity of a type has no name."""
+"""The parts of a quota entity as (type, name). The name of a default entity is None."""
 
 
 class Component(NamedTuple):
-    """One part of a filter: a type, and the names that match."""
+    """One component of a filter: an entity type, and which names match."""
 
     entity_type: str
     match_type: int
@@ -49,7 +49,7 @@ class Component(NamedTuple):
 
 
 class QuotaChange(NamedTuple):
-    """One key's new value, or None to remove it."""
+    """A quota key's new value, or None to remove the quota."""
 
     key: str
     value: float | None
@@ -129,8 +129,8 @@ class ClientQuotas:
                 overrides, version = await self._znodes.read(path)
                 for change in changes:
                     _apply(overrides, change, keys)
-                # In the order of the definition, like ConfigDef.parse, so that the same one of several bad values is
-                # reported.
+                # Validate keys in the order of their definition, like ConfigDef.parse, so that the error is about the
+                # same value as in Kafka.
                 for name, key in keys.items():
                     if name in overrides:
                         key.parse(overrides[name])
@@ -144,7 +144,10 @@ class ClientQuotas:
             return QuotaResult(entity, KafkaError.unknown_server_error, str(failure))
 
     async def _put(self, path: str, overrides: Mapping[str, str], version: int) -> bool:
-        """Write the overrides. If there are none and no children, remove the znode and its empty parents."""
+        """Write quotas to a znode.
+
+        If there are none left and the znode has no children, remove the znode and its empty parents.
+        """
         if overrides:
             return await self._znodes.write(path, overrides, version)
         return await self._znodes.clear(path, version)
@@ -187,7 +190,7 @@ def _matches(entity: Entity, requested: Mapping[str, Component], strict: bool) -
 
 
 def _path(entity: Entity) -> tuple[str, Mapping[str, ConfigKey]]:
-    """Return the znode path below /config, and the keys allowed there. Raises Refused."""
+    """Return an entity's znode path below /config, and the keys that are allowed there. Raises Refused."""
     if not entity:
         raise Refused(KafkaError.invalid_request, "Invalid empty client quota entity")
     for kind, name in entity:

@@ -4,7 +4,8 @@ There are three kinds: bytes per second that a client can produce and fetch (KIP
 its requests can take (KIP-124), and partitions per second that it can create and delete (KIP-599,
 `controller_mutations`).
 
-A client over its quota gets its response with the throttle time, and its connection is muted for that time (KIP-219).
+If a client exceeds its quota, its response contains the throttle time, and its connection is muted for that time
+(KIP-219).
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ _EXEMPT = frozenset(
         ApiKey.ALTER_PARTITION,
     }
 )
-"""Requests between brokers are never throttled."""
+"""Requests between brokers, which are never throttled."""
 _BY_THEMSELVES = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
-"""Requests whose handlers charge the time together with the bytes."""
+"""Requests whose handlers charge the time of the request together with its bytes."""
 
 
 class ClientQuota(ClientMeters[SampledAmount]):
-    """One kind of quota: an amount per second, averaged over a few time windows."""
+    """One kind of client quota: an amount per second, averaged over a few time windows."""
 
     __slots__ = ("_throttle_ms_max", "_window_ms", "_windows")
 
@@ -61,12 +62,12 @@ class ClientQuota(ClientMeters[SampledAmount]):
         self._throttle_ms_max = throttle_ms_max
 
     def most_at_once(self, client: str) -> float | None:
-        """Return the amount that a client can always take at once without being throttled, or None without a quota."""
+        """Return the largest amount that never causes throttling if taken at once, or None without a quota."""
         limit = self.limit_of(self.measured_as(client)) if self.is_used else None
         return None if limit is None else limit * (self._windows - 1) * self._window_ms / 1000
 
     def note(self, client: str, size: float) -> int:
-        """Charge an amount to a client. Return the throttle time in milliseconds."""
+        """Charge an amount to a client. Return for how long to throttle the client, in milliseconds."""
         if not self.is_used:
             return 0
         now_ms = self._runtime.now().mono_ms
@@ -84,20 +85,20 @@ class ClientQuota(ClientMeters[SampledAmount]):
         return round(min(excess / limit * rate_window_ms(amount, now_ms), self._throttle_ms_max))
 
     def add(self, client: str, size: float) -> None:
-        """Charge a further amount to a client. It takes effect at the next request."""
+        """Charge an additional amount to a client. It can cause throttling only at the next request."""
         now_ms = self._runtime.now().mono_ms
         self.meter(self.measured_as(client), now_ms).add(size, now_ms)
 
     def take_back(self, client: str, size: float) -> None:
-        """Credit the last charged amount to the client, because it was not sent."""
+        """Credit an amount that was just charged, because the data were not sent."""
         self.add(client, -size)
 
 
 class RequestTime:
-    """The share of a thread's time that each client's requests take; 100 is one thread all the time.
+    """The share of a thread's time that each client's requests take; 100 is the whole time of one thread.
 
-    A broker here has one thread, which runs its event loop, where Kafka has num.io.threads and num.network.threads. The
-    context of a request measures its time.
+    A zabka broker has one thread, which runs its event loop, where Kafka has num.io.threads and num.network.threads.
+    The context of a request measures the time that the request takes.
     """
 
     def __init__(self, runtime: Runtime, windows: int, window_seconds: int) -> None:
@@ -105,20 +106,22 @@ class RequestTime:
 
     @property
     def is_used(self) -> bool:
-        """Whether any request quota was set since this broker started."""
+        """Whether any request quota has been set since this broker started."""
         return self.quota.is_used
 
     def note(self, context: RequestContext) -> int:
-        """Charge a request whose response is about to be sent. Return its client's throttle time in milliseconds."""
+        """Charge the time of a request before its response is sent. Return its client's throttle time in
+        milliseconds.
+        """
         return self.quota.note(context.client_id, context.clock.spent_ns() * _PERCENT_A_NANOSECOND)
 
     def add(self, client: str, spent_ns: int) -> None:
-        """Charge the time of writing a response."""
+        """Charge the time of writing a response to its client."""
         self.quota.add(client, spent_ns * _PERCENT_A_NANOSECOND)
 
 
 class ClientThrottles:
-    """A broker's client quotas."""
+    """The client quotas of a broker, of all kinds."""
 
     def __init__(
         self, runtime: Runtime, windows: int, window_seconds: int, mutation_windows: int = 11, mutation_seconds: int = 1
@@ -139,7 +142,10 @@ class ClientThrottles:
         self.mutations.limit(user, client, number(overrides.get(MUTATION_RATE)))
 
     def hold_to_request_time(self, response: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Charge a request's time. Return the response, with the throttle time if the client is over its quota."""
+        """Charge a request's time to its client.
+
+        Return the response, with the throttle time if the client exceeds its quota.
+        """
         api_key = api_key_of(response)
         if api_key in _EXEMPT or api_key in _BY_THEMSELVES:
             return response
@@ -151,7 +157,7 @@ class ClientThrottles:
 
 
 def with_throttle_time(response: KafkaMessage, throttle_ms: int) -> KafkaMessage:
-    """Return the response with that throttle time, if its version has the field."""
+    """Return the response with this throttle time, if the response's version has the field."""
     if not hasattr(response, "throttle_time"):
         return response
     message: Any = response

@@ -1,4 +1,4 @@
-"""A broker's connection limits from its configuration (kafka.server.KafkaConfig, SocketServer)."""
+"""Reads a broker's connection limits from its configuration (kafka.server.KafkaConfig, SocketServer)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PER_ADDRESS = "max.connections.per.ip"
 OVERRIDES = "max.connections.per.ip.overrides"
 
 Resolve = Callable[[str], str | None]
-"""Returns the IP address of a host name, or None if it has none."""
+"""Function that returns the IP address of a host name, or None if it cannot be resolved."""
 
 
 def connection_limits(config: KafkaConfig, configs: EntityConfigs, resolve: Resolve) -> ConnectionLimits:
-    """Return the current limits. A listener without its own limits has the broker's limits."""
+    """Return the current connection limits. A listener without limits of its own has the broker's."""
     keys = (MAX_CONNECTIONS, CREATION_RATE, PER_ADDRESS)
     total, rate, per_address = (_whole(configs.broker_value(key)) for key in keys)
     own_keys = (MAX_CONNECTIONS, CREATION_RATE)
@@ -43,6 +43,6 @@ def _whole(value: Value) -> int:
 
 
 def connection_quotas(config: KafkaConfig, runtime: Runtime) -> ConnectionQuotas:
-    """Return a broker's connection counters."""
+    """Return a broker's connection quotas, without any connections yet."""
     windows, seconds = config.number("quota.window.num"), config.number("quota.window.size.seconds")
     return ConnectionQuotas(runtime, windows, seconds, protected=config.inter_broker_listener)

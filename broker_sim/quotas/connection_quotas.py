@@ -18,7 +18,9 @@ UNLIMITED = 2**31 - 1
 
 
 class ConnectionThrottled(Exception):
-    """Raised if an IP address creates connections too fast. The connection is closed unserved after `throttle_ms`."""
+    """An IP address creates connections too fast. The connection is closed after `throttle_ms` without reading
+    requests.
+    """
 
     def __init__(self, throttle_ms: int) -> None:
         super().__init__(throttle_ms)
@@ -26,18 +28,21 @@ class ConnectionThrottled(Exception):
 
 
 class TooManyConnections(Exception):
-    """Raised if an IP address already has its maximum number of connections. The new one is closed immediately."""
+    """An IP address already has its maximum number of connections. The new one is closed immediately."""
 
 
 class ListenerLimits(NamedTuple):
-    """One listener's own limits."""
+    """Connection limits that apply to one listener only."""
 
     max_connections: int = UNLIMITED
     creations_per_second: int = UNLIMITED
 
 
 class ConnectionLimits(NamedTuple):
-    """A broker's limits. Overrides are keyed by IP address, listeners' limits by listener name."""
+    """A broker's connection limits.
+
+    Overrides are keyed by IP address, limits of listeners are keyed by listener name.
+    """
 
     max_connections: int = UNLIMITED
     creations_per_second: int = UNLIMITED
@@ -56,9 +61,9 @@ class _Listener:
 
 
 class ConnectionQuotas:
-    """Counts a broker's connections.
+    """Counts a broker's connections and enforces the limits.
 
-    `protected` is the listener of the other brokers. If clients have another listener, connections of the protected
+    `protected` is the listener that other brokers use. If clients have another listener, connections of the protected
     listener do not count against the broker's max.connections. If the limit is reached, each of them closes a client's
     connection instead.
     """
@@ -85,7 +90,7 @@ class ConnectionQuotas:
     # ---- limits -----------------------------------------------------------------------------------------------
 
     def add_listener(self, name: str, evict: Callable[[], str | None]) -> None:
-        """Add a listener.
+        """Register a listener.
 
         `evict` closes the listener's connection that has been idle longest and returns its address, or None if there is
         no connection.
@@ -110,12 +115,12 @@ class ConnectionQuotas:
     # ---- connections ------------------------------------------------------------------------------------------
 
     def number(self) -> int:
-        """Return the number of a connection just accepted, in the order of acceptance on all listeners."""
+        """Return the number of a connection that was just accepted. Connections are numbered across all listeners."""
         self._accepted += 1
         return self._accepted
 
     async def admit(self, listener: str, address: str) -> None:
-        """Admit a new connection. Wait until there is room for it and the rates allow it.
+        """Wait until the limits and rates allow a new connection, and count it.
 
         The caller admits the connections of a listener one after another. Raises ConnectionThrottled,
         TooManyConnections; such a connection is not counted.
@@ -154,7 +159,7 @@ class ConnectionQuotas:
                 turn.set_result(None)
 
     def is_protected(self, listener: str) -> bool:
-        """Return whether this is the other brokers' listener and clients have another one."""
+        """Return whether only other brokers use this listener, because clients have another one."""
         return listener == self._protected and len(self._listeners) > 1
 
     def _has_room(self, listener: str) -> bool:
@@ -165,7 +170,7 @@ class ConnectionQuotas:
         return self.is_protected(listener) or self._total < limits.max_connections
 
     def _close_surplus(self) -> None:
-        """Close clients' connections, longest idle first, while all connections together exceed the limit."""
+        """Close clients' connections, longest idle first, until the total number is within the limit."""
         for name, listener in self._listeners.items():
             while self._total > self._limits.max_connections and not self.is_protected(name):
                 address = listener.evict()
@@ -176,7 +181,7 @@ class ConnectionQuotas:
     # ---- rates ------------------------------------------------------------------------------------------------
 
     def _note_created(self, listener: str) -> int:
-        """Count a new connection. Return the time that it has to wait, in milliseconds."""
+        """Count a new connection in the rates. Return for how long the connection must wait, in milliseconds."""
         limits, own = self._limits, self._limits.listeners.get(listener)
         per_second = limits.creations_per_second
         throttle_ms = self._note(

@@ -1,8 +1,8 @@
-"""Partitions per second that a client can create and delete (KIP-599, Kafka's ControllerMutationQuotaManager).
+"""Quota for partitions per second that a client creates and deletes (KIP-599, Kafka's ControllerMutationQuotaManager).
 
-A token bucket has one token per partition. The bucket fills at the rate of the quota, up to the quota of all time
-windows together. A request that finds at least one token can take more tokens than there are. The next request has to
-wait until the bucket is out of debt.
+A token bucket has one token per partition. It fills at the rate of the quota, up to the amount for all time windows
+together. If there is at least one token, a request can take more tokens than there are. The next request must then wait
+until the number of tokens is no longer negative.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXCEEDED = "The throttling quota has been exceeded."
 
 
 class TokenBucket:
-    """Tokens of one client (org.apache.kafka.common.metrics.stats.TokenBucket). A new bucket is full."""
+    """The token bucket of one client (org.apache.kafka.common.metrics.stats.TokenBucket). A new bucket is full."""
 
     __slots__ = ("_filled_ms", "_seconds", "_tokens")
 
@@ -30,30 +30,30 @@ class TokenBucket:
         self._filled_ms = now_ms
 
     def tokens(self, per_second: float, now_ms: int) -> float:
-        """Return the current number of tokens; negative if the bucket is in debt."""
+        """Return the current number of tokens. It is negative if requests took more tokens than there were."""
         fresh = per_second * (now_ms - self._filled_ms) / 1000
         self._tokens = min(per_second * self._seconds, self._tokens + fresh)
         self._filled_ms = now_ms
         return self._tokens
 
     def take_tokens(self, count: float) -> None:
-        """Take tokens. The bucket can go into debt."""
+        """Take tokens from the bucket. The number of tokens can become negative."""
         self._tokens -= count
 
 
 class Mutations(Protocol):
-    """Counts the partition changes of one request."""
+    """Charges the partitions that one request creates or deletes to the client's quota."""
 
     @property
     def throttle_ms(self) -> int:
-        """The time for which the client is throttled from now on."""
+        """The time for which to throttle the client from now on."""
 
     def record(self, partitions: int) -> None:
-        """Count partitions about to be created or deleted. Raises Refused if the quota rejects them."""
+        """Charge partitions that are about to be created or deleted. Raises Refused if the quota rejects them."""
 
 
 class Unlimited:
-    """A counter that does nothing, because no quota is set."""
+    """Charges nothing, because no quota is set."""
 
     throttle_ms = 0
 
@@ -70,7 +70,7 @@ class _Held:
 
     @property
     def throttle_ms(self) -> int:
-        """The time for which the client is throttled from now on, less the time that the changes took."""
+        """The time for which to throttle the client from now on, minus the time that the changes took."""
         return max(0, self._throttle_ms - (self._quota.now_ms() - self._recorded_ms))
 
     def _throttled(self, throttle_ms: int) -> None:
@@ -78,10 +78,10 @@ class _Held:
 
 
 class Strict(_Held):
-    """Counter for a client that knows THROTTLING_QUOTA_EXCEEDED. Changes over the quota are rejected."""
+    """For clients that know THROTTLING_QUOTA_EXCEEDED: changes over the quota are rejected."""
 
     def record(self, partitions: int) -> None:
-        """Count the partitions, or reject them if the client is in debt. Raises Refused."""
+        """Charge the partitions. Raises Refused if the client has used up its quota."""
         owed_ms = self._quota.owed_ms(self._client)
         if owed_ms:
             self._throttled(owed_ms)
@@ -90,10 +90,10 @@ class Strict(_Held):
 
 
 class Permissive(_Held):
-    """Counter for an older client. All changes are made, and the client is throttled."""
+    """For older clients: changes over the quota are accepted, but the client is throttled."""
 
     def record(self, partitions: int) -> None:
-        """Count the partitions and never reject them."""
+        """Charge the partitions. Never rejects them."""
         self._quota.take_tokens(self._client, partitions)
         owed_ms = self._quota.owed_ms(self._client)
         if owed_ms:
@@ -101,7 +101,7 @@ class Permissive(_Held):
 
 
 class MutationQuota(ClientMeters[TokenBucket]):
-    """The quota of partition changes, with a token bucket per client."""
+    """The quotas of partition changes, with a token bucket per client."""
 
     __slots__ = ()
 
@@ -109,13 +109,16 @@ class MutationQuota(ClientMeters[TokenBucket]):
         super().__init__(runtime, lambda now_ms: TokenBucket(windows * window_seconds, now_ms))
 
     def of_request(self, client: str, version: int, strict_since: int) -> Mutations:
-        """Return the counter for a client's request. Since version `strict_since`, excess changes are rejected."""
+        """Return what charges a request to its client's quota.
+
+        From version `strict_since` on, changes over the quota are rejected.
+        """
         if not self.is_used:
             return Unlimited()
         return Strict(self, client) if version >= strict_since else Permissive(self, client)
 
     def permissive(self, client: str) -> Mutations:
-        """Return the counter for topics that are created automatically for a client."""
+        """Return what charges automatically created topics to a client's quota."""
         return Permissive(self, client) if self.is_used else Unlimited()
 
     def now_ms(self) -> int:
@@ -132,7 +135,7 @@ class MutationQuota(ClientMeters[TokenBucket]):
             bucket.take_tokens(count)
 
     def owed_ms(self, client: str) -> int:
-        """Return the time until a client's bucket is out of debt; 0 if it is not in debt."""
+        """Return the time until a client's bucket has no negative number of tokens; 0 if it has none now."""
         now_ms, key = self.now_ms(), self.measured_as(client)
         limit = self.limit_of(key)
         if limit is None:

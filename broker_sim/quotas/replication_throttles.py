@@ -1,4 +1,4 @@
-"""Throttles for copying between brokers (KIP-73) and between log directories (ReplicationQuotaManager).
+"""Throttles for replication between brokers (KIP-73) and copying between log directories (ReplicationQuotaManager).
 
 The throttles apply only to replicas that a topic lists as throttled, and not to in-sync replicas.
 """
@@ -18,13 +18,13 @@ MOVES_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class ReplicationQuota:
-    """The total bytes per second of one kind of copying."""
+    """Rate limit for one kind of copying, for all replicas together."""
 
     __slots__ = ("_amount", "_bytes_per_second", "_runtime", "is_limited")
 
     def __init__(self, runtime: Runtime, windows: int, window_seconds: int) -> None:
         self.is_limited = False
-        """Whether a rate is set. Without one, nothing is counted."""
+        """Whether a rate is set. If not, copied bytes are not counted."""
         self._bytes_per_second = UNLIMITED
         self._runtime = runtime
         self._amount = SampledAmount(windows, window_seconds * 1000)
@@ -41,12 +41,12 @@ class ReplicationQuota:
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether the recent rate exceeds the limit."""
+        """Whether the measured rate exceeds the limit."""
         return self.is_limited and simple_rate(self._amount, self._runtime.now().mono_ms) > self._bytes_per_second
 
 
 class ReplicationThrottles:
-    """A broker's three throttles: as leader, as follower, and between its log directories."""
+    """A broker's three replication throttles: as leader, as follower, and between its log directories."""
 
     def __init__(self, config: ReplicaConfig, runtime: Runtime) -> None:
         windows, seconds = config.replication_quota_window_num, config.replication_quota_window_size_seconds

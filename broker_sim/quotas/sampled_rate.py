@@ -1,4 +1,4 @@
-"""Amounts over the last few time windows, as Kafka's quotas count them (org.apache.kafka.common.metrics.stats)."""
+"""Amounts in the last few time windows, as Kafka's quotas count them (org.apache.kafka.common.metrics.stats)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Sample:
 
 
 class SampledAmount:
-    """Amount within `windows` windows of `window_ms` each (SampledStat, WindowedSum)."""
+    """Sum of the amounts in the last `windows` time windows of `window_ms` each (SampledStat, WindowedSum)."""
 
     __slots__ = ("_current", "_samples", "window_ms", "windows")
 
@@ -31,7 +31,7 @@ class SampledAmount:
             self._samples.append(_Sample(now_ms))
         sample = self._samples[self._current]
         if now_ms - sample.start_ms >= self.window_ms:
-            # Keep one sample more than there are windows, because the oldest sample may extend into the measured time.
+            # Store one sample more than there are windows, because the oldest sample may overlap the measured time.
             self._current = (self._current + 1) % (self.windows + 1)
             if self._current == len(self._samples):
                 self._samples.append(_Sample(now_ms))
@@ -41,7 +41,7 @@ class SampledAmount:
         sample.last_ms = now_ms
 
     def total(self, now_ms: int) -> float:
-        """Return the current amount."""
+        """Return the sum over the time windows."""
         self._forget(now_ms)
         return sum(sample.value for sample in self._samples)
 
@@ -57,18 +57,21 @@ class SampledAmount:
 
 
 def simple_rate(amount: SampledAmount, now_ms: int) -> float:
-    """Return the amount per second over the measured time, which is at least one window (SimpleRate)."""
+    """Return the amount per second over the elapsed time, which counts as at least one window (SimpleRate)."""
     total = amount.total(now_ms)
     return total * 1000 / max(amount.elapsed_ms(now_ms), amount.window_ms)
 
 
 def rate(amount: SampledAmount, now_ms: int) -> float:
-    """Return the amount per second as if all windows but the last had passed (Rate), to allow an initial burst."""
+    """Return the amount per second, as if at least all windows but the last had passed (Rate).
+
+    This allows an initial burst.
+    """
     return amount.total(now_ms) * 1000 / rate_window_ms(amount, now_ms)
 
 
 def rate_window_ms(amount: SampledAmount, now_ms: int) -> int:
-    """Return the time that `rate` divides by."""
+    """Return the duration by which `rate` divides the amount."""
     elapsed_ms = amount.elapsed_ms(now_ms)
     missing = amount.windows - 1 - elapsed_ms // amount.window_ms
     return max(elapsed_ms + max(0, missing) * amount.window_ms, 1)

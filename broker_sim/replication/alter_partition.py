@@ -1,7 +1,8 @@
-"""ISR changes sent to the controller (Kafka's AlterPartitionManager, KIP-497).
+"""Sends ISR changes to the controller (Kafka's AlterPartitionManager, KIP-497).
 
-At most one proposal per partition and one request per broker is in flight. A request that got no response or failed as
-a whole is sent again after 50 ms. This is safe, because the proposals are conditional on both epochs.
+At most one proposal per partition and one request per broker is in flight. If a request got no response or failed as a
+whole, it is sent again after 50 ms. This is safe, because the proposals are conditional on the leader epoch and the
+partition epoch.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 RETRY_BACKOFF_MS = 50
 VERSION = 3
 VERSION_BY_NAME = 1
-"""The last version that contains topic names. It is used if a topic has no id."""
+"""The last request version that identifies topics by name. It is used if a topic has no id."""
 
 
 class AlterPartitionManager:
-    """Collects proposals and sends them to the active controller."""
+    """Collects ISR proposals and sends them to the active controller."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class AlterPartitionManager:
         self._closed = False
 
     def submit(self, proposal: IsrProposal) -> bool:
-        """Send the proposal with the next request. Return False if that partition has one in flight."""
+        """Queue the proposal for the next request. Return False if this partition already has a proposal in flight."""
         if self._closed or proposal.topic_partition in self._unsent:
             return False
         self._unsent[proposal.topic_partition] = proposal
@@ -115,7 +116,10 @@ class AlterPartitionManager:
         return request(ApiKey.ALTER_PARTITION, version, broker_id=self._broker_id, broker_epoch=epoch, topics=rows)
 
     def _take(self, response: KafkaMessage, proposals: list[IsrProposal]) -> bool:
-        """Pass the results on. Return False if a proposal must be sent again, after a pause."""
+        """Pass the results in a response to the partitions.
+
+        Return False if a proposal must be sent again, after a pause.
+        """
         if response.error_code:
             return False
         names = {proposal.topic_id: proposal.topic_partition.topic for proposal in proposals}

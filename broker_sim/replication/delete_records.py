@@ -1,4 +1,4 @@
-"""DeleteRecords: advance a log's start on the leader, then on every live replica (KIP-107, KAFKA-4586)."""
+"""DeleteRecords: advance the log start on the leader, then on every live replica (KIP-107, KAFKA-4586)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from zabka.journal.cause import request_cause
 from zabka.journal.events import TopicPartition
 
 TO_HIGH_WATERMARK = -1
-"""The offset that stands for the high watermark."""
+"""Offset in a request that means the high watermark."""
 
 
 class DeletionRow:
-    """One partition of a deletion."""
+    """The deletion of records in one partition."""
 
     __slots__ = ("absence", "deleted", "offset", "partition")
 
@@ -32,8 +32,8 @@ class DeletionRow:
     def move_log_start(self) -> None:
         """Advance the leader's log start.
 
-        Errors: NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION if the topic is
-        compacted without deletion, KAFKA_STORAGE_ERROR if the disk fails or has failed.
+        Errors: NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE if the offset is above the high watermark, POLICY_VIOLATION
+        if cleanup.policy is compact without delete, KAFKA_STORAGE_ERROR if the log directory has failed.
         """
         partition = self.partition
         if partition is None or not partition.is_leader:
@@ -52,14 +52,15 @@ class DeletionRow:
         try:
             log.advance_start(self.offset)
         except LogDirFailed:
-            # The new log start is valid only once it is on disk. Other partitions of the request are not affected.
+            # The new log start is valid only once it is on disk. A failure does not affect other partitions of the
+            # request.
             self.deleted = Deleted(ErrorCode.kafka_storage_error)
             return
         if stable is not None:
             partition.journal_stable_offset(stable, request_cause("DeleteRecords"))
 
     def decide(self) -> bool:
-        """Return whether the result is known."""
+        """Determine the result if possible. Return whether it is known."""
         if self.deleted is None and self.partition is not None:
             if not self.partition.is_leader:
                 self.deleted = Deleted(ErrorCode.not_leader_or_follower)
@@ -69,7 +70,10 @@ class DeletionRow:
 
 
 class DelayedDeletion:
-    """A deletion that waits until all live replicas have advanced their log start (a `Delayed` of the purgatory)."""
+    """A DeleteRecords request that waits until all live replicas have advanced their log start.
+
+    It is a `Delayed` operation in the purgatory.
+    """
 
     __slots__ = ("_answer", "_waiting", "rows")
 
@@ -83,18 +87,23 @@ class DelayedDeletion:
         self._waiting = {topic_partition: row for topic_partition, row in rows.items() if not row.decide()}
 
     def waits_for(self) -> list[TopicPartition]:
-        """Return the partitions whose replicas have not advanced their log start; none if the response can be sent."""
+        """Return the partitions with a replica that has not advanced its log start. If none, the response can be
+        sent.
+        """
         return list(self._waiting)
 
     def is_ready_after(self, key: TopicPartition) -> bool:
-        """Return whether all replicas have advanced their log start, after an event of this partition."""
+        """Return whether all replicas have advanced their log start. Called after an event of partition `key`."""
         row = self._waiting.get(key)
         if row is not None and row.decide():
             del self._waiting[key]
         return not self._waiting
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Send the response. Partitions that still wait have timed out, unless the awaited replica is dead."""
+        """Send the response.
+
+        A partition that still waits has timed out, unless the replica it waits for is dead.
+        """
         late = Deleted(ErrorCode.request_timed_out)
         for row in self._waiting.values():
             row.decide()

@@ -1,4 +1,4 @@
-"""Constructor arguments of a broker's replicas: the broker, its ports, and the location of its logs."""
+"""What a replica manager receives at its creation: the broker's identity, its ports, and its log directories."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _do_nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerIdentity:
-    """Identity of this broker and its process."""
+    """The identity of a broker and of its current process."""
 
     broker_id: int
     broker_epoch: Callable[[], int]
@@ -36,7 +36,7 @@ class BrokerIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaPorts:
-    """Ports of the replicas: time, other brokers, the controller, the cluster's metadata, and the journal."""
+    """Ports of the replica manager: time, other brokers, the controller, the cluster's metadata, and the journal."""
 
     runtime: Runtime
     channel: BrokerChannel
@@ -44,16 +44,16 @@ class ReplicaPorts:
     metadata: MetadataView
     emit: Emit
     transaction_coordinator: CoordinatorOf = _no_coordinator
-    """Returns the coordinator of a transactional id."""
+    """Returns the broker that coordinates a transactional id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaStorage:
-    """The log directories and the callbacks about their failures and their logs."""
+    """The log directories, and callbacks about failed directories and about logs."""
 
     log_directories: Sequence[LogDirectory]
-    """At least one log directory, in the order of log.dirs."""
+    """The log directories, in the order of log.dirs. There is at least one."""
     log_dir_failed: Callable[[], None] = _do_nothing
     """Called after a log directory was taken offline with all its logs."""
     high_watermarks_reached: ReachedMarks = dict
-    """Returns the high watermarks that this broker's replicas have reached according to its journal."""
+    """Returns the highest known high watermark of each replica of this broker, from the broker's journal."""

@@ -1,7 +1,7 @@
-"""Fencing of requests by epoch, and the old rules that did not fence.
+"""Comparisons of epochs that fence requests, and the historical rules that did not fence.
 
-The rules are selected once, when a broker is created. `zabka.controller.historical` lists the name of each old rule and
-the version that ended it.
+The rules are selected once, when a broker is created. `zabka.controller.historical` lists the name of each historical
+rule and the Kafka version that ended it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ _UNSAID = -1
 
 
 class Fences(NamedTuple):
-    """The epoch comparisons of a broker."""
+    """The epoch comparisons that a broker uses."""
 
     fetch_epoch_error: Callable[[int, int], int]
-    """Maps (leader epoch of the fetcher, leader epoch of the leader) to an error code."""
+    """Returns an error code for (leader epoch of the fetcher, leader epoch of the leader)."""
     is_for_earlier_process: Callable[[int, int], bool]
-    """Compares (broker epoch in a controller's request, this broker's).
+    """Returns whether a controller's request is for an earlier process of this broker.
 
-    Returns whether the request is for an earlier process of this broker.
+    The arguments are (broker epoch in the request, this broker's epoch).
     """
 
 
 def _fenced_by_epoch(believed: int, known: int) -> int:
-    """Compare according to KIP-320. A fetcher sends -1 if it does not know its epoch."""
+    """Compare leader epochs as in KIP-320. A fetcher that does not know the epoch sends -1."""
     if believed in (_UNSAID, known):
         return ErrorCode.none
     return ErrorCode.fenced_leader_epoch if believed < known else ErrorCode.unknown_leader_epoch
@@ -40,7 +40,8 @@ def _never_fenced(believed: int, known: int) -> int:
 
 
 def _precedes(sent: int, own: int) -> bool:
-    """Compare according to KIP-380. A controller sends -1 if it does not know the epoch.
+    """Return whether a broker epoch is earlier than the broker's own, as in KIP-380. -1 means that the sender does not
+    know it.
 
     A later epoch than the broker's own is accepted: the request may arrive before this broker learns of its own
     registration (KAFKA-9839).
@@ -53,7 +54,7 @@ def _never(sent: int, own: int) -> bool:
 
 
 def fences(historical: frozenset[Historical]) -> Fences:
-    """Return the fences under these old behaviours."""
+    """Return the epoch comparisons with these historical behaviours enabled."""
     return Fences(
         fetch_epoch_error=_never_fenced if Historical.NO_LEADER_EPOCH_IN_FETCH in historical else _fenced_by_epoch,
         is_for_earlier_process=_never if Historical.NO_BROKER_EPOCH in historical else _precedes,

@@ -1,4 +1,4 @@
-"""Fetch responses for one partition, from a leader or from a follower that serves consumers.
+"""Builds Fetch responses for one partition, on a leader or on a follower that consumers read from.
 
 Source: Kafka's Partition.fetchRecords, with the epochs of KIP-320, diverging logs of KIP-595, and the preferred read
 replicas of KIP-392.
@@ -27,7 +27,10 @@ def read(
     at_least_one: bool,
     note_fetch: bool,
 ) -> FetchedPartition:
-    """Read one partition for a fetch. With `note_fetch`, record the fetch offset as the follower's log end offset."""
+    """Read one partition for a Fetch request.
+
+    With `note_fetch`, record the fetch offset as the follower's log end offset.
+    """
     is_follower = params.replica_id >= 0
     if requested.topic_id is not None and partition.topic_id not in (None, requested.topic_id):
         return _refused(partition, ErrorCode.inconsistent_topic_id)
@@ -89,14 +92,15 @@ def _aborted(log: PartitionLog, fetch_offset: int, records: bytes) -> Sequence[A
 def unchanged_response(
     partition: Partition, requested: FetchPartition, params: FetchParams, now_ms: int | None
 ) -> FetchedPartition | None:
-    """Return the previous response if a follower repeats its last fetch and nothing has changed, as in most fetches.
+    """Return the previous response if a follower repeats its last fetch and nothing has changed, which is common.
 
-    `now_ms` is the time of the fetch, or None if the fetch offset must not be recorded as the follower's log end.
+    `now_ms` is the time of the fetch, or None if the fetch offset must not be recorded as the follower's log end
+    offset.
     """
     follower = partition.followers.get(params.replica_id)
     if follower is None or follower.response_epoch != partition.leader_epoch:
         return None
-    # Compare the objects first: in a fetch session, an unchanged row is the same object.
+    # Compare identities first: in a fetch session, an unchanged partition is represented by the same object.
     if follower.last_request is not requested and follower.last_request != requested:
         return None
     log, response = partition.log, follower.response
@@ -117,7 +121,7 @@ def unchanged_response(
 
 
 def must_answer(partition: Partition, requested: FetchPartition, leader_only: bool) -> bool:
-    """Return whether a waiting fetch must get its response now: it is fenced, or its log has diverged."""
+    """Return whether a waiting fetch must be answered now, because its epoch is fenced or its log has diverged."""
     if partition.check_epoch(requested.current_leader_epoch, leader_only):
         return True
     error, diverging = _diverging(partition, requested)
@@ -125,7 +129,7 @@ def must_answer(partition: Partition, requested: FetchPartition, leader_only: bo
 
 
 def _diverging(partition: Partition, requested: FetchPartition) -> tuple[int, tuple[int, int] | None]:
-    """Return (error, divergence) for a fetcher that sends the epoch of its last record."""
+    """Return (error, divergence) of a fetch whose request contains the epoch of the fetcher's last record."""
     if requested.last_fetched_epoch < 0:
         return 0, None
     epoch, end_offset = partition.log.epochs.end_offset_for(requested.last_fetched_epoch, partition.log.end_offset)
@@ -142,13 +146,13 @@ def _follower_error(partition: Partition, requested: FetchPartition, params: Fet
         unknown = requested.current_leader_epoch != NO_EPOCH
         return ErrorCode.unknown_leader_epoch if unknown else ErrorCode.not_leader_or_follower
     if 0 <= params.replica_epoch < follower.broker_epoch:
-        # A delayed fetch of the previous process of this follower.
+        # This fetch was sent by the follower's previous process and was delayed.
         return ErrorCode.not_leader_or_follower
     return 0
 
 
 def _preferred_replica(partition: Partition, requested: FetchPartition, params: FetchParams) -> int | None:
-    """Return the preferred read replica of this consumer. Only a leader returns one."""
+    """Return the consumer's preferred read replica. Followers return None."""
     selector = partition.host.selector
     if selector is None or params.reader is None or params.replica_id >= 0 or not partition.is_leader:
         return None

@@ -1,4 +1,4 @@
-"""The fetcher's side of a fetch session: send only the partitions that changed (KIP-227).
+"""The fetcher's side of a fetch session, which sends only the partitions that changed (KIP-227).
 
 Source: Kafka's FetchSessionHandler. The leader's side is `zabka.broker_sim.replication.fetch_session`.
 """
@@ -20,7 +20,7 @@ _EPOCH_MAX = 2**31 - 1
 
 
 class Question(NamedTuple):
-    """One fetch: the rows to send, the partitions to remove from the session, and the session's id and epoch."""
+    """The content of one Fetch request: partitions to send, partitions to remove, and the session's id and epoch."""
 
     session_id: int
     session_epoch: int
@@ -29,10 +29,10 @@ class Question(NamedTuple):
 
 
 class FetchQuestions:
-    """The session with one leader.
+    """The fetch session with one leader.
 
-    A new session begins if the set of partitions changes, because for a partition that was added again, all values must
-    be sent again.
+    If the set of partitions changes, a new session begins. Otherwise a partition that was removed and added again would
+    have outdated values in the session.
     """
 
     __slots__ = ("_epoch", "_naming", "_sent", "_session_id")
@@ -44,11 +44,14 @@ class FetchQuestions:
         self._sent: dict[TopicPartition, FetchPartition] = {}
 
     def restart(self) -> None:
-        """End the session. The next fetch contains all partitions and requests a new session."""
+        """End the session. The next request contains all partitions and creates a new session."""
         self._epoch = INITIAL_EPOCH
 
     def next(self, requested: dict[TopicPartition, FetchPartition], naming: Hashable) -> Question:
-        """Return the next fetch for these partitions. A session never changes its `naming` of topics."""
+        """Return the content of the next request for these partitions.
+
+        `naming` is whether topics are identified by name or id; it never changes within a session.
+        """
         if self._epoch == INITIAL_EPOCH or naming != self._naming:
             self._epoch = INITIAL_EPOCH
             self._naming = naming
@@ -61,7 +64,7 @@ class FetchQuestions:
         return Question(self._session_id, self._epoch, rows, forgotten)
 
     def answered(self, response: FetchResponse) -> None:
-        """Handle a response: the leader has processed the last fetch, or rejected the session."""
+        """Process a response: the leader has either processed the last fetch or rejected the session."""
         if response.error_code != ErrorCode.none:
             self._session_id, self._epoch = _NO_SESSION, INITIAL_EPOCH
             return

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): requests and responses contain only the partitions that changed.
+"""Fetch sessions (KIP-227), in which requests and responses contain only the partitions that changed.
 
 Source: Kafka's FetchSession, FetchSessionCache and FetchManager. If a broker has no free slot for another session, it
 responds with session id 0, and the fetcher continues with full fetches.
@@ -16,18 +16,18 @@ from zabka.ensemble.ports import Random
 
 NO_SESSION = 0
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0
-"""Session epochs of a full fetch: without a session, and with a new session."""
+"""Session epochs of a full fetch: without a session, and to create a session."""
 _EPOCH_MAX = _SESSION_ID_MAX = 2**31 - 1
 
 FetchKey = tuple[Hashable, int]
-"""A partition as identified by the fetcher: the topic's name or id, and the partition's number."""
+"""Identifies a partition as the fetcher does: by the topic's name or id, and the partition number."""
 
 Asked = dict[FetchKey, FetchPartition]
 Rows = dict[FetchKey, FetchedPartition]
 
 
 class Request(NamedTuple):
-    """The session part of a fetch request. `forgotten` are partitions that the fetcher no longer requests."""
+    """The session fields of a Fetch request. `forgotten` are partitions to remove from the session."""
 
     session_id: int
     session_epoch: int
@@ -38,7 +38,7 @@ class Request(NamedTuple):
 
 
 class FetchRefused(NamedTuple):
-    """The session that a fetch continues does not exist or is at another epoch."""
+    """Error: the fetch session in the request does not exist or has another epoch."""
 
     error: ErrorCode
 
@@ -62,7 +62,10 @@ class _Session:
             self.known.pop(key, None)
 
     def news(self, rows: Rows) -> Rows:
-        """Return the rows that are new to the fetcher. Move partitions with records to the session's end."""
+        """Return the entries whose content the fetcher does not know yet.
+
+        Partitions with records move to the end of the session.
+        """
         news: Rows = {}
         for key, row in rows.items():
             known = _known_values(row)
@@ -77,17 +80,17 @@ class _Session:
 
 
 def _known_values(row: FetchedPartition) -> tuple[int, int]:
-    """Return the values that a fetcher knows after that response: (high watermark, log start).
+    """Return the values that a fetcher knows after this response: (high watermark, log start offset).
 
-    The fetcher ignores the high watermark after an error, or if it has to truncate first. In these cases, the next row
-    is sent.
+    After an error, or if it has to truncate first, the fetcher ignores the high watermark. In these cases, the
+    partition's next entry is sent in any case.
     """
     is_taken_over = not row.error and row.diverging is None
     return row.high_watermark if is_taken_over else -1, row.log_start_offset
 
 
 class FetchContext:
-    """One fetch: its partitions, and which of the rows are sent."""
+    """One Fetch request: its partitions, and which of their entries the response contains."""
 
     __slots__ = ("_epoch", "_now_ms", "_request", "_session", "_sessions", "partitions")
 
@@ -100,7 +103,10 @@ class FetchContext:
         self.partitions: Asked = request.asked if session is None else dict(session.partitions)
 
     def without_rows(self) -> tuple[ErrorCode, int]:
-        """Return (error, session id) of a response without rows. The session stays as if nothing had been read."""
+        """Return (error, session id) of a response without partitions.
+
+        The session does not change, as if nothing had been read.
+        """
         session = self._session
         if session is None:
             return ErrorCode.none, NO_SESSION
@@ -109,20 +115,20 @@ class FetchContext:
         return ErrorCode.none, session.id
 
     def finish(self, rows: Rows) -> tuple[ErrorCode, int, Rows]:
-        """Return (error, session id, the rows to send)."""
+        """Complete the request. Return (error, session id, the entries to send)."""
         session = self._session
         if session is None:
             if self._request.session_epoch == FINAL_EPOCH or self._request.session_id != NO_SESSION:
                 return ErrorCode.none, NO_SESSION, rows
             return ErrorCode.none, self._sessions.create(self._request, rows, self._now_ms), rows
         if session.epoch != self._epoch:
-            # Two fetches had the same session epoch, and the other one was processed first.
+            # Two requests had the same session epoch, and the other one was processed first.
             return ErrorCode.invalid_fetch_session_epoch, session.id, {}
         return ErrorCode.none, session.id, session.news(rows)
 
 
 class FetchSessions:
-    """The sessions of one broker, at most `slots` (max.incremental.fetch.session.cache.slots)."""
+    """The fetch sessions of one broker, at most `slots` (max.incremental.fetch.session.cache.slots)."""
 
     def __init__(self, random: Random, slots: int, eviction_ms: int) -> None:
         self._random = random
@@ -165,7 +171,7 @@ class FetchSessions:
         return () if session is None else list(session.partitions)
 
     def create(self, request: Request, rows: Rows, now_ms: int) -> int:
-        """Begin a session with the partitions of a full fetch. Return its id, or 0 if there is no free slot."""
+        """Create a session with the partitions of a full fetch. Return its id, or 0 if there is no free slot."""
         if len(self._sessions) >= self._slots and not self._evict(request.is_follower, len(rows), now_ms):
             return NO_SESSION
         session_id = NO_SESSION
@@ -175,11 +181,11 @@ class FetchSessions:
         return session_id
 
     def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
-        """Evict a session for a new session of `size` partitions. Return False if none can be evicted.
+        """Evict a session to make room for a new session of `size` partitions. Return False if none can be evicted.
 
-        Evict a session that was unused for longer than the limit, else (for a follower) a consumer's session, else a
-        session of the same kind with fewer partitions. A session created within the limit is kept, except that a
-        follower evicts any consumer's session.
+        Sessions are considered in this order: one that was unused for longer than the limit; for a follower, a session
+        of a consumer; a session of the same kind with fewer partitions. A session created within the limit is not
+        evicted, except that a follower evicts any consumer's session.
         """
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:

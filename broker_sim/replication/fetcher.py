@@ -1,4 +1,4 @@
-"""Followers that fetch from their leaders, one loop per leader (Kafka's ReplicaFetcherThread).
+"""Fetches records from leaders for the followers on this broker, one loop per leader (Kafka's ReplicaFetcherThread).
 
 Every fetch contains the epoch of the follower's last record. If the logs diverge, the leader responds with the
 truncation point instead of records (KIP-595, Fetch 12). The older protocols are in
@@ -38,7 +38,7 @@ EARLIEST = -2
 
 _LAST_BY_NAME = 12
 _BY_ID = 17
-"""The newest version, which contains topic ids. Brokers do not negotiate versions among themselves."""
+"""The newest version of Fetch, which contains topic ids. Brokers do not negotiate versions with each other."""
 
 
 _SESSION_ENDED = (
@@ -46,12 +46,12 @@ _SESSION_ENDED = (
     ErrorCode.invalid_fetch_session_epoch,
     ErrorCode.fetch_session_topic_id_error,
 )
-"""Errors that mean that the leader does not know the session or its epoch. They are not errors of a partition."""
+"""Errors that mean that the leader does not know the fetch session or its epoch. They do not concern a partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetcherHost:
-    """The parts of a broker that its fetchers use."""
+    """What fetchers use of their broker."""
 
     broker_id: int
     config: ReplicaConfig
@@ -59,9 +59,9 @@ class FetcherHost:
     metadata: MetadataView
     runtime: Runtime
     broker_epoch: Callable[[], int]
-    """Returns this broker's current registration, or -1."""
+    """Returns the broker epoch of this broker's current registration, or -1."""
     throttle: ReplicationQuota
-    """The rate limit for fetches of throttled replicas."""
+    """The rate limit for fetching throttled replicas."""
 
 
 class _Fetching:
@@ -78,7 +78,7 @@ class _Fetching:
         self.partition = partition
         self.topic_id: Any = topic_id_to_kafka(partition.topic_id)
         self.truncating = truncating
-        """Whether the leader must be asked for the truncation point before the first fetch."""
+        """Whether the fetcher must first request the truncation point from the leader."""
         self.leader_epoch = partition.leader_epoch
         self.ready_at_ms = 0
         self.asked_offset = -1
@@ -87,7 +87,10 @@ class _Fetching:
         """The leader's high watermark, or None before the first response."""
 
     def request_row(self, last_epoch: int, max_bytes: int) -> FetchPartition:
-        """Return the request row, from the log end. Return the same object unless something changed."""
+        """Return the partition's entry for the next request, starting at the log end.
+
+        Return the same object as before if nothing has changed.
+        """
         log = self.partition.log
         ask = self.ask
         if (
@@ -115,7 +118,7 @@ class _Fetching:
 
     @property
     def is_current(self) -> bool:
-        """Whether a response to the last request still applies."""
+        """Whether the response to the last request is still valid for the partition's current state."""
         partition = self.partition
         return (
             not partition.is_leader
@@ -125,7 +128,7 @@ class _Fetching:
 
 
 class ReplicaFetcher:
-    """Fetches all partitions that one leader leads."""
+    """Fetches the replicas on this broker whose leader is one other broker."""
 
     def __init__(self, leader_id: int, host: FetcherHost) -> None:
         self._leader_id = leader_id
@@ -143,7 +146,7 @@ class ReplicaFetcher:
         return len(self._fetching)
 
     def add(self, partition: Partition) -> None:
-        """Begin to fetch that partition."""
+        """Start to fetch a partition."""
         asks_first = self._truncation.needs_epoch_end(partition)
         self._fetching[partition.topic_partition] = one = _Fetching(partition, asks_first)
         self._names[one.topic_id] = partition.topic_partition.topic
@@ -153,7 +156,7 @@ class ReplicaFetcher:
         self._wake()
 
     def remove(self, topic_partition: TopicPartition) -> None:
-        """Stop fetching that partition. A response in flight is ignored."""
+        """Stop fetching a partition. A response in flight is ignored."""
         self._fetching.pop(topic_partition, None)
 
     def close(self) -> None:
@@ -191,7 +194,10 @@ class ReplicaFetcher:
                     await self._fetch(endpoint, ready)
 
     def _not_held_back(self, ready: dict[TopicPartition, _Fetching], now_ms: int) -> dict[TopicPartition, _Fetching]:
-        """Return the partitions that can be fetched. If all are throttled and over the rate, back off for a while."""
+        """Return the partitions that can be fetched now.
+
+        If all of them are throttled and the rate is exceeded, back off for a while.
+        """
         if not self._host.throttle.is_exceeded:
             return ready
         free = {tp: one for tp, one in ready.items() if one.is_level or not self._is_throttled(one.partition)}
@@ -205,7 +211,7 @@ class ReplicaFetcher:
         return bool(replicas) and lists(replicas, partition.topic_partition.partition, self._host.broker_id)
 
     async def _idle(self, now_ms: int) -> None:
-        """Wait until a partition is added, or until the first backoff ends."""
+        """Wait until a partition is added, or until the first backoff of a partition ends."""
         self._wakeup = self._host.runtime.future()
         timer: Timer | None = None
         if self._fetching:
@@ -246,7 +252,8 @@ class ReplicaFetcher:
                 if row.error_code == ErrorCode.offset_out_of_range:
                     out_of_range.append(one)
                 elif row.error_code == ErrorCode.fenced_leader_epoch:
-                    # The leader has a later leader epoch. The controller is about to send that epoch to this broker.
+                    # The leader has a later leader epoch. This broker is about to receive that epoch from the
+                    # controller.
                     self.remove(topic_partition)
                 elif not self._take(one, row):
                     one.ready_at_ms = self._now_ms() + config.replica_fetch_backoff_ms
@@ -254,7 +261,9 @@ class ReplicaFetcher:
             await self._find_offset(endpoint, one)
 
     def _request(self, ready: dict[TopicPartition, _Fetching]) -> KafkaMessage:
-        """Return a fetch of the newest version, or of the last version with topic names if a topic id is unknown."""
+        """Return a Fetch request, in the newest version or, if a topic id is unknown, in the last version with topic
+        names.
+        """
         config = self._host.config
         by_id = all(one.topic_id is not None for one in ready.values())
         last_epoch, max_bytes = self._truncation.last_fetched_epoch, config.replica_fetch_max_bytes
@@ -262,8 +271,7 @@ class ReplicaFetcher:
             {key: one.request_row(last_epoch(one.partition), max_bytes) for key, one in ready.items()}, by_id
         )
         if asked.session_epoch == INITIAL_EPOCH:
-            # A full request drops all partitions of the old session, so names of partitions that are no longer fetched
-            # are not needed.
+            # A full request ends the old session, so the names of partitions that are no longer fetched are not needed.
             self._names = {one.topic_id: topic_partition.topic for topic_partition, one in self._fetching.items()}
         topics: dict[str, list[FetchPartition]] = {}
         for topic_partition, row in asked.rows.items():
@@ -287,7 +295,7 @@ class ReplicaFetcher:
         )
 
     def _take(self, one: _Fetching, row: Any) -> bool:
-        """Use a partition's response. Return False if the partition's next fetch must wait."""
+        """Process the response for one partition. Return False if the partition must wait before its next fetch."""
         try:
             return not row.error_code and self._use(one, row)
         except LogDirFailed:
@@ -314,7 +322,7 @@ class ReplicaFetcher:
         return True
 
     async def _truncate_to_epoch_end(self, endpoint: Endpoint, truncating: dict[TopicPartition, _Fetching]) -> None:
-        """Request from the leader the end of each log's last epoch, and truncate to it (KIP-101)."""
+        """Request the end of each log's last epoch from the leader, and truncate the logs to it (KIP-101)."""
         topics: dict[str, list[dict[str, int]]] = {}
         for (topic, partition), asking in truncating.items():
             asking.asked_offset = asking.partition.log.end_offset
@@ -349,10 +357,10 @@ class ReplicaFetcher:
             one.ready_at_ms = ready_at_ms
 
     async def _find_offset(self, endpoint: Endpoint, one: _Fetching) -> None:
-        """Handle a log end that the leader does not have.
+        """Find the offset at which to continue if the leader rejects this log's end offset.
 
         After an unclean election, the leader's log may be shorter: truncate to its end. Otherwise the leader's log
-        starts after the end of this log: restart at that start.
+        starts after the end of this log: restart at the leader's log start.
         """
         topic_partition = one.partition.topic_partition
         latest = await self._list_offset(endpoint, one, LATEST)
@@ -409,7 +417,7 @@ class ReplicaFetchers:
     def remove(self, topic_partition: TopicPartition) -> None:
         """Stop fetching a partition."""
         leader = self._leaders.pop(topic_partition, None)
-        # If all its partitions were fenced, the fetcher may be closed already.
+        # The fetcher may already be closed if all its partitions were fenced.
         if leader in self._fetchers:
             self._fetchers[leader].remove(topic_partition)
 

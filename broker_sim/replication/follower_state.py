@@ -1,4 +1,4 @@
-"""The state that a leader keeps about one follower (Kafka's cluster/Replica.scala)."""
+"""A leader's state about one follower (Kafka's cluster/Replica.scala)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class FollowerState:
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         self.last_request: FetchPartition | None = None
-        """The follower's last request row that returned no new data; `response` was the response."""
+        """The follower's last request entry to which the response contained no new data. `response` is that
+        response.
+        """
         self.response: FetchedPartition | None = None
         self.response_epoch = UNKNOWN_EPOCH
         """The leader epoch of `response`."""
@@ -41,7 +43,7 @@ class FollowerState:
         self.forget()
 
     def forget(self) -> None:
-        """Reset the state of a follower that has not fetched from this leader yet."""
+        """Reset the state to that of a follower that has not fetched from this leader yet."""
         self.broker_epoch = UNKNOWN_EPOCH
         """The broker epoch of the process that fetched last, if its fetches contain it (KIP-903)."""
         self.end_offset = UNKNOWN_OFFSET

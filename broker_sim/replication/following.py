@@ -1,4 +1,4 @@
-"""A follower's changes to its log: append, truncate, restart at another offset."""
+"""Changes that a follower makes to its log: append, truncate, restart at another offset."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from zabka.journal.events import LogTruncated, RecordsLost, RecordsReplicated
 from zabka.kafka.record_batch import is_compacted, split_batches
 
 TO_HIGH_WATERMARK = "high_watermark"
-"""Cause of a truncation to the replica's own high watermark, as Kafka did before KIP-101."""
+"""Cause of a truncation to the replica's own high watermark, which Kafka did before KIP-101."""
 
 
 def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int, leader_start_offset: int) -> bool:
-    """Append the leader's records, then apply its high watermark (up to this log's end) and its log start.
+    """Append the leader's records, then apply the leader's high watermark and log start.
 
-    Returns False if the records are damaged or do not continue this log. Nothing is written in that case.
+    The high watermark is limited to this log's end. Returns False, without writing anything, if the records are damaged
+    or do not continue this log.
     """
     assert not partition.is_leader
     mark_before = partition.log.high_watermark
@@ -53,9 +54,10 @@ def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int
 
 
 def truncate_to_divergence(partition: Partition, leader_epoch: int, leader_end_offset: int) -> None:
-    """Truncate at the divergence: the leader's log and this one differ from the end of that epoch at the latest.
+    """Truncate at the divergence.
 
-    If this log lacks the epoch, it is truncated after the largest lower one, and the next fetch checks again (KIP-279).
+    The leader's log and this log differ, at the latest, from the leader's end offset of that epoch on. If this log
+    lacks the epoch, it is truncated after the largest lower epoch, and the next fetch checks again (KIP-279).
     """
     epoch, end_offset = partition.log.epochs.end_offset_for(leader_epoch, partition.log.end_offset)
     if epoch == NO_EPOCH:
@@ -70,8 +72,8 @@ def truncate_to_divergence(partition: Partition, leader_epoch: int, leader_end_o
 def truncate(partition: Partition, offset: int, cause: str) -> None:
     """Drop all records from `offset` on, and journal the truncation."""
     before, mark = partition.log.end_offset, partition.log.high_watermark
-    # A replica that truncates to its own high watermark fetches the committed records again, so do not count them
-    # as lost.
+    # A replica that truncates to its own high watermark will fetch the committed records again. Do not count them as
+    # lost.
     reached = mark if cause == TO_HIGH_WATERMARK else max(mark, partition.log.reached)
     epoch = partition.log.epochs.epoch_for_offset(before - 1)
     first = partition.log.truncate_to(offset)

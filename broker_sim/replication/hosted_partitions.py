@@ -1,4 +1,4 @@
-"""LeaderAndIsr and StopReplica on a broker: fencing, then the change of roles (Kafka's ReplicaManager).
+"""Processes LeaderAndIsr and StopReplica: fencing, then the change of roles (Kafka's ReplicaManager).
 
 A request is fenced by broker epoch, then by controller epoch, then each partition by its leader epoch. Rejections are
 journalled, and the response has Kafka's error code.
@@ -30,7 +30,7 @@ from zabka.kafka.wire.kafka_schema import respond
 LEADER_AND_ISR = "LeaderAndIsr"
 STOP_REPLICA = "StopReplica"
 TOPIC_BEING_DELETED = -2
-"""The leader epoch of a StopReplica that deletes its topic. It is never rejected as lower than another epoch."""
+"""Leader epoch in a StopReplica that deletes the topic. It is never rejected for being lower than another epoch."""
 
 
 def _leader_and_isr_rows(request: KafkaMessage) -> Iterator[tuple[str, str | None, Any]]:
@@ -59,7 +59,7 @@ def with_storage_errors(
 ) -> KafkaMessage:
     """Return a LeaderAndIsr response with KAFKA_STORAGE_ERROR for these replicas.
 
-    Versions without topic ids write no topic id, so that this error cannot occur.
+    In versions without topic ids, no topic id is written to disk, so this error cannot occur.
     """
     if not hasattr(response, "topics"):
         return response
@@ -104,11 +104,11 @@ class HostedPartitions:
     def accept(self, name: str, request: KafkaMessage) -> int:
         """Check that a control request is for this process and from the newest controller. Return the error code.
 
-        A higher controller epoch is remembered; an equal one is accepted. The newest controller is the one with the
-        highest epoch in a request or in the ensemble as seen by this broker. Kafka uses only requests, so that a
-        restarted broker would accept requests of a controller deposed long ago. A broker epoch of -1 is not checked. A
-        higher one than known is accepted: the request may arrive before this broker learns of its own registration
-        (KAFKA-9839).
+        A higher controller epoch is stored; an equal one is accepted. The newest controller is the one with the highest
+        epoch in a request, or in the ensemble as seen by this broker. Kafka considers only requests, so that a
+        restarted broker would accept requests from a controller deposed long ago. A broker epoch of -1 is not checked.
+        A higher broker epoch than known is accepted: the request may arrive before this broker learns of its own
+        registration (KAFKA-9839).
         """
         sent_epoch = getattr(request, "broker_epoch", NO_EPOCH)
         known_epoch = self._broker_epoch()
@@ -158,7 +158,7 @@ class HostedPartitions:
             topics.setdefault(topic_id, []).append(row)
         self._fetchers.close_idle()
         if self.partitions:
-            # The controller has handled everything that this process had lost at its start.
+            # The controller has already taken into account everything that this process had lost when it started.
             self._logs.mark_alive(self._broker_epoch())
         return respond(
             request,
@@ -203,7 +203,7 @@ class HostedPartitions:
             return self._take_role(topic_partition, topic_id, state, replicas)
         except LogDirFailed:
             if self._logs.get(topic_partition) is None:
-                # If the directory failed before it was opened, the replica is there and offline
+                # If the log directory failed before the log was opened, the replica exists but is offline
                 # (becomeLeaderOrFollower).
                 self.take_offline(topic_partition)
             return ErrorCode.kafka_storage_error
@@ -250,15 +250,15 @@ class HostedPartitions:
                 self._fetchers.remove(topic_partition)
                 self._host.wake(topic_partition)
         elif not self._host.metadata.is_alive(state.leader):
-            # There is no leader, or this broker does not know the leader yet. Change nothing until the next leader
-            # epoch.
+            # There is no leader, or this broker does not know the leader's address yet. Change nothing until the next
+            # leader epoch.
             return
         elif partition.make_follower(state):
             self._fetchers.add(partition)
             self._host.wake(topic_partition)
 
     def take_offline(self, topic_partition: TopicPartition) -> None:
-        """Stop serving a replica whose log directory has failed, until the broker restarts."""
+        """Stop hosting a replica whose log directory has failed, until the broker restarts."""
         self._offline[topic_partition] = None
         self._let_go(topic_partition)
 
@@ -271,12 +271,12 @@ class HostedPartitions:
             self._host.wake(topic_partition)
 
     def leave_strays(self, request: KafkaMessage) -> None:
-        """Stop serving partitions that, by an accepted UpdateMetadata, moved to other brokers in a later leader epoch.
+        """Stop hosting partitions that moved to other brokers in a later leader epoch, according to UpdateMetadata.
 
-        A broker that was considered dead while a partition was reassigned never receives StopReplica. In Kafka, it
-        continues to lead, until it restarts, for clients with stale metadata. The replica stays on disk until the topic
-        is deleted, and is then also deleted. Otherwise the next topic of that name would be rejected here because of
-        its topic id.
+        A broker that was considered dead while a partition was reassigned never receives StopReplica. In Kafka, such a
+        broker continues to lead, until it restarts, for clients with stale metadata. Here the replica stays on disk
+        until the topic is deleted, and is then deleted too. Otherwise this broker would reject the next topic of that
+        name because of its topic id.
         """
         for topic in getattr(request, "topic_states", ()):
             topic_id = topic_id_from_kafka(getattr(topic, "topic_id", None))
@@ -295,7 +295,10 @@ class HostedPartitions:
                     self._let_go(topic_partition)
 
     def _delete_stray(self, topic_partition: TopicPartition, topic_id: str | None) -> None:
-        """Delete the stray replica of a deleted topic. The topic id distinguishes topics of the same name."""
+        """Delete the replica of a deleted topic that this broker should no longer have.
+
+        The topic id distinguishes topics of the same name.
+        """
         is_its = topic_id is not None and self._logs.topic_id(topic_partition) == topic_id
         if is_its and topic_partition not in self._offline:
             self._let_go(topic_partition)
@@ -308,7 +311,7 @@ class HostedPartitions:
         return len(self._offline)
 
     def absence(self, topic_partition: TopicPartition) -> ErrorCode:
-        """Return the error for a partition that is not hosted."""
+        """Return the error for a partition that this broker does not host."""
         offline = topic_partition in self._offline
         return ErrorCode.kafka_storage_error if offline else ErrorCode.not_leader_or_follower
 
@@ -348,11 +351,11 @@ class HostedPartitions:
         return ErrorCode.none
 
     def _is_over(self, topic_partition: TopicPartition, leader_epoch: int, known_epoch: int) -> bool:
-        """Return whether that StopReplica is for an earlier state than the known one.
+        """Return whether a StopReplica request is outdated: it is for an earlier state of the partition or topic.
 
-        Every broker receives UpdateMetadata for a topic before the topic is deleted (onTopicDeletion). If the metadata
-        still contains the topic, the request was delayed and is for an earlier topic of that name, because it contains
-        no topic id.
+        Before a topic is deleted, every broker receives UpdateMetadata about it (onTopicDeletion). If the metadata
+        still contain the topic, the request was delayed and is for an earlier topic of that name. The request itself
+        contains no topic id.
         """
         if leader_epoch == TOPIC_BEING_DELETED:
             return self._host.metadata.partition(topic_partition) is not None

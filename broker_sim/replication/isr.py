@@ -1,7 +1,7 @@
-"""The leader's ISR: committed, or waiting for the controller (Kafka's PartitionState, KIP-497).
+"""A leader's ISR: committed, or with a change that waits for the controller (Kafka's PartitionState, KIP-497).
 
-While a change is pending, the leader uses the more cautious of the two ISRs, so neither direction can advance the high
-watermark past a replica that may still count.
+While a change is pending, the leader uses the larger of the two ISRs, so that the high watermark cannot pass a replica
+that may still be in the ISR.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 RECOVERED = 0
 RECOVERING = 1
-"""Leader recovery state (KIP-704) after an unclean election, until the leader's first ISR change."""
+"""Leader recovery state (KIP-704): set by an unclean election, until the leader's first ISR change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Committed:
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """All replicas that may count as in sync."""
+        """All replicas that may be in the ISR."""
         return self.isr
 
 
@@ -34,17 +34,17 @@ class PendingExpand:
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """The committed ISR, without the joining replica."""
+        """The committed ISR, without the replica to be added."""
         return self.last_committed.isr
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The committed ISR and the joining replica."""
+        """The committed ISR and the replica to be added."""
         return (*self.last_committed.isr, self.joining)
 
     @property
     def proposed(self) -> tuple[int, ...]:
-        """The proposed ISR: the committed ISR and the joining replica."""
+        """The proposed ISR: the committed ISR and the replica to be added."""
         return self.maximal_isr
 
 
@@ -57,17 +57,17 @@ class PendingShrink:
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """The committed ISR, which still includes the leaving replicas."""
+        """The committed ISR, which still includes the replicas to be removed."""
         return self.last_committed.isr
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The committed ISR, which still includes the leaving replicas."""
+        """The committed ISR, which still includes the replicas to be removed."""
         return self.last_committed.isr
 
     @property
     def proposed(self) -> tuple[int, ...]:
-        """The proposed ISR: the committed ISR without the leaving replicas."""
+        """The proposed ISR: the committed ISR without the replicas to be removed."""
         return tuple(broker for broker in self.last_committed.isr if broker not in self.leaving)
 
 

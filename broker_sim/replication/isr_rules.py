@@ -1,9 +1,10 @@
-"""The rules of the ISR: which followers are caught up, can join and must leave, and which offset is committed.
+"""The ISR rules: which followers are caught up, can join and must leave, and which offset is committed.
 
-Each rule is one function here, and one test in `tests/broker_sim/replication/test_isr_rules.py`. A leader applies them
-in `zabka.broker_sim.replication.partition` to its state of the followers (`FollowerState`). Proposed changes are
-handled in `zabka.broker_sim.replication.isr`. Sources: Kafka's cluster/Partition.scala and cluster/Replica.scala. If
-Kafka has changed a rule, its old form is next to the new one; `zabka.controller.historical` names the old forms.
+Each rule is one function in this module, and one test in `tests/broker_sim/replication/test_isr_rules.py`. A leader
+(`zabka.broker_sim.replication.partition`) applies them to its state about each follower (`FollowerState`).
+`zabka.broker_sim.replication.isr` contains the state of proposed changes. Sources: Kafka's cluster/Partition.scala and
+cluster/Replica.scala. If Kafka has changed a rule, the historical rule is next to the current one;
+`zabka.controller.historical` names the historical rules.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from zabka.journal.events import ReplicaStanding
 def note_fetch(follower: FollowerState, fetch_offset: int, leader_end_offset: int, now_ms: int) -> None:
     """Record a fetch at `fetch_offset`, which is the end of the follower's log.
 
-    If a follower fetches at an offset that was the leader's log end at its previous fetch, it was caught up at that
-    time, although the leader has more records now. Without this rule, a follower would fall behind merely because new
-    records keep arriving.
+    If this offset was the leader's log end at the follower's previous fetch, the follower was caught up at that time,
+    although the leader has more records now. Without this rule, a follower would fall behind merely because new records
+    keep arriving.
     """
     if fetch_offset >= leader_end_offset:
         follower.last_caught_up_ms = max(follower.last_caught_up_ms, now_ms)
@@ -34,17 +35,17 @@ def note_fetch(follower: FollowerState, fetch_offset: int, leader_end_offset: in
 
 
 def note_still_level(follower: FollowerState, now_ms: int) -> None:
-    """Record that the follower fetched at the leader's log end again."""
+    """Record that the follower has fetched at the leader's log end again, so that it is caught up now."""
     follower.last_caught_up_ms = follower.last_fetch_ms = now_ms
 
 
 def begin_leader_epoch(
     follower: FollowerState, now_ms: int, leader_end_offset: int, newly_leader: bool, in_sync: bool
 ) -> None:
-    """Begin a leader epoch.
+    """Update the state about a follower for a new leader epoch.
 
-    A new leader knows nothing about its followers' logs, but gives members of the ISR a full lag period to fetch. A
-    leader that continues keeps its state of the followers.
+    A new leader knows nothing about its followers' logs, but members of the ISR have a full lag period to fetch. A
+    leader that stays leader keeps its state about the followers.
     """
     follower.last_caught_up_ms = now_ms if in_sync else FollowerState.NEVER
     if newly_leader:
@@ -54,13 +55,13 @@ def begin_leader_epoch(
         follower.last_fetch_ms = now_ms if in_sync else FollowerState.NEVER
 
 
-# ---- decisions that follow from it ----------------------------------------------------------------------------
+# ---- decisions based on this state ---------------------------------------------------------------------------
 
 
 class IsrRules:
-    """The ISR rules of one broker.
+    """The ISR rules that a broker uses.
 
-    `lag_max_ms` is replica.lag.time.max.ms, and `historical` are the old rules that are enabled.
+    `lag_max_ms` is replica.lag.time.max.ms, and `historical` are the enabled historical rules.
     """
 
     __slots__ = ("_commits_under_min_isr", "_joins_before_epoch_start", "_lag_max_ms", "_leaves_out_member_epochs")
@@ -72,9 +73,9 @@ class IsrRules:
         self._leaves_out_member_epochs = Historical.NO_MEMBER_EPOCHS in historical
 
     def is_caught_up(self, follower: FollowerState, leader_end_offset: int, now_ms: int) -> bool:
-        """Return whether the follower is caught up now, or was within the last replica.lag.time.max.ms.
+        """Return whether the follower is caught up now, or was caught up within the last replica.lag.time.max.ms.
 
-        An idle follower that has every record never lags.
+        A follower that has every record never lags, even if there are no new records.
         """
         return follower.end_offset == leader_end_offset or now_ms - follower.last_caught_up_ms <= self._lag_max_ms
 
@@ -97,7 +98,10 @@ class IsrRules:
         leader_end_offset: int,
         now_ms: int,
     ) -> tuple[int, ...]:
-        """Return the members that must leave the ISR: not the leader, and not caught up or no longer a replica."""
+        """Return the ISR members that must leave, because they are not caught up or are no longer replicas.
+
+        The leader is never among them.
+        """
         return tuple(
             broker
             for broker in isr
@@ -108,7 +112,7 @@ class IsrRules:
     def standing(
         self, follower: FollowerState, leader_end_offset: int, high_watermark: int, now_ms: int
     ) -> ReplicaStanding:
-        """Return the inputs of a decision about that follower, for the journal."""
+        """Return, for the journal, the values on which a decision about a follower is based."""
         never = follower.last_caught_up_ms == FollowerState.NEVER
         return ReplicaStanding(
             replica=follower.broker_id,
@@ -120,7 +124,8 @@ class IsrRules:
         )
 
     def may_commit(self, isr_size: int, min_isr: int) -> bool:
-        """Return whether the committed ISR has the min.insync.replicas members that a commit needs (KAFKA-15583).
+        """Return whether the committed ISR is large enough to commit records: at least min.insync.replicas
+        (KAFKA-15583).
 
         Kafka did not check this before 3.7.
         """
@@ -134,10 +139,10 @@ class IsrRules:
         now_ms: int,
         is_alive: Callable[[int], bool],
     ) -> int:
-        """Return the offset that has been reached by every replica that a commit waits for.
+        """Return the offset up to which every required replica has the records.
 
-        A commit waits for the members of the ISR, the replicas that a pending change adds, and live followers that are
-        caught up, since they can join at any moment.
+        Required are the members of the ISR, the replicas that a pending change adds, and live followers that are caught
+        up, because they can join the ISR at any moment.
         """
         mark = leader_end_offset
         for follower in followers.values():
@@ -149,10 +154,10 @@ class IsrRules:
         return mark
 
     def member_epoch(self, follower: FollowerState | None) -> int:
-        """Return the broker epoch of a member in a proposed ISR; -1 if unknown.
+        """Return the broker epoch of a member for a proposed ISR; -1 if unknown.
 
-        With it, the controller can reject a member that has restarted since (KIP-903). Leaders before KIP-903 always
-        sent -1.
+        With it, the controller can reject a member that has restarted in the meantime (KIP-903). Leaders before KIP-903
+        always sent -1.
         """
         if follower is None or self._leaves_out_member_epochs:
             return UNKNOWN_EPOCH

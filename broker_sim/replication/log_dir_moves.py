@@ -1,7 +1,7 @@
-"""Replicas that move from one log directory of a broker to another (KIP-113, Kafka's ReplicaAlterLogDirsThread).
+"""Moves replicas from one log directory of a broker to another (KIP-113, Kafka's ReplicaAlterLogDirsThread).
 
-A future replica is filled from the current one and replaces it when both have the same records. Partitions are moved
-one at a time, in the order of partitions, so that each completes soon.
+A future replica is copied from the current one and replaces it when both have the same records. Partitions are moved
+one at a time, in the order of partitions, so that each move completes soon.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNIQUE_LENGTH = 32
 
 
 class LogDirMoves:
-    """The partitions of a broker that are being moved."""
+    """The moves of a broker's replicas between log directories."""
 
     def __init__(self, logs: LogManager, config: ReplicaConfig, runtime: Runtime, throttle: ReplicationQuota) -> None:
         self._logs = logs
@@ -33,14 +33,14 @@ class LogDirMoves:
         self._throttle = throttle
         self._moving: dict[TopicPartition, Partition] = {}
         self._now: TopicPartition | None = None
-        """The partition being copied. It is completed before the next one."""
+        """The partition that is being copied. The next one is copied after it."""
         self._task: Task | None = None
 
     def start_move(self, topic_partition: TopicPartition, partition: Partition | None, place: int) -> ErrorCode:
-        """Move a replica into the directory at position `place` of log.dirs. A move to another directory is cancelled.
+        """Move a replica into the directory at index `place` of log.dirs. Cancel a move to another directory.
 
-        A replica that is not hosted yet will be created there. In that case, return REPLICA_NOT_AVAILABLE, as Kafka
-        does.
+        If this broker does not host the replica yet, it will be created in that directory. In that case, return
+        REPLICA_NOT_AVAILABLE, as Kafka does.
         """
         if len(future_name(topic_partition, "0" * _UNIQUE_LENGTH)) > LENGTH_MAX:
             return ErrorCode.invalid_topic_exception
@@ -68,19 +68,19 @@ class LogDirMoves:
         self._logs.drop_future(topic_partition)
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Stop copying that replica. Keep the copy."""
+        """Stop copying a replica, but do not delete the copy."""
         self._moving.pop(topic_partition, None)
 
     def lost(self, topic_partition: TopicPartition, partition: Partition | None) -> None:
-        """Handle a failed directory of the copy: the replica stays in its directory."""
+        """Cancel the move of a replica because the copy's directory has failed."""
         self.pause(topic_partition)
         if partition is not None:
             partition.future = None
-            # A deletion of records also waits for the copy.
+            # DeleteRecords requests also wait for the copy, so check them again.
             partition.host.wake(topic_partition)
 
     def resume(self, partition: Partition) -> None:
-        """Continue the move of a replica that has a copy. Do nothing for others."""
+        """Continue the move of a replica if a copy of it exists."""
         partition.future = self._logs.future(partition.topic_partition)
         if partition.future is not None:
             self._moving[partition.topic_partition] = partition
@@ -88,7 +88,7 @@ class LogDirMoves:
                 self._task = self._runtime.spawn(self._run(), "moves between log directories")
 
     def close(self) -> None:
-        """Stop copying. The copies remain for the next start."""
+        """Stop copying. The copies stay on disk and are continued after the next start."""
         self._moving.clear()
         if self._task is not None:
             self._task.cancel()
@@ -102,15 +102,14 @@ class LogDirMoves:
             try:
                 advanced = not self._throttle.is_exceeded and self._copy_some(partition)
             except LogDirFailed:
-                # One of the two log directories failed. The broker is about to be notified which one, so pause the
-                # copy.
+                # One of the two log directories failed. Pause the copy until the broker is notified which one.
                 self.pause(partition.topic_partition)
                 continue
             await self._runtime.sleep(0 if advanced else self._config.replica_fetch_backoff_ms)
         self._task = None
 
     def _copy_some(self, partition: Partition) -> bool:
-        """Copy as much as one fetch takes. Return False if nothing was copied."""
+        """Copy up to one fetch's worth of data. Return False if nothing was copied."""
         current, future = partition.log, partition.future
         assert future is not None
         start = future.start_offset
@@ -134,9 +133,9 @@ class LogDirMoves:
 
 
 def _make_agree(current: PartitionLog, future: PartitionLog) -> bool:
-    """Truncate or restart the copy where it differs from the replica. Return whether that was needed.
+    """Truncate or restart the copy where it differs from the replica. Return whether the copy was changed.
 
-    The replica may have been truncated and filled again while the copy was in an offline directory.
+    The replica may have been truncated and may have got other records while the copy was in an offline directory.
     """
     if not current.start_offset <= future.end_offset:
         future.truncate_fully_and_start_at(current.start_offset)

@@ -143,10 +143,10 @@ from zabka.kafka.record_rules import Append
 from zabka.kafka.record_validation import SLICE_RECORDS, Validated, Validation, validate
 
 ALL = -1
-"""The value of acks=all."""
+"""Value of acks in a produce with acks=all."""
 
 HELD_MS = 10_000
-"""A transaction that holds back the last stable offset for this long is journalled."""
+"""If a transaction limits the last stable offset for this long, it is journalled."""
 _FETCH = request_cause("Fetch")
 _PRODUCER_REFUSALS: Mapping[int, str] = {
     ErrorCode.out_of_order_sequence_number: "out of its producer's order",
@@ -165,18 +165,18 @@ _WAIT = (
 
 
 class HeldOffset(NamedTuple):
-    """A last stable offset that an open transaction holds back, as first seen by the periodic check."""
+    """A last stable offset that an open transaction limits, and when the periodic check first saw it."""
 
     producer_id: int
     offset: int
     leader_epoch: int
-    """The first leader epoch of the leadership."""
+    """The leader epoch in which this broker's current leadership began."""
     since_ms: int
     is_journalled: bool = False
 
 
 class Partition:
-    """A hosted partition. No method waits: everything that has to wait is passed to the host."""
+    """A partition of which this broker has a replica. Methods do not wait; `host` does what takes time."""
 
     __slots__ = (
         "_held",
@@ -213,18 +213,18 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = NO_EPOCH
         self.controller_epoch = NO_EPOCH
-        """The epoch of the controller that decided the leadership."""
+        """The epoch of the controller that made the last decision about this partition's leader."""
         self.leader_epoch_start: int | None = None
         self.led_since = NO_EPOCH
-        """The first leader epoch of the current, unbroken leadership."""
+        """The leader epoch in which this broker's current, uninterrupted leadership began."""
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: tuple[int, ...] = ()
         self.followers: dict[int, FollowerState] = {}
         self.isr_state: IsrState = Committed(())
         self.followed_because = UNKNOWN
-        """The cause of this follower's truncations: the event that set its leader."""
+        """The event that set this follower's leader. It is the cause of the follower's truncations."""
         self._marker = (NO_OFFSET, UNKNOWN)
-        """The offset of the last marker that this leader has appended, and its event."""
+        """The offset of the last transaction marker that this leader appended, and the event for it."""
         self._held: HeldOffset | None = None
         self.host = host
 
@@ -242,7 +242,7 @@ class Partition:
     def is_under_replicated(self) -> bool:
         """Whether this broker is the leader and the committed ISR is smaller than the replication factor.
 
-        Replicas that a reassignment is adding do not count.
+        Replicas that a reassignment adds are not counted in the replication factor.
         """
         settled = sum(1 for broker in self.replicas if broker not in self.adding_replicas)
         return self.is_leader and len(self.isr_state.isr) < settled
@@ -259,7 +259,7 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """The lowest log start of the live replicas, according to their fetches."""
+        """The lowest log start offset of the live replicas, as known from their fetches."""
         alive = self.host.metadata.is_alive
         starts = [follower.start_offset for follower in self.followers.values() if alive(follower.broker_id)]
         if self.future is not None:
@@ -269,7 +269,7 @@ class Partition:
     # ---- roles -------------------------------------------------------------------------------------------------
 
     def make_leader(self, state: LeaderAndIsrPartitionState) -> bool:
-        """Become leader. Return False if the state is older than the known one (lower partition epoch).
+        """Become leader. Return False if the given state has a lower partition epoch than the known one.
 
         RECOVERING is not stored, because a leader proposes RECOVERED with its first ISR change (KIP-704).
         """
@@ -286,8 +286,8 @@ class Partition:
         self.replicas = state.replicas
         self.adding_replicas = state.adding_replicas
         known = self.followers
-        # At the end of a reassignment the ISR names replicas that are no longer assigned. They count until they are out
-        # of the ISR: a new controller reads the old assignment, and may elect them (KAFKA-9672).
+        # At the end of a reassignment, the ISR contains replicas that are no longer assigned. They count as replicas
+        # until they have left the ISR: a new controller reads the old assignment and may elect them (KAFKA-9672).
         others = [broker for broker in dict.fromkeys((*state.replicas, *state.isr)) if broker != self.host.broker_id]
         self.followers = {broker: known.get(broker) or FollowerState(broker) for broker in others}
         if new_epoch:
@@ -318,7 +318,10 @@ class Partition:
         return True
 
     def make_follower(self, state: LeaderAndIsrPartitionState) -> bool:
-        """Become follower. Return False if the state is older than the known one or has the same leader and epoch."""
+        """Become follower.
+
+        Return False if the given state is older than the known one or has the same leader and epoch.
+        """
         if state.partition_epoch < self.partition_epoch:
             return False
         changed = self.leader != state.leader or state.leader_epoch > self.leader_epoch
@@ -348,18 +351,19 @@ class Partition:
         return changed
 
     def now_ms(self) -> int:
-        """Return the time of the broker's monotonic clock, which measures the lag of followers."""
+        """Return the broker's monotonic time, with which the lag of followers is measured."""
         return self.host.runtime.now().mono_ms
 
     # ---- leader: records ---------------------------------------------------------------------------------------
 
     def append(self, data: bytes, acks: int, at_once: AtOnce, sender: Sender = CLIENT) -> Appended | Validation:
-        """Append a producer's records as leader. Return the validation if it takes too long to complete immediately.
+        """Append a producer's records as leader. If validating them takes long, return the unfinished validation
+        instead.
 
-        The caller completes such a validation and passes its result to `append_validated`.
+        The caller then completes the validation and passes its result to `append_validated`.
 
-        Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all under min.insync.replicas), the errors of
-        `validate`, RECORD_LIST_TOO_LARGE, and the errors of idempotent producers.
+        Errors: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (acks=all with fewer in-sync replicas than
+        min.insync.replicas), the errors of `validate`, RECORD_LIST_TOO_LARGE, and the errors of idempotent producers.
         """
         error = self._append_error(acks)
         if error:
@@ -374,8 +378,8 @@ class Partition:
         try:
             while at_once.allows(cost):
                 next(work)
-                # The validation paused because the batch has more records than its header states, so each further step
-                # costs a whole slice.
+                # The validation paused early because the batch has more records than its header states. The remaining
+                # cost is unknown, so charge a whole slice for each step.
                 cost = SLICE_RECORDS
         except StopIteration as done:
             return self._append_valid(done.value, sender)
@@ -384,7 +388,7 @@ class Partition:
         return work
 
     def append_validated(self, outcome: Validated | RecordsRefused, acks: int, sender: Sender = CLIENT) -> Appended:
-        """Finish a long append. The partition may have another leader by now."""
+        """Complete an append after a long validation. The partition may have another leader by now."""
         error = self._append_error(acks)
         if error:
             return Appended(error)
@@ -394,7 +398,10 @@ class Partition:
         return self._append(validated.data, validated.headers, validated.log_append_time_ms, sender)
 
     def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> Guard:
-        """Return the guard for a leader's append. A batch that begins a transaction must be verified first."""
+        """Return the guard for an append on the leader.
+
+        If the batch begins a transaction, the transaction must be verified before the append.
+        """
         return self.log.producers.begin_verification(producer_id, sequence, epoch, self.host.runtime.now().wall_ms)
 
     def append_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> Appended:
@@ -433,7 +440,7 @@ class Partition:
         return self._store(data, headers, -1, journal)
 
     def refused(self, refused: RecordsRefused) -> Appended:
-        """Return the result for records that are rejected."""
+        """Return the result of an append whose records are rejected."""
         return Appended(refused.error, refusal=refused)
 
     def _append_error(self, acks: int) -> int:
@@ -458,7 +465,7 @@ class Partition:
         return self._store(data, headers, append_time_ms, journal)
 
     def _journal_beginning(self, guard: Guard, header: BatchHeader) -> None:
-        """Journal the begin of a transaction if the batch has begun one."""
+        """Journal that a transaction has begun if this batch has begun one."""
         if self.log.producers.txn_first_offset(header.producer_id) != header.base_offset:
             return
         self.host.emit(
@@ -511,15 +518,16 @@ class Partition:
             header = header._replace(base_offset=known.base_offset)
             if known.crc != UNKNOWN_CHECKSUM:
                 header = header._replace(crc=known.crc)
-            # Like Kafka, return the latest record's time for a duplicate batch.
+            # As in Kafka, return the timestamp of the latest record for a duplicate batch.
             last_offset, time_ms = known.last_offset, known.timestamp_ms
             return Appended(0, known.base_offset, last_offset, last_offset + 1, (header,), time_ms)
         return self.refused(RecordsRefused(known, _PRODUCER_REFUSALS[known])) if known else None
 
     def acks_all_state(self, required_offset: int, leader_epoch: int) -> int | None:
-        """Return the result of acks=all: None while the high watermark is too low, else the error code.
+        """Return the result of a produce with acks=all: None while the high watermark is too low, else the error code.
 
-        If another broker has led since the append, the records may have been truncated and replaced, which is an error.
+        It is an error if another broker has led since the append, because the records may have been truncated and
+        replaced.
         """
         if not self.is_leader or leader_epoch < self.led_since:
             return ErrorCode.not_leader_or_follower
@@ -532,10 +540,10 @@ class Partition:
     # ---- leader: reads -----------------------------------------------------------------------------------------
 
     def check_epoch(self, current_leader_epoch: int, leader_only: bool = True) -> int:
-        """Check the caller's leader epoch (KIP-320). Return the error code.
+        """Compare the leader epoch of the request with the current one (KIP-320). Return the error code.
 
-        Errors: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, and NOT_LEADER_OR_FOLLOWER if this broker is not the leader,
-        unless followers may also serve the request.
+        Errors: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, and NOT_LEADER_OR_FOLLOWER if this broker is not the leader
+        and `leader_only` is True.
         """
         error = self.host.fences.fetch_epoch_error(current_leader_epoch, self.leader_epoch)
         if error:
@@ -543,10 +551,10 @@ class Partition:
         return 0 if self.is_leader or not leader_only else ErrorCode.not_leader_or_follower
 
     def readable_end(self, params: FetchParams) -> int:
-        """Return the end of the readable records.
+        """Return the offset up to which a fetch can read.
 
-        This is the log end for followers and the high watermark for consumers. For consumers that read only records of
-        committed transactions, it is the last stable offset (FetchIsolation).
+        This is the log end offset for followers, the high watermark for consumers, and the last stable offset for
+        consumers with isolation level READ_COMMITTED (FetchIsolation).
         """
         if params.replica_id >= 0:
             return self.log.end_offset
@@ -554,11 +562,14 @@ class Partition:
 
     @property
     def is_throttled_leader(self) -> bool:
-        """Whether the topic lists the leader's replica as throttled."""
+        """Whether the topic's list of throttled replicas contains the leader."""
         return lists(self.settings.leader_throttled, self.topic_partition.partition, self.host.broker_id)
 
     def is_held_back(self, follower_id: int) -> bool:
-        """Return whether that follower must wait because throttled replicas exceed the rate. False if it is in sync."""
+        """Return whether this follower must wait because the rate of throttled replicas is exceeded.
+
+        Return False if the follower is in sync.
+        """
         throttle = self.host.throttle
         return (
             throttle.is_limited
@@ -568,7 +579,9 @@ class Partition:
         )
 
     def follower_fetched(self, follower: FollowerState, requested: FetchPartition, replica_epoch: int) -> None:
-        """Record a follower's log end offset according to its fetch, and apply the consequences."""
+        """Record a follower's log end offset, known from its fetch. Expand the ISR and advance the high watermark if
+        possible.
+        """
         before = follower.end_offset
         note_fetch(follower, requested.fetch_offset, self.log.end_offset, self.now_ms())
         if follower.start_offset != requested.log_start_offset:
@@ -580,7 +593,7 @@ class Partition:
             self.maybe_advance_high_watermark()
 
     def last_readable(self, from_follower: bool, read_committed: bool) -> tuple[int, int]:
-        """Return an error code and the end of the offsets that can be listed (ListOffsets).
+        """Return an error code and the offset up to which ListOffsets can return offsets.
 
         The code is OFFSET_NOT_AVAILABLE for clients while the high watermark has not reached this leader epoch
         (KIP-207), else 0.
@@ -594,9 +607,9 @@ class Partition:
     # ---- leader: high watermark and ISR ------------------------------------------------------------------------
 
     def maybe_advance_high_watermark(self) -> bool:
-        """Advance the high watermark to the lowest log end of the replicas that a commit waits for.
+        """Advance the high watermark to the lowest log end offset of the replicas required for a commit.
 
-        Returns whether the high watermark advanced. It stays while the ISR is smaller than min.insync.replicas
+        Returns whether the high watermark advanced. It does not while the ISR is smaller than min.insync.replicas
         (KAFKA-15583).
         """
         rules = self.host.isr_rules
@@ -615,7 +628,7 @@ class Partition:
         """Set the high watermark, and journal it."""
         log = self.log
         before = log.high_watermark
-        # Same as `stable_offset_if_held_back`, but inlined, because this runs for every batch.
+        # Inline copy of `stable_offset_if_held_back`, because this runs for every batch.
         stable = log.last_stable_offset if log.producers.has_undecided else None
         log.high_watermark = offset
         moved = self.host.emit(
@@ -635,11 +648,11 @@ class Partition:
         self.host.moved(self)
 
     def stable_offset_if_held_back(self) -> int | None:
-        """Return the last stable offset if transactions may hold it back, else None."""
+        """Return the last stable offset if transactions may limit it, else None."""
         return self.log.last_stable_offset if self.log.producers.has_undecided else None
 
     def journal_stable_offset(self, before: int, cause: Cause) -> None:
-        """Journal the last stable offset if it is no longer `before`."""
+        """Journal the last stable offset if it differs from `before`."""
         stable = self.log.last_stable_offset
         if stable == before:
             return
@@ -660,7 +673,7 @@ class Partition:
         )
 
     def check_held_stable_offset(self) -> None:
-        """Journal a transaction that has held back the last stable offset for HELD_MS. Called by a periodic check."""
+        """Journal a transaction that has limited the last stable offset for HELD_MS. Called periodically."""
         producers, stable = self.log.producers, self.stable_offset_if_held_back()
         if not self.is_leader or stable is None or stable == self.log.high_watermark:
             self._held = None
@@ -714,7 +727,7 @@ class Partition:
             self._propose(PendingExpand(follower.broker_id, state))
 
     def maybe_shrink_isr(self) -> None:
-        """Propose to remove lagging members. Called every half of replica.lag.time.max.ms."""
+        """Propose to remove ISR members that are not caught up. Called every half of replica.lag.time.max.ms."""
         state = self.isr_state
         if not self.is_leader or not isinstance(state, Committed):
             return
@@ -722,12 +735,12 @@ class Partition:
             self._propose(PendingShrink(lagging, state))
 
     def lagging(self) -> tuple[int, ...]:
-        """Return the members of the committed ISR that are not caught up according to the leader."""
+        """Return the members of the committed ISR that the leader does not consider caught up."""
         rules, end = self.host.isr_rules, self.log.end_offset
         return rules.lagging(self.isr_state.isr, self.host.broker_id, self.followers, end, self.now_ms())
 
     def _propose(self, pending: Pending) -> None:
-        """Propose another ISR and journal the reason. A repeated proposal is journalled once."""
+        """Propose another ISR and journal the reason. A proposal that is sent again is journalled only once."""
         moved = self._standings(pending)
         if self._submit(pending, moved):
             shrinks = isinstance(pending, PendingShrink)

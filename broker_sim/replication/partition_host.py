@@ -1,4 +1,4 @@
-"""The interface between a partition and its broker."""
+"""The interface between a partition and its broker: proposals, results, and callbacks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LeaderAndIsrPartitionState(NamedTuple):
 
 
 class IsrAnswer(NamedTuple):
-    """The controller's response to a proposal. The other fields are valid only if `error` is 0."""
+    """The controller's response to an ISR proposal. The other fields are valid only if `error` is 0."""
 
     error: int
     leader_epoch: int = NO_EPOCH
@@ -46,7 +46,7 @@ class IsrAnswer(NamedTuple):
 
 
 class IsrProposal(NamedTuple):
-    """The ISR that a leader requests the controller to write, conditional on both epochs."""
+    """The ISR that a leader asks the controller to write, conditional on the leader epoch and the partition epoch."""
 
     topic_partition: TopicPartition
     topic_id: str | None
@@ -58,17 +58,20 @@ class IsrProposal(NamedTuple):
     recovery_state: int
     is_shrink: bool
     moved: tuple[ReplicaStanding, ...]
-    """The replicas that would leave or join, and their state."""
+    """The replicas that would leave or join the ISR, with the values on which the proposal is based."""
     controller_epoch: int
-    """The epoch of the controller that last decided this partition's leadership."""
+    """The epoch of the controller that made the last decision about this partition's leader."""
     answered: Callable[[IsrAnswer], None]
 
 
 class IsrWriter(Protocol):
-    """Submits ISR changes so that they are written."""
+    """Sends proposed ISR changes to the controller, or writes them to ZooKeeper."""
 
     def submit(self, proposal: IsrProposal) -> bool:
-        """Submit a proposal. Return False if one for this partition is in flight or none can be sent."""
+        """Submit a proposal.
+
+        Return False if a proposal for this partition is in flight or no proposal can be sent.
+        """
         ...
 
     def close(self) -> None:
@@ -77,7 +80,7 @@ class IsrWriter(Protocol):
 
 
 class Sender(NamedTuple):
-    """The sender of an append, and the guard of a transactional batch's verification."""
+    """The kind of client that appends records, and the guard from the verification of its transaction."""
 
     origin: AppendOrigin
     guard: Guard
@@ -87,7 +90,7 @@ CLIENT = Sender(AppendOrigin.CLIENT, NOT_REQUIRED)
 
 
 class Appended(NamedTuple):
-    """The result of a produce. For acks=all, the high watermark must reach `required_offset`."""
+    """The result of an append. For acks=all, the high watermark must reach `required_offset`."""
 
     error: int
     base_offset: int = -1
@@ -96,12 +99,12 @@ class Appended(NamedTuple):
     headers: tuple[BatchHeader, ...] = ()
     log_append_time_ms: int = -1
     refusal: RecordsRefused | None = None
-    """The error of the records themselves."""
+    """The error, if the records themselves are invalid."""
 
 
 @dataclass(slots=True)
 class IsrCounters:
-    """Kafka's IsrShrinksPerSec, IsrExpandsPerSec and FailedIsrUpdatesPerSec, as totals."""
+    """Total counts for Kafka's IsrShrinksPerSec, IsrExpandsPerSec and FailedIsrUpdatesPerSec."""
 
     shrinks: int = 0
     expands: int = 0
@@ -110,7 +113,7 @@ class IsrCounters:
 
 @dataclass(frozen=True, slots=True)
 class PartitionHost:
-    """The parts of a broker that a partition uses."""
+    """What a partition uses of its broker."""
 
     broker_id: int
     runtime: Runtime
@@ -119,13 +122,13 @@ class PartitionHost:
     propose_isr: Callable[[IsrProposal], bool]
     """Submits an ISR proposal. Returns False if a proposal for this partition is in flight."""
     moved: Callable[[HostedLog], None]
-    """Called when the log end or the high watermark has changed."""
+    """Called when the log end offset or the high watermark has changed."""
     wake: Callable[[TopicPartition], None]
-    """Checks the requests that wait for this partition again."""
+    """Checks the waiting requests of this partition again."""
     counters: IsrCounters
     isr_rules: IsrRules
     fences: Fences
     throttle: ReplicationQuota
     """The leader's rate limit for sending data of throttled replicas."""
     selector: ReplicaSelector | None
-    """Selects the preferred read replica of consumers. Without it, they read from the leader."""
+    """Selects the preferred read replica of consumers. If it is None, consumers read from the leader."""

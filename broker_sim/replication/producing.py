@@ -41,7 +41,7 @@ def _sender(key: TopicPartition, origin: AppendOrigin, guards: Mapping[TopicPart
 
 
 class _LongAppend(NamedTuple):
-    """An append whose records are being validated."""
+    """An append that waits for the validation of its records."""
 
     topic_partition: TopicPartition
     partition: Partition
@@ -50,7 +50,7 @@ class _LongAppend(NamedTuple):
 
 
 class Producing:
-    """One broker's appends. Long validations run in slices and do not block other requests."""
+    """A broker's appends of produced records. Long validations run in slices, so they do not block other requests."""
 
     def __init__(
         self, broker_id: int, runtime: Runtime, purgatory: Purgatory, hosted: HostedPartitions, emit: Emit
@@ -63,7 +63,7 @@ class Producing:
         self._validations = ValidationScheduler(runtime)
 
     def close(self) -> None:
-        """Abort the validations in progress, and begin no further ones."""
+        """Abort the validations in progress, and reject further ones."""
         self._validations.close()
 
     def produce(
@@ -74,16 +74,16 @@ class Producing:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         guards: Mapping[TopicPartition, Guard] | None = None,
     ) -> Awaitable[list[ProducedPartition]]:
-        """Append immediately, except batches whose validation takes long.
+        """Append batches immediately, except those whose validation takes long.
 
-        With acks=all, the result is complete when every partition's ISR has the records, or with REQUEST_TIMED_OUT. The
-        result is in the order of `batches`. `guards` are the guards of verified transactions.
+        With acks=all, the result is complete when every partition's ISR has replicated the records, or with
+        REQUEST_TIMED_OUT. The result is in the order of `batches`. `guards` are the guards of verified transactions.
         """
         answer: Future[list[ProducedPartition]] = self._runtime.future()
         with self._purgatory:
             at_once = AtOnce()
             if guards is None and origin is AppendOrigin.CLIENT:
-                # In the usual case all partitions share one sender, so do not create one per partition.
+                # All partitions usually have the same sender, so create it only once.
                 begun = [self._begin_append(key, data, acks, at_once, CLIENT) for key, data in batches]
             else:
                 begun = [
@@ -104,7 +104,10 @@ class Producing:
         partitions: Sequence[TopicPartition],
         timeout_ms: int,
     ) -> Awaitable[list[ProducedPartition]]:
-        """End a producer's transaction in these partitions. The result is complete when their ISRs have the markers."""
+        """End a producer's transaction in these partitions.
+
+        The result is complete when the ISRs have replicated the markers.
+        """
         answer: Future[list[ProducedPartition]] = self._runtime.future()
         rows = []
         with self._purgatory:

@@ -1,4 +1,4 @@
-"""The progress of a broker's replicas, journalled at most a few times a second."""
+"""Journals the progress of a broker's replicas, at most a few times a second."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from zabka.kafka.ports import Emit
 PROGRESS_PERIOD_MS = 250
 """Minimum average interval between ReplicaProgressed events."""
 BURST = 4
-"""Maximum number of reports in immediate succession after a pause."""
+"""Number of reports that can be written in quick succession after a pause."""
 
 
 class HostedLog(Protocol):
-    """A replica whose log is observed (`zabka.broker_sim.replication.partition.Partition`)."""
+    """A replica whose progress is reported (`zabka.broker_sim.replication.partition.Partition`)."""
 
     topic_partition: TopicPartition
     log: PartitionLog
 
 
 class ProgressReports:
-    """Journals the log end and the high watermark of every replica whose log has changed since the last report.
+    """Journals the log end offset and high watermark of every replica whose log has changed since the last report.
 
-    A high watermark that advances after a pause is reported immediately: the broker may be killed as soon as it has
+    If a high watermark advances after a pause, it is reported immediately: the broker may be killed as soon as it has
     acknowledged those records, and the journal must show that they were committed.
     """
 
     def __init__(self, broker_id: int, runtime: Runtime, emit: Emit, is_hosted: Callable[[HostedLog], bool]) -> None:
-        """`is_hosted` is called for each report, so that a removed replica is omitted."""
+        """`is_hosted` is called for each report, so that replicas that this broker no longer hosts are omitted."""
         self._broker_id = broker_id
         self._runtime = runtime
         self._emit = emit
@@ -39,12 +39,14 @@ class ProgressReports:
         self._moved: dict[TopicPartition, HostedLog] = {}
         self._timer: Timer | None = None
         self._is_due = False
-        """Whether the timer is set to write immediately."""
+        """Whether the timer is set to write a report immediately."""
         self._spent_ms = 0
-        """The time up to which reports have used the budget. Each report advances it by PROGRESS_PERIOD_MS."""
+        """The rate limit's position: the time up to which past reports have used the budget. Each report advances it by
+        PROGRESS_PERIOD_MS.
+        """
 
     def note(self, replica: HostedLog) -> None:
-        """Record that the log end or the high watermark of that replica has changed."""
+        """Record that a replica's log end offset or high watermark has changed."""
         self._moved[replica.topic_partition] = replica
         if self._is_due:
             return
@@ -64,7 +66,7 @@ class ProgressReports:
         self._is_due = False
 
     def write(self) -> None:
-        """Write the report now."""
+        """Write a report now."""
         self._timer, self._is_due = None, False
         self._spent_ms = max(self._spent_ms, self._runtime.now().mono_ms) + PROGRESS_PERIOD_MS
         rows: list[tuple[str, int, int, int]] = []

@@ -1,6 +1,6 @@
-"""Requests that wait: a produce for the ISR, a fetch for data.
+"""Requests that wait: a produce for replication, a fetch for data.
 
-There is no polling. An operation is checked after each event of one of its partitions, and ends when its timer expires
+There is no polling. An operation is checked after each event of one of its partitions. It ends when its timer expires
 at the latest (Kafka's DelayedOperationPurgatory, DelayedProduce and DelayedFetch).
 """
 
@@ -21,14 +21,14 @@ from zabka.journal.events import TopicPartition
 
 
 class Delayed(Protocol):
-    """A request that waits. `is_ready_after` can be called any number of times; `finish` is called once."""
+    """A waiting request. `is_ready_after` can be called any number of times; `finish` is called once."""
 
     def is_ready_after(self, key: TopicPartition) -> bool:
-        """Return whether the operation can be completed, after an event of this one of its partitions."""
+        """Return whether the operation can be completed. Called after an event of its partition `key`."""
         ...
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Send the response with the current result. `touched` are the partitions with an event since `park`."""
+        """Send the response with the current result. `touched` are the partitions that had an event since `park`."""
         ...
 
 
@@ -43,10 +43,10 @@ class _Entry:
 
 
 class Purgatory:
-    """Waiting operations, keyed by the partitions that they watch.
+    """Waiting operations, keyed by the partitions that they wait for.
 
-    Within `with purgatory:`, operations are checked only at the end, so that an operation on several partitions that
-    change together is completed once (Kafka's DelayedActionQueue).
+    Within `with purgatory:`, operations are checked only at the end. If several partitions change together, an
+    operation that waits for them is completed once (Kafka's DelayedActionQueue).
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -58,7 +58,7 @@ class Purgatory:
         return len({entry for entries in self._watchers.values() for entry in entries})
 
     def park(self, operation: Delayed, keys: Sequence[TopicPartition], timeout_ms: int) -> None:
-        """Keep an operation until it is ready, or until `timeout_ms` have passed."""
+        """Store an operation until it is ready, or until `timeout_ms` have passed."""
         entry = _Entry(operation, keys)
         for key in keys:
             watching = self._watchers.get(key)
@@ -78,7 +78,7 @@ class Purgatory:
             self._wake(held)
 
     def wake(self, key: TopicPartition) -> None:
-        """Complete the operations that an event of that partition has made ready."""
+        """Check the operations that wait for this partition, and complete those that are ready."""
         if key in self._watchers:
             if self._held is None:
                 self._wake((key,))
@@ -114,7 +114,7 @@ class Purgatory:
 
 
 class ProduceRow:
-    """One partition of a produce: the result of the append, and the error of the response once known."""
+    """One partition of a produce request: the result of the append, and the response's error once it is known."""
 
     __slots__ = ("appended", "error", "leader_epoch", "partition", "topic_partition")
 
@@ -127,14 +127,14 @@ class ProduceRow:
 
 
 def _decide(row: ProduceRow) -> bool:
-    """Return whether the result for that partition is known."""
+    """Determine a partition's result if possible. Return whether it is known."""
     if row.error is None and row.partition is not None:
         row.error = row.partition.acks_all_state(row.appended.required_offset, row.leader_epoch)
     return row.error is not None
 
 
 class DelayedProduce:
-    """A produce with acks=all whose records are appended and wait for the high watermark."""
+    """A produce with acks=all that has appended its records and waits for the high watermark."""
 
     __slots__ = ("_answer", "_waiting", "rows")
 
@@ -147,17 +147,17 @@ class DelayedProduce:
                 self._waiting.setdefault(row.topic_partition, []).append(row)
 
     def waits_for(self) -> list[TopicPartition]:
-        """Return the partitions that still wait for replicas; none if the response can be sent."""
+        """Return the partitions that still wait for replication. If none, the response can be sent."""
         return list(self._waiting)
 
     def is_ready_after(self, key: TopicPartition) -> bool:
-        """Return whether all partitions' replicas have the records, or the partitions have an error."""
+        """Return whether all partitions have an error or have replicated the records to the ISR."""
         if all(_decide(row) for row in self._waiting.get(key, ())):
             self._waiting.pop(key, None)
         return not self._waiting
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Send the response. Partitions that still wait have timed out."""
+        """Send the response. The error of partitions that still wait is REQUEST_TIMED_OUT."""
         for row in self.rows:
             if row.error is None:
                 row.error = ErrorCode.request_timed_out
@@ -165,19 +165,20 @@ class DelayedProduce:
 
 
 def reads_older_segment(partition: Partition, requested: FetchPartition, params: FetchParams) -> bool:
-    """Return whether the fetch begins in an older segment than its readable end.
+    """Return whether the fetch begins in an older segment than the one with its readable end.
 
-    A read returns bytes of one segment only, and an older segment does not grow. So the fetch is completed immediately
-    with the current data (DelayedFetch, case F).
+    A read returns bytes of one segment only, and an older segment does not grow. So waiting would not help, and the
+    fetch is completed immediately with the current data (DelayedFetch, case F).
     """
     end = partition.readable_end(params)
     return end > requested.fetch_offset and partition.log.lies_in_older_segment(requested.fetch_offset, end)
 
 
 class DelayedFetch:
-    """A fetch that found too little data and nothing that must be sent immediately.
+    """A fetch that waits because it found too little data and nothing that must be sent immediately.
 
-    After an event of a partition, only that partition's data is counted again. Kafka counts all partitions each time.
+    After an event of a partition, only the data of that partition are counted again. Kafka counts all partitions each
+    time.
     """
 
     __slots__ = ("_answer", "_bytes", "_bytes_of", "_find", "_params", "_requested")
@@ -201,7 +202,11 @@ class DelayedFetch:
         return list(self._requested)
 
     def is_ready_after(self, key: TopicPartition) -> bool:
-        """Return whether there are enough bytes, or the fetch is fenced, diverged or truncated and cannot wait."""
+        """Return whether the fetch can be completed.
+
+        It can if there are enough bytes, or if its epoch is fenced or its log is diverged or truncated, so that waiting
+        is pointless.
+        """
         requested = self._requested[key]
         partition = self._find(key)
         if partition is None or must_answer(partition, requested, self._params.leader_only):
@@ -209,7 +214,8 @@ class DelayedFetch:
         if partition.log.end_offset < requested.fetch_offset:
             return True
         if partition.readable_end(self._params) <= requested.fetch_offset or self._is_held_back(partition):
-            # Records counted earlier may be unreadable now: a follower's high watermark can fall, and throttles change.
+            # Records that were counted earlier may no longer be readable: a follower's high watermark can decrease, and
+            # throttles can change.
             self._bytes -= self._bytes_of.pop(key, 0)
             return False
         min_bytes = self._params.min_bytes
@@ -218,12 +224,12 @@ class DelayedFetch:
         try:
             return self._count(key) >= min_bytes
         except LogDirFailed:
-            # Complete the fetch, so that the fetcher receives the error instead of the caller that woke this operation
-            # (DelayedFetch, case G).
+            # Complete the fetch, so that the fetcher receives the error, not the code that called `wake` (DelayedFetch,
+            # case G).
             return True
 
     def _count(self, key: TopicPartition) -> int:
-        """Return the bytes available in all partitions, after an event of this partition."""
+        """Return how many bytes all partitions now have for the fetch. Called after an event of partition `key`."""
         for each in (key,) if self._bytes_of else self._requested:
             found = self._available(self._requested[each])
             self._bytes += found - self._bytes_of.get(each, 0)
@@ -242,5 +248,5 @@ class DelayedFetch:
         return follower_id >= 0 and bool(partition.settings.leader_throttled) and partition.is_held_back(follower_id)
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Read these partitions again and send the response."""
+        """Read the `touched` partitions again and send the response."""
         self._answer(touched)

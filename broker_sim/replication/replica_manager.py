@@ -1,7 +1,7 @@
-"""The replicas of one broker: the calls of its Kafka port, metadata and lifecycle (Kafka's ReplicaManager).
+"""The replicas of one broker: requests about them, metadata, and their lifecycle (Kafka's ReplicaManager).
 
-Everything here runs on the broker's one event loop. A call takes effect immediately. Its result has to be awaited only
-if it depends on the ISR or on a timer.
+Everything in this class runs on the broker's one event loop. A call takes effect immediately. Its result has to be
+awaited only if it depends on the ISR or on a timer.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ReplicaManager:
         topic_configs: TopicConfigs = no_overrides,
         isr_writer: IsrWriter | None = None,
     ) -> None:
-        """`isr_writer` writes ISR changes in place of the controller (Historical.DIRECT_ZOOKEEPER_ISR)."""
+        """If `isr_writer` is set, it writes ISR changes instead of the controller (Historical.DIRECT_ZOOKEEPER_ISR)."""
         broker_id, runtime = identity.broker_id, ports.runtime
         self.broker_id = broker_id
         self.config = config
@@ -141,11 +141,17 @@ class ReplicaManager:
     # ---- lifecycle ---------------------------------------------------------------------------------------------
 
     def claim_log_directories(self, cluster_id: str) -> None:
-        """Mark the log directories as owned by this cluster and broker. Raises InconsistentMetaProperties."""
+        """Check that the log directories belong to this cluster and broker, and mark new ones.
+
+        Raises InconsistentMetaProperties.
+        """
         self._logs.claim(cluster_id)
 
     def start(self) -> None:
-        """Open the logs on disk and start the periodic work. Partitions get their roles from the controller."""
+        """Open the logs on disk and start the periodic work.
+
+        Partitions become leader or follower when the controller sends LeaderAndIsr.
+        """
         self._logs.open_all()
         checkpoint_ms = self.config.replica_high_watermark_checkpoint_interval_ms
         self._every("checkpoint", checkpoint_ms, self._logs.checkpoint_high_watermarks)
@@ -154,14 +160,18 @@ class ReplicaManager:
 
     @property
     def broker_epoch_left(self) -> int:
-        """The registration since which these logs, as they were opened, cannot have lost records, or -1."""
+        """Broker epoch after which these logs provably lost no records before they were opened, or -1 if unknown.
+
+        It is the epoch of the process that last used the logs, if that process shut down cleanly or was killed without
+        a reboot.
+        """
         return self._logs.broker_epoch_left
 
     def shutdown(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Stop cleanly.
+        """Shut down cleanly.
 
         Stops fetches and proposals, responds to waiting requests, flushes logs, checkpoints high watermarks, and writes
-        a marker with the broker epoch.
+        a shutdown marker with the broker epoch.
         """
         for timer in self._timers.values():
             timer.cancel()
@@ -178,7 +188,7 @@ class ReplicaManager:
         self._logs.close(broker_epoch)
 
     def _every(self, name: str, period_ms: int, action: Callable[[], None]) -> None:
-        """Repeat an action. An earlier action with that name is cancelled."""
+        """Call an action periodically. An earlier action with that name is cancelled."""
         if name in self._timers:
             self._timers[name].cancel()
 
@@ -191,7 +201,7 @@ class ReplicaManager:
     def _take_offline_later(
         self, topic_partitions: Sequence[TopicPartition], futures: Sequence[TopicPartition]
     ) -> None:
-        # Run this later, because the code that detected the failure is still working on one of these partitions.
+        # Do this later, because the code that detected the failure is still using one of these partitions.
         self._runtime.call_later(0, lambda: self._take_offline(topic_partitions, futures))
 
     def _take_offline(self, topic_partitions: Sequence[TopicPartition], futures: Sequence[TopicPartition]) -> None:
@@ -220,7 +230,7 @@ class ReplicaManager:
             partition.check_held_stable_offset()
 
     def metrics(self) -> dict[str, int]:
-        """Return the gauges and totals of Kafka's kafka.server:type=ReplicaManager, under Kafka's names."""
+        """Return the metrics of Kafka's kafka.server:type=ReplicaManager, under Kafka's names."""
         partitions = list(self._hosted.partitions.values())
         return {
             "PartitionCount": len(partitions),
@@ -248,23 +258,26 @@ class ReplicaManager:
 
     @property
     def controller_epoch(self) -> int:
-        """The highest controller epoch in a request; 0 before the first request."""
+        """The highest controller epoch in a request so far; 0 before the first request."""
         return self._hosted.controller_epoch
 
     def accept_control_request(self, name: str, request: KafkaMessage) -> int:
-        """Fence a controller's request by broker epoch and controller epoch, and remember the controller epoch.
+        """Fence a controller's request by broker epoch and controller epoch, and store the controller epoch.
 
-        Called for UpdateMetadata, which another class handles. LeaderAndIsr and StopReplica are fenced in their methods
-        here. Returns NONE, STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH. Rejections are journalled.
+        Called for UpdateMetadata, which another class handles. LeaderAndIsr and StopReplica are fenced by their own
+        methods. Returns NONE, STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH. Rejections are journalled.
         """
         return self._hosted.accept(name, request)
 
     def leave_strays(self, request: KafkaMessage) -> None:
-        """Stop serving partitions that, according to an accepted UpdateMetadata, have moved to other brokers."""
+        """Stop hosting partitions that have moved to other brokers, according to an accepted UpdateMetadata."""
         self._hosted.leave_strays(request)
 
     def configure_housekeeping(self, config: ReplicaConfig) -> None:
-        """Apply new settings of compaction, producers and transactions. Topics must be reconfigured separately."""
+        """Apply new settings of compaction, producer expiry and transaction verification.
+
+        Topics must be reconfigured separately.
+        """
         self._logs.configure(config)
         self._housekeeping.configure(config)
         self._in_transactions.is_enabled = config.transaction_partition_verification_enable
@@ -284,7 +297,7 @@ class ReplicaManager:
     # ---- requests of the controller ----------------------------------------------------------------------------
 
     def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage:
-        """Process LeaderAndIsr. `when_stored` returns when the response can be sent."""
+        """Process LeaderAndIsr. Before sending the response, await `when_stored`."""
         return self._hosted.become_leader_or_follower(request)
 
     async def when_stored(self, request: KafkaMessage, response: KafkaMessage) -> KafkaMessage:
@@ -301,7 +314,7 @@ class ReplicaManager:
     def produce(
         self, batches: Sequence[tuple[TopicPartition, bytes]], acks: int, timeout_ms: int
     ) -> Awaitable[list[ProducedPartition]]:
-        """Append records as described in `Producing.produce`."""
+        """Append records; see `Producing.produce`."""
         return self._producing.produce(batches, acks, timeout_ms)
 
     def produce_in_transaction(
@@ -312,7 +325,7 @@ class ReplicaManager:
         transactional_id: str,
         knows_abortable: bool,
     ) -> Awaitable[list[ProducedPartition]]:
-        """Append a transactional producer's records as described in `TransactionalProducing.produce`."""
+        """Append a transactional producer's records; see `TransactionalProducing.produce`."""
         return self._in_transactions.produce(batches, acks, timeout_ms, transactional_id, knows_abortable)
 
     async def verify_transaction(
@@ -323,7 +336,9 @@ class ReplicaManager:
         producer_epoch: int,
         knows_abortable: bool,
     ) -> tuple[ErrorCode, Guard]:
-        """Return an error or the guard for a coordinator's append in a transaction."""
+        """Verify that a transaction is open, for a coordinator's append. Return an error or the guard for the
+        append.
+        """
         errors, guards = await self._in_transactions.verify(
             transactional_id, producer_id, producer_epoch, {topic_partition: NO_SEQUENCE}, knows_abortable
         )
@@ -345,15 +360,15 @@ class ReplicaManager:
         partitions: Sequence[TopicPartition],
         timeout_ms: int,
     ) -> Awaitable[list[ProducedPartition]]:
-        """End a producer's transaction as described in `Producing.append_markers`."""
+        """End a producer's transaction; see `Producing.append_markers`."""
         return self._producing.append_markers(producer_id, producer_epoch, marker, partitions, timeout_ms)
 
     # ---- fetch -------------------------------------------------------------------------------------------------
 
     def fetch(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> Awaitable[list[FetchedPartition]]:
-        """Read now. If that returns less than `min_bytes`, wait for more, at most `max_wait_ms`.
+        """Read the partitions. If that returns fewer bytes than `min_bytes`, wait for more, at most `max_wait_ms`.
 
-        Errors, divergence and an empty list of partitions are returned immediately.
+        Return immediately if there is an error or a divergence, or if the list of partitions is empty.
         """
         answer: Future[list[FetchedPartition]] = self._runtime.future()
         fetched = self._read(params, partitions, note_fetch=True)
@@ -378,7 +393,7 @@ class ReplicaManager:
                 self._note_sent(params, fetched)
                 answer.set_result(fetched)
 
-        # No event occurred since the read, so the next check is needed only after an event.
+        # No event has occurred since the read, so check the fetch again only after an event.
         operation = DelayedFetch(params, partitions, self._hosted.partitions.get, finish)
         self._purgatory.park(operation, operation.waits_for(), params.max_wait_ms)
         return answer
@@ -391,7 +406,9 @@ class ReplicaManager:
         return False
 
     def _note_sent(self, params: FetchParams, fetched: Sequence[FetchedPartition]) -> None:
-        """Count the bytes of throttled replicas sent to followers, including followers that are in sync."""
+        """Charge the bytes of throttled replicas sent to followers to the throttle, also for followers that are in
+        sync.
+        """
         if params.replica_id < 0 or not self.throttles.leader.is_limited:
             return
         for row in fetched:
@@ -431,9 +448,9 @@ class ReplicaManager:
     def delete_records(
         self, offsets: Mapping[TopicPartition, int], timeout_ms: int
     ) -> Awaitable[Mapping[TopicPartition, Deleted]]:
-        """Advance log starts to these offsets (-1: to the high watermark).
+        """Advance log start offsets to these offsets (-1: to the high watermark).
 
-        The result is complete when all live replicas have followed, or with REQUEST_TIMED_OUT.
+        The result is complete when all live replicas have also advanced theirs, or with REQUEST_TIMED_OUT.
         """
         answer: Future[Mapping[TopicPartition, Deleted]] = self._runtime.future()
         partitions, absence = self._hosted.partitions, self._hosted.absence
@@ -448,7 +465,7 @@ class ReplicaManager:
         operation = DelayedDeletion(rows, finish)
         waiting = operation.waits_for()
         for topic_partition in rows:
-            # Followers that wait for records receive the new log start at once.
+            # Fetches of followers that wait for records return now, with the new log start offset.
             self._purgatory.wake(topic_partition)
         if waiting:
             self._purgatory.park(operation, waiting, timeout_ms)
@@ -466,7 +483,10 @@ class ReplicaManager:
     # ---- log directories ---------------------------------------------------------------------------------------
 
     def move_log(self, topic_partition: TopicPartition, place: int) -> ErrorCode:
-        """Begin to move a replica to that position of log.dirs. A replica not hosted yet will be created there."""
+        """Begin to move a replica to the directory at index `place` of log.dirs.
+
+        A replica that this broker does not host yet will be created in that directory.
+        """
         partition = self._hosted.partitions.get(topic_partition)
         if partition is None and self._hosted.absence(topic_partition) is ErrorCode.kafka_storage_error:
             return ErrorCode.kafka_storage_error
@@ -483,10 +503,10 @@ class ReplicaManager:
         leader_only: bool = True,
         read_committed: bool = False,
     ) -> tuple[int, int, int, int]:
-        """Return (error, timestamp, offset, leader epoch). The offset is -1 if there is none.
+        """Search for an offset by timestamp. Return (error, timestamp, offset, leader epoch); the offset is -1 if none.
 
         Timestamps: -1 latest, -2 earliest, -3 the record with the highest timestamp, -4 earliest on this disk, -5
-        latest in tiered storage (there is none here), else the first record that is not older.
+        latest in tiered storage (which does not exist in zabka), else the first record that is not older.
         """
         partition, error = self._leader(topic_partition, current_leader_epoch, leader_only)
         if partition is None or error:
@@ -499,7 +519,8 @@ class ReplicaManager:
     def offsets_before(
         self, topic_partition: TopicPartition, timestamp: int, count_max: int, from_consumer: bool, leader_only: bool
     ) -> tuple[int, list[int]]:
-        """Return (error, offsets) for ListOffsets 0: starts of segments not younger than `timestamp`, latest first.
+        """Return (error, offsets) for ListOffsets 0: starts of segments that are not younger than `timestamp`, latest
+        first.
 
         Source: Partition.legacyFetchOffsetsForTimestamp.
         """
@@ -541,7 +562,7 @@ class ReplicaManager:
 def list_offset(
     partition: Partition, timestamp: int, from_follower: bool, read_committed: bool = False
 ) -> Generator[None, None, tuple[int, int, int, int]]:
-    """Compute the result of `ReplicaManager.list_offset` in slices."""
+    """Compute the result of `ReplicaManager.list_offset` in slices, so that other tasks can run in between."""
     error, last = partition.last_readable(from_follower, read_committed)
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -554,7 +575,7 @@ def list_offset(
     elif timestamp >= 0:
         found = yield from offset_for_timestamp(log, timestamp)
     if found is None and log.is_closed:
-        # During a pause the log may have moved to another log directory, or may no longer be served.
+        # During a pause, the log may have moved to another log directory, or the broker may have stopped hosting it.
         if partition.log is log:
             return int(ErrorCode.not_leader_or_follower), -1, -1, -1
         return (yield from list_offset(partition, timestamp, from_follower, read_committed))

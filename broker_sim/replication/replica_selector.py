@@ -9,7 +9,7 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class ReplicaView(NamedTuple):
-    """A replica that has the records that the consumer requests."""
+    """A replica that has the records that a consumer requests, as input of the selection."""
 
     broker_id: int
     rack: str | None
@@ -18,14 +18,14 @@ class ReplicaView(NamedTuple):
 
 
 ReplicaSelector = Callable[[str, Sequence[ReplicaView], ReplicaView], int]
-"""Maps (the consumer's rack, the replicas including the leader, the leader) to the selected replica's id."""
+"""Function of the consumer's rack, all replicas and the leader that returns the selected replica's id."""
 
 
 def select_in_rack(rack: str, replicas: Sequence[ReplicaView], leader: ReplicaView) -> int:
-    """Select a replica in the consumer's rack: the leader if it is there, else the most caught-up replica.
+    """Select a replica in the consumer's rack: the leader if it is in that rack, else the most caught-up replica.
 
-    The most caught-up replica has the highest log end offset and, among equals, the latest time of being caught up. If
-    no replica is in the rack, select the leader (RackAwareReplicaSelector).
+    The most caught-up replica has the highest log end offset and, among equals, was caught up most recently. If no
+    replica is in the rack, select the leader (RackAwareReplicaSelector).
     """
     near = [replica for replica in replicas if rack and replica.rack == rack]
     if not near or leader in near:

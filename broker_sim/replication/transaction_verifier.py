@@ -1,8 +1,8 @@
 """Asks transaction coordinators whether a partition is part of a transaction (Kafka's AddPartitionsToTxnManager).
 
 Without this check, a produce that arrives late, after its transaction was aborted, would begin a transaction that never
-ends (KIP-890). One request to a coordinator is in flight at a time. Questions that arrive during that request share the
-next one.
+ends (KIP-890). One request to a coordinator is in flight at a time. Questions that arrive during that request are
+combined in the next one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from zabka.kafka.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessa
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 _VERSION = 5
-"""The newest version of AddPartitionsToTxn. Brokers verify since version 4."""
+"""The newest version of AddPartitionsToTxn. Brokers use it for verification since version 4."""
 
 CoordinatorOf = Callable[[str], Endpoint | None]
-"""Returns the coordinator of a transactional id if a coordinator is known and alive."""
+"""Returns the coordinator of a transactional id, or None if it is unknown or not alive."""
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
@@ -52,7 +52,7 @@ class Question:
             self.answer.set_result(dict.fromkeys(self.partitions, error))
 
     def resolve(self, row: KafkaMessage) -> None:
-        """Resolve the question with the errors in the coordinator's row."""
+        """Resolve the question with the errors from the coordinator's response."""
         found: dict[TopicPartition, ErrorCode] = {}
         for topic in row.topic_results:
             for each in topic.results_by_partition:
@@ -70,7 +70,7 @@ class Question:
         return error
 
     def as_row(self) -> dict[str, object]:
-        """Return the question's row in the request."""
+        """Return the question as an entry of the AddPartitionsToTxn request."""
         topics: dict[str, list[int]] = {}
         for topic, number in self.partitions:
             topics.setdefault(topic, []).append(number)
@@ -84,7 +84,7 @@ class Question:
 
 
 class TransactionVerifier:
-    """Asks coordinators, combining several questions in one request."""
+    """Sends questions to transaction coordinators, several in one request."""
 
     def __init__(
         self, runtime: Runtime, channel: BrokerChannel, coordinator_of: CoordinatorOf, request_timeout_ms: int
@@ -119,14 +119,18 @@ class TransactionVerifier:
         return answer
 
     def _supersedes(self, coordinator: Endpoint, question: Question) -> bool:
-        """Resolve the earlier of two waiting questions about a transaction. Return whether the new one remains."""
+        """If a question about the same transaction is waiting, resolve the earlier one of the two with an error.
+
+        Return whether the new question is the one to send.
+        """
         earlier = self._waiting.get(coordinator, {}).get(question.transactional_id)
         if earlier is None:
             return True
         if earlier.producer_epoch > question.producer_epoch:
             question.fail(ErrorCode.invalid_producer_epoch)
             return False
-        # The epochs are equal if the client has retried its request: fail the earlier one with a retriable error.
+        # The epochs are equal if the client has sent its request again. Fail the earlier question with a retriable
+        # error.
         is_older = earlier.producer_epoch < question.producer_epoch
         earlier.fail(ErrorCode.invalid_producer_epoch if is_older else ErrorCode.network_exception)
         return True
@@ -149,12 +153,12 @@ class TransactionVerifier:
         else:
             error = ErrorCode(response.error_code)
             if error is ErrorCode.cluster_authorization_failed:
-                # It is this broker that lacks the permission, so do not return this error to the client.
+                # This broker lacks the permission, not the client, so do not return this error to the client.
                 error = ErrorCode.invalid_txn_state
             for row in response.results_by_transaction if error is ErrorCode.none else ():
                 question = questions.get(str(row.transactional_id))
                 if question is not None:
                     question.resolve(row)
         for question in questions.values():
-            # Transactions that are missing from the response were not verified.
+            # Transactions that the response does not contain were not verified.
             question.fail(ErrorCode.network_exception if error is ErrorCode.none else error)

@@ -1,4 +1,4 @@
-"""Appends in transactions: the leader verifies a transaction before its first batch (KIP-890, part 1).
+"""Appends in transactions: before the first batch, the leader verifies the transaction (KIP-890, part 1).
 
 Sources: ReplicaManager.handleProduceAppend, transaction.partition.verification.enable.
 """
@@ -25,17 +25,17 @@ _RETRIABLE = (
     ErrorCode.coordinator_not_available,
     ErrorCode.not_coordinator,
 )
-"""Verification errors that old producers might not retry. Replaced by NOT_ENOUGH_REPLICAS, which they retry."""
+"""Verification errors that old producers might not retry. They are replaced by NOT_ENOUGH_REPLICAS."""
 
 
 class TransactionalProducing:
-    """Appends of transactional producers, and of offset commits in transactions."""
+    """Appends of transactional producers, and appends of offset commits in transactions."""
 
     def __init__(
         self, producing: Producing, hosted: HostedPartitions, verifier: TransactionVerifier, is_enabled: bool
     ) -> None:
         self.is_enabled = is_enabled
-        """transaction.partition.verification.enable of this broker."""
+        """Whether transaction.partition.verification.enable is set on this broker."""
         self._producing = producing
         self._hosted = hosted
         self._verifier = verifier
@@ -48,7 +48,10 @@ class TransactionalProducing:
         transactional_id: str,
         knows_abortable: bool,
     ) -> list[ProducedPartition]:
-        """Append as `Producing.produce` does, after verification. Rows with errors come first in the result."""
+        """Verify the transaction, then append as `Producing.produce` does.
+
+        In the result, partitions with verification errors come first.
+        """
         headers = {key: header for key, data in batches if (header := _transactional_header(data)) is not None}
         producers = list(dict.fromkeys((each.producer_id, each.producer_epoch) for each in headers.values()))
         if len(producers) > 1:
@@ -71,7 +74,10 @@ class TransactionalProducing:
         sequences: Mapping[TopicPartition, int],
         knows_abortable: bool,
     ) -> tuple[Mapping[TopicPartition, ErrorCode], Mapping[TopicPartition, Guard]]:
-        """Return each partition's error or its guard. `sequences` are the sequences of the first batches."""
+        """Return each partition's verification error or guard.
+
+        `sequences` are the sequence numbers of the first batches.
+        """
         if not self.is_enabled:
             return {}, dict.fromkeys(sequences, NOT_REQUIRED)
         errors: dict[TopicPartition, ErrorCode] = {}

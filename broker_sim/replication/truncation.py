@@ -17,30 +17,32 @@ from zabka.controller.historical import Historical
 
 
 class EpochEnd(NamedTuple):
-    """A leader's response to OffsetForLeaderEpoch: the largest epoch not above the requested one, and its end."""
+    """A leader's response to OffsetForLeaderEpoch: the largest epoch not above the requested one, and its end
+    offset.
+    """
 
     epoch: int
     end_offset: int
 
 
 class Truncation(Protocol):
-    """A way to find where a follower's log diverges from its leader's log (see the module)."""
+    """A protocol to find where a follower's log diverges from its leader's log (see the module)."""
 
     def needs_epoch_end(self, partition: Partition) -> bool:
-        """Return whether a follower of a new leader or leader epoch must first request the end of an epoch."""
+        """Return whether a follower must request the end of an epoch from a new leader before it fetches."""
         ...
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
-        """Truncate according to the leader's response."""
+        """Truncate the log according to the leader's response."""
         ...
 
     def last_fetched_epoch(self, partition: Partition) -> int:
-        """Return the epoch of the last record for fetches; -1 if fetches do not contain it."""
+        """Return the epoch of the last record to send in fetches; -1 if this protocol's fetches do not contain it."""
         ...
 
 
 class TruncateOnFetch:
-    """Truncation in Kafka 2.7 and later (KIP-595)."""
+    """Truncation protocol of Kafka 2.7 and later (KIP-595)."""
 
     def needs_epoch_end(self, partition: Partition) -> bool:
         """Return False, because the first fetch shows whether the logs agree."""
@@ -56,10 +58,10 @@ class TruncateOnFetch:
 
 
 class TruncateToHighWatermark:
-    """Truncation in Kafka before 0.11."""
+    """Truncation protocol of Kafka before 0.11."""
 
     def needs_epoch_end(self, partition: Partition) -> bool:
-        """Drop records that are not known to be committed, and return False."""
+        """Drop all records after the high watermark, and return False."""
         truncate(partition, partition.log.high_watermark, TO_HIGH_WATERMARK)
         return False
 
@@ -68,34 +70,37 @@ class TruncateToHighWatermark:
         raise AssertionError("no epoch's end was asked for")
 
     def last_fetched_epoch(self, partition: Partition) -> int:
-        """Return -1, because fetches contained no epoch."""
+        """Return -1, because this protocol's fetches contain no epoch."""
         return UNDEFINED_EPOCH
 
 
 class TruncateToEpochEnd:
-    """Truncation in Kafka 0.11 to 1.1 (KIP-101, before KIP-279)."""
+    """Truncation protocol of Kafka 0.11 to 1.1 (KIP-101, before KIP-279)."""
 
     def needs_epoch_end(self, partition: Partition) -> bool:
-        """Return whether to request the end of the last epoch. Truncate a log without epochs to its high watermark."""
+        """Return whether to request the end of the log's last epoch.
+
+        A log without epochs is truncated to its high watermark instead.
+        """
         if partition.log.epochs.latest == UNDEFINED_EPOCH:
             truncate(partition, partition.log.high_watermark, TO_HIGH_WATERMARK)
             return False
         return True
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
-        """Truncate to the leader's offset without comparing the epoch of the response."""
+        """Truncate to the end offset in the leader's response, without comparing the epoch in the response."""
         if answer.end_offset == UNDEFINED_OFFSET:
             truncate(partition, partition.log.high_watermark, TO_HIGH_WATERMARK)
         elif answer.end_offset < partition.log.end_offset:
             truncate(partition, answer.end_offset, "leader_epoch")
 
     def last_fetched_epoch(self, partition: Partition) -> int:
-        """Return -1, because fetches contained no epoch."""
+        """Return -1, because this protocol's fetches contain no epoch."""
         return UNDEFINED_EPOCH
 
 
 def truncation(historical: frozenset[Historical]) -> Truncation:
-    """Return the truncation under these old behaviours; the older one if both are enabled."""
+    """Return the truncation protocol for these historical behaviours; the older one if both are enabled."""
     if Historical.TRUNCATE_TO_HIGH_WATERMARK in historical:
         return TruncateToHighWatermark()
     if Historical.TRUNCATE_KIP_101 in historical:

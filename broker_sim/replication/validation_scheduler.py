@@ -1,9 +1,10 @@
-"""Long validations, which run in slices between the broker's other work.
+"""Runs long validations in slices between the broker's other work.
 
-One slice runs at a time, followed by a pause, in which requests that arrived during the slice are processed completely.
-A request takes several iterations of the event loop, and would otherwise wait for a slice in each. Several small
-batches share a slice: a producer that writes to a thousand partitions has a thousand of them, and they do not queue
-after long ones. Few long validations run at a time, because each may have an unpacked batch in memory.
+One slice runs at a time, followed by a pause in which the requests that arrived during the slice are processed
+completely. A request takes several iterations of the event loop, and without the pause would wait for a slice in each.
+Several small batches share a slice: a producer that writes to a thousand partitions sends a thousand of them, and they
+must not wait for long validations. Only few long validations run at the same time, because each may have an unpacked
+batch in memory.
 """
 
 from __future__ import annotations
@@ -20,17 +21,20 @@ from zabka.kafka.record_refusals import RecordsRefused, unexpected
 from zabka.kafka.record_validation import SLICE_RECORDS, Validated, Validation
 
 BEGUN_MAX = 4
-"""Maximum number of long validations that take turns. The others wait until one of these is done."""
+"""Maximum number of long validations in progress. The others wait until one of these is done."""
 SLICES_AT_ONCE = 8
-"""Maximum number of slices (together about two milliseconds) at the start of a request, for all its partitions."""
+"""Maximum number of slices (together about 2 ms) that validate a request's partitions before other tasks run."""
 COST_MIN = 50
-"""The fixed cost of validating a batch, expressed as a number of records."""
+"""The fixed cost of validating a batch, in the equivalent number of records."""
 
 Done = Callable[[Validated | RecordsRefused], None]
 
 
 def cost_of(data: Data) -> int:
-    """Return the expected cost of a validation up to its end or first pause, in records. A slice has SLICE_RECORDS."""
+    """Return the expected cost, in records, of a validation up to its end or first pause.
+
+    A slice costs SLICE_RECORDS.
+    """
     header = read_header(data)
     if header is None or header.magic != MAGIC or header.size != len(data) or header.record_count < 0:
         return SLICE_RECORDS
@@ -38,7 +42,7 @@ def cost_of(data: Data) -> int:
 
 
 class AtOnce:
-    """A request's budget for validation at its start."""
+    """The validation cost that a request may use before other tasks run."""
 
     __slots__ = ("_left",)
 
@@ -60,7 +64,7 @@ class _Job(NamedTuple):
 
 
 class ValidationScheduler:
-    """All validations of a broker that are not completed immediately."""
+    """The validations of a broker that were not completed immediately."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -74,7 +78,10 @@ class ValidationScheduler:
         return len(self._short) + len(self._begun) + len(self._waiting)
 
     def add(self, work: Validation, done: Done, cost: int = SLICE_RECORDS) -> None:
-        """Run a validation and pass its result to `done`. `cost` is the data's cost if its validation has not begun."""
+        """Run a validation and pass its result to `done`.
+
+        `cost` is the expected cost of the data if the validation has not begun.
+        """
         (self._short if cost < SLICE_RECORDS else self._waiting).append(_Job(work, done, cost))
         self._go_on()
 
@@ -117,7 +124,7 @@ class ValidationScheduler:
                 return
 
     def _has_ended(self, job: _Job) -> bool:
-        """Run a slice. Return whether it was the last one."""
+        """Run one slice of a validation. Return whether the validation is complete."""
         outcome: Validated | RecordsRefused
         try:
             next(job.work)

@@ -1,11 +1,11 @@
 """ISR changes that leaders write into ZooKeeper themselves: Kafka before 2.7 (Historical.DIRECT_ZOOKEEPER_ISR).
 
-A leader writes the partition's state, conditional on the version that it remembers and not fenced by a controller
-epoch. If another broker wrote in between, the leader "skips updating ISR" and keeps its outdated version. Therefore
-all its later changes are skipped too, until the controller sends it a newer version (KAFKA-2729). If the response to a
-write is lost, the leader repeats the write, and finds that the first write has changed the version. Since KAFKA-1382
-it then compares the state with its own. Each write is followed by a znode under /isr_change_notification, so that the
-controller updates all brokers.
+A leader writes the partition's state, conditional on the znode version that it remembers and not fenced by a controller
+epoch. If another broker wrote in between, the leader "skips updating ISR" and continues to use the outdated version.
+Therefore all its later changes are skipped too, until the controller sends it a newer version (KAFKA-2729). If the
+response to a write is lost, the leader repeats the write, and finds that the first write has changed the version. Since
+KAFKA-1382 it then compares the state with its own. Each write is followed by a znode under /isr_change_notification, so
+that the controller updates all brokers.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from zabka.kafka.zk.znodes import LeaderAndIsr
 
 CHECK_PERIOD_MS = 2_500
 LINGER_MS = 5_000
-"""A notification waits until the last change is older than this, or the last notification than DELAY_MS_MAX."""
+"""Time without ISR changes after which a notification is written. After DELAY_MS_MAX it is written in any case."""
 DELAY_MS_MAX = 60_000
-"""If the last notification is older than this, the next one is written without waiting for LINGER_MS."""
+"""If the last notification was written longer ago than this, the next one does not wait for LINGER_MS."""
 
 _SKIPPED = IsrAnswer(int(KafkaError.operation_not_attempted))
 
 
 IsOwn = Callable[[LeaderAndIsr | None, LeaderAndIsr], bool]
-"""Returns whether the state in ZooKeeper, if it can be read, is the state that this leader has written."""
+"""Returns whether the state in ZooKeeper is the one that this leader has written; None means unreadable."""
 
 
 def _is_equal(found: LeaderAndIsr | None, written: LeaderAndIsr) -> bool:
@@ -49,7 +49,7 @@ def _is_never_own(found: LeaderAndIsr | None, written: LeaderAndIsr) -> bool:
 
 
 class ZooKeeperIsrWriter:
-    """Writes proposals, at most one per partition at a time."""
+    """Writes ISR proposals to ZooKeeper, at most one per partition at a time."""
 
     def __init__(self, broker_id: int, zk: Zk, runtime: Runtime, emit: Emit, is_own: IsOwn = _is_equal) -> None:
         self._broker_id = broker_id
@@ -104,7 +104,8 @@ class ZooKeeperIsrWriter:
             self._announce(proposal, outcome.value.version, outcome.value.mzxid)
             return _written(proposal, outcome.value.version)
         if outcome.error is ErrorCode.BAD_VERSION:
-            # This write may have succeeded although the connection was lost, and this is its retry: read the znode.
+            # This is the retry of a write whose connection was lost, and the first attempt may have succeeded. Read the
+            # znode.
             found = await self._zk.attempt(lambda: service.get(path))
             if found.value is not None:
                 there, stat = found.value

@@ -1,4 +1,4 @@
-"""Settings of transactions, under Kafka's own key names, and of `__transaction_state`."""
+"""Settings of the transaction coordinator and of `__transaction_state`, under Kafka's own key names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from zabka.broker_sim.configs.broker_config import KafkaConfig
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfig:
-    """A coordinator's settings. Each field is a Kafka key with underscores for dots; the defaults are Kafka 3.9's."""
+    """A transaction coordinator's settings.
+
+    Each field is named like a Kafka key, with underscores for dots; the defaults are those of Kafka 3.9.
+    """
 
     transactional_id_expiration_ms: int = 7 * 24 * 60 * 60_000
     transaction_max_timeout_ms: int = 15 * 60_000
@@ -25,7 +28,9 @@ class TransactionConfig:
 
     @property
     def topic_configs(self) -> Mapping[str, str]:
-        """The overrides of a new `__transaction_state` (TransactionStateManager.transactionTopicConfigs)."""
+        """The overrides with which `__transaction_state` is created
+        (TransactionStateManager.transactionTopicConfigs).
+        """
         return {
             "unclean.leader.election.enable": "false",
             "compression.type": "uncompressed",

@@ -1,7 +1,8 @@
-"""Requests to the transaction coordinator (kafka.coordinator.transaction.TransactionCoordinator).
+"""Processes requests to the transaction coordinator (kafka.coordinator.transaction.TransactionCoordinator).
 
-Kafka responds to some requests of producers only when a record is in the log. Here, such a request waits for a future
-that the end of the append sets. Nothing else runs between two awaits, so no lock is needed.
+Like Kafka, the coordinator responds to some requests of producers only when a record is in the log. Such a request
+waits for a future that is resolved at the end of the append. Nothing else runs between two awaits, so no lock is
+needed.
 """
 
 from __future__ import annotations
@@ -117,12 +118,12 @@ class TransactionCoordinator:
         self.store.close()
 
     def roles_changed(self) -> None:
-        """Check which partitions of `__transaction_state` this broker leads now."""
+        """Update which partitions of `__transaction_state` this broker leads."""
         if self._is_active:
             self.store.roles_changed()
 
     def _loaded(self, coordinated: Coordinated) -> None:
-        """Journal an earlier coordinator's unfinished transaction. Complete it if its outcome is decided."""
+        """Journal an unfinished transaction of an earlier coordinator. If its outcome is decided, complete it."""
         epoch, metadata = coordinated
         if metadata.state is TransactionState.ONGOING or metadata.state in PREPARED:
             number = self.store.partition_for(metadata.transactional_id)
@@ -174,7 +175,7 @@ class TransactionCoordinator:
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None, client_id: str
     ) -> InitializedProducer:
         spare: int | None = None
-        # Repeat all checks after waiting for a new producer id, because other requests may have changed everything.
+        # Other requests may have changed the state during the wait for a new producer id, so repeat all checks.
         while True:
             coordinated = self.store.find(transactional_id)
             if coordinated is None and spare is not None:
@@ -198,7 +199,10 @@ class TransactionCoordinator:
     def _prepare_init(
         self, metadata: TransactionMetadata, timeout_ms: int, expected: ProducerIdAndEpoch | None, spare: int | None
     ) -> Transition | None:
-        """Return the transition, or None if it needs a new producer id. Raises TransactionRefused."""
+        """Return the transition for InitProducerId, or None if it needs a new producer id.
+
+        Raises TransactionRefused.
+        """
         if metadata.pending_state is not None:
             raise TransactionRefused(ErrorCode.concurrent_transactions)
         if expected is not None and not _may_continue(metadata, expected):
@@ -236,7 +240,7 @@ class TransactionCoordinator:
         client_id: str,
         why: Reason = ADDED,
     ) -> ErrorCode:
-        """Process AddPartitionsToTxn and AddOffsetsToTxn. Return once the ISR has the partitions."""
+        """Process AddPartitionsToTxn and AddOffsetsToTxn. Return once the ISR has replicated the added partitions."""
         try:
             coordinated = self._of_producer(transactional_id, producer)
             metadata = coordinated.metadata
@@ -275,7 +279,7 @@ class TransactionCoordinator:
     # ---- EndTxn -----------------------------------------------------------------------------------------------
 
     async def end(self, transactional_id: str, producer: ProducerIdAndEpoch, commits: bool) -> ErrorCode:
-        """Process EndTxn. Return once the ISR has the decision."""
+        """Process EndTxn. Return once the ISR has replicated the decision."""
         try:
             coordinated = self._of_producer(transactional_id, producer)
             metadata = coordinated.metadata
@@ -290,7 +294,7 @@ class TransactionCoordinator:
         return error
 
     def _abort_under(self, coordinated: Coordinated, fence: Transition, why: Reason) -> Future[ErrorCode]:
-        """Abort the transaction under the raised epoch of a prepared fence."""
+        """Abort an ongoing transaction under the higher epoch of a prepared fence."""
         coordinated.metadata.fence_now(fence.producer_epoch)
         to = coordinated.metadata.prepare_end(False, self._runtime.now().wall_ms)
         return self._decide(coordinated, to, why, fences=True)
@@ -298,7 +302,10 @@ class TransactionCoordinator:
     def _decide(
         self, coordinated: Coordinated, to: Transition, why: Reason, *, fences: bool = False
     ) -> Future[ErrorCode]:
-        """Append the outcome, then send the markers. The result is complete before the markers are written."""
+        """Append the outcome of a transaction, then send the markers.
+
+        The returned future is done after the append, before the markers are written.
+        """
         answer: Future[ErrorCode] = self._runtime.future()
 
         def done(error: ErrorCode) -> None:
@@ -362,7 +369,7 @@ class TransactionCoordinator:
         return _NONE, coordinated.metadata
 
     def list(self, producer_ids: Collection[int], states: Collection[str], duration_ms: int) -> ListedTransactions:
-        """Process ListTransactions. An empty filter or a duration below 0 selects everything."""
+        """Process ListTransactions. An empty filter, or a duration below 0, matches everything."""
         if not self._is_active:
             return ListedTransactions(ErrorCode.coordinator_not_available)
         if self.store.is_loading_any:
@@ -380,15 +387,18 @@ class TransactionCoordinator:
 
 
 def _may_continue(metadata: TransactionMetadata, expected: ProducerIdAndEpoch) -> bool:
-    """Return whether a producer that sends its id and epoch can get a new epoch. The epoch is checked later."""
+    """Return whether a producer that sends this id and epoch may continue with a new epoch (KIP-360).
+
+    The caller checks the epoch of the current producer id.
+    """
     if metadata.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == metadata.producer_id:
         return True
-    # The producer still uses its previous id if the response with the new id was lost.
+    # If the response with the new producer id was lost, the producer still uses its previous id.
     return expected.producer_id == metadata.last_producer_id and is_epoch_exhausted(expected.producer_epoch)
 
 
 def _end_again(state: TransactionState, commits: bool) -> ErrorCode:
-    """Return the result of EndTxn if no transaction is ongoing."""
+    """Return the result of an EndTxn request that arrives when no transaction is ongoing."""
     complete = TransactionState.COMPLETE_COMMIT if commits else TransactionState.COMPLETE_ABORT
     prepared = TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT
     if state is complete:
@@ -397,6 +407,6 @@ def _end_again(state: TransactionState, commits: bool) -> ErrorCode:
 
 
 def _answer(answer: Future[ErrorCode], error: ErrorCode) -> None:
-    # The client may have disconnected.
+    # The client may have stopped waiting.
     if not answer.done():
         answer.set_result(error)

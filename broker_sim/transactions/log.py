@@ -1,4 +1,4 @@
-"""Loads transactional ids from a partition of `__transaction_state` (TransactionStateManager's loading)."""
+"""Loads transactional ids from a partition of `__transaction_state` (the loading part of TransactionStateManager)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from zabka.kafka.record_batch import MAGIC, BatchUnreadable, Record, decode_batc
 
 
 class TransactionLog:
-    """The transactional ids after the records read so far. The newest record of an id is the valid one."""
+    """The transactional ids after the records read so far. Of each id, the newest record is valid."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}
         self.unreadable = 0
-        """Number of skipped records: damaged, or of a kind that newer brokers write."""
+        """Number of skipped records, which are damaged or of a kind that only newer brokers write."""
 
     def load_batches(self, data: bytes) -> Generator[None, None, int | None]:
-        """Load complete batches of the log, with a pause after a fixed number of records.
+        """Load complete batches of the log. Yield after every fixed number of records, so that other tasks can run.
 
-        Returns the offset after them, or None if there are none.
+        Returns the offset after the batches, or None if there are none.
         """
         next_offset = None
         seen = position = 0
@@ -61,7 +61,10 @@ class TransactionLog:
 async def read_transaction_log(
     replica: HostedLog, buffer_bytes: int, runtime: Runtime, goes_on: Callable[[], bool]
 ) -> TransactionLog | None:
-    """Read a partition to its end, one buffer at a time. Return None if `goes_on` returns False in between."""
+    """Read a partition to its end, one buffer at a time. Return None once `goes_on` returns False.
+
+    `goes_on` is called between two buffers.
+    """
     read = TransactionLog()
     offset = replica.log.start_offset
     while offset < replica.log.end_offset:

@@ -43,7 +43,7 @@ from zabka.kafka.wire.kafka_schema import request as build_request
 
 WRITE_TXN_MARKERS_VERSION = 1
 RETRY_BACKOFF_MS = 50
-"""Time until a failed marker or append is tried again."""
+"""Delay before a failed marker request or append is retried."""
 _NEEDS_NONE = (ErrorCode.none, ErrorCode.unsupported_for_message_format, ErrorCode.unsupported_version)
 _RETRIED = (
     ErrorCode.unknown_topic_or_partition,
@@ -57,7 +57,7 @@ _RETRIED = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingCompletion:
-    """A decided transaction, and the transition that completes it."""
+    """A decided transaction whose markers are being written, and the transition that completes it."""
 
     coordinated: Coordinated
     to: Transition
@@ -77,14 +77,14 @@ class _Marker:
 
 @dataclass(slots=True)
 class _Queue:
-    """The markers for one broker. `is_sending` is set while a request is in flight or about to be sent."""
+    """The markers to send to one broker. `is_sending` is set while a request is in flight or about to be sent."""
 
     markers: list[_Marker] = field(default_factory=list)
     is_sending: bool = False
 
 
 class MarkerSender:
-    """Sends markers until every decided transaction is complete."""
+    """Sends the markers of decided transactions until every such transaction is complete."""
 
     def __init__(
         self,
@@ -102,19 +102,21 @@ class MarkerSender:
         self._pending: dict[str, PendingCompletion] = {}
         self._queues: dict[int, _Queue] = {}
         self._delayed: list[_Marker] = []
-        """Markers whose leader is not known, and markers to be sent again."""
+        """Markers whose leader is not known, and markers that must be sent again."""
         self._appends: list[PendingCompletion] = []
-        """Decided transactions whose completion could not be appended. The append will be retried."""
+        """Decided transactions whose completion could not be appended. The appends will be retried."""
         self._timer: Timer | None = None
 
     def send(self, pending: PendingCompletion) -> None:
-        """Send the markers of a decided transaction, then append its completion."""
+        """Send the markers of a decided transaction, then append the transition to Complete…."""
         self._pending[pending.transactional_id] = pending
         self._enqueue(_Marker(pending, tuple(pending.coordinated.metadata.partitions)))
         self._complete_if_written(pending)
 
     def drop(self, number: int) -> None:
-        """Drop the markers of a partition of `__transaction_state` that this broker no longer leads."""
+        """Drop the markers of transactions in this partition of `__transaction_state`, which this broker no longer
+        leads.
+        """
         partition_for = self._store.partition_for
         for transactional_id in [each for each in self._pending if partition_for(each) == number]:
             del self._pending[transactional_id]
@@ -153,7 +155,10 @@ class MarkerSender:
                 self._runtime.spawn(self._drain(leader, queue), f"markers to broker {leader}")
 
     def _has_metadata(self, transactional_id: str) -> bool:
-        """Return whether metadata has arrived. After a start, this broker may coordinate before it gets any."""
+        """Return whether this broker has received metadata.
+
+        After its start, a broker may become coordinator before it receives any.
+        """
         own = TopicPartition(TRANSACTION_STATE, self._store.partition_for(transactional_id))
         return self._metadata.partition(own) is not None
 
@@ -196,7 +201,10 @@ class MarkerSender:
     async def _ask(
         self, endpoint: Endpoint, markers: Iterable[_Marker]
     ) -> Mapping[int, Mapping[TopicPartition, ErrorCode]] | None:
-        """Return each partition's error by producer id, or None if there was no response."""
+        """Send WriteTxnMarkers to a broker.
+
+        Return each partition's error by producer id, or None if there was no response.
+        """
         rows = [_row(marker) for marker in markers]
         request = build_request(ApiKey.WRITE_TXN_MARKERS, WRITE_TXN_MARKERS_VERSION, markers=rows)
         try:

@@ -47,7 +47,7 @@ EPOCH_MAX = 2**15 - 1
 
 
 class TransactionState(StrEnum):
-    """The state of a transactional id, named as in Kafka's tools, in the order of the ids in the log."""
+    """State of a transactional id, with the names of Kafka's tools, in the order of their ids in the log."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -73,17 +73,17 @@ VALID_PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
     _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
 }
 EXPIRES = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
-"""The states in which an unused id expires."""
+"""The states in which a transactional id can expire after a time without use."""
 PREPARED = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
-"""The states in which markers are being written."""
+"""The states in which the transaction is decided and its markers are being written."""
 
 
 class IllegalTransition(Exception):
-    """A transition that no coordinator is allowed to make. This is a bug of the caller."""
+    """The transition is not allowed in the current state. This is a bug of the caller."""
 
 
 class ProducerFenced(Exception):
-    """The producer's epoch is neither the current nor the last one."""
+    """The epoch that the producer sent is neither the current nor the last one."""
 
 
 class Transition(NamedTuple):
@@ -101,7 +101,7 @@ class Transition(NamedTuple):
 
 
 def is_epoch_exhausted(producer_epoch: int) -> bool:
-    """Return whether a producer with this epoch needs a new producer id."""
+    """Return whether a producer with this epoch must get a new producer id."""
     return producer_epoch >= EPOCH_MAX - 1
 
 
@@ -128,21 +128,23 @@ class TransactionMetadata:
         self.timeout_ms = timeout_ms
         self.state = state
         self.pending_state: TransactionState | None = None
-        """The state of a prepared transition that is not completed."""
+        """Target state of the prepared transition that is not completed yet."""
         self.partitions = dict.fromkeys(partitions)
-        """The partitions of the transaction; in a Prepare state, only the partitions whose marker is still missing."""
+        """The partitions of the transaction. In a Prepare state, only the partitions that have no marker yet."""
         self.start_ms = start_ms
         self.update_ms = update_ms
         self.has_failed_epoch_fence = False
         self.client_id = ""
-        """The client id of the producer's last request. No record contains it; a new coordinator does not know it."""
+        """The client id in the producer's last request. No record contains it, so a new coordinator does not know
+        it.
+        """
         self.journalled = UNKNOWN
-        """The journal event of the last change."""
+        """The journal event of the last change of this transactional id."""
 
     # ---- preparing --------------------------------------------------------------------------------------------
 
     def prepare_fence(self) -> Transition:
-        """Raise the epoch, so that the ongoing transaction can be aborted under the new epoch."""
+        """Prepare a higher epoch, under which the ongoing transaction is then aborted."""
         if self.producer_epoch == EPOCH_MAX:
             raise IllegalTransition(f"the epoch of {self.transactional_id} cannot rise above {EPOCH_MAX}")
         epoch = self.producer_epoch if self.has_failed_epoch_fence else self.producer_epoch + 1
@@ -156,9 +158,9 @@ class TransactionMetadata:
         )
 
     def prepare_next_epoch(self, timeout_ms: int, expected_epoch: int | None, now_ms: int) -> Transition:
-        """Give the next epoch to a producer. `expected_epoch` is the epoch that it sent, or None if it sent none.
+        """Prepare the next epoch for a producer.
 
-        Raises ProducerFenced.
+        `expected_epoch` is the epoch that the producer sent, or None if it sent none. Raises ProducerFenced.
         """
         if self.is_epoch_exhausted:
             raise IllegalTransition(f"no epochs are left for producer id {self.producer_id}")
@@ -177,7 +179,7 @@ class TransactionMetadata:
     def prepare_new_producer_id(
         self, producer_id: int, timeout_ms: int, now_ms: int, records_last_epoch: bool
     ) -> Transition:
-        """Give a new producer id, because the epochs of the current one are exhausted."""
+        """Prepare a new producer id, because the epochs of the current one are exhausted."""
         if self.state in (TransactionState.ONGOING, *PREPARED):
             raise IllegalTransition("a producer id cannot change during a transaction")
         return self._prepare(
@@ -190,7 +192,7 @@ class TransactionMetadata:
         )
 
     def prepare_add(self, partitions: Collection[TopicPartition], now_ms: int) -> Transition:
-        """Add partitions to the transaction. Begin the transaction if none is ongoing."""
+        """Prepare to add partitions to the transaction. If none is ongoing, this begins a transaction."""
         return self._prepare(
             TransactionState.ONGOING,
             partitions=(*self.partitions, *partitions),
@@ -199,12 +201,12 @@ class TransactionMetadata:
         )
 
     def prepare_end(self, commits: bool, now_ms: int) -> Transition:
-        """Decide whether the transaction commits or aborts."""
+        """Prepare the decision to commit or abort the transaction."""
         state = TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT
         return self._prepare(state, partitions=self.partitions, start_ms=self.start_ms, update_ms=now_ms)
 
     def prepare_complete(self, now_ms: int) -> Transition:
-        """Complete the transaction, once all its partitions have their markers."""
+        """Prepare the completion of the transaction, whose partitions all have their markers."""
         commits = self.state is TransactionState.PREPARE_COMMIT
         # The decision and the epoch of the fence are in the log now.
         self.has_failed_epoch_fence = False
@@ -212,7 +214,7 @@ class TransactionMetadata:
         return self._prepare(state, start_ms=self.start_ms, update_ms=now_ms)
 
     def prepare_dead(self) -> Transition:
-        """Prepare the removal of the id."""
+        """Prepare the removal of the transactional id."""
         return self._prepare(TransactionState.DEAD, start_ms=self.start_ms, update_ms=self.update_ms)
 
     def _prepare(
@@ -250,7 +252,10 @@ class TransactionMetadata:
     # ---- completing -------------------------------------------------------------------------------------------
 
     def complete(self, to: Transition) -> None:
-        """Assign a prepared transition that the log has. Raises IllegalTransition if it does not fit."""
+        """Assign the values of a prepared transition that is in the log.
+
+        Raises IllegalTransition if it is not the pending one.
+        """
         if to.state is not self.pending_state or not self._fits(to):
             raise IllegalTransition(f"{self.transactional_id} in {self.state}, {self.pending_state} pending, to {to}")
         match to.state:
@@ -287,27 +292,27 @@ class TransactionMetadata:
             case TransactionState.COMPLETE_COMMIT | TransactionState.COMPLETE_ABORT:
                 return unchanged and to.start_ms != NO_TIME
             case _:
-                # No other state is ever completed: PREPARE_EPOCH_FENCE is followed by PREPARE_ABORT, and DEAD ids are
+                # No other state can be completed: PREPARE_EPOCH_FENCE is followed by PREPARE_ABORT, and DEAD ids are
                 # removed.
                 return False
 
-    # ---- the rest ---------------------------------------------------------------------------------------------
+    # ---- queries ----------------------------------------------------------------------------------------------
 
     def fence_now(self, epoch: int) -> None:
-        """Apply the epoch of a prepared fence, so that the abort under this epoch can be prepared."""
+        """Apply the epoch of a prepared fence immediately, so that the abort under this epoch can be prepared."""
         self.pending_state = None
         self.producer_epoch = epoch
         self.last_producer_epoch = NO_PRODUCER_EPOCH
 
     def marker_written(self, partition: TopicPartition) -> None:
-        """Record that a partition no longer needs a marker."""
+        """Record that a partition has its marker or needs none."""
         if self.state not in PREPARED:
             raise IllegalTransition(f"a marker for {partition} in {self.state}")
         self.partitions.pop(partition, None)
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """Whether the next producer needs a new producer id."""
+        """Whether the next producer must get a new producer id."""
         return is_epoch_exhausted(self.producer_epoch)
 
     def has_timed_out(self, now_ms: int) -> bool:
@@ -316,6 +321,6 @@ class TransactionMetadata:
         return ongoing and self.start_ms + self.timeout_ms < now_ms
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Return whether the id has been unused for so long that it expires."""
+        """Return whether the transactional id has been unused for longer than `expiration_ms`."""
         idle = self.state in EXPIRES and self.pending_state is None
         return idle and self.update_ms <= now_ms - expiration_ms

@@ -9,7 +9,7 @@ from zabka.journal.events import TopicPartition
 
 
 class Reason(NamedTuple):
-    """The reason for a change, in words (`TransactionChanged.after`), and its cause."""
+    """Why a transactional id changed: a text for `TransactionChanged.after`, and the causing event."""
 
     after: str
     caused_by: Cause
@@ -25,10 +25,13 @@ EXPIRED = Reason("expired", timer_cause("transactionalId-expiration"))
 
 
 def markers_written(decided: Cause) -> Reason:
-    """Return the reason for a completion: the event of the decision that the markers carried out."""
+    """Return the reason for the completion of a transaction. Its cause is the event of the decision."""
     return Reason("markers written", decided)
 
 
 def loaded(partition: TopicPartition, coordinator_epoch: int) -> Reason:
-    """Return the reason for an unfinished transaction at a new coordinator: its partition's leader election."""
+    """Return the reason for an unfinished transaction that a new coordinator has loaded.
+
+    Its cause is the leader election of the `__transaction_state` partition.
+    """
     return Reason("loaded", election_cause(partition, coordinator_epoch))

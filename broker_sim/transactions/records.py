@@ -24,12 +24,12 @@ def _string(text: str) -> bytes:
 
 
 def transaction_key(transactional_id: str) -> bytes:
-    """Return the key of a transactional id."""
+    """Encode the record key of a transactional id."""
     return _SHORT.pack(_KEY_VERSION) + _string(transactional_id)
 
 
 def transaction_value(to: Transition) -> bytes:
-    """Return the value of a transactional id after a transition."""
+    """Encode the record value of a transactional id after a transition."""
     head = _HEAD.pack(_VALUE_VERSION, to.producer_id, to.producer_epoch, to.timeout_ms, STATES.index(to.state))
     partitions = _INT.pack(-1) if to.state is TransactionState.EMPTY else _partitions(to.partitions)
     return head + partitions + _TIMES.pack(to.update_ms, to.start_ms)
@@ -47,13 +47,16 @@ def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def read_key(data: bytes) -> str | None:
-    """Return the transactional id of a key, or None for kinds that newer brokers write. Raises UnreadableRecord."""
+    """Decode the transactional id in a record key. Return None for kinds of records that only newer brokers write.
+
+    Raises UnreadableRecord.
+    """
     reader = RecordReader(data)
     return reader.string() if reader.int16() == _KEY_VERSION else None
 
 
 def read_value(transactional_id: str, data: bytes) -> TransactionMetadata:
-    """Return a transactional id with the values in its record. Raises UnreadableRecord."""
+    """Decode the state of a transactional id from a record value. Raises UnreadableRecord."""
     reader = RecordReader(data)
     version = reader.int16()
     if not 0 <= version <= _FLEXIBLE:

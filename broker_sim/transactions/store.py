@@ -1,10 +1,10 @@
 """The transactional ids of a coordinator, and their log (kafka.coordinator.transaction.TransactionStateManager).
 
-A broker coordinates the ids whose partition of `__transaction_state` it leads. Its coordinator epoch is the leader
-epoch in which it began to lead that partition. Markers contain the coordinator epoch, and partitions reject markers of
-an older one. A transition is appended with acks=all, and assigned once every in-sync replica has it. If the leadership
-changes in between, the transition was either read from the log by the new coordinator or truncated, and the result is
-NOT_COORDINATOR.
+The leader of a partition of `__transaction_state` coordinates the transactional ids that hash to it. The coordinator
+epoch is the leader epoch in which the broker began to lead that partition. Markers contain the coordinator epoch, and
+partitions reject markers with an older one. A transition is appended with acks=all, and assigned once every in-sync
+replica has it. If the leadership changes in between, the transition was either read from the log by the new coordinator
+or truncated, and the result is NOT_COORDINATOR.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from zabka.kafka.topic_names import TRANSACTION_STATE
 
 _ALL = -1
 _TOMBSTONE_BYTES = 19
-"""Maximum size of a tombstone without its key."""
+"""Maximum size of a tombstone record, not counting its key."""
 _TOMBSTONE_BATCH_BYTES = 16_384
-"""Maximum size of a batch of tombstones, as in Kafka's buffer for them."""
+"""Maximum size of a batch of tombstones, equal to the size of Kafka's buffer for them."""
 _NOT_AVAILABLE = (
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.not_enough_replicas,
@@ -45,11 +45,11 @@ _NOT_HERE = (ErrorCode.not_leader_or_follower, ErrorCode.kafka_storage_error)
 _TOO_LARGE = (ErrorCode.message_too_large, ErrorCode.record_list_too_large)
 
 Appended = Callable[[ErrorCode], None]
-"""Receives the result of an append."""
+"""Called with the result of an append."""
 
 
 class TransactionRefused(Exception):
-    """A request about a transactional id is rejected with this error."""
+    """A request about a transactional id is rejected with an error code."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
@@ -57,14 +57,14 @@ class TransactionRefused(Exception):
 
 
 class Coordinated(NamedTuple):
-    """A transactional id with the epoch of its coordinator."""
+    """A transactional id and the coordinator epoch of this broker for it."""
 
     coordinator_epoch: int
     metadata: TransactionMetadata
 
 
 class LoadedPartition(NamedTuple):
-    """The ids of one partition of `__transaction_state`, and the coordinator epoch in which they were read."""
+    """The transactional ids in one partition of `__transaction_state`, and the coordinator epoch of this broker."""
 
     coordinator_epoch: int
     transactions: dict[str, TransactionMetadata]
@@ -76,7 +76,7 @@ class _Loading(NamedTuple):
 
 
 def append_error(error: int) -> ErrorCode:
-    """Return the coordinator's error for a transition that could not be stored."""
+    """Return the coordinator's error code for a failed append of a transition."""
     if error in _NOT_AVAILABLE:
         return ErrorCode.coordinator_not_available
     if error in _NOT_HERE:
@@ -87,10 +87,10 @@ def append_error(error: int) -> ErrorCode:
 
 
 class TransactionStore:
-    """Transactional ids of the partitions that this broker leads.
+    """The transactional ids in the partitions of `__transaction_state` that this broker leads.
 
-    `loaded` is called with every id of a partition that has been read, `unloaded` with the number of every partition
-    that this broker no longer leads or is about to read again, and `changed` with every completed transition.
+    `loaded` is called with every id of a loaded partition, `unloaded` with the number of every partition that this
+    broker no longer leads or is about to load again, and `changed` with every completed transition.
     """
 
     def __init__(
@@ -123,19 +123,24 @@ class TransactionStore:
         return java_hash(transactional_id) % self.partition_count
 
     def find(self, transactional_id: str) -> Coordinated | None:
-        """Return an id, or None if it does not exist. Raises TransactionRefused if it is not coordinated here now."""
+        """Return a transactional id, or None if it does not exist.
+
+        Raises TransactionRefused if this broker does not coordinate the id now.
+        """
         partition = self._partition(transactional_id)
         metadata = partition.transactions.get(transactional_id)
         return None if metadata is None else Coordinated(partition.coordinator_epoch, metadata)
 
     def add(self, metadata: TransactionMetadata) -> Coordinated:
-        """Add an id and return it. Return the existing one if the name is known. Raises TransactionRefused."""
+        """Add a transactional id and return it. If it already exists, return the existing one. Raises
+        TransactionRefused.
+        """
         partition = self._partition(metadata.transactional_id)
         known = partition.transactions.setdefault(metadata.transactional_id, metadata)
         return Coordinated(partition.coordinator_epoch, known)
 
     def is_current(self, coordinated: Coordinated) -> bool:
-        """Return whether this broker still coordinates the id and has coordinated it without interruption."""
+        """Return whether this broker has coordinated the id without interruption since `coordinated` was created."""
         partition = self._partitions.get(self.partition_for(coordinated.metadata.transactional_id))
         return partition is not None and partition.coordinator_epoch == coordinated.coordinator_epoch
 
@@ -150,16 +155,16 @@ class TransactionStore:
 
     @property
     def is_loading_any(self) -> bool:
-        """Whether any partition is being read."""
+        """Whether this broker is loading any partition of `__transaction_state`."""
         return bool(self._loading)
 
     def all(self) -> Iterator[Coordinated]:
-        """Yield every id that is coordinated here."""
+        """Yield every transactional id that this broker coordinates."""
         for epoch, transactions in list(self._partitions.values()):
             for metadata in list(transactions.values()):
                 yield Coordinated(epoch, metadata)
 
-    # ---- taking over and giving up ----------------------------------------------------------------------------
+    # ---- loading and unloading ---------------------------------------------------------------------------------
 
     def roles_changed(self) -> None:
         """Load the partitions of `__transaction_state` that this broker now leads, and unload the others."""
@@ -190,8 +195,8 @@ class TransactionStore:
         size = self._config.transaction_state_log_load_buffer_size
         read = None
         with suppress(LogDirFailed):
-            # If the directory fails, another broker becomes coordinator and reads its own replica. Until then this
-            # partition counts as loading.
+            # If the log directory fails, another broker becomes coordinator and reads its own replica. Until then, this
+            # partition counts as still loading.
             read = await read_transaction_log(partition, size, self._runtime, lambda: self._is_loading(number, epoch))
         if read is None:
             return
@@ -217,7 +222,7 @@ class TransactionStore:
     def append(
         self, coordinated: Coordinated, to: Transition, why: Reason, done: Appended, keeps_pending: bool = False
     ) -> None:
-        """Append a prepared transition now. Assign it once the ISR has it, and call `done`.
+        """Append a prepared transition immediately. Once the ISR has it, complete the transition and call `done`.
 
         If the append fails, the transition is no longer pending, unless `keeps_pending` is set and the error is
         COORDINATOR_NOT_AVAILABLE.
@@ -228,7 +233,7 @@ class TransactionStore:
         transactional_id = coordinated.metadata.transactional_id
         records: list[tuple[bytes, bytes | None]] = [(transaction_key(transactional_id), transaction_value(to))]
         appended = self._produce(self.partition_for(transactional_id), records, to.timeout_ms)
-        # The outcome counts even if the client has disconnected.
+        # The append counts even if the client has stopped waiting.
         self._runtime.spawn(
             self._appended(coordinated, to, why, appended, done, keeps_pending), f"store {transactional_id}"
         )
@@ -265,7 +270,7 @@ class TransactionStore:
     # ---- expiry -----------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """Write tombstones for ids that have been unused for too long, and remove these ids."""
+        """Remove transactional ids that have been unused for too long, and write tombstones for them."""
         now_ms = self._runtime.now().wall_ms
         for number, (epoch, transactions) in list(self._partitions.items()):
             batch: list[Coordinated] = []

@@ -1,4 +1,4 @@
-"""Sphinx configuration of the documentation site: MyST parses documents; Mermaid draws diagrams in the browser."""
+"""Sphinx configuration of the documentation site. MyST parses the documents; Mermaid draws diagrams in the browser."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Mermaid(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Return the diagram's source as the element that Mermaid searches for."""
+        """Return the diagram's source in the HTML element for which Mermaid searches."""
         text = html.escape("\n".join(self.content))
         return [nodes.raw("", f'<pre class="mermaid">{text}</pre>\n', format="html")]
 
@@ -45,12 +45,14 @@ _AT_THE_TOP = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([A-Z]+\.\w+)(?:#[\w-]+)?\)")
 
 
 def name_what_is_not_on_the_site(app: Sphinx, name: str, source: list[str]) -> None:
-    """Replace a link to a document at the top of the repository by its name, because the site does not contain it."""
+    """Replace links to documents at the top of the repository by their names, because the site does not contain
+    them.
+    """
     source[0] = _AT_THE_TOP.sub(r"\1 (`\2`)", source[0])
 
 
 def list_what_an_index_links_to(app: Sphinx, name: str, source: list[str]) -> None:
-    """Add a toctree of all linked pages to each page called index, so that the index pages remain plain Markdown."""
+    """Add a toctree of all linked pages to each page called index, so that its source can be plain Markdown."""
     if PurePosixPath(name).name == "index":
         linked = "\n".join(dict.fromkeys(_LINK.findall(source[0])))
         source[0] += f"\n```{{toctree}}\n:hidden:\n\n{linked}\n```\n"
@@ -65,7 +67,7 @@ is needed.</p>
 
 
 def link_to_the_playable_page(app: Sphinx, name: str, source: list[str]) -> None:
-    """Put a link to a lesson's playable page (`scripts/lesson_pages.py`) after its question."""
+    """Insert a link to the lesson's interactive page (`scripts/lesson_pages.py`) after the lesson's question."""
     if name.startswith(_LESSONS) and _QUESTION_ENDS in source[0]:
         link = _PLAY.format(name=name.removeprefix(_LESSONS))
         source[0] = source[0].replace(_QUESTION_ENDS, link + _QUESTION_ENDS, 1)

@@ -1,7 +1,7 @@
-"""Server side of SASL DIGEST-MD5 (RFC 2831), as Java implements it for ZooKeeper (DigestMD5Server).
+"""Server side of SASL DIGEST-MD5 (RFC 2831), as Java implements it for ZooKeeper (DigestMd5Server).
 
-The server supports only the protection `auth`, no subsequent authentication, and one realm, which is also the server's
-name. The caller passes the nonce in. A server object serves one negotiation: `challenge`, then `verify`.
+The server supports only the quality of protection `auth`, no subsequent authentication, and one realm, which is also
+the server name. The caller chooses the nonce. One server object handles one negotiation: `challenge`, then `verify`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 
 class SaslService(NamedTuple):
-    """Service that a client logs in to; `server_name` is both realm and host."""
+    """Name of a service that clients log in to. `server_name` is used as the realm and as the host."""
 
     protocol: str
     server_name: str
 
 
 CLIENTS = SaslService("zookeeper", "zk-sasl-md5")
-"""Service that clients log in to (ZooKeeperSaslServer)."""
+"""Service name for ZooKeeper clients that log in to a server (ZooKeeperSaslServer)."""
 QUORUM = SaslService("zookeeper-quorum", "zk-quorum-sasl-md5")
-"""Service that servers of the same ensemble log in to (QuorumAuth)."""
+"""Service name for servers of the ensemble that log in to each other (QuorumAuth)."""
 RESPONSE_BYTES_MAX = 4096
 NONCE_COUNT = "00000001"
 _DIRECTIVE = re.compile(r'[\s,]*([^\s=,]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))\s*(?=,|$)', re.DOTALL)
@@ -35,10 +35,10 @@ class SaslError(Exception):
 
 
 class DigestMd5Server:
-    """One negotiation. `users` maps names to passwords.
+    """Server side of one negotiation. `users` maps user names to passwords.
 
-    A client that requests to act for another user is rejected, unless `acts_for_others` is set; the client then still
-    acts as itself (ZooKeeper's AuthorizeCallbacks).
+    A client that requests to act for another user is rejected, unless `acts_for_others` is set; even then the client is
+    authenticated as itself (ZooKeeper's AuthorizeCallbacks).
     """
 
     __slots__ = ("_acts_for_others", "_done", "_nonce", "_service", "_users")
@@ -62,11 +62,11 @@ class DigestMd5Server:
         return f'realm="{self._service.server_name}",nonce="{self._nonce}",charset=utf-8,algorithm=md5-sess'.encode()
 
     def verify(self, response: bytes) -> tuple[str, bytes]:
-        """Verify a digest-response.
+        """Verify the client's digest-response.
 
-        Return the user and the response-auth, which proves that this server knows the password.
+        Return the user and the response-auth, which proves to the client that this server knows the password.
 
-        Raises SaslError, always so for a second response.
+        Raises SaslError if the response is not valid, and for every response after the first.
         """
         if self._done:
             raise SaslError("the negotiation is over")

@@ -1,9 +1,11 @@
-"""JAAS login configuration: users of a section (javax.security.auth.login.Configuration, DigestLoginModule).
+"""Parser of a JAAS login configuration: returns the users and passwords of one section.
 
-Server {
-    org.apache.zookeeper.server.auth.DigestLoginModule required
-    user_ann="secret";
-};
+The format (javax.security.auth.login.Configuration, DigestLoginModule) is:
+
+    Server {
+        org.apache.zookeeper.server.auth.DigestLoginModule required
+        user_ann="secret";
+    };
 """
 
 from __future__ import annotations

@@ -15,14 +15,14 @@ _KEYWORDS = {
     "2.5.4.3": "CN", "2.5.4.6": "C", "2.5.4.7": "L", "2.5.4.8": "ST", "2.5.4.10": "O", "2.5.4.11": "OU",
     "2.5.4.9": "STREET", "0.9.2342.19200300.100.1.25": "DC", "0.9.2342.19200300.100.1.1": "UID",
 }  # fmt: skip
-"""Attribute types that RFC 2253 names; any other type is written as its number."""
+"""Attribute types that RFC 2253 names; any other type is written as its object identifier."""
 _KNOWN = frozenset(_KEYWORDS.values()) | {
     "S", "T", "IP", "DNQUALIFIER", "DNQ", "SURNAME", "GIVENNAME", "INITIALS", "GENERATION", "EMAIL", "EMAILADDRESS",
     "SERIALNUMBER",
 }  # fmt: skip
 _OID = re.compile(r"(?:OID\.)?[0-2](?:\.(?:0|[1-9][0-9]*))+", re.ASCII | re.IGNORECASE)
 NAME_MAX = 16_384
-"""Maximum length of a name; longer strings are rejected, because parsing them takes too long."""
+"""Maximum length of a distinguished name; longer strings are rejected, because parsing them takes too long."""
 _KEYWORD_MAX = 256
 _SPECIAL = ',=+<>#;"\\'
 
@@ -34,9 +34,9 @@ _TEXT_TAGS = {
 
 
 def subject_of(certificate: bytes) -> str:
-    """Return the subject of a DER certificate.
+    """Return the subject of a DER certificate as a distinguished name.
 
-    Raises MalformedRecord.
+    Raises MalformedRecord if the certificate cannot be parsed.
     """
     fields = _elements(_only(_only(certificate, _SEQUENCE, more=True), _SEQUENCE, more=True))
     tag, _, _ = next(fields, (0, b"", b""))
@@ -68,7 +68,10 @@ def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def _only(data: bytes, wanted: int, *, more: bool = False) -> bytes:
-    """Return the content of the first element, which must have that tag; if `more`, other elements may follow."""
+    """Return the content of the first DER element in `data`, which must have the tag `wanted`.
+
+    If `more`, other elements may follow it. Raises MalformedRecord.
+    """
     for tag, content, whole in _elements(data):
         if tag == wanted and (more or len(whole) == len(data)):
             return content
@@ -111,12 +114,15 @@ def _object_id(data: bytes) -> str:
 
 
 def _escaped(value: str) -> str:
-    """Return a value in the format of RFC 2253 section 2.4, with every special character escaped, as Java does."""
+    """Return an attribute value of a distinguished name, with special characters escaped as Java does.
+
+    The format is defined in RFC 2253 section 2.4.
+    """
     out = "".join("\\00" if char == "\0" else f"\\{char}" if char in _SPECIAL else char for char in value)
     body = out.lstrip(" ")
     out = "\\ " * (len(out) - len(body)) + body
     body = out.rstrip(" ")
-    # A name that consists only of spaces is completely escaped already.
+    # In a value that consists only of spaces, the lines above have escaped every space already.
     return body + "\\ " * (len(out) - len(body)) if body and not body.endswith("\\") else out
 
 

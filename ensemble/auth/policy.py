@@ -18,10 +18,10 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How clients can authenticate. There is no super user unless this policy configures one.
 
     `schemes`: the schemes allowed in ACLs. `sasl_users`: passwords keyed by user, None if SASL is not configured.
-    `required_schemes`: a client is served only with an identity in one of these (`enforce.auth.schemes`).
-    `any_sasl_user`: an ACL's `sasl` entry for this name applies to every client authenticated by SASL
-    (`letAnySaslUserDoX`). `ensemble_names`: if the `ensemble` scheme is enabled, clients that request another ensemble
-    are rejected.
+    `required_schemes`: requests of a client are rejected until it has an identity in one of these schemes
+    (`enforce.auth.schemes`). `any_sasl_user`: an ACL's `sasl` entry for this name applies to every client authenticated
+    by SASL (`letAnySaslUserDoX`). `ensemble_names`: if the `ensemble` scheme is enabled, clients that request another
+    ensemble are rejected.
     """
 
     schemes: frozenset[str] = DEFAULT_SCHEMES
@@ -42,13 +42,13 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sasl_required(self) -> bool:
-        """Whether clients must authenticate with SASL, or with another required scheme."""
+        """Whether SASL is a required scheme; if there are other required schemes, a client needs only one of them."""
         return SASL in self.required_schemes
 
     def identities_of(self, address: str, subject: str | None) -> tuple[AuthId, ...]:
-        """Return the identities of a connection that has sent no credentials.
+        """Return the identities that a client proves by connecting, before it sends credentials.
 
-        They are its address and the subject of its verified certificate.
+        They are its IP address and, with TLS, the subject of its verified certificate.
         """
         found: list[AuthId] = [(IP, address)]
         if subject is not None:
@@ -60,7 +60,7 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def authenticate(self, scheme: str, credentials: bytes | None, present: Iterable[AuthId]) -> tuple[AuthId, ...]:
         """Return the identities that an auth packet proves; empty if the packet is rejected.
 
-        `present`: the identities already proved.
+        `present`: the identities that the connection has proved already.
         """
         if scheme not in self.schemes:
             return ()
@@ -72,7 +72,7 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
     def _digest(self, credentials: bytes | None) -> tuple[AuthId, ...]:
         if credentials is None:
             return ()
-        # Java decodes bytes that are not UTF-8 in the same way.
+        # Java, too, decodes invalid UTF-8 to replacement characters.
         digest = digest_of(credentials.decode("utf-8", "replace"), self.digest_algorithm)
         if self.super_digest and compare_digest(digest.encode(), self.super_digest.encode()):
             return SUPER_USER, (DIGEST, digest)
@@ -91,11 +91,11 @@ class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return auth
 
     def knows_ensemble(self, name: bytes | None) -> bool:
-        """Return whether a client requests this ensemble; a client that names no ensemble is always accepted."""
+        """Return whether `name` is this ensemble's name; a client that sends no name is always accepted."""
         return not name or self.ensemble_names is None or name.decode("utf-8", "replace") in self.ensemble_names
 
     def lets_in(self, auth: Iterable[AuthId]) -> bool:
-        """Return whether a client with these identities is served."""
+        """Return whether a client with these identities has authenticated as the policy requires."""
         return not self.required_schemes or any(scheme in self.required_schemes for scheme, _ in auth)
 
 

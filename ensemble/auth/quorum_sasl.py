@@ -27,7 +27,7 @@ _MAGIC_BYTES = struct.pack(">q", MAGIC)
 
 
 class QuorumSasl(msgspec.Struct, frozen=True, kw_only=True):
-    """The `quorum.auth.…` keys.
+    """Settings of zoo.cfg's `quorum.auth.…` keys.
 
     `users`: passwords of incoming connections, keyed by user. `user`, `password`: this server's own login. Outgoing
     connections are authenticated if `learner_required`; incoming connections may omit authentication unless
@@ -46,7 +46,11 @@ class QuorumSasl(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(NamedTuple):
-    """Bytes to send now. `done` is set when the exchange has ended, with the bytes that followed it."""
+    """Result of processing received bytes: `send` contains the bytes to send now.
+
+    After the negotiation has ended, `done` is True, and `rest` contains the received bytes that followed the
+    negotiation.
+    """
 
     send: bytes
     done: bool = False
@@ -67,7 +71,7 @@ def packet(status: int, token: bytes | None) -> bytes:
 
 
 class _Packets:
-    """Assembles received bytes into packets."""
+    """Assembles received bytes into QuorumAuthPackets."""
 
     __slots__ = ("buffer",)
 
@@ -75,7 +79,7 @@ class _Packets:
         self.buffer = b""
 
     def next(self) -> tuple[int, bytes | None] | None:
-        """Return (status, token) of the next packet, or None if it is not complete yet. Raises Refused."""
+        """Return (status, token) of the next packet, or None if the packet is not complete yet. Raises Refused."""
         if not _MAGIC_BYTES.startswith(self.buffer[:8]):
             raise Refused("it does not speak SASL; is quorum.auth.enableSasl=true there?")
         if len(self.buffer) < _HEAD.size:
@@ -126,9 +130,9 @@ class LearnerSide:
         return Step(packet(IN_PROGRESS, self._client.respond(token)))
 
     def connection_ended(self) -> Step:
-        """Process the other side's close of the connection.
+        """Handle a connection that the server closed during the negotiation.
 
-        Raises Refused.
+        Always raises Refused.
         """
         raise Refused("the server ended the connection during authentication")
 
@@ -147,8 +151,8 @@ class ServerSide:
     def feed(self, data: bytes) -> Step:
         """Process received bytes.
 
-        Raises Refused if required authentication fails. If authentication is not required, accept the learner, as
-        ZooKeeper does.
+        Raises Refused if authentication is required and fails. If it is not required, the learner is accepted without
+        it, as in ZooKeeper.
         """
         packets = self._packets
         packets.buffer += data
@@ -171,7 +175,7 @@ class ServerSide:
         return Step(packet(SUCCESS, proof), True, self._packets.buffer)
 
     def connection_ended(self) -> Step:
-        """Process the other side's close of the connection; the buffered bytes may be the complete message.
+        """Handle a connection that the other side closed; the bytes received so far may be a complete message.
 
         Raises Refused if authentication is required.
         """

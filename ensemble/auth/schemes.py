@@ -25,19 +25,19 @@ An `auth` entry in an ACL represents all ids of the client in these schemes.
 """
 _SASL_SUPER = "super"
 _PRINCIPAL = re.compile(r"[^/@]*(?:/[^/@]*)?@[^/@]*|[^@]*")
-"""KerberosName: service/host@REALM, or any string without an @."""
+"""Pattern of a Kerberos principal (KerberosName): service/host@REALM, or any string without an @."""
 _INT = re.compile(r"[+-]?[0-9]{1,4000}", re.ASCII)
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 
 
 def principal(identity: AuthId) -> str:
-    """Return an identity as rules name it: without the hash of a digest's password."""
+    """Return an identity as "scheme:name" for authorization rules; a digest id without its password hash."""
     scheme, name = identity
     return f"{scheme}:{name.partition(':')[0] if scheme == DIGEST else name}"
 
 
 def _is_digest(identity: str) -> bool:
-    # Java's split drops empty parts at the end.
+    # Ignore trailing colons, because Java's split drops empty strings at the end.
     return len(identity.rstrip(":").split(":")) == 2
 
 
@@ -66,7 +66,7 @@ def matches(scheme: str, proved: str, wanted: str) -> bool:
 
 
 def opens(key: bytes, credentials: bytes) -> bool:
-    """Return whether credentials fit the key in /key (KeyAuthenticationProvider, an example provider).
+    """Return whether the credentials match the data of /key (KeyAuthenticationProvider, an example provider).
 
     Key and credentials are numbers, and one must be a multiple of the other.
     """
@@ -86,6 +86,6 @@ def _int(text: bytes) -> int | None:
 
 
 def digest_of(credentials: str, algorithm: str = "sha1") -> str:
-    """Return `user:password` as the digest scheme writes it: `user:base64(hash of user:password)`."""
+    """Return the digest scheme's id for the credentials `user:password`: `user:base64(hash of user:password)`."""
     digest = new_hash(algorithm, credentials.encode(), usedforsecurity=False).digest()
     return f"{credentials.partition(':')[0]}:{b64encode(digest).decode()}"

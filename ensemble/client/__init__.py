@@ -3,9 +3,9 @@
     async with zabka.ensemble.client.connect("127.0.0.1:2181") as client:
         data, stat = await client.get("/controller")
 
-Importing this package loads no submodule; `connect` loads asyncio, `KazooClient` loads kazoo. Brokers, tools and
-tests import it; it imports the records and `auth`, but no server code. Begin with `client` (the operations), then
-`session` (one session, over any server that responds); both are pure, `asyncio_connector` is not.
+Importing this package loads no submodule; `connect` loads asyncio, `KazooClient` loads kazoo. Brokers, tools and tests
+import it; it imports the records and `auth`, but no server code. Begin with `client` (the operations), then `session`
+(one session, with reconnects to other servers); both are pure, `asyncio_connector` is not.
 """
 
 from __future__ import annotations

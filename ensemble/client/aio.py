@@ -21,7 +21,7 @@ async def connect(
     name: str = "",
     read_only: bool = False,
 ) -> AsyncIterator[Client]:
-    """Yield a started `Client` for the block; close its session at the end.
+    """Yield a connected `Client` for the `async with` block; close its session at the end.
 
     `hosts` is "h1:2181,h2:2181/chroot". Waits for a server without a time limit: set a limit with `asyncio.timeout` if
     necessary. With `read_only`, a server without a leader is accepted for reads until a server with a leader is found.

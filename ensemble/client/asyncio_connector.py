@@ -56,7 +56,10 @@ class Opener(Protocol):
 
 
 class AsyncioConnector:
-    """`Connector` over asyncio TCP (TLS with `ssl_context`), through the link `faults` if given."""
+    """Opens connections to ZooKeeper servers over asyncio TCP, as a `Connector`.
+
+    Uses TLS if `ssl_context` is given. Network faults are injected by `faults`, if given.
+    """
 
     def __init__(
         self, faults: Opener | None = None, *, ssl_context: ssl.SSLContext | None = None, tap: ClientTap | None = None
@@ -137,7 +140,7 @@ class _Word(asyncio.Protocol):
 
 
 class ClientConnection(asyncio.Protocol):
-    """One connection: sends frames, receives frames, and decodes each reply by the op of its request."""
+    """One connection to a server: sends requests, and decodes each reply by the op code of its request."""
 
     def __init__(self, receiver: Receiver, tap: ClientTap | None = None) -> None:
         self._receiver: Receiver | None = receiver
@@ -152,7 +155,7 @@ class ClientConnection(asyncio.Protocol):
         self._wanted = 4
         self._first = True
 
-    # -- the client's side
+    # -- methods that the client calls
 
     def send(self, message: ToServer) -> None:
         """Queue a frame; all frames of an event loop turn are sent in one write."""
@@ -190,7 +193,7 @@ class ClientConnection(asyncio.Protocol):
         if receiver is not None:
             receiver.on_disconnected(reason)
 
-    # -- asyncio's side
+    # -- callbacks from asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to send and receive: TCP has connected."""

@@ -1,4 +1,4 @@
-"""Requests in flight: operations and authentication."""
+"""Requests without a reply yet: operations and authentication."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Call:
         self.xid = 0
 
     def fail(self, error: ZooKeeperError) -> None:
-        """Fail with an error, unless the sink was cancelled."""
+        """Pass an error to the sink, unless the sink was cancelled."""
         if not self.sink.done():
             self.sink.set_exception(error)
 
 
 class Auth:
-    """Credentials in flight, and the future of their first reply."""
+    """Auth packet that was sent or will be sent, and the future that its first reply resolves."""
 
     __slots__ = ("future", "packet")
 

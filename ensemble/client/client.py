@@ -71,8 +71,9 @@ class Client:
     """A ZooKeeper session with the ensemble at `hosts` ("h1:2181,h2:2181/chroot").
 
     Every operation is sent when it is called, and returns a future for the reply; see `CoordinationService` for the
-    errors. `session_timeout_ms` is the requested timeout; the server may bound it. `read_only`: accept a server without
-    a leader (CONNECTED_READ_ONLY) until `asker` finds a server with a leader. Raises ValueError for a bad `hosts`.
+    errors. `session_timeout_ms` is the requested timeout, which the server may change to its own minimum or maximum.
+    `read_only`: accept a server without a leader (CONNECTED_READ_ONLY), and search with four-letter words, sent by
+    `asker`, for a server with a leader. Raises ValueError for a bad `hosts`.
     """
 
     def __init__(
@@ -111,21 +112,21 @@ class Client:
 
     @property
     def last_zxid(self) -> int:
-        """The highest zxid in any reply to this client."""
+        """The highest zxid in any reply that this client received."""
         return self._session.last_zxid
 
     @property
     def server(self) -> str:
-        """The server connected to, or tried last, as "host:port"."""
+        """The server that the client is connected to, or tried last, as "host:port"."""
         return self._session.server
 
     @property
     def last_failure(self) -> str:
-        """Reason of the last broken or failed connection; empty if there was none."""
+        """Reason why the last connection was lost or failed; empty if none was."""
         return self._session.last_failure
 
     def add_listener(self, listener: StateListener) -> None:
-        """Call `listener` at every change of state, in order, before the client processes anything else."""
+        """Call `listener` at every change of the session's state, before the client processes anything else."""
         self._session.add_listener(listener)
 
     def remove_listener(self, listener: StateListener) -> None:
@@ -148,7 +149,7 @@ class Client:
     async def close(self, wait_ms: int = CLOSE_WAIT_MS) -> None:
         """Close the session (its ephemerals are deleted) and disconnect.
 
-        If no server replies within `wait_ms`, only disconnect: the session then ends by its timeout.
+        If no server replies within `wait_ms`, only disconnect: the session then expires after its timeout.
         """
         await self._session.close(wait_ms)
 
@@ -175,7 +176,7 @@ class Client:
             await self._create_above(self._chroot)
 
     async def _create_above(self, full: str) -> None:
-        """Create the znode at this path, chroot included, after its missing ancestors."""
+        """Create the znode at this path, which includes the chroot; create its missing ancestors first."""
         body = CreateRequest(full, None, OPEN_ACL, _flags(False, False))
         with suppress(NodeExists):
             try:
@@ -215,12 +216,14 @@ class Client:
         return self._session.request(OpCode.SET_ACL, body, path=path, convert=_stat)
 
     def multi(self, ops: Sequence[Op]) -> Future[list[OpResult]]:
-        """Run all operations or none. A failed op is returned as a value; connection loss and expiry still raise."""
+        """Run all operations or none. A failed op is returned as a result; ConnectionLoss and SessionExpired are
+        raised.
+        """
         body = MultiRequest([self._multi_op(op) for op in ops])
         return self._session.request(OpCode.MULTI, body, convert=self._multi_results)
 
     def multi_read(self, reads: Sequence[Read]) -> Future[list[ReadResult]]:
-        """Run several reads in one request, each with its own outcome. No watch is set."""
+        """Run several reads in one request; each returns its own result or error. No watch is set."""
         ops = [
             MultiOp(
                 OpCode.GET_DATA if isinstance(read, GetData) else OpCode.GET_CHILDREN,
@@ -233,7 +236,7 @@ class Client:
     def create_container(
         self, path: str, data: bytes | None = b"", *, acl: Sequence[ACL] = OPEN_ACL
     ) -> Future[tuple[str, Stat]]:
-        """Create a znode that the ensemble deletes some time after its last child was deleted."""
+        """Create a container: a znode that the ensemble deletes some time after its last child was deleted."""
         body = CreateRequest(self._full(path), data, acl, CreateFlag.CONTAINER)
         return self._session.request(OpCode.CREATE_CONTAINER, body, path=path, convert=self._created)
 
@@ -250,9 +253,10 @@ class Client:
         return self._session.request(OpCode.CREATE_TTL, body, path=path, convert=self._created)
 
     def add_watch(self, path: str, watcher: Watcher, *, recursive: bool = False) -> Future[None]:
-        """Set a persistent watch on the znode and its children, or on its subtree (then without CHILDREN_CHANGED).
+        """Set a persistent watch on the znode and its children, or, with `recursive`, on its whole subtree.
 
-        The client sets the watch again after a reconnect; events in between are lost.
+        A recursive watch gets no CHILDREN_CHANGED events. The client sets the watch again after a reconnect; events in
+        between are lost.
         """
         full = self._full(path)
         mode = AddWatchMode.PERSISTENT_RECURSIVE if recursive else AddWatchMode.PERSISTENT
@@ -264,9 +268,9 @@ class Client:
     def remove_watches(
         self, path: str, watcher: Watcher | None = None, kind: WatcherType = WatcherType.ANY
     ) -> Future[None]:
-        """Remove this watcher, or every watcher, from a path.
+        """Remove this watcher, or every watcher if None, from a path.
 
-        Each removed watcher gets an event. Raises NoWatcher if there is none.
+        Each removed watcher gets a WATCH_REMOVED event for its kind. Raises NoWatcher if there is none.
         """
         return self._session.unwatch(kind, self._full(path), watcher)
 
@@ -305,7 +309,7 @@ class Client:
         body = ReconfigRequest(parts[0], parts[1], parts[2], from_version)
         return self._session.request(OpCode.RECONFIG, body, convert=_data)
 
-    # -- to the wire and back
+    # -- building requests and converting responses
 
     def _read(
         self, op: OpCode, kind: WatchKind, path: str, watcher: Watcher | None, convert: Callable[[Any], Any]

@@ -1,4 +1,4 @@
-"""Recorder of a ZooKeeper client's messages, for a broker's message file.
+"""Recorder of the messages between a ZooKeeper client and its servers, for a broker's message file.
 
 Pings are omitted unless all messages are recorded.
 """
@@ -13,7 +13,7 @@ from zabka.journal.messages import Content
 
 
 class ClientTap:
-    """Records one process's connections to the ensemble."""
+    """Records the messages of one process's connections to the ensemble."""
 
     def __init__(self, notes: MessageNotes) -> None:
         self._notes = notes
@@ -44,18 +44,18 @@ class ClientLine:
         self._line.sent(request_content(message), f"request@{message.xid}" if message.xid > 0 else None, size)
 
     def connected(self, response: ConnectResponse) -> None:
-        """Record the first frame that arrived."""
+        """Record the ConnectResponse, which is the server's first frame."""
         self._line.received(connected_content(response))
 
     def replied(self, reply: Reply, size: int) -> None:
-        """Record a later frame that arrived."""
+        """Record the reply to a request."""
         if reply.xid == PING_XID and not self._records_pings:
             return
         content = reply_content(reply, self._ops.pop(reply.xid, None))
         self._line.received(content, f"answer@{reply.xid}" if reply.xid > 0 else None, size)
 
     def watched(self, event: WatchEvent, zxid: int, size: int) -> None:
-        """Record a watch that fired."""
+        """Record a watch event."""
         subject = {"event": event.type.name, "path": event.path}
         key = f"watch@{zxid}{event.type.name}{event.path}"
         self._line.received(Content("client", "watch", subject), key, size)

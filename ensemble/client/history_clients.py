@@ -1,4 +1,4 @@
-"""Clients that write, read and watch znodes, and record the replies as a checkable history.
+"""Clients that write, read and watch znodes, and record each operation and its reply in a history to check.
 
 The checks are linearizability of writes and quorum reads (sync, then getData) of every znode, FIFO order per session
 (`zabka.journal.checkers.session_order`), and that ephemerals exist exactly as long as their session. The clients work
@@ -23,12 +23,12 @@ from zabka.journal.checkers.session_order import Seen, violations
 from zabka.journal.checkers.znode_register import ANY_VERSION, UNKNOWN, Answered, Asked, step
 
 HISTORIES, ALIVE = "/histories", "/alive"
-"""The znodes under which clients work; they must exist."""
+"""Parent znodes of the keys that clients write and of the clients' ephemerals; both must exist."""
 KEYS_AT_A_TIME = 3
 KEYS_LAST_S = 4.0
-"""Duration for which a key is used.
+"""Time after which clients switch to new keys.
 
-A key's history grows during this time, and short histories are fast to check.
+A key's history grows as long as clients use the key, and short histories are fast to check.
 """
 PAUSE_S = 0.004
 SESSION_TIMEOUT_MS = 6000
@@ -40,7 +40,7 @@ _OUTCOMES: dict[type[ZooKeeperError], Answered] = {
 
 
 class History:
-    """All recorded operations of all clients, with their results."""
+    """All operations of all clients, with their results, as recorded."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
@@ -51,12 +51,12 @@ class History:
 
 
 def now_us() -> int:
-    """Return the time of the history's only clock."""
+    """Return the monotonic time in microseconds; all times in a history are from this clock."""
     return time.monotonic_ns() // 1000
 
 
 class Player:
-    """Client that opens one session after another, with one or two requests at a time."""
+    """Client that runs random operations, and opens a new session whenever its session expires."""
 
     def __init__(self, name: str, client: Client, history: History, seed: int, pause_s: float = PAUSE_S) -> None:
         self._name = name
@@ -72,7 +72,7 @@ class Player:
         return f"{self._name}.{self._sessions}"
 
     async def play(self, is_done: Callable[[], bool]) -> None:
-        """Run until `is_done()`; leave the session open."""
+        """Run random operations until `is_done()` returns True; do not close the session."""
         await self._client.start()
         began_s = time.monotonic()
         while not is_done():
@@ -94,7 +94,7 @@ class Player:
         await self._client.close()
 
     async def check_alive(self) -> str | None:
-        """Return the problem with the ephemeral of this session while the session is alive, or None."""
+        """Return an error message if the session is alive but its ephemeral does not exist, otherwise None."""
         path = self._history.ephemerals.get(self._name)
         if path is None:
             return None
@@ -106,9 +106,9 @@ class Player:
         return f"{path} is gone, and its session lives" if stat is None else None
 
     async def _live(self) -> None:
-        """Create an ephemeral once per session.
+        """Create this session's ephemeral if it is not created yet.
 
-        The ephemeral may exist already if the reply to an earlier create was lost.
+        It may exist although no reply was received, because the reply to an earlier create was lost.
         """
         if self._name in self._history.ephemerals:
             return
@@ -129,7 +129,7 @@ class Player:
         elif choice < 0.45:
             await self._ask(path, Asked("set", data))
         elif choice < 0.55:
-            # Send a write and a read back to back, without awaiting the write first.
+            # Send a read immediately after a write, without awaiting the write.
             written = asyncio.ensure_future(self._ask(path, Asked("set", data)))
             await asyncio.sleep(0)
             for ended in await asyncio.gather(written, self._look(path, watch=False), return_exceptions=True):
@@ -141,7 +141,7 @@ class Player:
             await self._look(path, watch=choice < 0.90)
 
     async def _ask(self, path: str, asked: Asked) -> None:
-        """Run one operation of the linearizable history."""
+        """Run one operation, and record it for the linearizability check."""
         called_us = now_us()
         try:
             answered = await self._answer(path, asked)
@@ -181,7 +181,7 @@ class Player:
         return Answered("ok", data, stat.version)
 
     async def _look(self, path: str, watch: bool) -> None:
-        """Run a plain read. The reply may contain stale data, but must respect the session's order."""
+        """Read a znode without sync, and record the read for the session order check, which allows stale data."""
         session = self._session
 
         def fired(event: WatchEvent) -> None:

@@ -79,7 +79,10 @@ _REPLY_BYTES_MAX = 65_536
 
 
 class _Answer:
-    """Sink that passes a result to one of kazoo's async results. `rescue` may handle an error instead."""
+    """Sink that sets the result of one of kazoo's IAsyncResults.
+
+    `rescue`, if given, is called with an error first, and returns True if it handles the error.
+    """
 
     __slots__ = ("_done", "_rescue", "_result", "_session")
 
@@ -134,8 +137,9 @@ class KazooClient(KazooSession):
     """The public interface of kazoo.client.KazooClient. Times are in seconds.
 
     `hosts`, `timeout`, `client_id`, `default_acl`, `auth_data`, `read_only`, `randomize_hosts`, `command_retry`,
-    `logger` and the TLS arguments are as in kazoo; only `max_tries` of `connection_retry` is used. `sasl_options` may
-    name DIGEST-MD5. Its other mechanisms, and handlers other than SequentialThreadingHandler, raise ConfigurationError.
+    `logger` and the TLS arguments are as in kazoo. Of `connection_retry`, only `max_tries` is used. The only mechanism
+    for `sasl_options` is DIGEST-MD5. Other mechanisms, and handlers other than SequentialThreadingHandler, raise
+    ConfigurationError.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -149,7 +153,7 @@ class KazooClient(KazooSession):
             """Return kazoo's recipe of that name, bound to this client."""
 
     def start(self, timeout: float = 15) -> None:
-        """Connect.
+        """Connect; return when the session exists.
 
         Raises the handler's timeout_exception if this takes longer than `timeout` seconds.
         """
@@ -192,7 +196,7 @@ class KazooClient(KazooSession):
         for _ in range(1 + max(0, retries)):
             text = self.command(b"envi")
             if "whitelist" in text:
-                # `envi` is not allowed by this server. `srvr` is allowed by default.
+                # Use `srvr`, because the default configuration of a server allows it, but not `envi`.
                 text = self.command(b"srvr")
             found = _VERSION_LINE.search(text)
             digits = found.group(1).strip(".") if found else ""
@@ -374,7 +378,7 @@ class KazooClient(KazooSession):
         return self.set_async(path, value, version).get()
 
     def set_async(self, path: str, value: bytes | None, version: int = -1) -> Any:
-        """Call `set` without waiting."""
+        """Call `set` without waiting for the reply."""
         _expect("path", path, str, "string")
         _expect_value(value)
         _expect("version", version, int, "int")
@@ -395,13 +399,13 @@ class KazooClient(KazooSession):
         return None
 
     def delete_async(self, path: str, version: int = -1) -> Any:
-        """Call `delete` for one znode without waiting."""
+        """Call `delete` for one znode without waiting for the reply."""
         _expect("path", path, str, "string")
         _expect("version", version, int, "int")
         return self._request(OpCode.DELETE, DeleteRequest(self._prefixed(path), version), lambda _: True)
 
     def transaction(self) -> TransactionRequest:
-        """Return a builder of operations that succeed or fail together."""
+        """Return a builder of a transaction: operations that succeed or fail together."""
         return TransactionRequest(self, self._request)
 
     def reconfig(self, joining: str | None, leaving: str | None, new_members: str | None, from_config: int = -1) -> Any:
@@ -411,7 +415,7 @@ class KazooClient(KazooSession):
     def reconfig_async(
         self, joining: str | None, leaving: str | None, new_members: str | None, from_config: int
     ) -> Any:
-        """Call `reconfig` without waiting."""
+        """Call `reconfig` without waiting for the reply."""
         given = {"joining": joining, "leaving": leaving, "new_members": new_members}
         for name, servers in given.items():
             _expect(name, servers or "", str, "string")
@@ -448,9 +452,9 @@ class KazooClient(KazooSession):
             result.set_exception(refusal)
 
     def _follow(self, session: Session, result: Any, steps: Any) -> None:
-        """Resolve the result with a coroutine's return value.
+        """Run the coroutine `steps` as a task, and set `result` to its return value or its exception.
 
-        The coroutine runs later, so requests whose order matters must be sent before this call.
+        The task starts later, so requests whose order matters must be sent before this call.
         """
         engine = self._engine
         assert engine is not None

@@ -1,4 +1,4 @@
-"""Notifications of a session to its users: state changes, watch events, connection and end of the session."""
+"""Callbacks from a session to its users: state changes, watch events, connection and end of the session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from zabka.ensemble.records import EventType
 
 
 class Notices:
-    """Runs callbacks synchronously when an event is received. Paths have no `chroot`, except those for `on_event`."""
+    """Runs users' callbacks synchronously when an event is received.
+
+    The paths in events have no `chroot`, except those passed to `on_event`.
+    """
 
     __slots__ = ("_chroot", "_listeners", "_name", "_on_event", "_runtime", "_waiters")
 
@@ -40,7 +43,10 @@ class Notices:
         return waiter
 
     async def until(self, ended: Callable[[], bool]) -> None:
-        """Wait until `ended()` returns True after a notification; ignore the errors of other notifications."""
+        """Wait until `ended()` returns True, checking it whenever the session connects or ends.
+
+        Errors that report the session's end are ignored.
+        """
         while not ended():
             try:
                 await self.waiter()
@@ -55,7 +61,7 @@ class Notices:
                 waiter.set_result(None)
 
     def take_waiters(self) -> list[Future[None]]:
-        """Return the futures that wait for a connection, for the caller to fail, because no connection will come."""
+        """Remove and return the futures that wait for a connection; the caller must fail them."""
         waiters, self._waiters = self._waiters, []
         return waiters
 
@@ -65,23 +71,23 @@ class Notices:
             self._call_out(listener, state)
 
     def event(self, event: WatchEvent) -> None:
-        """Pass a watch event to the callback for all watch events."""
+        """Pass a watch event to `on_event`, the callback for all watch events."""
         if self._on_event is not None:
             self._call_out(self._on_event, event)
 
     def fired(self, event: WatchEvent, watchers: Iterable[Watcher]) -> None:
-        """Notify the watchers of an event."""
+        """Call these watchers with the event."""
         seen = WatchEvent(event.type, self.unchroot(event.path), event.zxid)
         for watcher in watchers:
             self._call_out(watcher, seen)
 
     def removed(self, path: str, watchers: Iterable[tuple[EventType, Watcher]]) -> None:
-        """Notify watchers that their watch on that path was removed."""
+        """Notify these watchers that their watch on the path was removed."""
         for event, watcher in watchers:
             self._call_out(watcher, WatchEvent(event, path))
 
     def expired(self, watches: Iterable[tuple[str, Watcher]]) -> None:
-        """Notify every watcher that its watch was lost with the session."""
+        """Notify every watcher that its watch was lost, because the session expired."""
         for path, watcher in watches:
             self._call_out(watcher, WatchEvent(EventType.NONE, self.unchroot(path)))
 
@@ -94,7 +100,7 @@ class Notices:
     def _call_out(self, callback: Callable[[Any], None], argument: object) -> None:
         """Call a user's callback.
 
-        An exception stops the node with an error, but only after the current event is processed.
+        If the callback raises an exception, the node stops with that error after the current event is processed.
         """
         try:
             callback(argument)

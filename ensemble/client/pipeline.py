@@ -1,4 +1,4 @@
-"""Calls of one session: those in flight, whose replies arrive in order, and those that wait for a connection.
+"""Requests of one session: those sent, whose replies arrive in order, and those that wait for a connection.
 
 Source: ClientCnxn.
 """
@@ -15,7 +15,7 @@ from zabka.ensemble.errors import ConnectionLoss
 from zabka.ensemble.records import AUTH_XID, OpCode, Reply, Request
 
 QUEUED_CALLS_MAX = 65_536
-"""Number of calls that may wait for a reconnect. Further calls fail at once with ConnectionLoss."""
+"""Maximum number of calls that wait for a reconnect. Further calls fail at once with ConnectionLoss."""
 XID_MAX = 0x7FFFFFFF
 
 
@@ -32,7 +32,7 @@ class Pipeline:
         self._xid = 0
 
     def next_xid(self) -> int:
-        """Return the number of the next request: counts from 1, and restarts at 1 after the maximum."""
+        """Return the xid of the next request: counts from 1, and restarts at 1 after the maximum."""
         self._xid = self._xid % XID_MAX + 1
         return self._xid
 
@@ -48,7 +48,7 @@ class Pipeline:
         self._send(Request(AUTH_XID, OpCode.AUTH, auth.packet))
 
     def queue(self, call: Call) -> None:
-        """Queue a call for the next connection, unless too many are queued."""
+        """Queue a call for the next connection; fail it with ConnectionLoss if too many are queued."""
         if len(self._queued) >= QUEUED_CALLS_MAX:
             call.fail(ConnectionLoss(call.path))
         else:
@@ -61,21 +61,21 @@ class Pipeline:
             self.send(call)
 
     def watches(self) -> Iterator[Left]:
-        """Return the watches that the calls in flight or queued will set."""
+        """Return the watches that the sent and queued calls will set when their replies arrive."""
         return (call.watch for call in chain(self._pending, self._queued) if call.watch is not None)
 
     def match_reply(self, reply: Reply) -> Call | None:
-        """Return the call that this reply belongs to, or None if the reply does not match the oldest call."""
+        """Remove and return the oldest call in flight, or return None if its xid differs from the reply's."""
         if not self._pending or self._pending[0].xid != reply.xid:
             return None
         return self._pending.popleft()
 
     def take_auth(self) -> Auth | None:
-        """Return the credentials that this reply belongs to, or None if none are in flight."""
+        """Remove and return the oldest auth packet in flight, which the next auth reply is for, or None."""
         return self._pending_auths.popleft() if self._pending_auths else None
 
     def lose(self) -> None:
-        """Fail all calls in flight, whose outcome is unknown, because the connection was lost."""
+        """Fail all calls in flight with ConnectionLoss: whether the server applied them is unknown."""
         pending, self._pending = self._pending, deque()
         auths, self._pending_auths = self._pending_auths, deque()
         for call in pending:

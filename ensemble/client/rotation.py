@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from zabka.ensemble.ports import Random
 
 BACKOFF_MIN_MS = 50
-"""Maximum pause after the first round in which every server failed. The maximum doubles with each further round."""
+"""Upper bound of the first pause, after all servers have failed once. It doubles with each further round."""
 BACKOFF_MAX_MS = 1_000
 
 
 class Rotation:
-    """Order of the servers to try.
+    """Order in which a client tries the servers.
 
-    There is no pause within a round of all servers, and a growing pause with jitter between rounds.
+    It pauses only between rounds, not between the servers of a round. The pauses are random and grow.
     """
 
     __slots__ = ("_failed", "_next", "_preferred", "_random", "_servers")
@@ -30,7 +30,7 @@ class Rotation:
             self._shuffle()
 
     def _shuffle(self) -> None:
-        """Shuffle the servers, so that clients spread over them."""
+        """Shuffle the servers, so that clients distribute themselves over all servers."""
         servers = self._servers
         for last in range(len(servers) - 1, 0, -1):
             pick = self._random.randrange(0, last + 1)
@@ -38,12 +38,12 @@ class Rotation:
 
     @property
     def size(self) -> int:
-        """Number of servers."""
+        """Number of servers in the rotation."""
         return len(self._servers)
 
     @property
     def failed(self) -> int:
-        """Number of consecutive attempts without service."""
+        """Number of consecutive connection attempts in which no server replied after the connect."""
         return self._failed
 
     def next(self) -> str:
@@ -60,9 +60,9 @@ class Rotation:
         self._preferred = server
 
     def pause_ms(self, *, served: bool) -> int:
-        """Return how long to wait before the next attempt, after an attempt ended.
+        """Return how long to wait before the next attempt, after a connection ended or failed.
 
-        If the server had replied after the connect (`served`), retry at once.
+        If the server had replied to requests on that connection (`served`), the pause is 0.
         """
         self._failed = 0 if served else self._failed + 1
         rounds, within = divmod(self._failed, len(self._servers))

@@ -1,4 +1,4 @@
-"""SASL authentication of a client, before its first request (ZooKeeperSaslClient)."""
+"""SASL authentication of a client, which precedes its first request (ZooKeeperSaslClient)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.ensemble.records import Reply, SaslRequest, SaslResponse
 
 
 class SaslLogin(NamedTuple):
-    """The client's login for DIGEST-MD5. `new_nonce` must be unpredictable."""
+    """User and password for DIGEST-MD5. `new_nonce` must return unpredictable strings."""
 
     user: str
     password: str
@@ -19,7 +19,7 @@ class SaslLogin(NamedTuple):
 
 
 class SaslNegotiation:
-    """Negotiation on one connection: send `first`, then the return value of `answer` for each server reply."""
+    """Client side of one SASL negotiation: send `first`, then what `answer` returns for each reply."""
 
     __slots__ = ("_client", "_responded")
 
@@ -32,7 +32,7 @@ class SaslNegotiation:
         return SaslRequest(b"")
 
     def answer(self, reply: Reply) -> SaslRequest | None:
-        """Return the next token to send, or None if the negotiation is complete.
+        """Process a reply; return the next token to send, or None if the negotiation is complete.
 
         Raises SaslError if the server rejects the login.
         """

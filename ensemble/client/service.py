@@ -31,23 +31,23 @@ class SessionState(Enum):
     CONNECTING = "connecting"
     CONNECTED = "connected"
     CONNECTED_READ_ONLY = "connected read-only"
-    """Connected to a server without a leader, which serves only reads. Possible only for `read_only` clients."""
+    """Connected to a server without a leader, which accepts only reads. Possible only for `read_only` clients."""
     SUSPENDED = "suspended"
     EXPIRED = "expired"
     CLOSED = "closed"
 
 
 class WatchEvent(NamedTuple):
-    """A watch that fired.
+    """Event of a watch that fired.
 
-    On expiry every watch fires once with EventType.NONE. A removed watch gets DATA_WATCH_REMOVED, CHILD_WATCH_REMOVED
-    or PERSISTENT_WATCH_REMOVED.
+    When the session expires, every watch fires once with EventType.NONE. A removed watch gets DATA_WATCH_REMOVED,
+    CHILD_WATCH_REMOVED or PERSISTENT_WATCH_REMOVED.
     """
 
     type: EventType
     path: str
     zxid: int = 0
-    """Transaction that fired the watch; 0 if the server did not send it, as before ZooKeeper 3.9."""
+    """Zxid of the transaction that fired the watch; 0 if the server did not send it, as before ZooKeeper 3.9."""
 
 
 Watcher = Callable[[WatchEvent], None]
@@ -117,7 +117,7 @@ Read = GetData | GetChildren
 
 
 class ReadResult(NamedTuple):
-    """Result of one read: data (empty if null) and Stat, or the sorted children, or the error."""
+    """Result of one read in a multi_read: data (empty if null) and Stat, or the sorted children, or the error."""
 
     error: ErrorCode
     data: bytes = b""
@@ -128,10 +128,10 @@ class ReadResult(NamedTuple):
 class CoordinationService(Protocol):
     """One ZooKeeper session.
 
-    A call raises a subclass of `zabka.ensemble.errors.ZooKeeperError` when awaited: NoNode, NodeExists, BadVersion, and
-    so on; ConnectionLoss if the connection broke with the request in flight (it may have been applied); SessionExpired
-    if the session has expired. While SUSPENDED, new calls wait for the reconnect. After expiry every call raises
-    SessionExpired until `renew()` has opened a new session.
+    Awaiting the result of a call raises a subclass of `zabka.ensemble.errors.ZooKeeperError` if the call failed:
+    NoNode, NodeExists, BadVersion and so on; ConnectionLoss if the connection broke before the reply (the operation may
+    have been applied); SessionExpired if the session has expired. While the state is SUSPENDED, new calls wait for the
+    reconnect. After expiry every call raises SessionExpired until `renew()` has opened a new session.
     """
 
     @property
@@ -140,7 +140,7 @@ class CoordinationService(Protocol):
     def state(self) -> SessionState: ...
 
     def add_listener(self, listener: StateListener) -> None:
-        """Call `listener` at every change of state, in order, before the client processes anything else."""
+        """Call `listener` at every change of the session's state, before the client processes anything else."""
         ...
 
     async def start(self) -> None:
@@ -178,7 +178,9 @@ class CoordinationService(Protocol):
         ...
 
     def multi(self, ops: Sequence[Op]) -> Awaitable[list[OpResult]]:
-        """Run all operations or none. A failed op is returned as a value; connection loss and expiry still raise."""
+        """Run all operations or none. A failed op is returned as a result; ConnectionLoss and SessionExpired are
+        raised.
+        """
         ...
 
     def sync(self, path: str) -> Awaitable[None]:
@@ -191,18 +193,18 @@ FromServer = ConnectResponse | Reply
 
 
 class Receiver(Protocol):
-    """Callbacks of a connection to its client."""
+    """Callbacks from a connection to its client."""
 
     def on_connected(self) -> None: ...
     def on_message(self, message: FromServer) -> None: ...
     def on_watch(self, event: WatchEvent, zxid: int) -> None: ...
     def on_disconnected(self, reason: str) -> None:
-        """Report that the connection ended or failed, once; no callback follows."""
+        """Report, once, that the connection ended or could not be opened; no other callback follows."""
         ...
 
 
 class Connection(Protocol):
-    """One connection to a server, which may still be in the process of connecting."""
+    """One connection to a server; it may not be established yet."""
 
     def send(self, message: ToServer) -> None:
         """Queue a frame for sending."""
@@ -227,6 +229,6 @@ class WordAsker(Protocol):
     def ask_word(self, host: str, word: str, heard: Callable[[str], None]) -> None:
         """Send a four-letter word to the server at "host:port".
 
-        `heard` is called with the reply in a later turn, with "" if there is none.
+        `heard` is called in a later event loop turn, with the reply or with "" if there is none.
         """
         ...

@@ -50,20 +50,23 @@ from zabka.ensemble.records import (
 )
 
 CLOSE_WAIT_MS = 2_000
-"""How long close() waits for the server's reply, including a reconnect if needed to send the request."""
+"""Time that close() waits for the server's reply; includes a reconnect, if one is needed to send the request."""
 NO_PASSWORD = bytes(16)
 SEARCH_PAUSE_MIN_MS = 100
 SEARCH_PAUSE_MAX_MS = 5_000
-"""Maximum pause between queries to read-only servers. The pause doubles each time; ZooKeeper's grows to 60 s."""
+"""Maximum pause between queries to servers while a read-only client searches for a server with a leader.
+
+The pause doubles each time; ZooKeeper's grows to 60 s.
+"""
 SEARCH_WORD, READ_WRITE = "isro", "rw"
 
 
 class Heartbeat:
-    """Sends pings on an idle connection, and detects a silent server (ClientCnxn).
+    """Sends pings on an idle connection, and detects a server that does not reply (ClientCnxn).
 
     A ping is sent when nothing was sent for a third of the session timeout; the connection is lost when nothing was
-    received for two thirds of it. Runs from `start` to `stop`. `ping` sends a ping; `lose` receives the reason for the
-    loss of the connection.
+    received for two thirds of it. The timers run from `start` to `stop`. `ping` is called to send a ping, `lose` with
+    the reason when the connection is lost.
     """
 
     __slots__ = ("_due_ms", "_heard_ms", "_lose", "_ping", "_runtime", "_sent_ms", "_timeout_ms", "_timer")
@@ -79,23 +82,23 @@ class Heartbeat:
         self._sent_ms = 0
 
     def start(self, timeout_ms: int) -> None:
-        """Start the timers: a session with this timeout is established."""
+        """Start the timers, for a session with this timeout."""
         self._timeout_ms = timeout_ms
         self._heard_ms = self._sent_ms = self._runtime.now().mono_ms
         self._schedule()
 
     def stop(self) -> None:
-        """Stop the timers: the connection is lost."""
+        """Stop the timers, because the connection is lost or closed."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def received(self) -> None:
-        """Note that a frame was received from the server."""
+        """Record the time at which a frame was received from the server."""
         self._heard_ms = self._runtime.now().mono_ms
 
     def sent(self) -> None:
-        """Note that a frame was sent to the server."""
+        """Record the time at which a frame was sent to the server."""
         self._sent_ms = self._runtime.now().mono_ms
 
     def _schedule(self) -> None:
@@ -113,7 +116,8 @@ class Heartbeat:
             if now_ms - self._due_ms < third_ms:
                 self._lose(f"nothing heard for {now_ms - self._heard_ms} ms")
                 return
-            # This process itself was stalled, so replies may wait in the socket. Read them before deciding.
+            # This process itself was stalled, so replies may be waiting in the socket. Read them before deciding
+            # whether the server is silent.
             self._heard_ms = now_ms - third_ms
         if now_ms - self._sent_ms >= third_ms:
             self._ping()
@@ -123,7 +127,8 @@ class Heartbeat:
 class ReadWriteSearch:
     """Search for a server that accepts writes, while the session is on a read-only server (ClientCnxn.pingRwServer).
 
-    The search starts at creation. It queries one server after another until it has `found` one or is stopped.
+    The search starts when the object is created. It sends a four-letter word to one server after another, until one has
+    a leader (`found` is called with it) or until `stop`.
     """
 
     def __init__(self, asker: WordAsker, rotation: Rotation, runtime: Runtime, found: Callable[[str], None]) -> None:
@@ -156,9 +161,9 @@ class ReadWriteSearch:
 
 
 class LinkOwner(Protocol):
-    """Interface of the owner of a link, which receives the link's events.
+    """Interface of a link's owner, which receives the link's events.
 
-    The owner must ignore events of a link that is not its current one.
+    The owner must ignore events of any link except its current one.
     """
 
     def on_link_up(self, link: Link) -> None: ...
@@ -168,9 +173,9 @@ class LinkOwner(Protocol):
 
 
 class Link:
-    """One attempt to connect, and the resulting connection.
+    """One attempt to connect to a server, and the connection if the attempt succeeds.
 
-    `served` is True after the server has sent anything after its first frame.
+    `served` is True after the server has sent any frame after its first one.
     """
 
     __slots__ = ("_owner", "connection", "served")
@@ -181,33 +186,34 @@ class Link:
         self.served = False
 
     def on_connected(self) -> None:
-        """Handle the established transport connection."""
+        """Report to the owner that the transport connection is established."""
         self._owner.on_link_up(self)
 
     def on_message(self, message: FromServer) -> None:
-        """Handle a received frame."""
+        """Pass a received frame to the owner."""
         self._owner.on_link_message(self, message)
 
     def on_watch(self, event: WatchEvent, zxid: int) -> None:
-        """Handle a watch event."""
+        """Pass a watch event to the owner."""
         self._owner.on_link_watch(self, event._replace(zxid=zxid))
 
     def on_disconnected(self, reason: str) -> None:
-        """Handle the closed transport connection."""
+        """Report to the owner that the transport connection ended or failed."""
         self._owner.on_link_down(self, reason)
 
 
 class Session:
-    """A session with any of `servers` that responds.
+    """A ZooKeeper session, on a connection to any of `servers`; after a disconnect it continues on another server.
 
-    Requests are sent in the order of the calls. Replies resolve futures in the turn of their arrival, and watchers run
-    in that same turn. So a watcher may run before the coroutine that awaited the read resumes. It never runs after a
-    coroutine that has received newer data.
+    Requests are sent in the order of the calls. In the event loop turn in which a reply arrives, its future is
+    resolved; in the turn in which a watch event arrives, its watchers are called. So a watcher may run before the
+    coroutine that awaited the read resumes, but it never runs after a coroutine that has received newer data.
 
-    `attempts_max`: give up (CLOSED) after this number of consecutive attempts without service, 0 for never. `resume`:
-    id and password of a session to reattach to. `on_event` receives every watch event, with the server's path. `login`:
-    authenticate by SASL on every connection, before anything else; if the server rejects it, the session ends, as after
-    a rejected auth. `read_only`: accept a server without a leader; `asker` then searches for a server with a leader.
+    `attempts_max`: end the session (CLOSED) after this number of consecutive failed attempts to connect, 0 for never.
+    `resume`: id and password of a session to reattach to. `on_event` receives every watch event, with the server's
+    path. `login`: authenticate by SASL on every connection, before anything else; if the server rejects it, the session
+    ends, as after a rejected auth. `read_only`: accept a server without a leader; then send four-letter words with
+    `asker` to find a server with a leader.
     """
 
     def __init__(
@@ -259,7 +265,7 @@ class Session:
         self._closing = False
         self._auth_failed = False
 
-    # -- the caller's side
+    # -- methods for the caller
 
     def add_listener(self, listener: StateListener) -> None:
         """Call `listener` at every change of state; listeners are called in the order of registration."""
@@ -275,7 +281,7 @@ class Session:
             self._connect()
 
     async def connected(self) -> None:
-        """Wait until CONNECTED. Raises SessionExpired or AuthFailed if the session ends instead."""
+        """Wait until the session is connected. Raises SessionExpired or AuthFailed if the session ends instead."""
         if self._over() or self._closing:
             raise self._ended("")
         if self._connected:
@@ -286,8 +292,8 @@ class Session:
         """Begin to open a new session if the old one has expired; otherwise do nothing."""
         if self.state is not SessionState.EXPIRED:
             return
-        # Keep last_zxid: the server that reported the expiry has reached it, and the new session must not read older
-        # data than the old one did.
+        # Keep last_zxid: the new session must not read older data than the old one did. The server that reported the
+        # expiry has applied at least this zxid.
         self._set_state(SessionState.CONNECTING)
         self.open()
 
@@ -302,7 +308,8 @@ class Session:
     ) -> Future[Any]:
         """Send a request, now or after the reconnect; the future resolves to `convert(response)`.
 
-        `path` is for error messages. `watch` is set if the reply allows it (server's path).
+        `path` is for error messages. `watch`, with the server's path, is the watch that the request sets if its reply
+        has no error.
         """
         future = self._runtime.future()
         self.submit(Call(op, body, future, path, convert, watch))
@@ -318,10 +325,10 @@ class Session:
             self._calls.queue(call)
 
     def unwatch(self, kind: WatcherType, path: str, watcher: Watcher | None) -> Future[None]:
-        """Remove one watcher (or all, if None) of this kind from a path, in the server's form.
+        """Remove one watcher (or all, if None) of this kind from a path, which includes the chroot.
 
-        Each removed watcher gets an event for its kind of watch. Raises NoWatcher, also if the server has no such
-        watch.
+        Each removed watcher gets a WATCH_REMOVED event for its kind of watch. Raises NoWatcher if the client or the
+        server has no such watch.
         """
         future = self._runtime.future()
         shown = self._notices.unchroot(path)
@@ -361,7 +368,7 @@ class Session:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the session is closed or closing."""
+        """Whether the session is closed or being closed."""
         return self._closing
 
     @property
@@ -370,13 +377,13 @@ class Session:
         return self._auth_failed
 
     def set_servers(self, servers: Sequence[str], *, shuffle: bool = True) -> None:
-        """Set the servers to use for the next connections."""
+        """Set the servers for later connections; the current connection stays open."""
         self._rotation = Rotation(servers, self._runtime.random, shuffle=shuffle)
 
     async def close(self, wait_ms: int = CLOSE_WAIT_MS) -> None:
         """Close the session and disconnect.
 
-        Without a reply in `wait_ms`, only disconnect: the session then expires.
+        If no reply arrives within `wait_ms`, only disconnect: the session then expires after its timeout.
         """
         if self._over():
             self._finish(SessionState.CLOSED)
@@ -420,7 +427,7 @@ class Session:
             link.connection = connection
 
     def on_link_up(self, link: Link) -> None:
-        """Send the ConnectRequest on an established connection. Ignore events of an old link."""
+        """Send the ConnectRequest on an established connection. Events of an old link are ignored."""
         if link is not self._link:
             return
         session_id, password = (self.session_id, self.password) if self._resumable else (0, NO_PASSWORD)
@@ -466,7 +473,7 @@ class Session:
             self._establish()
 
     def _establish(self) -> None:
-        """Send the queued calls, because the session is established."""
+        """Prepare a new connection of the session: send the credentials, the watches and the queued calls."""
         if self._server_read_only:
             self._look_for_read_write()
         else:
@@ -495,7 +502,7 @@ class Session:
             self._lose(reason)
 
     def _hang_up(self) -> Link | None:
-        """Close the current connection, if any, and its timers, search and negotiation; return its link."""
+        """Close the current connection, if any; stop its timers, search and SASL negotiation; return its link."""
         link, self._link = self._link, None
         if link is not None and link.connection is not None:
             link.connection.close()
@@ -508,7 +515,7 @@ class Session:
         return link
 
     def _lose(self, reason: str) -> None:
-        """Try the next server after the connection was lost or failed."""
+        """Handle a connection that was lost or could not be opened: try the next server."""
         link = self._hang_up()
         assert link is not None
         self.last_failure = f"{self.server}: {reason}"
@@ -523,7 +530,7 @@ class Session:
             self._set_state(SessionState.SUSPENDED)
 
     def _finish(self, state: SessionState) -> None:
-        """End the session in the state EXPIRED or CLOSED."""
+        """End the session, with the final state EXPIRED or CLOSED."""
         if self.state is SessionState.CLOSED or self.state is state:
             return
         self._closing = self._closing or state is SessionState.CLOSED
@@ -591,8 +598,8 @@ class Session:
         if call is None:
             self._lose(f"a reply with xid {reply.xid} out of order")
             return
-        # Only replies advance it, as in ClientCnxn: a watch event or ping may arrive between two events of one
-        # transaction, and setWatches must still find the second.
+        # Only replies advance last_zxid, as in ClientCnxn. One transaction can cause two watch events, and a ping or an
+        # event may arrive between them; after a disconnect at that point, setWatches must still find the second.
         if reply.zxid > self.last_zxid:
             self.last_zxid = reply.zxid
         missing = reply.err == ErrorCode.NO_NODE and call.op == OpCode.EXISTS

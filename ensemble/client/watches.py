@@ -1,7 +1,7 @@
-"""Watches of a session: which watchers an event triggers, and how they are set again on another server.
+"""Watches of a session: finds the watchers of an event, and sets the watches again after a reconnect.
 
-Source: org.apache.zookeeper.ZKWatchManager and ClientCnxn.SendThread.primeConnection. Paths are in the server's form
-(with the chroot).
+Source: org.apache.zookeeper.ZKWatchManager and ClientCnxn.SendThread.primeConnection. Paths include the chroot, as on
+the server.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from zabka.ensemble.client.service import Watcher, WatchEvent
 from zabka.ensemble.records import EventType, SetWatches, SetWatches2, WatcherType
 
 SET_WATCHES_BYTES_MAX = 128 * 1024
-"""Maximum size of the paths in one setWatches, as in ClientCnxn: well below the servers' packet limit."""
+"""Maximum size of all paths in one setWatches request, as in ClientCnxn; well below the servers' packet limit."""
 
 
 class WatchKind(Enum):
-    """Kind of the operation that set the watch."""
+    """Kinds of watches, by the operation that sets them."""
 
     DATA = "data"
     EXISTS = "exists"
@@ -28,7 +28,7 @@ class WatchKind(Enum):
 
 
 Left = tuple[WatchKind, str, Watcher]
-"""Watch that a request sets when its reply arrives: (kind, path in the server's form, watcher)."""
+"""Watch that a request sets when its reply arrives: (kind, path including the chroot, watcher)."""
 _Table = dict[str, dict[Watcher, None]]
 _ONE_SHOT_DATA = (WatchKind.DATA, WatchKind.EXISTS)
 _KINDS: dict[WatcherType, tuple[WatchKind, ...]] = {
@@ -43,7 +43,7 @@ _KINDS: dict[WatcherType, tuple[WatchKind, ...]] = {
 class Watches:
     """One-shot and persistent watches, keyed by kind and path.
 
-    Setting a watcher twice on a path sets one watch, as in ZooKeeper.
+    Adding the same watcher to a path twice results in one watch, as in ZooKeeper.
     """
 
     __slots__ = ("_children", "_data", "_exists", "_persistent", "_recursive")
@@ -63,7 +63,7 @@ class Watches:
         return self._data, self._exists, self._children, self._persistent, self._recursive
 
     def add(self, kind: WatchKind, path: str, watcher: Watcher, *, exists: bool) -> None:
-        """Add a watch; an EXISTS watch is a data watch if the znode exists."""
+        """Add a watch; an EXISTS watch is stored as a data watch if the znode exists."""
         if kind is WatchKind.CHILDREN:
             table = self._children
         elif kind is WatchKind.PERSISTENT:
@@ -75,7 +75,10 @@ class Watches:
         table.setdefault(path, {})[watcher] = None
 
     def take_watchers(self, event: WatchEvent) -> list[Watcher]:
-        """Return each watcher of an event (path in the server's form) once; remove the one-shot watches."""
+        """Return the watchers of an event, each once, and remove their one-shot watches.
+
+        The event's path includes the chroot.
+        """
         if event.type in (EventType.CREATED, EventType.DATA_CHANGED):
             tables: tuple[_Table, ...] = (self._data, self._exists)
         elif event.type is EventType.CHILDREN_CHANGED:
@@ -88,7 +91,7 @@ class Watches:
         for table in tables:
             found.update(table.pop(event.path, {}))
         found.update(self._persistent.get(event.path, {}))
-        # CHILDREN_CHANGED events are for other watches on the same path, never for recursive ones.
+        # Recursive watches get no CHILDREN_CHANGED events; other watches on the same path do.
         if self._recursive and event.type is not EventType.CHILDREN_CHANGED:
             path = event.path
             while path:
@@ -98,7 +101,7 @@ class Watches:
         return list(found)
 
     def take_all(self) -> list[tuple[str, Watcher]]:
-        """Remove and return every watcher, once per path."""
+        """Remove all watches; return each (path, watcher) once."""
         found: dict[tuple[str, Watcher], None] = {}
         for table in self._tables():
             for path, watchers in table.items():
@@ -107,7 +110,10 @@ class Watches:
         return list(found)
 
     def remove(self, kind: WatcherType, path: str, watcher: Watcher | None) -> list[tuple[EventType, Watcher]]:
-        """Remove one watcher (or all, if None) of this kind from a path; return each with the event to send to it."""
+        """Remove one watcher (or all, if None) of this kind from a path.
+
+        Return each removed watcher with the event type to notify it of.
+        """
         removed: dict[tuple[EventType, Watcher], None] = {}
         for event, table in self._of(kind):
             watchers = table.get(path, {})
@@ -119,11 +125,14 @@ class Watches:
         return list(removed)
 
     def has(self, kind: WatcherType, path: str, watcher: Watcher) -> bool:
-        """Return whether this watcher has such a watch."""
+        """Return whether this watcher has a watch of this kind on the path."""
         return any(watcher in table.get(path, ()) for _, table in self._of(kind))
 
     def others(self, kind: WatcherType, path: str, watcher: Watcher, under_way: Iterable[Left]) -> bool:
-        """Return whether another watcher has such a watch, or requested it in a call in flight (`under_way`)."""
+        """Return whether another watcher has a watch of this kind on the path, or a request in flight that sets one.
+
+        `under_way`: the watches that requests in flight will set.
+        """
         asked = (other for left, at, other in under_way if at == path and left in _KINDS[kind])
         have = (other for _, table in self._of(kind) for other in table.get(path, ()))
         return any(other is not watcher for other in chain(have, asked))
@@ -141,9 +150,10 @@ class Watches:
         return found
 
     def rearm(self, last_zxid: int, bytes_max: int = SET_WATCHES_BYTES_MAX) -> list[SetWatches | SetWatches2]:
-        """Return setWatches requests for all watches, each with less than `bytes_max` bytes of paths (ZOOKEEPER-706).
+        """Return setWatches requests for all watches, each with at most `bytes_max` bytes of paths (ZOOKEEPER-706).
 
-        setWatches2 is used only if there are persistent watches: a server that set those also supports setWatches2.
+        setWatches2 is used only for persistent watches, because only a server that supports setWatches2 can have set
+        them.
         """
         batches: list[SetWatches2] = []
         size = bytes_max + 1

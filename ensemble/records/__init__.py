@@ -1,12 +1,12 @@
 """The records of the ZooKeeper client protocol (zookeeper.jute, org.apache.zookeeper.proto and .data).
 
 A client's first frame is a ConnectRequest; every later frame is a request header (xid, op code) and the op's body. A
-reply frame is a header (xid, zxid, err) and, if err is 0, the op's response. `Request` and `Reply` are these frames
-as typed objects; the simulated network passes the same objects.
+reply frame is a header (xid, zxid, err) and, if err is 0, the op's response. `Request` and `Reply` are these frames as
+typed objects; the simulated network passes the same objects.
 
-All code that uses the protocol imports the records from this package itself, as listed below; only the files of this
-package import each other. It depends on `zabka.ensemble.jute` and `zabka.ensemble.errors`, and any package may import
-it. Begin with `op_codes`, then `requests` and `responses`; `bodies` maps op codes to records.
+Other packages import the records from this package itself, as listed below, and not from its modules. It depends on
+`zabka.ensemble.jute` and `zabka.ensemble.errors`, and any package may import it. Begin with `op_codes`, then `requests`
+and `responses`; `bodies` maps op codes to records.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from zabka.ensemble.jute import BUFFER, INT, STRING, Codec, Record
 
 
 class AuthPacket(Record):
-    """Credentials of one scheme (auth, xid -4)."""
+    """An auth packet (op auth, xid -4): credentials of one scheme."""
 
     type: int
     scheme: str

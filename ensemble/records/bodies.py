@@ -1,4 +1,4 @@
-"""Records of the request and reply bodies, keyed by op code; the set of write ops."""
+"""Tables from op codes to the records of request and reply bodies, and the set of write ops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First frame of each side: the client's data and the assigned session (ConnectRequest, ConnectResponse)."""
+"""First frames of a connection: the client's ConnectRequest and the server's ConnectResponse."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BOOL_UNLESS_NONE = Codec(_write_unless_none, Reader.read_bool)
 
 
 class ConnectRequest(Record):
-    """A client's first frame. Old clients omit `read_only`: it is None then."""
+    """A client's first frame. `read_only` is None if the client is old and omits it."""
 
     protocol_version: int
     last_zxid_seen: int
@@ -40,7 +40,7 @@ class ConnectRequest(Record):
 class ConnectResponse(Record):
     """The server's first frame. timeout_ms <= 0 with session 0 means that the session has expired.
 
-    `read_only` is omitted if it is None, for old clients.
+    If `read_only` is None, the field is not sent, because old clients do not expect it.
     """
 
     protocol_version: int

@@ -1,4 +1,4 @@
-"""Creation of znodes: the requests and responses of each create op, and the table of these ops.
+"""Records for the creation of znodes: the request and response of each create op, and the table of these ops.
 
 To add a kind of znode, add its op here; `zabka.ensemble.tree.create_modes` defines the rules of creation.
 """
@@ -33,7 +33,7 @@ class CreateRequest(Record):
 
     @classmethod
     def decode(cls, data: bytes) -> CreateRequest:
-        """Decode the record in `data`, in one step in the common case. Raises MalformedRecord."""
+        """Decode the record in `data`, by a fast path in the common case. Raises MalformedRecord."""
         try:
             size: int = _int_at(data, 0)[0]
             length: int = _int_at(data, 4 + size)[0]
@@ -73,7 +73,7 @@ class Create2Response(Record):
 
 
 class CreateOp(NamedTuple):
-    """The records of one op that creates a znode."""
+    """Request and response records of an op that creates a znode."""
 
     request: type[CreateRequest] | type[CreateTTLRequest]
     response: type[CreateResponse] | type[Create2Response]

@@ -1,4 +1,4 @@
-"""Data inside other records: a znode's Stat and its access control list (org.apache.zookeeper.data)."""
+"""Data that other records contain: a znode's Stat and its access control list (org.apache.zookeeper.data)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.ensemble.records.op_codes import Permission
 
 
 class Stat(NamedTuple):
-    """A znode's metadata, in wire order.  `version` counts data changes, `cversion` children changes."""
+    """A znode's metadata, in wire order.  `version` counts data changes, `cversion` changes of the children."""
 
     czxid: int
     mzxid: int
@@ -66,10 +66,10 @@ def _write_acls(out: Writer, acl: Sequence[ACL]) -> None:
 
 
 def read_acls(reader: Reader) -> Sequence[ACL]:
-    """Read an ACL.
+    """Read an access control list.
 
-    Nearly every ACL is the open ACL. This method recognises its bytes and returns the same object each time, so that
-    znodes share the object and ACLs can be compared by identity.
+    Nearly all ACLs are the open ACL (every client has all permissions). For its bytes this function returns the same
+    object each time, so that znodes share the object and ACLs can be compared by identity.
     """
     if reader.data.startswith(OPEN_ACL_BYTES, reader.pos):
         reader.pos += len(OPEN_ACL_BYTES)

@@ -1,4 +1,4 @@
-"""Frames of the client protocol after the first: header and body, either typed or as the received bytes."""
+"""Frames of the client protocol after the first, either as header and decoded body or as the received bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.ensemble.records.connect import ConnectRequest, ConnectResponse
 
 
 class Request(msgspec.Struct):
-    """A client's frame.
+    """A client's frame: a header and the body of a request.
 
     `body` is None if the op code is unknown or the body is malformed; then `problem` gives the reason.
     """
@@ -37,9 +37,10 @@ class Request(msgspec.Struct):
 
     @classmethod
     def decode(cls, frame: bytes) -> Request:
-        """Decode a frame.
+        """Decode a request frame.
 
-        An unknown op or a malformed body is reported in the result; a missing header raises MalformedRecord.
+        An unknown op or a malformed body is reported in the result's `problem`. Raises MalformedRecord if the header is
+        incomplete.
         """
         reader = Reader(frame)
         xid, op = reader.read_int(), reader.read_int()
@@ -53,7 +54,7 @@ class Request(msgspec.Struct):
 
 
 class Reply(msgspec.Struct):
-    """A server's frame: a header and, if err is 0, the response."""
+    """A server's frame: a header and, if `err` is 0, the response body."""
 
     xid: int
     zxid: int
@@ -69,9 +70,9 @@ class Reply(msgspec.Struct):
 
 
 class Frames(msgspec.Struct):
-    """Requests that arrived together on one connection.
+    """Requests that arrived together on one connection, as undecoded bytes.
 
-    Each frame has no length prefix and contains at least xid and op. The replies to requests in bytes are bytes too, so
+    Each frame has no length prefix and contains at least xid and op. The replies to these requests are bytes too, so
     that common requests are not converted to objects and back.
     """
 
@@ -82,6 +83,6 @@ REQUEST_HEADER_SIZE = 8
 REPLY_HEADER_SIZE = 20
 """Size of a reply header, including the frame's length prefix."""
 ReplyFrames = bytes
-"""Replies ready to be sent, each with its length prefix."""
+"""Encoded replies, ready to be sent, each with its length prefix."""
 ServerMessage = ConnectResponse | Reply | ReplyFrames
 ClientMessage = ConnectRequest | Request | Frames

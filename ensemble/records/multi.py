@@ -1,4 +1,4 @@
-"""Several operations in one frame: multi (all succeed or none) and multiRead (each has its own outcome)."""
+"""Several operations in one frame: multi (all succeed or none) and multiRead (independent reads)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class MultiRequest(msgspec.Struct):
     ops: list[MultiOp]
 
     def encode_into(self, out: Writer) -> None:
-        """Append each op after a header (type, done, err), then the closing header."""
+        """Append each op with a header (type, done, err) before it, then the closing header."""
         for op, body in self.ops:
             out += pack_int(op) + b"\0" + pack_int(-1)
             body.encode_into(out)
@@ -75,7 +75,7 @@ class MultiRequest(msgspec.Struct):
 
 
 class MultiReadRequest(MultiRequest):
-    """Body of multiRead: getData and getChildren, each with its own outcome; their watch flags are ignored."""
+    """Body of multiRead: getData and getChildren reads. Each has its own result; their watch flags are ignored."""
 
     @classmethod
     def read_from(cls, reader: Reader) -> MultiReadRequest:

@@ -1,4 +1,4 @@
-"""Numbers of the ZooKeeper client protocol: op codes, reserved xids, create flags, events, states, permissions."""
+"""Numeric constants of the client protocol: op codes, reserved xids, create flags, events, states, permissions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CreateFlag(IntEnum):
 
 
 class EventType(IntEnum):
-    """Type of the change that a watch reports."""
+    """Type of the event that a watch reports."""
 
     NONE = -1
     CREATED = 1

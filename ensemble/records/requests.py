@@ -1,7 +1,7 @@
 """Bodies of requests about existing znodes, and of requests with only a path or no body.
 
-setData is decoded in one step in the common case, as is create (`zabka.ensemble.records.creates`), because nearly all
-writes are one of these two.
+setData is decoded by a fast path in the common case, as is create (`zabka.ensemble.records.creates`), because nearly
+all writes are one of these two.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class DeleteRequest(Record):
 
 
 class PathWatchRequest(Record):
-    """Request body of exists, getData, getChildren and getChildren2: a path and whether to leave a watch.
+    """Request body of exists, getData, getChildren and getChildren2: a path and whether to set a watch.
 
     The path can be empty but not null.
     """
@@ -51,7 +51,7 @@ class SetDataRequest(Record):
 
     @classmethod
     def decode(cls, data: bytes) -> SetDataRequest:
-        """Decode the record in `data`, in one step in the common case. Raises MalformedRecord."""
+        """Decode the record in `data`, by a fast path in the common case. Raises MalformedRecord."""
         try:
             size: int = _int_at(data, 0)[0]
             length: int = _int_at(data, 4 + size)[0]
@@ -88,13 +88,13 @@ class CheckVersionRequest(Record):
 
 
 class EmptyRequest(Record):
-    """Empty request body of ping and closeSession."""
+    """Empty body of ping and closeSession requests."""
 
 
 class ReconfigRequest(Record):
     """Request body of reconfig: joining servers, leaving ids, or all new members, each a string or null.
 
-    The last field is the version of the membership that the change applies to, -1 for any.
+    The last field is the expected version of the current membership, -1 for any.
     """
 
     joining: bytes | None

@@ -55,7 +55,7 @@ class SyncResponse(Record):
 
 
 class WatcherEvent(Record):
-    """A watch that fired (xid -1)."""
+    """Event of a watch that fired (sent with xid -1)."""
 
     type: int
     state: int

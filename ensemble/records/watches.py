@@ -1,4 +1,4 @@
-"""Records of the client protocol about watches, and of the small queries added after ZooKeeper 3.4.
+"""Records for watch requests, and for the small query requests added after ZooKeeper 3.4.
 
 Source: zookeeper.jute (SetWatches2, AddWatchRequest, CheckWatchesRequest, WhoAmIResponse, ...), ZooDefs.AddWatchModes
 and Watcher.WatcherType.
@@ -14,7 +14,7 @@ from zabka.ensemble.records.data import STRINGS
 
 
 class AddWatchMode(IntEnum):
-    """The `mode` of an addWatch. A recursive watch covers the whole subtree and gets no ChildrenChanged events."""
+    """The `mode` of an addWatch. A recursive watch covers the whole subtree and gets no CHILDREN_CHANGED events."""
 
     PERSISTENT = 0
     PERSISTENT_RECURSIVE = 1
@@ -76,7 +76,7 @@ class ErrorResponse(Record):
 
 
 class GetEphemeralsResponse(Record):
-    """Reply to getEphemerals: the paths."""
+    """Reply to getEphemerals: the paths of the session's ephemerals."""
 
     ephemerals: list[str]
     layout: ClassVar[tuple[Codec, ...]] = (STRINGS,)
@@ -90,7 +90,7 @@ class GetAllChildrenNumberResponse(Record):
 
 
 class ClientInfo(Record, frozen=True):  # type: ignore[misc]  # a value
-    """One identity of a connection, without its password hash."""
+    """One identity of a connection: scheme and user, without the password hash."""
 
     auth_scheme: str
     user: str

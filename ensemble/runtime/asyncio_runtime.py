@@ -17,8 +17,8 @@ _NEVER_RETRIEVED = "Future exception was never retrieved"
 
 
 def instant_now() -> Instant:
-    """Return the present time of both clocks of this machine."""
-    # Avoids Instant's own constructor, which is a Python function: every turn of a peer begins here.
+    """Return the current time of this machine's monotonic clock and wall clock."""
+    # Does not call Instant's constructor, which is a slow Python function: every turn of a peer begins here.
     return tuple.__new__(Instant, (time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000))
 
 
@@ -26,8 +26,8 @@ class AsyncioRuntime:
     """Time and tasks of one node.
 
     `on_failure(name, exception)` is called when a task or a callback of the loop fails; it must stop the node with an
-    error. Without it the traceback is printed and the loop is stopped. `seed` fixes the random source (tests). With
-    `owns_loop=False` the loop belongs to other code: its exception handler stays in place and, without `on_failure`,
+    error. By default the traceback is printed and the loop is stopped. `seed` seeds the random source (for tests). Set
+    `owns_loop=False` if other code owns the loop: its exception handler stays in place and, without `on_failure`,
     receives the exception of a failed task.
     """
 
@@ -42,14 +42,14 @@ class AsyncioRuntime:
         self._loop = loop
         self._random = random.Random(seed)
         self._on_failure = on_failure or (self._stop_loop if owns_loop else self._report)
-        # asyncio keeps only weak references to running tasks.
+        # Keep references to running tasks, because asyncio itself has only weak ones.
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._owns_loop = owns_loop
         if owns_loop:
             loop.set_exception_handler(self._on_loop_exception)
 
     def now(self) -> Instant:
-        """Return the present time of both clocks."""
+        """Return the current time of the monotonic clock and of the wall clock."""
         return instant_now()
 
     def future(self) -> Future[Any]:
@@ -60,7 +60,7 @@ class AsyncioRuntime:
         return future
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Task:
-        """Start a task; pass an exception that escapes it to `on_failure`."""
+        """Start a task; if the coroutine raises an exception, pass it to `on_failure`."""
         task = self._loop.create_task(coroutine, name=name)
         self._tasks[id(task)] = task
         task.add_done_callback(self._on_task_done)
@@ -100,8 +100,8 @@ class AsyncioRuntime:
         failure = context.get("exception")
         message = str(context.get("message", ""))
         if message == _NEVER_RETRIEVED or isinstance(failure, OSError) or failure is None:
-            # Either the result of a future was not awaited, or a connection broke. Its owner is notified in another
-            # way.
+            # Either no code awaited the result of a future, or a connection broke; the owner of the connection is
+            # notified in another way.
             return
         self._on_failure(message, failure)
 
@@ -115,6 +115,6 @@ class AsyncioRuntime:
 
 
 def _retrieve(future: asyncio.Future[Any]) -> None:
-    """Keep asyncio from logging the exception of a future that is not awaited."""
+    """Mark the exception of a future as retrieved, so that asyncio does not log it if no code awaits the future."""
     if not future.cancelled():
         future.exception()

@@ -1,6 +1,6 @@
-"""Clients as ends of link faults: by Kafka client id, by ZooKeeper session, or by address.
+"""Clients in link faults: selected by Kafka client id, by ZooKeeper session, or by address.
 
-ZooKeeper's protocol has no client ids, so its clients are named by the ids of their sessions, as in the output of the
+ZooKeeper's protocol has no client ids, so its clients are identified by their session ids, as in the output of the
 commands `cons` and `dump`.
 """
 
@@ -14,14 +14,17 @@ from zabka.ensemble.request_fault import matches_text
 from zabka.journal.cause import session_text
 
 Named = Literal["client", "session"]
-"""How a node knows its clients: a broker by client ids, a peer by sessions."""
+"""How a node identifies its clients: a broker by Kafka client ids, a peer by ZooKeeper sessions."""
 IPV4_IN_IPV6 = "::ffff:"
 TEXT_MAX = 1_024
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class ClientLine(NamedTuple):
-    """A connection that a node has accepted: how the client is named, its name ("" while unknown) and its address."""
+    """A connection that a node has accepted: how its client is identified, the client's name and its address.
+
+    The name is "" while it is unknown.
+    """
 
     named: Named
     name: str
@@ -30,12 +33,12 @@ class ClientLine(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The name, or the address if there is none."""
+        """Client name, or the client's address if its name is unknown."""
         return self.name or address_text(self.host, self.port)
 
 
 class ClientEnd(NamedTuple):
-    """The clients at one end of a fault: a pattern for client ids or sessions, or a network and perhaps a port."""
+    """The clients that a link fault affects: a pattern for client or session ids, or a network and perhaps a port."""
 
     kind: Literal["client", "session", "address"]
     pattern: str = ""
@@ -43,7 +46,7 @@ class ClientEnd(NamedTuple):
     port: int = 0
 
     def is_of(self, line: ClientLine) -> bool:
-        """Return whether that connection is one of these clients."""
+        """Return whether the client of that connection is one of these clients."""
         if self.network is None:
             return self.kind == line.named and matches_text(self.pattern, line.name)
         return self.port in (0, line.port) and _address(line.host) in self.network
@@ -51,9 +54,9 @@ class ClientEnd(NamedTuple):
 
 @lru_cache(4_096)
 def client_end(text: str) -> ClientEnd | None:
-    """Return the clients that an end of a fault names, or None for the name of a node.
+    """Parse one end of a link fault: return the clients that it selects, or None if it is the name of a node.
 
-    Raises ValueError for an incomplete name of a client.
+    Raises ValueError for a client or session without a pattern.
     """
     kind, colon, pattern = text.partition(":")
     if colon and kind in ("client", "session"):
@@ -70,12 +73,12 @@ def client_end(text: str) -> ClientEnd | None:
 
 
 def session_name(session_id: int) -> str:
-    """Return the name of a ZooKeeper session; "" for 0, the id in the request for a new one."""
+    """Return the name of a ZooKeeper session; "" for id 0, with which a client requests a new session."""
     return session_text(session_id) if session_id else ""
 
 
 def address_text(host: str, port: int) -> str:
-    """Return an address and a port as one text."""
+    """Return "host:port", or "[v6]:port" for an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -90,5 +93,5 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     try:
         return ipaddress.ip_address(host.removeprefix(IPV4_IN_IPV6).partition("%")[0])
     except ValueError:
-        # A Unix socket has no address.
+        # The peer of a Unix socket has no address.
         return ipaddress.IPv4Address(0)

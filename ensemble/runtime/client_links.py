@@ -1,10 +1,10 @@
 """Faults of the links between a node and its clients, enforced on the connections that the node has accepted.
 
-A new connection is held until its first request names the client, so a rule applies to that request already. A rule
-that is added later applies to open connections immediately. The session id of a new ZooKeeper client is known only with
-the server's response, so a rule for that session applies from that response on. Connections of the cluster's own nodes
-are not affected, because faults between nodes have rules of their own kind. Without rules, connections have no
-`ClientLink`.
+The first bytes of a new connection are held until they contain the client's name, so a fault affects even the first
+request. A fault that is added later affects open connections immediately. The session id of a new ZooKeeper client is
+known only with the server's response, so a fault of that session takes effect with that response. Connections of the
+cluster's own nodes are not affected, because there are separate faults for links between nodes. While there are no
+faults, connections have no `ClientLink`.
 """
 
 from __future__ import annotations
@@ -22,31 +22,34 @@ from zabka.journal.cause import fault_cause
 from zabka.journal.events import Event, LinkFaultApplied
 
 REPORTED_MAX = 1_000
-"""Maximum number of clients that are journalled for each fault. The fault affects all matching clients."""
+"""Maximum number of clients for which a fault is journalled. The fault affects all matching clients."""
 CLIENT_CHARACTERS_MAX = 260
 
 
 class KnownClient(NamedTuple):
-    """The name of a connection's client, "" if it has none, and whether the client is a node of the cluster."""
+    """Client of a connection: its name ("" if it has none), and whether it is a node of the cluster."""
 
     name: str
     is_node: bool = False
 
 
 Identify = Callable[[bytes], KnownClient | None]
-"""Returns the client that the first bytes of a connection name, or None if more bytes are needed."""
+"""Function that finds the client in the first bytes of a connection; returns None if it needs more bytes."""
 
 
 class Accepted(Protocol):
-    """A client's connection at the port that accepted it: the asyncio protocol of the transport."""
+    """asyncio protocol of a client's connection, on the port that accepted it."""
 
     def use_transport(self, transport: asyncio.Transport, link: ClientLink | None) -> None:
-        """Read from and write to this transport from now on. If `link` is given, the transport is the link's."""
+        """Read from and write to this transport from now on. If `link` is given, it owns the transport."""
         ...
 
 
 class ClientLinks:
-    """The faults of one node's links with clients. `emit` receives an event for each client that a fault affects."""
+    """The link faults between one node and its clients.
+
+    `emit` receives an event for each client that a fault affects.
+    """
 
     def __init__(self, named: Named, identify: Identify, emit: Callable[[Event], object]) -> None:
         self.named = named
@@ -56,15 +59,15 @@ class ClientLinks:
         self._node = ""
         self._faults: list[HeldFault] = []
         self._reported: dict[str, dict[str, None]] = {}
-        """The clients that were journalled, keyed by fault."""
+        """Clients for which the fault was journalled, keyed by fault id."""
 
     @property
     def is_needed(self) -> bool:
-        """Whether there are faults, so that new connections need a link."""
+        """Whether there are faults, so that new connections need a `ClientLink`."""
         return bool(self._faults)
 
     def apply(self, table: FaultTable) -> None:
-        """Apply exactly the faults of this table from now on."""
+        """Replace the active faults by the client faults in this table."""
         self._node = table.node
         self._faults = [each for each in table.faults if each.client is not None and each.node in (table.node, ANY)]
         self._reported = {each.id: self._reported.get(each.id, {}) for each in self._faults}
@@ -73,18 +76,25 @@ class ClientLinks:
             link.refresh()
 
     def attach(self, connection: Accepted, transport: asyncio.Transport, known: KnownClient | None) -> ClientLink:
-        """Put a link between a connection and its transport. Without `known`, the first bytes name the client."""
+        """Insert a link between a connection and its transport.
+
+        If `known` is None, the link finds the client's name in the first bytes.
+        """
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         line = ClientLine(self.named, "" if known is None else known.name, str(host), int(port))
         link = ClientLink(self, connection, line)
-        link.take_over(transport)
+        # A new connection is not read yet: asyncio and uvloop begin to read after `connection_made`.
+        link.take_over(transport, is_reading=known is None or transport.is_reading())
         connection.use_transport(link.facade, link)
         if known is not None:
             link.name_client(known)
         return link
 
     def state(self, line: ClientLine) -> LinkState:
-        """Return the faults of a client's link. Journal each fault that affects the client for the first time."""
+        """Return the faults of the link with this client.
+
+        Journal a fault when it affects a client for the first time.
+        """
         for fault in self._faults:
             if is_of(fault, self._node, line):
                 self._report(fault, line)
@@ -100,7 +110,7 @@ class ClientLinks:
 
 
 class ClientLink(FaultyLink):
-    """The link of one accepted connection."""
+    """Link between an accepted connection and its transport, which applies the client's faults."""
 
     def __init__(self, links: ClientLinks, connection: Accepted, line: ClientLine) -> None:
         protocol = cast(asyncio.Protocol, connection)
@@ -110,18 +120,21 @@ class ClientLink(FaultyLink):
         self._connection = connection
         self._line = line
         self._first: bytes | None = b""
-        """The bytes that have arrived so far, while the client is unknown."""
+        """Bytes received so far, while the client is unknown; None when it is known."""
         self._is_of_node = False
 
     def name_client(self, known: KnownClient) -> None:
-        """Apply the faults of the client with that name."""
+        """Set the connection's client, and apply the faults of this client."""
         self._first = None
         self._is_of_node = known.is_node
         self._line = self._line._replace(name=known.name)
         self.refresh()
 
     def refresh(self) -> None:
-        """Apply the present faults. If there are none, detach from the connection as soon as nothing is held back."""
+        """Apply the current faults.
+
+        If there are no faults any more, detach from the connection as soon as no bytes are held back.
+        """
         if self._first is None:
             self.update(HEALTHY if self._is_of_node else self._links.state(self._line))
         if not self._links.is_needed and self.is_clear and not self._first:
@@ -130,7 +143,7 @@ class ClientLink(FaultyLink):
             self._connection.use_transport(self.transport, None)
 
     def data_received(self, data: bytes) -> None:
-        """Hold the first bytes until they name the client."""
+        """Hold back the first bytes until they contain the client's name."""
         if self._first is not None:
             data = self._first + data
             known = self._links.identify(data)

@@ -1,4 +1,4 @@
-"""Limit on open files of a node's process, and reservation of the last descriptors."""
+"""Limit on a process's open files, and file descriptors that are reserved for essential uses."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Protocol
 import structlog
 
 DESCRIPTORS_KEPT = 1100
-"""Descriptors that client connections cannot use, or a sixth of the limit if that is less.
+"""Number of descriptors that client connections cannot use; at most a sixth of the limit on open files.
 
-The number exceeds the number of connections that can be accepted in one batch, before the first of them is processed.
+It exceeds the number of connections that can be accepted in one batch, before the first of them is processed.
 """
 KEPT_FOR_FEW = 550
-"""Further descriptors that only the ports for servers and the operator can use, or a twelfth of the limit if less.
+"""Number of further descriptors only for the ports for servers and operators; at most a twelfth of the limit.
 
-Otherwise many clients could lock these ports out, and a leader whose followers cannot reconnect loses its quorum.
+Otherwise client connections could use all descriptors, and a leader whose followers cannot reconnect loses its quorum.
 """
 SAY_EVERY_S = 60.0
 _OPEN_FILES = 10_240
@@ -29,10 +29,11 @@ log = structlog.get_logger()
 def may_open_all_files() -> None:
     """Raise this process's limit on open files to the system's maximum, as the JVM does.
 
-    A shell's default limit is too low for a server.
+    The default limit in a shell is too low for a server.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # macOS reports no hard limit, but rejects a soft limit above OPEN_MAX, so try both.
+    # macOS reports no hard limit, but rejects a soft limit above OPEN_MAX, so try the hard limit first and OPEN_MAX
+    # next.
     for wanted in (hard, _OPEN_FILES):
         if soft == hard or 0 <= wanted <= soft:
             return
@@ -46,23 +47,23 @@ class _Numbered(Protocol):
 
 
 class _LastWarning:
-    """Time of the last log line about connections closed for lack of descriptors. Logs the reason of these closes."""
+    """Time of the last log line that connections are closed for lack of descriptors, to limit such lines."""
 
     at_s = -SAY_EVERY_S
 
 
 def may_stay(transport: asyncio.BaseTransport, *, is_of_few: bool = False) -> bool:
-    """Return whether an accepted connection leaves enough descriptors for other uses: see `leaves_room`."""
+    """Return whether an accepted connection leaves the reserved descriptors free; see `leaves_room`."""
     accepted: _Numbered | None = transport.get_extra_info("socket")
     return accepted is None or leaves_room(accepted, is_of_few=is_of_few)
 
 
 def leaves_room(accepted: _Numbered, *, is_of_few: bool = False) -> bool:
-    """Return whether an accepted socket is not one of the last descriptors.
+    """Return whether the descriptor of an accepted socket is not a reserved one.
 
-    `is_of_few` is set for a port that does not serve clients. The kernel assigns the lowest free number, so a high
-    number means that few are left. The last descriptors are reserved for the log, for snapshots and for connections to
-    other servers: a server that runs out of descriptors for these stops.
+    `is_of_few` is set for a port for servers or operators. The kernel assigns the lowest free number, so a high number
+    means that few descriptors are left. The last descriptors are reserved for the log, for snapshots and for
+    connections to other servers: without a descriptor for these, a server would stop.
     """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit == resource.RLIM_INFINITY:

@@ -1,7 +1,7 @@
 """Reports of dropped connections, combined by reason.
 
-A rejected client or server usually retries, often many times a second. A line for each attempt would fill logs and
-journals. So the first connection dropped for a reason is reported at once, and later ones with the same reason are
+A rejected client or server usually retries, often many times a second, and one report for each attempt would fill logs
+and journals. So the first connection dropped for a reason is reported at once. Later ones with the same reason are
 reported together, at intervals that double from one second to a minute.
 """
 
@@ -20,14 +20,14 @@ Connections dropped for any further reason count as one reason.
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 Report = Callable[[str, str, int], None]
-"""Callback with (remote, reason, count) of connections dropped since the last report.
+"""Callback (remote, reason, count): `count` connections were dropped since the last report.
 
-Remote and reason belong to the latest connection.
+`remote` and `reason` are those of the latest connection.
 """
 
 
 class _Repeats:
-    """Connections dropped for one reason since its last report."""
+    """Connections that were dropped for one reason after the last report of that reason."""
 
     __slots__ = ("count", "interval_ms", "reason", "remote")
 
@@ -38,9 +38,9 @@ class _Repeats:
 
 
 class DroppedConnections:
-    """Counts dropped connections and reports them.
+    """Counts dropped connections, and reports them combined by reason.
 
-    Reasons that differ only in numbers count as the same. `call_later(delay_ms, callback)` is the node's timer.
+    Reasons that differ only in numbers count as the same. `call_later(delay_ms, callback)` starts a timer of the node.
     """
 
     def __init__(self, report: Report, call_later: Callable[[int, Callable[[], None]], object]) -> None:
@@ -49,7 +49,7 @@ class DroppedConnections:
         self._repeats: dict[str, _Repeats] = {}
 
     def drop(self, remote: str, reason: str) -> None:
-        """Count a dropped connection."""
+        """Count a dropped connection; report it now or with later ones."""
         kind = _NUMBER.sub("#", reason)
         if kind not in self._repeats and len(self._repeats) >= REASONS_MAX:
             kind = ""

@@ -18,7 +18,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "kazoo": ("kazoo",),
     "uvloop": ("uvloop",),
 }
-"""Top-level packages that each extra installs, and that a plain installation lacks."""
+"""Top-level packages that each extra installs and a plain installation does not."""
 
 
 class Lacking(ImportError):
@@ -38,12 +38,12 @@ def _found(package: str, find: Callable[[str], object | None]) -> bool:
     try:
         return find(package) is not None
     except (ImportError, ValueError):
-        # sys.modules can hold None or a module without a spec, if another module blocked the import.
+        # In sys.modules a module can be None or have no spec, if other code blocked the import.
         return False
 
 
 def sentence(extra: str, what: str) -> str:
-    """Return the message for a missing extra: `what`, its subject, is the feature that needs it."""
+    """Return the message for a missing extra; `what` is the subject of the sentence, such as "the Spark tables are"."""
     return f"{what} not installed: {install_command(extra)}"
 
 
@@ -53,6 +53,6 @@ def install_command(extra: str) -> str:
 
 
 def require(extra: str, what: str) -> None:
-    """Raise Lacking if the extra is not installed; `what` is for example "the Spark tables are"."""
+    """Raise Lacking if the extra is not installed; `what` is the subject of its message, as in `sentence`."""
     if not is_installed(extra):
         raise Lacking(extra, what)

@@ -1,7 +1,7 @@
-"""Counts of request faults, shared by all nodes of a host, so that "once" means once per host.
+"""Counts of requests affected by request faults, shared by all nodes of a host: "once" means once per host.
 
-A count is the size of a file: each use appends a byte. An append is atomic, and moves the descriptor to the end of
-the appended byte, so that each node gets a different number. The counts also survive the restart of a node.
+A count is the size of a file: each increment appends a byte. An append is atomic, and moves the descriptor to the end
+of the appended byte, so that each node gets a different number. The counts also survive the restart of a node.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from zabka.ensemble.request_fault_uses import KINDS, SharedCounts
 
 
 class FaultLedger:
-    """Counts in the directory of the host's agent, or in memory until there is such a directory."""
+    """Counts in files of the host agent's directory, or in memory until that directory is known."""
 
     def __init__(self) -> None:
         self._directory: Path | None = None
         self._own = SharedCounts()
 
     def move_to(self, directory: str) -> None:
-        """Store the counts in this directory from now on; "" keeps them in memory."""
+        """Store the counts in this directory from now on, or in memory if it is ""."""
         self._directory = Path(directory) if directory else None
 
     def count(self, key: str) -> int:
-        """Increment the count of this key and return it, counting from 1."""
+        """Increment the count with this key and return the new value."""
         if self._directory is None:
             return self._own.count(key)
         try:
@@ -36,7 +36,7 @@ class FaultLedger:
 
 
 def forget_counts(directory: Path, fault_ids: Iterable[str]) -> None:
-    """Delete the counts of faults that were removed."""
+    """Delete the count files of faults that were removed."""
     for fault_id in fault_ids:
         for kind in KINDS:
             (directory / f"{fault_id}.{kind}").unlink(missing_ok=True)

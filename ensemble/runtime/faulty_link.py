@@ -1,4 +1,4 @@
-"""TCP connection whose directions can be stalled or delayed.
+"""TCP connection of which each direction can be stalled, delayed or limited in bandwidth.
 
 `FaultyLink` is an asyncio protocol between the transport and the real protocol.
 """
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Protocol, cast
 from zabka.ensemble.runtime.link_fault import Impairment
 
 PIECES_PER_S = 20
-"""With a limited bandwidth, bytes are passed on in at most this many pieces a second."""
+"""Maximum number of pieces a second in which bytes are passed on when the bandwidth is limited."""
 HELD_BYTES_MAX = 8 * 1024 * 1024
-"""Limit of bytes held back in a direction. Above it, the sender is paused."""
+"""Maximum number of bytes held back in a direction. Above it, the sender is paused."""
 LINGER_S = 600.0
-"""How long a connection closed while its link is cut stays open, to hide the close from the other side."""
+"""Time that a connection stays open if it is closed while its link is cut, so that the other side does not notice."""
 
 
 class State(Protocol):
@@ -30,7 +30,7 @@ class State(Protocol):
 
 
 class _End(NamedTuple):
-    """End marker in a queue of bytes: the direction ends here."""
+    """Marker in a queue of bytes: the connection was closed or half-closed after these bytes."""
 
     failure: Exception | None
     abrupt: bool = False
@@ -41,8 +41,9 @@ _Item = bytes | memoryview | _End
 
 
 class _Direction:
-    """One direction of a link. Holds items back while `cut`, delays each by `delay_s`, and passes `bytes_per_s`.
+    """Queue of bytes in one direction of a link.
 
+    While `cut`, all items are held back; otherwise each is delayed by `delay_s`, and the bandwidth is `bytes_per_s`.
     Items keep their order.
     """
 
@@ -51,13 +52,13 @@ class _Direction:
         self.delay_s = 0.0
         self.bytes_per_s = 0
         self.clear = True
-        """Whether an item can pass immediately."""
+        """Whether an item can pass without being queued."""
         self.held_bytes = 0
         self._loop = loop
         self._items: deque[tuple[float, _Item]] = deque()
-        """Items, with the time at which each may begin to pass."""
+        """Queued items, each with the earliest time at which it may pass."""
         self._busy_until = 0.0
-        """When the last item has passed."""
+        """Time at which the last item has passed, given the bandwidth."""
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, wrong: Impairment) -> None:
@@ -69,15 +70,15 @@ class _Direction:
         self.clear = not (self._items or self.cut or self.delay_s or self.bytes_per_s)
 
     def put(self, item: _Item) -> None:
-        """Queue an item that cannot pass yet."""
+        """Queue an item that cannot pass immediately."""
         self.clear = False
         self.held_bytes += 0 if isinstance(item, _End) else len(item)
         self._items.append((self._loop.time() + self.delay_s, item))
 
     def _first(self) -> tuple[float, _Item, _Item | None]:
-        """Return the time at which the next item is due, the item, and None.
+        """Return (time, item, None) for the first queued item: `time` is when it may pass.
 
-        With a limited bandwidth, return only the item's first piece, and the rest of the item in place of None.
+        With a limited bandwidth, return (time, first piece of the item, rest of the item).
         """
         at, item = self._items[0]
         if not self.bytes_per_s:
@@ -114,7 +115,7 @@ class _Direction:
         self._see_if_clear()
 
     def wake_at_next(self, callback: Any) -> None:
-        """Call `callback` when the next item is due."""
+        """Set a timer that calls `callback` when the next item may pass; cancel the previous timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -123,10 +124,11 @@ class _Direction:
 
 
 class FaultyLink(asyncio.Protocol):
-    """Protocol on the real transport; the wrapped protocol gets `facade` as its transport.
+    """asyncio protocol that applies faults: it is between the real transport and the wrapped protocol.
 
-    `state` returns the current faults. It is called when the connection is established, because the faults may have
-    changed after this object was created. From then on, `update` receives changes.
+    The wrapped protocol gets `facade` as its transport. `state` returns the current faults; it is called when the
+    connection is established, because the faults may have changed after this object was created. Later changes are
+    passed to `update`.
     """
 
     def __init__(
@@ -153,36 +155,36 @@ class FaultyLink(asyncio.Protocol):
         self._state = state
         self._giving_up: asyncio.TimerHandle | None = None
 
-    # -- the real transport's side ---------------------------------------------------------------------------------
+    # -- called by the real transport -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Handle the established TCP connection."""
+        """Apply the current faults to the established connection, and pass the facade to the wrapped protocol."""
         self.transport = cast(asyncio.Transport, transport)
         self._registry[id(self)] = self
         self._set(self._state())
         self.protocol.connection_made(self.facade)
 
-    def take_over(self, transport: asyncio.Transport) -> None:
-        """Become the protocol of a connection that is already in use."""
+    def take_over(self, transport: asyncio.Transport, *, is_reading: bool) -> None:
+        """Become the protocol of a connection that is already in use. `is_reading`: whether its owner reads from it."""
         self.transport = transport
         self._registry[id(self)] = self
-        self._reading_requested = transport.is_reading()
+        self._reading_requested = is_reading
         transport.set_protocol(self)
 
     @property
     def is_clear(self) -> bool:
-        """Whether the connection is open, and no data is held back now or would be held back by the faults."""
+        """Whether the connection is open, and the faults hold back no data, neither queued nor later data."""
         is_open = self.transport is not None and not self.closing and not self._real_lost
         return is_open and self._in.clear and self._out.clear
 
     def give_back(self) -> None:
-        """Make the wrapped protocol the transport's own again."""
+        """Make the wrapped protocol the transport's protocol again, and stop applying faults."""
         assert self.transport is not None
         del self._registry[id(self)]
         self.transport.set_protocol(self.protocol)
 
     def data_received(self, data: bytes) -> None:
-        """Process bytes from the other side."""
+        """Pass received bytes to the wrapped protocol, or queue them if the faults hold them back."""
         if self._lost_notified:
             return
         if self._in.clear:
@@ -192,7 +194,7 @@ class FaultyLink(asyncio.Protocol):
             self._deliver()
 
     def eof_received(self) -> bool:
-        """Handle the other side's half-close. Hold it back like data."""
+        """Handle the other side's half-close, which is held back like data."""
         self._in.put(_End(None, half=True))
         self._deliver()
         # TLS has no half-closed connections.
@@ -201,7 +203,7 @@ class FaultyLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Handle the lost connection.
 
-        The wrapped protocol is notified once the faults allow the loss to reach it.
+        The wrapped protocol is notified when the faults allow it.
         """
         self._real_lost = True
         if self._giving_up is not None:
@@ -212,15 +214,15 @@ class FaultyLink(asyncio.Protocol):
             self._registry.pop(id(self), None)
 
     def pause_writing(self) -> None:
-        """Pause sending, because the socket's buffer is full."""
+        """Pause the wrapped protocol, because the socket's send buffer is full."""
         self.protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        """Resume sending, because the socket's buffer has room again."""
+        """Resume the wrapped protocol, because the socket's send buffer has room again."""
         if not self._holding:
             self.protocol.resume_writing()
 
-    # -- the wrapped protocol's side -------------------------------------------------------------------------------
+    # -- called by the wrapped protocol, through the facade --------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes, now or when the fault allows it."""
@@ -234,7 +236,7 @@ class FaultyLink(asyncio.Protocol):
         self._send()
 
     def close_through_faults(self, *, abrupt: bool) -> None:
-        """Close the connection. During a cut, the other side must not receive the close yet."""
+        """Close the connection. While the link is cut, the close is hidden from the other side."""
         if self.closing:
             return
         self.closing = True
@@ -246,7 +248,7 @@ class FaultyLink(asyncio.Protocol):
         self._giving_up = self._loop.call_later(LINGER_S, self._give_up)
 
     def end_half(self) -> None:
-        """Close the sending half."""
+        """Close the sending half of the connection."""
         self._out.put(_End(None, half=True))
         self._send()
 
@@ -255,10 +257,10 @@ class FaultyLink(asyncio.Protocol):
         self._reading_requested = wanted
         self._adjust_reading()
 
-    # -- the fault table's side ------------------------------------------------------------------------------------
+    # -- called when the faults change -----------------------------------------------------------------------------
 
     def update(self, state: State) -> None:
-        """Apply these faults from now on."""
+        """Replace the faults of both directions."""
         self._set(state)
         self._send()
         self._deliver()
@@ -267,7 +269,7 @@ class FaultyLink(asyncio.Protocol):
         self._out.set(state.outward)
         self._in.set(state.inward)
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- internal methods ------------------------------------------------------------------------------------------
 
     def _send(self) -> None:
         assert self.transport is not None
@@ -307,7 +309,8 @@ class FaultyLink(asyncio.Protocol):
     def _adjust_reading(self) -> None:
         if self.transport is None or self._real_lost or self.transport.is_closing():
             return
-        # A cut direction is not read: the kernel's buffers fill, and the other side stalls as on a real cut.
+        # Do not read from the socket while the direction is cut: the kernel's buffers fill, and the other side stalls
+        # as with a real cut.
         if self._reading_requested and not self._in.cut and self._in.held_bytes <= HELD_BYTES_MAX:
             self.transport.resume_reading()
         else:
@@ -339,7 +342,7 @@ class FacadeTransport(asyncio.Transport):
         return self._link.transport
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return the real transport's value."""
+        """Return the real transport's value for this name."""
         return self._real().get_extra_info(name, default)
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:

@@ -1,4 +1,4 @@
-"""File system for the code that does I/O: an interface, and its implementation by the host's file system.
+"""Interface of the file system for code that does I/O, and its implementation with the host's file system.
 
 Its calls are POSIX calls with the names from `os`, and raise OSError in the same cases. Compound operations (for
 example replacing a small file so that it survives a power loss) are in `zabka.ensemble.txnlog.files`.
@@ -14,7 +14,7 @@ from typing import IO, Protocol
 
 
 class FileStat(Protocol):
-    """The fields of a `stat` result that are used."""
+    """The fields of a `stat` result that this package uses."""
 
     @property
     def st_mode(self) -> int: ...
@@ -47,7 +47,7 @@ class Files(Protocol):
     def posix_fadvise(self, descriptor: int, start: int, length: int, advice: int, /) -> None: ...
     def flock(self, descriptor: int, operation: int, /) -> None: ...
     def stream(self, path: Path, mode: str, /) -> IO[bytes]:
-        """Open a buffered file from its beginning, to read ("rb") or to overwrite ("wb"); it has a descriptor."""
+        """Open a file with a buffer, to read ("rb") or to overwrite ("wb") it; `fileno()` is supported."""
         ...
 
     def stat(self, path: Path, /) -> FileStat: ...
@@ -67,18 +67,18 @@ class Files(Protocol):
         ...
 
     def room(self, path: Path, /) -> int:
-        """Return the free bytes on the file system of the path."""
+        """Return the number of free bytes on the file system that contains the path."""
         ...
 
     def capacity(self, path: Path, /) -> int:
-        """Return the size in bytes of the file system of the path."""
+        """Return the size in bytes of the file system that contains the path."""
         ...
 
 
 class HostFiles:
     """The host's file system.
 
-    The methods are the functions of `os` themselves, so the interface adds no call to a write.
+    The methods are the functions of `os` themselves, so the interface costs no additional call.
     """
 
     def __init__(self) -> None:
@@ -110,11 +110,11 @@ class HostFiles:
         return path.resolve()
 
     def room(self, path: Path, /) -> int:
-        """Return the free bytes on the file system of the path."""
+        """Return the number of free bytes on the file system that contains the path."""
         return shutil.disk_usage(path).free
 
     def capacity(self, path: Path, /) -> int:
-        """Return the size in bytes of the file system of the path."""
+        """Return the size in bytes of the file system that contains the path."""
         return shutil.disk_usage(path).total
 
 

@@ -1,7 +1,8 @@
-"""Link faults: the only schema, from the HTTP body to the node that enforces the fault.
+"""Link faults: the schema that the HTTP API, the host agents and the nodes share.
 
-A link connects two nodes, or a client and a node (`zabka.ensemble.runtime.client_end`). The node that opened a
-connection to another node enforces the fault; a client's faults are enforced by the node that accepted the connection.
+A link connects two nodes, or a client and a node (`zabka.ensemble.runtime.client_end`). A fault between nodes is
+enforced by the node that opened the connection; a fault of a client is enforced by the node that accepted the
+connection.
 
 `POST /api/v1/faults` takes a `LinkFault`; the API adds an id and makes a `HeldFault` of it. Host agents store
 `HeldFault`s and send them to their nodes' control sockets, and `GET /api/v1/faults` returns them. To add a kind of
@@ -21,13 +22,13 @@ from zabka.ensemble.request_fault import HeldRequestFault
 from zabka.ensemble.runtime.client_end import ClientEnd, ClientLine, client_end
 
 ANY = "*"
-"""Matches every node, as either end of a fault."""
+"""Name that matches every node, at either end of a fault."""
 DELAY_MS_MAX = 600_000
 BYTES_PER_S_MAX = 1_000_000_000
 
 Kind = Literal["cut", "delay", "bandwidth"]
 _NEEDS = {"delay": "delay_ms", "bandwidth": "bytes_per_s"}
-"""Field that a kind of fault requires; every other kind rejects the field."""
+"""Field that a kind of fault requires, keyed by kind; other kinds reject the field."""
 
 
 class LinkFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"source": "from", "target": "to"}):
@@ -66,12 +67,12 @@ class LinkFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
     @property
     def client(self) -> ClientEnd | None:
-        """The end of the link that is a client, or None if both ends are nodes."""
+        """The clients at one end of the link, or None if both ends are nodes."""
         return client_end(self.source) or client_end(self.target)
 
     @property
     def node(self) -> str:
-        """The node at the other end of a client's link, which enforces the fault; * stands for all nodes."""
+        """For a fault of clients: the node at the other end, which enforces the fault; * for all nodes."""
         return self.source if client_end(self.target) is not None else self.target
 
     def touches(self, sender: str | None, receiver: str | None) -> bool:
@@ -82,31 +83,31 @@ class LinkFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
 
 class HeldFault(LinkFault, frozen=True, kw_only=True):
-    """An active fault, with the id that removes it, and the client that requested it."""
+    """An active link fault, with the id by which it can be removed, and the client that added it."""
 
     id: str
     requester: str = ""
 
 
 AnyFault = HeldFault | HeldRequestFault
-"""An active fault of a link, or of requests."""
+"""An active link fault or request fault."""
 
 
 def kind_text(fault: LinkFault) -> str:
-    """Return the kind of a fault as the journal has it; for a bandwidth limit, it includes the bytes per second."""
+    """Return the fault's kind as text for the journal; for a bandwidth limit, it includes the bytes per second."""
     return f"{fault.kind} {fault.bytes_per_s} bytes/s" if fault.bytes_per_s else fault.kind
 
 
 class Impairment(NamedTuple):
-    """Impairment of one direction of a link."""
+    """Effect of link faults on one direction of a connection: cut, delay and bandwidth limit."""
 
     cut: bool = False
     delay_ms: int = 0
     bytes_per_s: int = 0
-    """0 for no limit."""
+    """Bandwidth limit; 0 for no limit."""
 
     def with_fault(self, fault: LinkFault) -> Impairment:
-        """Return this impairment combined with the effect of that fault."""
+        """Return this impairment combined with the effect of one more fault."""
         match fault.kind:
             case "cut":
                 return self._replace(cut=True)

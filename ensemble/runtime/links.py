@@ -1,9 +1,9 @@
 """Faults on the links between running nodes: partitions and delays, per direction.
 
 Every node receives the same table of all active faults, and its own name. The node that opened a TCP connection
-enforces the faults of both directions. A node enforces no faults on the connections that it accepted, because the other
-end does. A partitioned direction stalls: nothing is sent or delivered, not even a close, and new connections hang until
-they time out. Everything continues when the partition is healed.
+enforces the faults of both directions; the node that accepted it enforces none. A partitioned direction stalls: nothing
+is sent or delivered, not even a close, and new connections hang until they time out. After the partition is healed, the
+connections continue.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
 
 class FaultTable(msgspec.Struct, frozen=True):
-    """All active link faults, the name of this node, the node at each "host:port", and this node's request faults.
+    """All active link faults, this node's name and request faults, and the name of the node at each "host:port".
 
-    `ledger` is the directory where the nodes of the host count the uses of request faults.
+    `ledger` is the directory where the nodes of the host count to how many requests a request fault was applied.
     """
 
     faults: list[HeldFault] = []
@@ -38,7 +38,7 @@ class FaultTable(msgspec.Struct, frozen=True):
 
 
 class LinkState(NamedTuple):
-    """Impairments of the two directions of a connection, from the view of the node that opened it."""
+    """Impairments of the two directions of a connection, as seen from the node that enforces them."""
 
     outward: Impairment = WHOLE
     inward: Impairment = WHOLE
@@ -48,12 +48,12 @@ HEALTHY = LinkState()
 
 
 def address_key(host: str, port: int) -> str:
-    """Return an address as a fault table writes it: "host:port"."""
+    """Return an address in the format of a fault table: "host:port"."""
     return f"{'127.0.0.1' if host == 'localhost' else host}:{port}"
 
 
 class LinkFaults:
-    """This node's faults, and the methods that open connections affected by them."""
+    """This node's link faults; opens connections to which the faults are applied."""
 
     def __init__(self, names: dict[str, str] | None = None) -> None:
         self._own_names = _normalised(names or {})
@@ -70,7 +70,7 @@ class LinkFaults:
         return list(self._faults)
 
     def name_nodes(self, names: dict[str, str]) -> None:
-        """Add the nodes at these addresses: nodes that joined or moved after this node started."""
+        """Add the names of the nodes at these addresses, for nodes that joined or moved after this node started."""
         named = _normalised(names)
         if all(self._later_names.get(address) == name for address, name in named.items()):
             return
@@ -80,7 +80,7 @@ class LinkFaults:
             link.update(self.state(link.address))
 
     def apply(self, table: FaultTable) -> None:
-        """Replace the whole table; applying the same table twice has no effect."""
+        """Replace the whole fault table; applying the same table twice has no effect."""
         self._node = table.node
         self._faults = list(table.faults)
         self._names = {**self._own_names, **_normalised(table.names), **self._later_names}
@@ -107,11 +107,11 @@ class LinkFaults:
         ssl: ssl.SSLContext | None = None,
         sock: socket.socket | None = None,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Connect as `loop.create_connection(factory, host, port, ssl=ssl)` does, with the faults of this address.
+        """Connect as `loop.create_connection(factory, host, port, ssl=ssl)` does, with the faults for this address.
 
         `sock`, if given, is already connected to the address.
 
-        Waits while any direction is partitioned; use a timeout to limit the wait. Raises OSError.
+        Waits while a direction is partitioned; use a timeout to limit the wait. Raises OSError.
         """
         loop = asyncio.get_running_loop()
         address = address_key(host, port)
@@ -129,7 +129,7 @@ class LinkFaults:
         def wrap() -> FaultyLink:
             return FaultyLink(loop, address, protocol, self._links, partial(self.state, address))
 
-        # From here on the transport owns the socket, even if creating it fails.
+        # From here on the transport owns the socket and closes it, even if the transport cannot be created.
         if sock is None:
             _, link = await loop.create_connection(wrap, host, port, ssl=ssl)
         else:
@@ -137,7 +137,7 @@ class LinkFaults:
         return link.facade, protocol
 
     async def passable(self, host: str, port: int) -> LinkState:
-        """Wait until no direction to this address is partitioned; return the faults that then apply."""
+        """Wait until neither direction of the link to this address is partitioned; return the remaining faults."""
         address = address_key(host, port)
         while (state := self.state(address)).outward.cut or state.inward.cut:
             waiter = asyncio.get_running_loop().create_future()
@@ -146,7 +146,7 @@ class LinkFaults:
         return state
 
     async def open_streams(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect as `asyncio.open_connection(host, port)` does, with the faults of this address.
+        """Connect as `asyncio.open_connection(host, port)` does, with the faults for this address.
 
         Raises OSError.
         """
@@ -169,11 +169,11 @@ _decoder = msgspec.json.Decoder(FaultTable)
 
 
 class ControlSocket:
-    """A unix-domain socket on which a host agent sends fault tables: one JSON object a line, one reply a line.
+    """Unix-domain socket on which the host agent sends fault tables to a node: one JSON object and one reply per line.
 
-    `{"faults": [...], "node": "...", …}`, a `FaultTable`, is always the full state, which `hold` applies; the reply is
-    `{"ok": true}`, or `{"ok": false, "error": "..."}` with nothing changed. `{"status": true}` queries the node: the
-    reply is the result of the `status` function, as one object.
+    `{"faults": [...], "node": "...", …}`, a `FaultTable`, always contains all faults, and is passed to `hold`. The
+    reply is `{"ok": true}`, or `{"ok": false, "error": "..."}` if it was rejected and nothing changed. The line
+    `{"status": true}` requests the node's status: the reply is the result of the function `status`, as one object.
     """
 
     LINE_BYTES_MAX = 1024 * 1024
@@ -191,7 +191,7 @@ class ControlSocket:
         self._writers: dict[int, asyncio.StreamWriter] = {}
 
     async def start(self) -> None:
-        """Listen; replace a socket file that a killed process left.
+        """Listen on the socket; replace a socket file left by a killed process.
 
         Raises OSError.
         """
@@ -205,7 +205,7 @@ class ControlSocket:
             writer.close()
 
     def answer(self, line: bytes) -> bytes:
-        """Handle one line; return the reply."""
+        """Handle one line from the host agent; return the reply."""
         try:
             if msgspec.json.decode(line) == {"status": True}:
                 return msgspec.json.encode(self._status() if self._status else {}) + b"\n"

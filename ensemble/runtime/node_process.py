@@ -1,4 +1,4 @@
-"""Event loop of a node's process, and its log on standard error."""
+"""Event loop of a node's process, and its logger, which writes to standard error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LogStream:
                 sys.stderr.write(text)
 
     def flush(self) -> None:
-        """Flush the printed text."""
+        """Flush the buffered text."""
         if sys.stderr is not None:
             with contextlib.suppress(OSError):
                 sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Tasks that run as long as their process; an unexpected end is always reported."""
+"""Tasks that run as long as their process; if one ends unexpectedly, this is reported."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from zabka.ensemble.runtime.asyncio_runtime import FailureHandler
 
 RESTART_PAUSE_S = 1.0
-"""Pause before a restart. It limits the processor time used by a task that fails at once, again and again."""
+"""Pause before a restart. It limits the CPU time used by a task that fails repeatedly right after its start."""
 
 Report = Callable[[str, str, str], None]
 """Callback (task, reason, traceback): the task ended, and will be restarted."""
 
 
 async def kept_up(name: str, work: Callable[[], Coroutine[Any, Any, None]], report: Report) -> None:
-    """Run this work until cancelled. If it ends or fails, report this and restart it after a pause."""
+    """Run `work` until cancelled. Whenever it ends or fails, report this, pause, and run it again."""
     while True:
         trace = ""
         try:
@@ -27,7 +27,7 @@ async def kept_up(name: str, work: Callable[[], Coroutine[Any, Any, None]], repo
         except Exception as failure:
             reason = "; ".join(f"{type(each).__name__}: {each}" for each in _leaves(failure))
             trace = "".join(traceback.format_exception(failure))
-        # If the report cannot be written, the work still goes on.
+        # Restart the work even if the report cannot be written.
         with contextlib.suppress(OSError):
             report(name, reason, trace)
         await asyncio.sleep(RESTART_PAUSE_S)
@@ -42,11 +42,11 @@ def _leaves(failure: BaseException) -> Iterator[BaseException]:
 
 
 class TaskEnded(Exception):
-    """Failure of a task that its process requires; the cause is the task's exception."""
+    """A task that its process requires has failed; the exception's cause is the task's exception."""
 
 
 def report_task_failure(task: asyncio.Task[Any], on_failure: FailureHandler | None = None) -> None:
-    """Pass an exception that escapes a task to `on_failure` at once.
+    """Pass the exception of a failed task to `on_failure` at once.
 
     Without `on_failure`, the loop's exception handler receives it as a TaskEnded, which stops a node
     (`AsyncioRuntime`). asyncio itself reports a failed task only when the last reference to it is dropped, which may

@@ -1,8 +1,9 @@
 """Work that must not block the event loop, split into steps: an interface, and its implementation with threads.
 
-A job is a generator. The code between two yields is one step. A job yields `WAIT` if it has nothing to do until it is
-woken, or a pause in seconds if it should continue a little later. In a thread, the steps run at those times, in
-parallel with the event loop. In a simulated world each step is an event, at a time that depends on the seed.
+A job is a generator; the code between two yields is one step. After a step, the job yields `WAIT` if it has nothing to
+do until another part of the program wakes it, or a `Pause` if it should continue after some seconds. With threads,
+steps run in parallel with the event loop. In a simulated world each step is an event, at a time that depends on the
+seed.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ T = TypeVar("T")
 
 
 class Pause(NamedTuple):
-    """A pause of that many seconds before the next step. A wake-up ends the pause early if `heeds` is set."""
+    """Pause of `seconds` before a job's next step. With `heeds`, a call of `wake` ends the pause early."""
 
     seconds: float
     heeds: bool = False
 
 
 WAIT = Pause(float("inf"), heeds=True)
-"""Pause until the job is woken. A job that was woken after its last step began continues at once."""
+"""Pause until `wake` is called. If it was called after the last step began, the job continues at once."""
 
 GO_ON = Pause(0.0)
-"""Allow other waiting work to run first; in a thread, the job continues at once."""
+"""Pause that allows other waiting work to run first; in a thread, the job continues at once."""
 
 Job = Generator[Pause, None, None]
 
@@ -38,7 +39,7 @@ class Work(Protocol):
     """Interface of a running job."""
 
     def wake(self) -> None:
-        """Notify the job of a change. It will run a step that begins after this call."""
+        """Notify the job of a change. A step that begins after this call will run."""
         ...
 
     def is_under_way(self) -> bool:
@@ -46,7 +47,7 @@ class Work(Protocol):
         ...
 
     def join(self, within_s: float | None = None) -> None:
-        """Block until the job has ended, at most for this time."""
+        """Block until the job has ended, or for at most `within_s` seconds."""
         ...
 
 
@@ -58,15 +59,15 @@ class Workers(Protocol):
         ...
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Run a call without blocking the event loop; raise the function's exception."""
+        """Call a function without blocking the event loop; the awaited result is its return value or its exception."""
         ...
 
     def breathe(self) -> None:
-        """Allow the event loop to run during a long step."""
+        """Pause briefly during a long step, so that the event loop can run."""
         ...
 
     def now_s(self) -> float:
-        """Return a monotonic time."""
+        """Return a monotonic time in seconds."""
         ...
 
 
@@ -82,7 +83,7 @@ class _Thread:
         self._is_woken = False
         """Whether the queue contains a wake-up.
 
-        Further wake-ups before it is read lead to the same step.
+        Further wake-ups are not queued until it is read, because they would lead to the same step.
         """
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -117,22 +118,22 @@ class _Thread:
 
 
 class Threads:
-    """The host's workers: a thread for each job."""
+    """Runs each job in its own thread."""
 
     def start(self, job: Job, name: str) -> Work:
         """Run a job in a daemon thread."""
         return _Thread(job, name)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Run a call in one of asyncio's threads."""
+        """Call a function in one of asyncio's threads."""
         return asyncio.to_thread(function, *args, **kwargs)
 
     def breathe(self) -> None:
-        """Sleep for half a millisecond."""
+        """Sleep for half a millisecond, so that the event loop's thread can run."""
         time.sleep(BREATHE_S)
 
     def now_s(self) -> float:
-        """Return the monotonic time."""
+        """Return the monotonic time in seconds."""
         return time.monotonic()
 
 

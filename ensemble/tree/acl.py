@@ -14,22 +14,22 @@ READ_ACL: tuple[ACL, ...] = (ACL(Permission.READ, "world", "anyone"),)
 
 _ALWAYS = {OPEN_ACL: OPEN_ACL, READ_ACL: READ_ACL}
 INTERNED_ENTRIES_MAX = 100_000
-"""Limit of interned entries, about 15 MB. Most lists have one or two entries."""
+"""Maximum number of ACL entries in the cache of shared lists, about 15 MB. Most lists have one or two entries."""
 ACL_BYTES_MAX = 1 << 20
 """Maximum size of a stored ACL; a larger ACL is rejected.
 
-Each `auth` entry expands to as many entries as a client has identities. Without a limit, a small request could create
-a transaction, or an ACL in a snapshot, that no server can read.
+Each `auth` entry is replaced by one entry per identity of the client. Without a limit, a small request could create a
+transaction, or an ACL in a snapshot, that no server can read.
 """
 _ENTRY_BYTES = 12
-"""Size of an entry's permissions and of the length prefixes of its two strings."""
+"""Size of the fixed parts of a stored ACL entry: permissions, and the length prefixes of its two strings."""
 
 
 class _Interned:
-    """ACLs, with one shared object for equal lists.
+    """Cache with one shared object for equal ACLs.
 
-    If the limit is reached, all lists are removed. The tree keeps its own lists, and clients cannot fill the cache
-    permanently with lists that no znode has.
+    When it reaches its limit, it is emptied; the znodes keep their lists. So clients cannot fill the cache permanently
+    with lists that no znode has.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class _Interned:
         self._entries = 0
 
     def of(self, acl: Sequence[ACL]) -> tuple[ACL, ...]:
-        """Return the shared object that equals this list."""
+        """Return the shared object for this list."""
         key = tuple(acl)
         found = self._lists.get(key)
         if found is None:
@@ -52,14 +52,14 @@ _interned = _Interned()
 
 
 def interned(acl: Sequence[ACL]) -> tuple[ACL, ...]:
-    """Return one object for equal lists, so that nodes share it and it can be compared by identity (ACL cache)."""
+    """Return one shared object for all equal lists, so that ACLs can be compared by identity (ACL cache)."""
     return _interned.of(acl)
 
 
 def allows(acl: Sequence[ACL], permission: int, auth: Sequence[AuthId]) -> bool:
-    """Return whether these identities have at least one of these permission bits.
+    """Return whether an ACL gives these identities at least one of the permission bits.
 
-    An empty list allows everything.
+    An empty ACL gives every permission.
     """
     if acl is OPEN_ACL or not acl:
         return True
@@ -79,10 +79,10 @@ def allows(acl: Sequence[ACL], permission: int, auth: Sequence[AuthId]) -> bool:
 def fixed_up(
     acl: Sequence[ACL], auth: Sequence[AuthId], schemes: Collection[str] = DEFAULT_SCHEMES
 ) -> tuple[ACL, ...] | None:
-    """Return the list as it is stored: without duplicates, with `auth` replaced by the client's identities.
+    """Return an ACL as it is stored: without duplicates, and with `auth` entries replaced by the client's identities.
 
     Return None (InvalidACL) for an empty or too long list, for a scheme outside `schemes`, for an invalid id, and for
-    `auth` of a client without authentication: its address and the super user do not count.
+    an `auth` entry if the client has not authenticated (the identities `ip` and super user do not count).
     """
     if acl is OPEN_ACL or tuple(acl) == OPEN_ACL:
         return OPEN_ACL
@@ -110,7 +110,7 @@ def _stored_bytes(entry: ACL) -> int:
 
 
 def masked(acl: Sequence[ACL]) -> list[ACL]:
-    """Return the list without password hashes, for clients with read but without admin permission."""
+    """Return an ACL without password hashes, for a client with read but without admin permission."""
     return [
         ACL(entry.perms, entry.scheme, entry.id.partition(":")[0] + ":x")
         if entry.scheme == "digest" and ":" in entry.id

@@ -1,8 +1,8 @@
-"""Replies to each session's requests, in the order of arrival (CommitProcessor, FinalRequestProcessor).
+"""Replies to the requests of each session, in the order of arrival (CommitProcessor, FinalRequestProcessor).
 
-A write waits in its session's queue until this server has applied its transaction, and every later request waits for
-that write. `zabka.ensemble.tree.requests` adds requests to the queues; `zabka.ensemble.tree.commits` reports the
-results of applied transactions.
+A write stays in its session's queue until this server has applied its transaction, and all later requests wait for it.
+`zabka.ensemble.tree.requests` adds requests to the queues; `zabka.ensemble.tree.commits` reports the results of applied
+transactions.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ from zabka.ensemble.zab.messages import SyncRequest
 
 _NOT_FOR_CLIENTS = {OpCode.NOTIFICATION, OpCode.ERROR, OpCode.CREATE_SESSION, OpCode.CHECK}
 CLIENT_OPS = frozenset(int(op) for op in OpCode if op not in _NOT_FOR_CLIENTS)
-"""Ops that clients can send.
+"""Op codes that clients can send.
 
-Any other op gets UNIMPLEMENTED, and the connection is closed (Request.isValid).
+The reply to any other op is UNIMPLEMENTED, and the connection is closed (Request.isValid).
 """
 PLAIN_READS_MAX = 64
-"""Maximum number of reads whose replies are sent together with the reply to the write before them."""
+"""Maximum number of reads whose replies are sent together with the reply to the preceding write."""
 _SYNC_CONNECTED = int(KeeperState.SYNC_CONNECTED)
 _CLOSED = Stage.CLOSED
-"""Cached separately, because looking up an enumeration member costs more than the rest of a comparison."""
+"""A module constant, because looking up an enumeration member takes longer than the rest of a comparison."""
 _SYNC = int(OpCode.SYNC)
 
 
 class AnswerRun:
-    """Writes of one connection that are applied one after another, and whose replies are sent together.
+    """Replies to writes that are applied one after another, for one connection, to send them together.
 
-    `rewatch` is set if another reply may have set a watch since the run began.
+    `rewatch` is True if another reply may have set a watch since the run began.
     """
 
     __slots__ = ("answered", "answers", "rewatch", "zxid")
@@ -75,7 +75,7 @@ class AnswerRun:
 
 
 class AnswerQueues:
-    """Replies to the requests in the queues of the sessions that are open on this server."""
+    """Sends the replies to queued requests, for the sessions that are open on this server."""
 
     __slots__ = (
         "_clients", "_counters", "_full_journal", "_held_back", "_local", "_sessions", "_state", "_unread_max",
@@ -94,7 +94,9 @@ class AnswerQueues:
         self._local = local
 
     def commit(self, now: Instant, session: OpenSession, txn: Txn, applied: Applied, effects: list[Effect]) -> None:
-        """Handle an applied transaction of a session connected here: set the reply of the request that awaits it."""
+        """Handle an applied transaction of a session that is connected here: set the reply of the request that caused
+        it.
+        """
         for waiting in session.queue:
             if waiting.under_way and not waiting.done and waiting.op != _SYNC:
                 break
@@ -116,9 +118,9 @@ class AnswerQueues:
     def joins_run(
         self, now: Instant, session: OpenSession, txn: Txn, value: bytes, run: AnswerRun, effects: list[Effect]
     ) -> bool:
-        """Add a plain write's reply to the replies of the previous writes, if it is next in its session's queue.
+        """Add the reply to a plain write to the replies in `run`, if the write is next in its session's queue.
 
-        Return False if the write is not next in the queue, or turns out not to be plain.
+        Return False if the write is not next in the queue, or is not plain after all.
         """
         queue = session.queue
         if not queue:
@@ -153,7 +155,7 @@ class AnswerQueues:
         return True
 
     def answer_run(self, now: Instant, run: AnswerRun, effects: list[Effect]) -> None:
-        """Send the collected replies."""
+        """Send the replies collected in a run."""
         answered = run.answered
         if answered:
             client, answers = answered[0].connection, run.answers
@@ -168,9 +170,9 @@ class AnswerQueues:
             answers.clear()
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
-        """Handle a completed sync of a session's oldest SubmitSync.
+        """Handle a completed sync: reply to the session's oldest sync request in progress.
 
-        All transactions that it waited for have been applied here.
+        This server has applied all transactions that the sync had to wait for.
         """
         effects: list[Effect] = []
         syncing = self._clients.syncing
@@ -185,9 +187,9 @@ class AnswerQueues:
         return effects
 
     def session_closed(self, now: Instant, session: OpenSession, txn: Txn, effects: list[Effect]) -> None:
-        """Handle a closed session: send the reply to its closeSession in order.
+        """Handle an applied closeSession: reply to the client's closeSession after its earlier requests.
 
-        The reply is not sent if the earlier replies are too large. All other waiting requests are dropped.
+        If the earlier replies are too large, this reply is not sent. All other waiting requests are dropped.
         """
         connection = session.connection
         own = next((w for w in session.queue if w.op == OpCode.CLOSE_SESSION and w.cxid == txn.cxid), None)
@@ -204,7 +206,7 @@ class AnswerQueues:
         self._sessions.pop(session.id, None)
 
     def taken(self, now: Instant, client: Connection, effects: list[Effect]) -> None:
-        """Continue with held-back replies, because the client has read all earlier ones."""
+        """Resume the client's held-back replies, because it has read all earlier ones."""
         client.unread_bytes = 0
         self._held_back.pop(client.session_id, None)
         session = self._sessions.get(client.session_id)
@@ -212,9 +214,9 @@ class AnswerQueues:
             self.answer_ready(now, session, effects)
 
     def settle(self, now: Instant, txn: Txn, effects: list[Effect]) -> None:
-        """Send the replies to the reads that the session sent before a write that is about to be applied.
+        """Send the replies to the reads that the session sent before a write which is about to be applied.
 
-        The client is disconnected if it has not read enough of its replies for this.
+        If they are too large, because the client has not read its earlier replies, close the connection.
         """
         session_id = txn.session_id
         self._held_back.pop(session_id, None)
@@ -226,10 +228,10 @@ class AnswerQueues:
                 self._clients.close(session.connection, effects)
 
     def _sync_before(self, session: OpenSession, txn: Txn) -> None:
-        """Mark the syncs before a committed write as done.
+        """Complete the syncs that the session sent before a committed write.
 
-        Everything proposed before them is committed, and the commit proves that a quorum still followed the leader
-        after them.
+        Everything proposed before these syncs is committed, and the commit proves that a quorum still followed the
+        leader after them.
         """
         queue = session.queue
         own = next((w for w in queue if w.under_way and not w.done and w.op != _SYNC), None)
@@ -240,9 +242,9 @@ class AnswerQueues:
                 waiting.done = True
 
     def answer_ready(self, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
-        """Send replies from the head of the session's queue up to the first request that is still in progress.
+        """Send the replies at the head of the session's queue, up to the first request that is still in progress.
 
-        Replies to reads wait in the queue while the client has too many unread reply bytes. The reply to a write is
+        A reply to a read waits in the queue while the client has too many unread reply bytes. A reply to a write is
         never held back, because it must precede the event of any later change.
         """
         self._answer_up_to(self._unread_max, now, session, effects)
@@ -269,9 +271,9 @@ class AnswerQueues:
             self._sessions.pop(session.id, None)
 
     def _answer_plain(self, unread_max: int, now: Instant, queue: deque[Waiting], effects: list[Effect]) -> int:
-        """Send together the replies to the plain write at the queue's head and to the plain reads after it.
+        """Send the replies to a completed plain write at the queue's head and to the plain reads after it together.
 
-        The write must be done. Return the number of replies. Requests that turn out not to be plain stay in the queue.
+        Return the number of replies. Requests that are not plain after all stay in the queue.
         """
         first = queue[0]
         client = first.connection
@@ -300,7 +302,11 @@ class AnswerQueues:
     def _answer_plain_reads(
         self, bytes_max: int, client: Connection, queue: deque[Waiting], answered: list[Waiting]
     ) -> ReplyFrames:
-        """Take the client's plain reads from the queue's head, a few at a time, because some may not be plain."""
+        """Remove the client's plain reads from the queue's head, and return their replies; stop at the first other
+        request.
+
+        At most PLAIN_READS_MAX requests are examined, because some may not be plain.
+        """
         frames: list[bytes] = []
         for waiting in islice(queue, PLAIN_READS_MAX):
             if waiting.frame is None or waiting.under_way or waiting.connection is not client:
@@ -312,7 +318,7 @@ class AnswerQueues:
         return bytes(out)
 
     def _work_out(self, waiting: Waiting, effects: list[Effect]) -> Reply:
-        """Return the reply to a request without a transaction: a read, a ping, setWatches, or an invalid request."""
+        """Return the reply to a request that has no transaction: a read, a ping, setWatches, or an invalid request."""
         if waiting.frame is not None:
             request = Request.decode(waiting.frame)
             waiting.body, waiting.problem = request.body, request.problem

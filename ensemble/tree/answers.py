@@ -1,4 +1,4 @@
-"""Replies to writes whose transactions are applied (FinalRequestProcessor)."""
+"""Replies to writes, built when their transactions are applied (FinalRequestProcessor)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def moved(txn: Txn) -> bool:
 
 
 def answer_write(waiting: Waiting, txn: Txn, applied: Applied) -> Reply:
-    """Return the reply to a write; a failed multi is a successful reply with an error for each operation."""
+    """Return the reply to a write. For a failed multi its header has no error, but the body has one per operation."""
     if applied.results is not None:
         return Reply(waiting.cxid, txn.zxid, 0, MultiResponse([_result(result) for result in applied.results]))
     if applied.error:
@@ -58,6 +58,6 @@ def _result(applied: Applied) -> MultiResult:
         return MultiResult(OpCode.ERROR, applied.error, None)
     response = _response(applied)
     body: Record = response if isinstance(response, Record) else EmptyRequest()
-    # In a multi, the result of every create has the type create2.
+    # In the reply to a multi, the result of every create has the op code create2.
     kind = OpCode.CREATE2 if isinstance(body, Create2Response) else OpCode(applied.type)
     return MultiResult(kind, 0, body)

@@ -1,4 +1,4 @@
-"""Assignment of a session to a connected client: a new session, a resumed one, or a rejection."""
+"""Attachment of clients to sessions: a ConnectRequest opens a new session, resumes one, or is rejected."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from zabka.ensemble.zab.messages import ForwardedRequest
 
 MIN_TIMEOUT_TICKS = 2
 MAX_TIMEOUT_TICKS = 20
-"""Default maximum of a session's timeout, in ticks."""
+"""Default for the longest session timeout, in ticks."""
 _UNSIGNED = (1 << 64) - 1
 
 
 class Attachment:
-    """Attaches clients to their sessions.
+    """Attaches each client to its session.
 
-    Requests that arrive before their session is attached are queued, and processed afterwards.
+    Requests that arrive before the session is attached are queued, and processed afterwards.
     """
 
     def __init__(
@@ -44,12 +44,12 @@ class Attachment:
         self._requests = requests
 
     def start(self, now: Instant) -> None:
-        """Start serving: new sessions get ids from this time on."""
+        """Begin to accept clients: ids of new sessions contain this time."""
         self._session_ids.start(now)
         self._local.start(now)
 
     def session_created(self, now: Instant, session_id: SessionId, effects: list[Effect]) -> None:
-        """Handle an applied createSession: attach the client that waits for it here, if any."""
+        """Handle an applied createSession: attach the client that waits for this session here, if any."""
         client = self._clients.attaching.get(session_id)
         if client is not None and client.creates:
             del self._clients.attaching[session_id]
@@ -83,7 +83,7 @@ class Attachment:
         effects.append(AskRevalidate(session_id, client.timeout_ms))
 
     def _refusal(self, request: ConnectRequest) -> str:
-        """Return why this server rejects a client's session, or an empty string. A rejected client gets no reply."""
+        """Return why this server rejects a ConnectRequest, or "" if it does not. A rejected client gets no reply."""
         session = f"session 0x{request.session_id & _UNSIGNED:x}"
         if self._state.read_only and not request.read_only:
             return f"{session}: this server is read-only until it finds a leader, and the client did not ask for that"
@@ -96,14 +96,15 @@ class Attachment:
         return ""
 
     def _connect_alone(self, now: Instant, client: Connection, request: ConnectRequest, effects: list[Effect]) -> bool:
-        """Process a ConnectRequest that needs no leader; return False for any other."""
+        """Process a ConnectRequest that this server can handle without the leader; return False for any other."""
         local, session_id = self._local.sessions, SessionId(request.session_id)
         if session_id == 0 and local is not None:
             client.session_id = self._session_ids.next()
             self._local.open(now, local, client, effects)
             valid = True
         elif self._state.read_only and (session_id == 0 or session_id in self._state.tree.sessions):
-            # Only a leader can open or resume a global session, so the client must try other servers.
+            # Only a leader can open or resume a global session. Close the connection, so that the client tries other
+            # servers.
             reason = f"session 0x{session_id & _UNSIGNED:x}: a read-only server cannot tell whether it lives on"
             self._clients.close(client, effects, reason if session_id else "a read-only server opens no session")
             return True
@@ -124,7 +125,7 @@ class Attachment:
         self._clients.attaching[session_id] = client
 
     def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
-        """Process the leader's reply to AskRevalidate."""
+        """Process the leader's reply to a request to revalidate a session (AskRevalidate)."""
         effects: list[Effect] = []
         connection = self._clients.attaching.pop(session_id, None)
         if connection is not None:
@@ -135,7 +136,7 @@ class Attachment:
     def attach(self, now: Instant, client: Connection, valid: bool, effects: list[Effect]) -> None:
         """Reply to a ConnectRequest (finishSessionInit).
 
-        If the session has expired, reply accordingly and close the connection.
+        If the session is not `valid`, the reply says that it has expired, and the connection is closed.
         """
         self._counters.packets_sent += 1
         read_only = self._state.read_only if client.knows_read_only else None

@@ -21,26 +21,26 @@ from zabka.ensemble.tree.connections import Connection
 from zabka.ensemble.tree.znode import Znode
 
 KEY_PATH = "/key"
-"""Znode whose data credentials of the `key` scheme must fit.
+"""Znode whose data the credentials of the `key` scheme must match.
 
 If the znode or its data is missing, all credentials are accepted.
 """
 KEY_USER: AuthId = (KEY, "")
-"""Identity proved by the `key` scheme.
+"""Identity that the `key` scheme proves.
 
-KeyAuthenticationProvider is meant to name the key, but leaves it empty.
+The id should be the key, but KeyAuthenticationProvider leaves it empty.
 """
 IDENTITIES_MAX = 1000
 IDENTITIES_CHARS_MAX = 64 * 1024
-"""Maximum total length of a connection's identities; IDENTITIES_MAX limits their number.
+"""Maximum total length of the identities of one connection; IDENTITIES_MAX limits their number.
 
-Each of its writes sends them to the leader, and each ACL with `auth` contains them: without a limit, one client could
-block the links between the servers.
+Every write of the connection sends them to the leader, and each ACL with `auth` contains them: without a limit, one
+client could block the links between the servers.
 """
 
 
 class Verdict(NamedTuple):
-    """Reply to an authentication request, and whether it closes the connection.
+    """Result of an authentication request: the reply, and whether to close the connection.
 
     Without a reply, the connection is closed silently.
     """
@@ -53,9 +53,9 @@ _UNREADABLE = _TURNED_AWAY = Verdict(None, True)
 
 
 class EnsembleCounts(msgspec.Struct):
-    """Counts of clients that requested an ensemble by name (ServerMetrics).
+    """Counts of clients that sent an ensemble's name (ServerMetrics).
 
-    They requested this ensemble, another ensemble, or any while none was configured.
+    They count clients that named this ensemble, another ensemble, or any ensemble while no name was configured.
     """
 
     ensemble_auth_success: int = 0
@@ -64,9 +64,9 @@ class EnsembleCounts(msgspec.Struct):
 
 
 class Authentication:
-    """Authentication of one server's clients.
+    """Authenticates the clients of one server.
 
-    `new_nonce` must be unpredictable; only SASL needs it. `key_node` returns the znode at KEY_PATH.
+    `new_nonce` must return unpredictable strings; only SASL needs it. `key_node` returns the znode at KEY_PATH.
     """
 
     __slots__ = ("_key_node", "_new_nonce", "failures", "of_ensemble", "policy")
@@ -85,7 +85,7 @@ class Authentication:
         self._key_node = key_node
 
     def welcome(self, client: Connection, identities: tuple[AuthId, ...]) -> None:
-        """Add a new connection, with the identities that it proves without credentials."""
+        """Set the identities that a new connection proves before it sends credentials."""
         self._add(client, identities)
 
     def on_auth(self, client: Connection, request: Request) -> Verdict:
@@ -105,9 +105,9 @@ class Authentication:
         return Verdict(Reply(request.xid, 0, 0), False)
 
     def _on_ensemble(self, xid: int, name: bytes | None) -> Verdict:
-        """Check the ensemble that a client requests; a client that requests another one gets no reply.
+        """Check the ensemble name that a client sent; if it is another ensemble's name, close the connection silently.
 
-        The client would treat AuthFailed as final, but after a closed connection it tries another server.
+        The client would treat an AuthFailed reply as final, but after a closed connection it tries another server.
         """
         counts = self.of_ensemble
         if not self.policy.knows_ensemble(name):
@@ -126,7 +126,7 @@ class Authentication:
         return (KEY_USER,)
 
     def on_sasl(self, client: Connection, request: Request) -> Verdict:
-        """Process a client's SASL token: an empty one first (its content is ignored), then the digest-response."""
+        """Process a client's SASL token: first the initial one, whose content is ignored, then the digest-response."""
         body = request.body
         if not isinstance(body, SaslRequest) or body.token is None:
             return _UNREADABLE
@@ -154,7 +154,7 @@ class Authentication:
         return self._refused(xid, ErrorCode.AUTH_FAILED, SaslResponse(None))
 
     def bar(self, xid: int) -> Verdict:
-        """Return the rejection of a request whose client has not authenticated with a required scheme."""
+        """Return the rejection for a request of a client that has not authenticated with a required scheme."""
         return self._refused(xid, ErrorCode.SESSION_CLOSED_REQUIRE_SASL)
 
     def _refused(self, xid: int, error: ErrorCode, body: SaslResponse | None = None) -> Verdict:

@@ -1,8 +1,8 @@
-"""A tree's znodes in blocks by order of creation, and the last change of each block.
+"""A tree's znodes, grouped into blocks in the order of creation; records when each block last changed.
 
-Thus the cost of a snapshot of a large tree depends only on the changes since the previous one: an unchanged block is
-copied from that snapshot's file. A snapshot in progress (`zabka.ensemble.tree.capture`) is notified before a block
-changes.
+The cost of a snapshot of a large tree then depends only on the changes since the previous snapshot: an unchanged block
+is copied from the previous snapshot's file. A snapshot in progress (`zabka.ensemble.tree.capture`) is notified before a
+block changes.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from zabka.ensemble.records import ACL, OPEN_ACL
 
 BLOCK_ZNODES = 170
-"""Number of znodes per block: as many as a dict with 256 slots can hold."""
+"""Maximum number of znodes in a block: as many as a dict with 256 slots can hold."""
 ACLS_MAX = 2 * BLOCK_ZNODES
-"""Number of ACLs noted for a block before unused ones are removed."""
+"""Number of ACLs recorded for a block at which the unused ones are removed."""
 
 
 class Block:
-    """Paths in the order of creation: a dict while znodes are still added, then a list, which is smaller.
+    """Paths of a block's znodes, oldest first: a dict while znodes are added, then a list, which is smaller.
 
-    `changed_in` is the number of the first snapshot that contains the last change. `acls` contains the present and
-    former ACLs of its znodes, except the open ACL.
+    `changed_in` is the number of the first snapshot that contains the last change. `acls` contains the current and
+    former ACLs of the block's znodes, except the open ACL.
     """
 
     __slots__ = ("acls", "changed_in", "number", "paths")
@@ -33,7 +33,7 @@ class Block:
         self.acls: dict[Sequence[ACL], None] | None = None
 
     def note_acl(self, acl: Sequence[ACL], lists: Mapping[str, Sequence[ACL]]) -> None:
-        """Note that one of the block's znodes has this ACL; the tree's `lists` contain it already."""
+        """Record that a znode of the block has this ACL, which the tree's `lists` contain already."""
         if self.acls is None:
             self.acls = {}
         self.acls[acl] = None
@@ -41,7 +41,7 @@ class Block:
             self.forget_acls(lists)
 
     def forget_acls(self, lists: Mapping[str, Sequence[ACL]]) -> None:
-        """Remove the ACLs that no znode of the block has now."""
+        """Remove the ACLs that no znode of the block has any more."""
         self.acls = dict.fromkeys(lists[path] for path in self.paths if path in lists)
 
     def remove(self, path: str) -> None:
@@ -53,10 +53,11 @@ class Block:
 
 
 class Blocks:
-    """A tree's blocks, oldest first: no znode comes before its parent.
+    """A tree's blocks, oldest first; a znode comes after its parent.
 
-    `turn` is the number of the next snapshot, which will contain current changes; `fresh` contains the numbers of the
-    blocks changed in this turn. `keeper` is called with a block before its first change in a turn.
+    `turn` is the number of the next snapshot, which will contain the current changes; `fresh` contains the numbers of
+    the blocks that changed since the previous snapshot. `keeper` is called with a block before its first change after a
+    snapshot.
     """
 
     __slots__ = ("__weakref__", "_newest", "by_number", "fresh", "keeper", "newest_paths", "turn")
@@ -82,14 +83,14 @@ class Blocks:
         return block
 
     def next_turn(self) -> int:
-        """Return the number of the snapshot that is being taken; later changes belong to the next one."""
+        """Begin a snapshot: return its number. Later changes are in the next snapshot."""
         turn = self.turn
         self.turn += 1
         self.fresh.clear()
         return turn
 
     def change(self, number: int) -> None:
-        """Prepare a change to a znode of the block; not needed if the block is already `fresh`."""
+        """Record that a znode of the block is about to change; not needed if the block is already in `fresh`."""
         block = self.by_number[number]
         if self.keeper is not None:
             self.keeper(block)
@@ -123,13 +124,13 @@ class Blocks:
         block.paths = self.newest_paths = dict.fromkeys(block.paths)
 
     def note_acl(self, number: int, acl: Sequence[ACL], lists: Mapping[str, Sequence[ACL]]) -> None:
-        """Note that a znode of the block has this ACL, for snapshots; `lists` has all ACLs."""
+        """Record that a znode of the block has this ACL, for snapshots; `lists` contains all ACLs of the tree."""
         self.by_number[number].note_acl(acl, lists)
 
     def remove(self, path: str, number: int) -> None:
         """Remove a znode that is about to be deleted.
 
-        An empty block is removed too, unless it can get further znodes.
+        If its block is then empty, remove the block too, except the newest one, to which znodes are still added.
         """
         if number not in self.fresh:
             self.change(number)

@@ -1,8 +1,7 @@
-"""A snapshot of a tree in use, taken block by block while the tree continues to change.
+"""Snapshot of a tree in use, taken block by block while the tree continues to change.
 
-It copies nothing when it begins. A block's records are encoded when they are requested, or when the block is about to
-change, whichever comes first. A block that has not changed since the previous snapshot is omitted: its records are in
-that snapshot's file.
+It copies nothing when it begins. A block's records are encoded in their turn, or earlier if the block is about to
+change. A block that has not changed since the previous snapshot is omitted: its records are in that snapshot's file.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from zabka.ensemble.tree.stored import AclTable, RecordParts
 
 
 class Piece(NamedTuple):
-    """A block's records, their total length and Adler32.
+    """Encoded records of a block, their total length and Adler32 checksum.
 
-    The records are in parts, so that nothing large is copied.
+    The records are a list of parts, so that large ones are not copied.
     """
 
     number: int
@@ -31,10 +30,10 @@ class Piece(NamedTuple):
 class Capture:
     """A snapshot in progress.
 
-    `pieces` are the blocks that it will encode, in any order; `order` contains all blocks, oldest first.
+    `pieces` contains the numbers of the blocks that it will encode; `order` contains those of all blocks, oldest first.
 
-    `known` are the blocks in the file of snapshot number `since`. `table` contains that file's ACLs; the ACLs of the
-    pieces are added to it at once. Each piece is passed to `sink`.
+    `known` contains the blocks in the file of snapshot number `since`. `table` contains that file's ACLs; the ACLs of
+    the blocks to encode are added to it at once. Each encoded block is passed to `sink`.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class Capture:
         blocks.keeper = self._keep
 
     def step(self, count: int) -> None:
-        """Encode the pieces of the next blocks."""
+        """Encode the next `count` blocks."""
         for block in self._next:
             if self._pending.pop(block.number, None) is not None:
                 self._make(block)
@@ -72,7 +71,7 @@ class Capture:
         self.stop_capture()
 
     def stop_capture(self) -> None:
-        """Stop the capture, because no further piece is needed."""
+        """Stop the capture, because the remaining blocks are not needed."""
         self._pending.clear()
         if self._blocks.keeper == self._keep:
             self._blocks.keeper = None

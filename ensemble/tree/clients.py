@@ -1,7 +1,7 @@
-"""Clients of one server: their connections, the sessions open on it, and the recently active sessions.
+"""Clients of one server: their connections, the sessions open here, and the sessions that were active recently.
 
-Source: the connection tables of NIOServerCnxnFactory and ZooKeeperServer, and LearnerSessionTracker's table of
-touched sessions.
+Source: the connection tables of NIOServerCnxnFactory and ZooKeeperServer, and LearnerSessionTracker's table of touched
+sessions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zabka.ensemble.zab.effects import CloseConnection, Effect
 
 
 class Clients:
-    """Tables of connections and sessions. The table objects are never replaced.
+    """Tables of connections and sessions. The table objects are never replaced, so other objects can refer to them.
 
     `connections`: all open connections. `attaching`: connections whose session the leader has not confirmed yet.
     `sessions`: sessions that are connected here or have unfinished requests. `held_back`: sessions with a reply that
@@ -45,13 +45,13 @@ class Clients:
         self._touched: dict[SessionId, int] = {}
 
     def close(self, client: Connection, effects: list[Effect], reason: str = "") -> None:
-        """Close a connection, unless it is already closed. `reason` is logged."""
+        """Close a connection, unless it is closed already. `reason`, if given, is logged."""
         if client.stage is not Stage.CLOSED:
             effects.append(CloseConnection(client.id, reason))
             self.forget(client)
 
     def forget(self, client: Connection) -> None:
-        """Remove a closed connection and its watches; its session lives until it expires."""
+        """Remove a closed connection and its watches; its session remains until it expires."""
         client.stage = Stage.CLOSED
         client.held.clear()
         client.deferred.clear()
@@ -65,7 +65,8 @@ class Clients:
         if session is not None and session.connection is client:
             session.connection = None
             self.held_back.pop(session_id, None)
-            # Keep requests that have a transaction, because it must still be matched with them. Drop all others.
+            # Keep the writes that have been submitted, because their transactions must still be matched with them. Drop
+            # all other requests.
             left = [waiting for waiting in session.queue if waiting.under_way and not waiting.done]
             session.queue.clear()
             session.queue.extend(left)
@@ -80,18 +81,18 @@ class Clients:
                 self.close(older, effects)
 
     def waits(self, session_id: SessionId) -> bool:
-        """Return whether a reply in the session's queue must be sent before the session's next write is applied."""
+        """Return whether a reply in the session's queue must be sent before a write of the session is applied."""
         syncs = self.syncing.get(session_id)
         return session_id in self.held_back or (syncs is not None and not syncs[-1].done)
 
     def close_session(self, session_id: SessionId, effects: list[Effect]) -> None:
-        """Close a local session that has ended, and its connection if any."""
+        """Remove a local session that has ended; close its connection, if any."""
         session = self.sessions.get(session_id)
         if session is not None and session.connection is not None:
             self.close(session.connection, effects)
 
     def close_all(self) -> list[Effect]:
-        """End the service: close every connection, and remove every session and watch."""
+        """Stop accepting clients: close every connection, and remove every session and watch."""
         effects: list[Effect] = [CloseConnection(connection) for connection in self.connections]
         for client in self.connections.values():
             client.stage = Stage.CLOSED
@@ -105,7 +106,7 @@ class Clients:
         return effects
 
     def touch(self, now: Instant, client: Connection) -> bool:
-        """Record activity of the session. Return False if the session is already closing."""
+        """Record that the client's session is active. Return False if the session is already closing."""
         if client.alone:
             return self._local.touch(now, client)
         proposer = self._state.proposer
@@ -115,7 +116,7 @@ class Clients:
         return True
 
     def accepts_message(self, now: Instant, client: Connection, effects: list[Effect]) -> bool:
-        """Handle a message from a client. Return False if its messages are no longer processed."""
+        """Record that a client sent a message. Return False if messages of this client are no longer processed."""
         if not self.touch(now, client):
             return False  # the session is closing; its end will close the connection
         proposer = self._state.proposer
@@ -127,11 +128,11 @@ class Clients:
         return True
 
     def not_touched(self, session_id: SessionId) -> None:
-        """Do not report an ended session to the leader as active."""
+        """Exclude an ended session from the active sessions that are reported to the leader."""
         self._touched.pop(session_id, None)
 
     def drain_touched(self) -> list[tuple[SessionId, int]]:
-        """Return the sessions that were active since the last call, on a learner."""
+        """Remove and return the sessions that were active since the last call, for a learner's report to the leader."""
         touched = list(self._touched.items())
         self._touched.clear()
         return touched
@@ -142,6 +143,9 @@ class Clients:
             client.reset_statistics()
 
     def outstanding(self, connection: ConnectionId) -> int:
-        """Return the number of a connection's requests without a reply; the port may pause reading because of it."""
+        """Return the number of a connection's requests that have no reply yet.
+
+        If it is high, the port pauses reading.
+        """
         client = self.connections.get(connection)
         return client.outstanding + len(client.held) if client is not None else 0

@@ -1,4 +1,4 @@
-"""Effects of applied transactions: watches fire, sessions begin and end, clients get their replies.
+"""Applies transactions: fires watches, opens and closes sessions, and replies to clients.
 
 Source: ZooKeeperServer.processTxn and FinalRequestProcessor.processRequest.
 """
@@ -30,7 +30,7 @@ _SYNC_CONNECTED = int(KeeperState.SYNC_CONNECTED)
 
 
 class Commits:
-    """Applies committed transactions to the tree, and notifies this server's clients."""
+    """Applies committed transactions to the tree, fires watches, and replies to this server's clients."""
 
     __slots__ = (
         "_answers", "_attachment", "_clients", "_connections", "_counters", "_full_journal", "_sessions", "_state",
@@ -113,7 +113,10 @@ class Commits:
             self._answers.commit(now, session, txn, applied, effects)
 
     def _digest_differs(self, txn: Txn, effects: list[Effect]) -> None:
-        """Count a digest mismatch, as ZooKeeper does; report the first one in the journal, and each one to the peer."""
+        """Handle a digest mismatch: count it, as ZooKeeper does, and report it to the peer.
+
+        Only the first one is reported in the journal.
+        """
         counters = self._counters
         counters.digest_mismatches += 1
         if counters.digest_mismatches == 1 and self._state.serving:
@@ -122,7 +125,7 @@ class Commits:
         effects.append(TreeDiffers())
 
     def _quotas_passed(self, effects: list[Effect]) -> None:
-        """Update the exceeded quotas, soft and hard; only the leader logs a warning about them."""
+        """Clear the list of quotas, soft and hard, that the last changes exceeded; a leader emits an event for each."""
         quotas = self._state.tree.quotas
         passed, quotas.passed = quotas.passed, []
         if self._state.proposer is not None:

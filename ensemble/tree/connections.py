@@ -1,4 +1,4 @@
-"""Client connections of a server, and the request queue of each session connected to it.
+"""State of a server's client connections, and of the request queue of each session connected to it.
 
 Source: ServerCnxn, CommitProcessor.
 """
@@ -22,9 +22,9 @@ class Stage(Enum):
     """Stage of a connection."""
 
     OPEN = "open"
-    """Waiting for the ConnectRequest."""
+    """The connection is open, and no ConnectRequest has arrived yet."""
     ATTACHING = "attaching"
-    """The session is being created or validated: requests wait."""
+    """The connection's session is being created or validated; requests are queued."""
     ATTACHED = "attached"
     CLOSED = "closed"
 
@@ -45,27 +45,27 @@ class Connection:
         self.session_id = SessionId(0)
         self.creates = False
         self.attached_after = Zxid(0)
-        """Transactions up to this zxid are not results of this connection's requests.
+        """Transactions up to this zxid do not belong to requests of this connection.
 
-        The session was connected to another server when they were proposed.
+        They were proposed while the session was connected to another server.
         """
         self.knows_read_only = True
         self.timeout_ms = 0
         self.alone = False
-        """Whether no leader has the connection's session, because it is local or on a read-only server."""
+        """Whether the leader does not know the session, because it is local or this server is read-only."""
         self.auth: tuple[AuthId, ...] = ()
         self.rights: Sequence[AuthId] = ()
-        """Identities for ACL checks: see `AuthPolicy.rights_of`."""
+        """Identities for ACL checks, from `AuthPolicy.rights_of`."""
         self.barred = False
-        """Whether the client has not authenticated as required yet."""
+        """Whether the client still has to authenticate with a required scheme."""
         self.sasl: DigestMd5Server | None = None
         self.held: list[Request] = []
         self.deferred: list[bytes] = []
-        """Requests that arrived while replies waited for the client to read; they are processed after those replies."""
+        """Requests that arrived while replies were held back; they are processed after these replies are sent."""
         self.opened_ms = now_ms
         self.outstanding = 0
         self.unread_bytes = 0
-        """Reply bytes sent since the client had last read all replies (`zabka.ensemble.tree.backlog`)."""
+        """Reply bytes sent since the client last had read all replies (`zabka.ensemble.tree.backlog`)."""
         self.last_response_ms = now_ms
         self.reset_statistics()
 
@@ -99,8 +99,9 @@ class Connection:
 class Waiting(msgspec.Struct, eq=False, gc=False):
     """A request whose reply cannot be sent yet: a write or sync in progress, or any request after one.
 
-    `reply` is set when the reply is known (it may have to wait for earlier ones); the reply to a read is computed when
-    it is the read's turn. `frame` contains the bytes of a plain request, which has no `body` and gets a reply in bytes.
+    `reply` is set when the reply is known, and may have to wait for earlier replies. The reply to a read is computed
+    only when all earlier replies have been sent. `frame` contains the bytes of a plain request, which has no `body` and
+    whose reply is bytes.
     """
 
     connection: Connection
@@ -119,7 +120,7 @@ class Waiting(msgspec.Struct, eq=False, gc=False):
 class OpenSession:
     """A session that is connected to this server, or was connected and still has unfinished requests.
 
-    The queue belongs to the session, not to the connection. Pending requests of a broken connection must still be
+    The queue is part of the session, not of the connection: pending requests of a broken connection must still be
     matched with their transactions before any request of the session's new connection.
     """
 
@@ -134,7 +135,7 @@ class OpenSession:
 class ConnectionInfo(msgspec.Struct, frozen=True):
     """Statistics of one connection, for `cons` and `stat`.
 
-    Latencies include only requests with a reply; times are on the node's clock.
+    Latencies include only requests that got a reply; times are on the node's monotonic clock.
     """
 
     connection: ConnectionId

@@ -17,7 +17,7 @@ _MINUTE_MS = 60_000
 
 
 class Lasting(Protocol):
-    """Interface of the fields that determine whether a znode is due for deletion, in the tree or as proposed."""
+    """Interface of the znode fields that determine whether a znode is due for deletion; current or as proposed."""
 
     @property
     def child_count(self) -> int: ...
@@ -30,24 +30,23 @@ class Lasting(Protocol):
 
 
 def has_lapsed(now: Instant, node: Lasting, rules: TreeRules) -> bool:
-    """Return whether a znode is due for deletion: a container that lost its children, or an expired time to live."""
+    """Return whether a znode is due for deletion: an empty container, or a znode whose time to live has expired."""
     owner = node.ephemeral_owner
     if not owner or is_ephemeral(owner) or node.child_count:
         return False
     age_ms = now.wall_ms - node.mtime
     if owner == CONTAINER_OWNER:
-        # A container that never had a child (cversion 0) is kept until its first child, or until its maximum age, if
-        # any.
+        # A container that never had a child (cversion 0) is not deleted before its maximum age, if there is one.
         never_used_max_ms = rules.container_never_used_max_ms
         return node.cversion > 0 or (never_used_max_ms != 0 and age_ms > never_used_max_ms)
     return rules.extended_types and age_ms > owner & TTL_MAX_MS
 
 
 class ContainerCheck:
-    """The leader's periodic check of containers and times to live, every `container_check_interval_ms`.
+    """The leader's periodic check for containers and times to live, every `container_check_interval_ms`.
 
     It is called every `period_ms`: a tick, or the interval if that is shorter. If many znodes have to be deleted, it
-    deletes a few in each period, within the rules' limit per minute.
+    deletes some of them in each period, within the limit per minute.
     """
 
     __slots__ = ("_asked_ms", "_due", "_earned", "_earned_max", "_next_ms", "_rules", "period_ms")
@@ -58,12 +57,13 @@ class ContainerCheck:
         self._next_ms = now.mono_ms + rules.container_check_interval_ms
         self._asked_ms = now.mono_ms
         self._due: deque[str] = deque()
-        # A deletion costs _MINUTE_MS units, so that the first deletion can happen immediately, as in Java.
+        # One deletion uses _MINUTE_MS units of the budget. Start with as many, so that the first deletion can happen
+        # immediately, as in Java.
         self._earned_max = max(_MINUTE_MS, self.period_ms * rules.container_deletes_per_minute)
         self._earned = _MINUTE_MS if rules.container_deletes_per_minute else 0
 
     def lapsed(self, now: Instant, tree: DataTree) -> list[str]:
-        """Return the paths to delete now."""
+        """Return the paths of the znodes to delete now."""
         earned = self._earned + (now.mono_ms - self._asked_ms) * self._rules.container_deletes_per_minute
         self._earned, self._asked_ms = min(earned, self._earned_max), now.mono_ms
         if now.mono_ms >= self._next_ms:

@@ -1,4 +1,4 @@
-"""Counts and durations of one server's work for its clients (ServerStats, ServerMetrics)."""
+"""Counts and latencies of the requests that one server processes (ServerStats, ServerMetrics)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ FIRED_AS = {
     EventType.DATA_CHANGED: "node_changed_watch_count",
     EventType.CHILDREN_CHANGED: "node_children_watch_count",
 }
-"""Names of the metrics that count the notified connections, keyed by type of change."""
+"""Names of the metrics that count notified connections, keyed by event type."""
 WATCH_EVENT_BYTES = 28
-"""Size of a notification's header, type, state and path length."""
+"""Size of a watch event's frame without the path: header, type, state and path length."""
 DIGESTS_EVERY = 128
 DIGESTS_KEPT = 1024
-"""Number of digests kept, as with DataTree.DIGEST_LOG_INTERVAL and DIGEST_LOG_LIMIT."""
+"""Number of digests to remember; as in ZooKeeper (DataTree.DIGEST_LOG_INTERVAL and DIGEST_LOG_LIMIT)."""
 
 
 class Counters:
-    """Counts since the server started, and since the last `reset`; latencies are in milliseconds.
+    """Counts since the server started and since the last `reset`; latencies are in milliseconds.
 
-    `digests` contains the tree's digests after every 128th transaction, keyed by zxid. `quota_refusals` counts writes
+    `digests` contains the tree's digest after every 128th transaction, keyed by zxid. `quota_refusals` counts writes
     rejected by a hard quota, keyed by the first component of the path; only a leader counts them.
     """
 
@@ -49,7 +49,7 @@ class Counters:
         self.reset()
 
     def reset(self) -> None:
-        """Reset packets and latencies (`srst`)."""
+        """Reset the counts of packets and the latencies (`srst`)."""
         self.packets_received = 0
         self.packets_sent = 0
         self.answers = 0
@@ -65,18 +65,18 @@ class Counters:
             summary.reset()
 
     def count_applied(self, now: Instant, txns: Sequence[Txn], *, leads: bool) -> None:
-        """Count applied transactions while clients are served; measure the duration of the last one."""
+        """Count transactions applied while the server accepts clients; measure the latency of the last one."""
         self.txns_applied += len(txns)
         took_ms = now.wall_ms - txns[-1].time_ms
         took_ms = took_ms if took_ms > 0 else 0
         self.propagation_latency_ms.add(took_ms, len(txns))
-        # A leader applies transactions in the turn of the quorum's last acknowledgement, a learner in that of the
-        # COMMIT, so this time is the latency of either.
+        # The current turn began with the quorum's last acknowledgement on a leader, and with the COMMIT on a learner,
+        # so the time since then is the commit latency of either.
         committed = self.quorum_ack_latency_ms if leads else self.commit_propagation_latency_ms
         committed.add(took_ms, len(txns))
 
     def count_answers_at_once(self, now: Instant, count: int, client: Connection, xid: int, zxid: int, op: int) -> None:
-        """Count requests that got their replies on arrival; the last of them was `xid`."""
+        """Count requests that were replied to on arrival; `xid`, `zxid` and `op` are of the last one."""
         self.packets_sent += count
         self.answers += count
         self.latency_min_ms = 0

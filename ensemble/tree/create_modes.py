@@ -1,7 +1,7 @@
-"""Kinds of znodes: valid create requests, the owner of the new znode, and the transaction that creates it.
+"""Rules for creating znodes: valid create requests, the owner of the new znode, and its transaction.
 
 Source: CreateMode, EphemeralType, PrepRequestProcessor.pRequest2TxnCreate, MultiOperationRecord. This is the only
-place with these rules. The leader uses them for each create (`zabka.ensemble.tree.proposer`), and each server when it
+module with these rules. The leader uses them for each create (`zabka.ensemble.tree.proposer`), and each server when it
 applies one (`zabka.ensemble.tree.datatree`). The fast path (`zabka.ensemble.tree.plain_proposals`) accepts only the
 flag PERSISTENT, and a test compares it with the general path. A new kind of znode needs its op and flag
 (`zabka.ensemble.records.op_codes`), its request (`zabka.ensemble.records.creates`), its transaction
@@ -40,7 +40,7 @@ CONTAINER_OWNER = -(1 << 63)
 """ephemeralOwner of a container (EphemeralType.CONTAINER_EPHEMERAL_OWNER)."""
 _TTL_MARK = 0xFF0000
 TTL_MAX_MS = (1 << 40) - 1
-"""Maximum time to live, 12,725 days: it shares the ephemeralOwner's bits with the mark of its type."""
+"""Maximum time to live, 12,725 days: the ephemeralOwner contains it next to the byte that marks its type."""
 
 
 def ttl_owner(ttl_ms: int) -> int:
@@ -53,9 +53,10 @@ def ttl_owner(ttl_ms: int) -> int:
 
 
 def is_ephemeral(owner: int) -> bool:
-    """Return whether this ephemeralOwner is a session, not the mark of a container or of a time to live.
+    """Return whether this ephemeralOwner is a session id, not the mark of a container or of a time to live.
 
-    A session id of server 255 starts with the same byte as a time to live; its next two bytes contain the clock.
+    Session ids of server 255 start with the same byte as a time to live; their next two bytes, which are part of the
+    clock, distinguish them.
     """
     return owner != 0 and owner != CONTAINER_OWNER and (owner >> 40) & 0xFFFFFF != _TTL_MARK
 
@@ -66,9 +67,10 @@ _CREATE_REQUESTS = (CreateRequest, CreateTTLRequest)
 
 
 class CreateMode(NamedTuple):
-    """How a znode is created: whether its session owns it, and whether its name is sequential.
+    """How a znode is created: whether the client's session owns it, and whether its name is sequential.
 
-    For a container or a znode with a time to live, it also contains the ephemeralOwner that marks it (0 for others).
+    For a container or a znode with a time to live, it also contains the ephemeralOwner that marks the znode (0 for
+    others).
     """
 
     ephemeral: bool
@@ -76,7 +78,7 @@ class CreateMode(NamedTuple):
     lasting_owner: int
 
     def txn(self, path: str, data: bytes | None, acl: tuple[ACL, ...], cversion: int) -> Record:
-        """Return the transaction that creates the znode; its parent's cversion becomes `cversion`."""
+        """Return the transaction that creates the znode. `cversion` is the parent's cversion after the create."""
         owner = self.lasting_owner
         if not owner:
             return CreateTxn(path, data, acl, self.ephemeral, cversion)
@@ -92,14 +94,14 @@ _ORDINARY = {
     int(CreateFlag.EPHEMERAL_SEQUENTIAL): CreateMode(ephemeral=True, sequential=True, lasting_owner=0),
     _CONTAINER: CreateMode(ephemeral=False, sequential=False, lasting_owner=0),
 }
-"""Create modes, keyed by flags; all other flags are rejected.
+"""Create modes of the ops create and create2, keyed by flags; all other flags are rejected.
 
-CONTAINER in a plain create is accepted, and creates an ordinary persistent znode, as in ZooKeeper.
+The flag CONTAINER is accepted in a plain create, and creates an ordinary persistent znode, as in ZooKeeper.
 """
 
 
 def create_mode(op: int, request: CreateRequest | CreateTTLRequest, rules: TreeRules) -> CreateMode | ErrorCode:
-    """Return how a request creates its znode, or why it is rejected."""
+    """Return the create mode that a request asks for, or the error if the request is rejected."""
     flags = request.flags
     if isinstance(request, CreateTTLRequest):
         owner = _owner_with_ttl(request, rules)
@@ -112,10 +114,10 @@ def create_mode(op: int, request: CreateRequest | CreateTTLRequest, rules: TreeR
 
 
 def _owner_with_ttl(request: CreateTTLRequest, rules: TreeRules) -> int | ErrorCode:
-    """Return the ephemeralOwner of a znode for a createTTL, or the error.
+    """Return the ephemeralOwner of the znode that a createTTL request creates, or the error.
 
-    A createTTL whose flags have no time to live is always rejected. ZooKeeper accepts it if the time is negative, and
-    every server then crashes on the transaction.
+    A createTTL whose flags are for znodes without time to live is always rejected. ZooKeeper accepts it if the time is
+    negative, and every server then crashes on the transaction.
     """
     if request.flags not in _WITH_TTL:
         return ErrorCode.BAD_ARGUMENTS
@@ -125,14 +127,14 @@ def _owner_with_ttl(request: CreateTTLRequest, rules: TreeRules) -> int | ErrorC
 
 
 def owner_made_by(body: CreateTxn | CreateContainerTxn | CreateTTLTxn, session_id: SessionId) -> int:
-    """Return the ephemeralOwner of the znode that a transaction of that session creates."""
+    """Return the ephemeralOwner of the znode that this transaction of the session creates."""
     if isinstance(body, CreateTxn):
         return session_id if body.ephemeral else 0
     return CONTAINER_OWNER if isinstance(body, CreateContainerTxn) else ttl_owner(body.ttl_ms)
 
 
 def as_in_a_multi(operation: MultiOp) -> MultiOp:
-    """Return the operation that a multi contains for a create (MultiOperationRecord, Op.create).
+    """Convert a create operation to the form in which a multi contains it (MultiOperationRecord, Op.create).
 
     The flags take precedence over the op code. Raises MalformedRecord for flags that a multi cannot contain.
     """

@@ -1,7 +1,7 @@
-"""The replicated tree: znodes by path, ephemerals by session, sessions, and the digest of the tree (DataTree).
+"""The replicated tree: znodes by path, ephemerals by session, sessions, and the tree's digest (DataTree).
 
-Transactions are applied in zxid order. A transaction that the tree already contains has no relevant effect when
-applied again. So a log can be replayed over a snapshot that is newer than the beginning of the log.
+Transactions are applied in zxid order. Applying a transaction again that the tree already contains does not change the
+result. So a log can be replayed over a snapshot that is newer than the beginning of the log.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ class DataTree:
 
     `changes`: changes made by the last applied transaction, in order. `data_size_bytes`: the sum of path lengths and
     data lengths (approximateDataSize). `digest_sum`: the sum of the znodes' digests; `digest` is this sum modulo 2**64
-    (AdHash). `lapsing`: the paths of containers and of nodes with a time to live. `quotas`: the limits on subtrees.
-    `foreseen`: values that a leader has computed for its own plain writes, keyed by zxid, so that it need not compute
-    them again; always empty on learners. `blocks`: the znodes in groups, which record the changes since the previous
-    snapshot. `responses`: prepared replies to getData, keyed by encoded path (ResponseCache); a change to a znode drops
+    (AdHash). `lapsing`: the paths of containers and of znodes with a time to live. `quotas`: the limits on subtrees.
+    `foreseen`: values that a leader has computed for its own plain writes, keyed by zxid, so that they are not computed
+    again; always empty on learners. `blocks`: the znodes in blocks, which record the changes since the previous
+    snapshot. `responses`: cached replies to getData, keyed by encoded path (ResponseCache); a change to a znode removes
     its reply.
     """
 
@@ -134,9 +134,9 @@ class DataTree:
     # -- whole state -------------------------------------------------------------------------------------------------
 
     def to_snapshot(self) -> TreeSnapshot:
-        """Return the state as of `last_zxid`.
+        """Return a snapshot of the state as of `last_zxid`.
 
-        The cost is one shallow copy, or none if the snapshot is dropped before the next change.
+        It costs one shallow copy of the znodes, or nothing if the snapshot is dropped before the tree's next change.
         """
         nodes = self._lent() if self._lent is not None else None
         if nodes is None or nodes.parted:
@@ -145,7 +145,7 @@ class DataTree:
         return TreeSnapshot(self.last_zxid, self.sessions.copy(), nodes, self.digest)
 
     def _part_from_snapshot(self, lent: ref[SharedNodes]) -> None:
-        """Give a snapshot that is still in use its own copy, because the tree is about to change."""
+        """Copy the znodes for a snapshot that is still in use, because the tree is about to change."""
         self._lent = None
         nodes = lent()
         if nodes is not None:
@@ -153,7 +153,7 @@ class DataTree:
 
     @classmethod
     def from_snapshot(cls, snapshot: TreeSnapshot) -> DataTree:
-        """Return the tree of a snapshot. Raises ValueError if a node's parent is missing: the snapshot is damaged."""
+        """Build the tree from a snapshot. Raises ValueError if a znode's parent is missing: the snapshot is damaged."""
         tree = cls()
         tree.nodes = Nodes()
         tree.blocks = Blocks()
@@ -174,7 +174,7 @@ class DataTree:
         return tree
 
     def _put_stored(self, stored: StoredNodes, digest: int) -> None:
-        """Add stored records; the digest is the snapshot's own, unless it has none."""
+        """Add the znodes of a snapshot. `digest` is the snapshot's digest; if it has none, it is computed."""
         nodes = self.nodes = stored.take_into(self.blocks)
         self.data_size_bytes = stored.data_bytes + sum(map(len, nodes))
         for path, owner in stored.owned:
@@ -185,13 +185,13 @@ class DataTree:
         for path in (ROOT, ZOOKEEPER, QUOTA, CONFIG):
             if path in self.nodes:
                 continue
-            # ZooKeeper makes the config node read-only by a setACL of version -1, and this version remains visible.
+            # ZooKeeper makes the config znode read-only by a setACL with version -1, and its aversion shows this.
             acl = READ_ACL if path == CONFIG else OPEN_ACL
             counters = (0, 0, 0, 0, 0, 0, 0, -1 if path == CONFIG else 0, 0)
             self._put(path, made(path, counters, b"", block=self.blocks.add(path), listed=path == CONFIG), acl)
 
     def _put(self, path: str, value: bytes, acl: Sequence[ACL]) -> None:
-        """Add a new znode that is already in a block."""
+        """Add a znode that is already in a block, when a snapshot is loaded."""
         self.digest_sum += sealed(path, value)[1]
         self.nodes.put(path, value)
         self._list_acl(path, block_of(value), acl)
@@ -200,7 +200,7 @@ class DataTree:
             self._owned(path, owner)
 
     def _list_acl(self, path: str, block: int, acl: Sequence[ACL]) -> None:
-        """Set a znode's ACL, and note it for snapshots of its block."""
+        """Set a znode's ACL, and record it for snapshots of the znode's block."""
         if acl is not OPEN_ACL:
             self.nodes.acls[path] = acl
             self.blocks.note_acl(block, acl, self.nodes.acls)
@@ -231,8 +231,8 @@ class DataTree:
     def describe_membership(self, text: bytes, version: int, time_ms: int) -> None:
         """Write the ensemble's membership to /zookeeper/config (ZKDatabase.initConfigInZKDatabase).
 
-        Every server does this independently when it starts to serve, without a transaction; the znode is outside the
-        digest.
+        Every server does this independently, without a transaction, when it begins to accept clients; the znode is not
+        included in the digest.
         """
         node = self.nodes[CONFIG]
         if node.data == text and node.mzxid == version:
@@ -253,7 +253,7 @@ class DataTree:
     # -- transactions ------------------------------------------------------------------------------------------------
 
     def apply(self, txn: Txn, with_stats: bool = True) -> Applied:
-        """Apply a transaction and fill `changes`. `with_stats` requests the Stats for the reply to a multi."""
+        """Apply a transaction and set `changes`. `with_stats` requests the Stats for the reply to a multi."""
         self.changes = []
         kind = txn.type
         applied = self._apply_by_type[kind](txn, kind, txn.body, with_stats and kind == _MULTI)
@@ -262,10 +262,10 @@ class DataTree:
         return applied
 
     def apply_plain(self, txn: Txn) -> bytes | None:
-        """Apply a setData, or a create of an ordinary node, without filling `changes`; return the new node.
+        """Apply a setData, or a create of an ordinary znode, without setting `changes`; return the znode's new bytes.
 
-        Return None, without any change, for any other transaction, and if it fails or was applied already: use
-        `apply` then.
+        Return None, without any change, for any other transaction, and for one that fails or was applied before: then
+        use `apply`.
         """
         body, zxid = txn.body, txn.zxid
         if zxid <= self.last_zxid or self.quotas.by_path:
@@ -286,7 +286,9 @@ class DataTree:
         return made
 
     def _touch(self, path: str, block: int) -> None:
-        """Prepare a change to a znode: stop sharing its table with a snapshot, and drop its prepared reply."""
+        """Prepare for a change to a znode: copy the znodes if a snapshot shares them, and remove the znode's cached
+        reply.
+        """
         if self.responses:
             self.responses.pop(path.encode("utf-8", "surrogatepass"), None)
         if self._lent is not None:
@@ -298,7 +300,7 @@ class DataTree:
         self, path: str, value: bytes, *, pzxid: int | None = None, cversion: int | None = None,
         aversion: int | None = None, listed: bool | None = None,
     ) -> bytes:  # fmt: skip
-        """Set other counters of a znode that was prepared with `_touch`."""
+        """Set some counters of a znode; call `_touch` before. Return the znode's new bytes."""
         value, change = restated(path, value, pzxid=pzxid, cversion=cversion, aversion=aversion, listed=listed)
         self.digest_sum += change
         self.nodes.put(path, value)
@@ -318,7 +320,7 @@ class DataTree:
         return Applied(kind, _OK, path, node, node.stat() if with_stats and kind != _CREATE else None)
 
     def _make(self, txn: Txn, body: CreateTxn | CreateContainerTxn | CreateTTLTxn, owner: int) -> bytes | int:
-        """Create a znode; return it or the error."""
+        """Create a znode; return its bytes, or an error code."""
         nodes, path, data, zxid = self.nodes, body.path, body.data, txn.zxid
         below, above = nodes.below, path[: path.rfind("/")]
         parent_path = above or ROOT
@@ -356,10 +358,10 @@ class DataTree:
         return value
 
     def _count_child(self, path: str, value: bytes, zxid: int, cversion: int, foreseen: Foreseen | None) -> None:
-        """Count a new child of a parent; `cversion` is from the transaction, or -1.
+        """Update a parent's counters for a new child; `cversion` is from the transaction, or -1.
 
-        A replayed create must not revert the parent's state in the snapshot. Of two counts, the later one is ahead by
-        less than half of the range.
+        When a create is replayed over a newer snapshot, the parent's counters must not decrease. So the larger cversion
+        is used; the comparison allows for overflow.
         """
         czxid, mzxid, _, ctime, mtime, version, known, aversion, owner, seed, before, block, flags = _unpack_head(value)
         if self._lent is not None or self.responses or block not in self.blocks.fresh:
@@ -380,7 +382,7 @@ class DataTree:
         self.digest_sum += digest - before
 
     def _set_list(self, path: str, value: bytes, acl: Sequence[ACL], aversion: int | None = None) -> bytes:
-        """Set another ACL on an existing znode."""
+        """Replace the ACL of an existing znode."""
         block = block_of(value)
         self._touch(path, block)
         value = self._restate(path, value, aversion=aversion, listed=acl is not OPEN_ACL)
@@ -418,7 +420,10 @@ class DataTree:
         return _OK
 
     def _delete_newer_children(self, path: str, node: Znode, zxid: Zxid) -> None:
-        """Delete children found in a replay over a newer snapshot; later transactions create them again."""
+        """Delete the children that a znode has when its deletion is replayed over a newer snapshot.
+
+        Later transactions create them again.
+        """
         for name in node.children:
             child = join(path, name)
             assert self.nodes[child].czxid > zxid, f"{path} deleted by 0x{zxid:x} while it had the child {name}"
@@ -444,7 +449,7 @@ class DataTree:
         return Applied(kind, _OK, path, node, node.stat() if with_stats else None)
 
     def _write(self, txn: Txn, body: SetDataTxn) -> bytes | None:
-        """Set a znode's data; return None if it does not exist."""
+        """Set a znode's data; return the znode's new bytes, or None if the znode does not exist."""
         path, data, zxid = body.path, body.data, txn.zxid
         siblings = self.nodes.below.get(path[: path.rfind("/")])
         before = siblings.get(path) if siblings is not None else None
@@ -507,8 +512,8 @@ class DataTree:
         self.sessions.pop(txn.session_id, None)
         for path in body.paths:
             self._delete(path, txn.zxid)
-        # Transactions from before ZooKeeper 3.6 have no list, and a replay may find more ephemerals than the list
-        # has.
+        # Transactions from before ZooKeeper 3.6 have no list of paths, and in a replay the session may own more
+        # ephemerals than the list contains.
         for path in sorted(self.ephemerals.get(txn.session_id, ())):
             self._delete(path, txn.zxid)
         return Applied(kind, _OK, "")

@@ -1,4 +1,4 @@
-"""Journal events of a service about transactions that it applies and writes that it acknowledges."""
+"""Journal events about applied transactions and acknowledged writes, for one service."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ OP_NAMES: dict[int, str] = {
 
 
 def session_fact(txn: Txn, tree: DataTree) -> Event | None:
-    """Return the journal event if the transaction just applied opened or closed a session."""
+    """Return the journal event for an applied transaction that opened or closed a session, otherwise None."""
     if txn.type == OpCode.CREATE_SESSION:
         assert isinstance(txn.body, CreateSessionTxn)
         return SessionCreated(txn.session_id, txn.body.timeout_ms, txn.zxid)
     if txn.type == OpCode.CLOSE_SESSION:
-        # A closeSession request of a client has a cxid. The leader closes expired sessions with cxid 0.
+        # A client's closeSession has a nonzero cxid; the leader closes expired sessions with cxid 0.
         caused_by = request_cause("closeSession") if txn.cxid else expiry_cause(txn.session_id)
         return SessionClosed(txn.session_id, txn.zxid, [change.path for change in tree.changes], caused_by)
     return None
 
 
 def committed_facts(txn: Txn, tree: DataTree, applied: Applied) -> list[Event]:
-    """Return the events for the full journal about the transaction just applied."""
+    """Return the full journal's events about a transaction that was just applied."""
     operation = OP_NAMES.get(txn.type, str(txn.type))
     error = txn.body.err if isinstance(txn.body, ErrorTxn) else applied.error
     facts: list[Event] = [
@@ -67,13 +67,13 @@ def committed_facts(txn: Txn, tree: DataTree, applied: Applied) -> list[Event]:
 
 
 def committed_plain_fact(txn: Txn, tree: DataTree) -> Event:
-    """Return the event for the full journal about a write that changed one znode and no ephemeral."""
+    """Return the full journal's event about an applied write that changed one znode and no ephemeral."""
     operation, path = OP_NAMES[txn.type], getattr(txn.body, "path", "")
     return TxnCommitted(txn.zxid, txn.session_id, txn.cxid, operation, path=path, error=0, digest=tree.digest)
 
 
 def acknowledged_fact(waiting: Waiting, session_id: int, zxid: int, response: AnyResponse | None) -> Event | None:
-    """Return the event for the full journal about a write acknowledged to a client, or None for a failed multi."""
+    """Return the full journal's event about a write acknowledged to a client, or None for a failed multi."""
     body = waiting.body if waiting.frame is None else Request.decode(waiting.frame).body
     path = getattr(body, "path", "")
     if isinstance(response, CreateResponse | Create2Response):
@@ -86,7 +86,7 @@ def acknowledged_fact(waiting: Waiting, session_id: int, zxid: int, response: An
 
 
 def acknowledged_plain_fact(waiting: Waiting, session_id: int, zxid: int) -> Event:
-    """Return the event for the full journal about a write whose request and reply are bytes."""
+    """Return the full journal's event about an acknowledged write whose request and reply are undecoded bytes."""
     assert waiting.frame is not None and isinstance(waiting.reply, ReplyFrames)
     if waiting.op == OpCode.CREATE:
         path = CreateResponse.decode(waiting.reply[REPLY_HEADER_SIZE:]).path

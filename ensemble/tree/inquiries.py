@@ -1,6 +1,6 @@
-"""Rare requests without a transaction: watches, several reads in one request, ephemerals, subtrees, identities.
+"""Replies to rare requests without a transaction: watches, multiRead, ephemerals, subtree sizes, identities.
 
-The reply comes from this server's tree, in the order of the session's requests (FinalRequestProcessor).
+They are computed from this server's tree, in the order of the session's requests (FinalRequestProcessor).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _OK, _NO_NODE, _NO_AUTH = int(ErrorCode.OK), int(ErrorCode.NO_NODE), int(ErrorCo
 
 
 def answer_inquiry(tree: DataTree, watches: Watches, client: Connection, op: int, body: AnyBody) -> Outcome:
-    """Return the reply to one of `INQUIRIES`."""
+    """Return the outcome of a request whose op is in `INQUIRIES`."""
     return INQUIRIES[op](tree, watches, client, body)
 
 
@@ -61,9 +61,9 @@ def _remove_watches(tree: DataTree, watches: Watches, client: Connection, body: 
 
 
 def _multi_read(tree: DataTree, watches: Watches, client: Connection, body: MultiReadRequest) -> Outcome:
-    """Run each read separately, without watches; a failed read does not affect the others.
+    """Run each read of a multiRead separately, without watches; a failed read does not affect the others.
 
-    Reads beyond a size limit are rejected; ZooKeeper would run out of memory.
+    Reads that would exceed the size limit of the reply fail; ZooKeeper would run out of memory.
     """
     results: list[MultiResult] = []
     size = 0
@@ -82,7 +82,7 @@ def _multi_read(tree: DataTree, watches: Watches, client: Connection, body: Mult
 
 
 def _get_ephemerals(tree: DataTree, watches: Watches, client: Connection, body: PathRequest) -> Outcome:
-    """Return the session's own ephemerals whose path string begins with a prefix."""
+    """Return the ephemerals of the client's session whose paths begin with the given prefix."""
     owned = sorted(tree.ephemerals.get(client.session_id, ()))
     prefix = body.path
     if prefix.strip() not in ("", ROOT):
@@ -97,20 +97,20 @@ def _get_all_children_number(tree: DataTree, watches: Watches, client: Connectio
         return _NO_NODE, None
     if not allows(node.acl, _READ, client.rights):
         return _NO_AUTH, None
-    # Below the empty path, the root itself is counted, because its path begins with the empty path and a slash
+    # With the empty path, the root itself is counted too, because its path begins with the empty path and a slash
     # (DataTree.getAllChildrenNumber).
     return _OK, GetAllChildrenNumberResponse(subtree_size(tree, path) - (1 if body.path else 0))
 
 
 def subtree_size(tree: DataTree, path: str) -> int:
-    """Return the number of znodes at a path and below it; 0 if there is none."""
+    """Return the number of znodes at and below a path; 0 if the path does not exist."""
     if path == ROOT:
         return len(tree.nodes)
     return (path in tree.nodes) + sum(map(len, tree.nodes.subtree(path)))
 
 
 def _who_am_i(tree: DataTree, watches: Watches, client: Connection, body: EmptyRequest) -> Outcome:
-    """Return the identities of the connection; for a digest only the user's name (AuthUtil.getClientInfos)."""
+    """Return the identities of the connection; of a digest identity only the user name (AuthUtil.getClientInfos)."""
     infos = [
         ClientInfo(scheme, identity.partition(":")[0] if scheme == DIGEST else "" if scheme == SUPER else identity)
         for scheme, identity in client.auth

@@ -20,9 +20,9 @@ from zabka.ensemble.zab.messages import ForwardedRequest
 
 
 class LocalRequests:
-    """Handles connections that are `alone`: no leader has their sessions.
+    """Handles connections whose sessions the leader does not know (`Connection.alone`).
 
-    `sessions` contains the local sessions, or is None if they are not enabled.
+    `sessions` contains the local sessions, or is None if local sessions are not enabled.
     """
 
     __slots__ = ("_state", "sessions")
@@ -37,7 +37,7 @@ class LocalRequests:
             )
 
     def start(self, now: Instant) -> None:
-        """Start serving, without local sessions."""
+        """Begin to accept clients; no local session exists yet."""
         if self.sessions is not None:
             self.sessions.start(now)
 
@@ -56,16 +56,16 @@ class LocalRequests:
         local.open(now, client.session_id, client.timeout_ms)
 
     def touch(self, now: Instant, client: Connection) -> bool:
-        """Record the activity of a session.
+        """Record that a session is active; return False if it has expired.
 
-        A read-only server without local sessions cannot detect expired ones.
+        A read-only server without local sessions cannot detect expired sessions.
         """
         return self.sessions is None or self.sessions.touch(now, client.session_id, client.timeout_ms)
 
     def stays_here(self, now: Instant, waiting: Waiting, request: Request, effects: list[Effect]) -> bool:
-        """Return whether a request is handled here although its op normally goes to the leader.
+        """Return whether a request of a local session is handled here although its op normally goes to the leader.
 
-        A request that needs a global session starts the upgrade of the local session to a global one.
+        If the request needs a global session, begin to upgrade the local session.
         """
         local, client, op = self.sessions, waiting.connection, request.op
         session_id = client.session_id
@@ -79,8 +79,9 @@ class LocalRequests:
             return True
         if local is not None and is_local and local.upgrading and wants_ephemeral(request):
             if self._state.proposer is not None:
-                # Make the session global before it stops being local, because requests that arrived together with this
-                # one are checked before the createSession is applied (UpgradeableSessionTracker.upgradeSession).
+                # Make the session global before removing it from the local sessions: requests that arrived together
+                # with this one are checked before the createSession is applied
+                # (UpgradeableSessionTracker.upgradeSession).
                 self._state.proposer.tracker.track(now, session_id, client.timeout_ms)
             local.close(session_id)
             client.alone = False
@@ -89,7 +90,7 @@ class LocalRequests:
         return False
 
     def close(self, waiting: Waiting) -> Reply:
-        """Return the reply to a local session's closeSession, in order."""
+        """Close a local session whose closeSession is next in its queue; return the reply."""
         assert self.sessions is not None, "any other closeSession is a transaction"
         self.sessions.close(waiting.connection.session_id)
         waiting.closes = True

@@ -1,8 +1,8 @@
 """Local sessions, which exist only on one server (UpgradeableSessionTracker, LearnerSessionTracker).
 
-They need no work from the ensemble: no transaction opens or closes them, no other server can resume them, and they
-end when this server stops serving. They own no ephemerals: a session that creates one first becomes a global session,
-if that is allowed.
+They cost the ensemble nothing: no transaction opens or closes them, no other server can resume them, and they end when
+this server stops accepting clients. They own no ephemerals: before a session creates one, it is upgraded to a global
+session, if that is enabled.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from zabka.ensemble.zab.application import LOCAL_SESSIONS_TIMER
 from zabka.ensemble.zab.effects import SetTimer
 
 NEEDS_A_QUORUM = (WRITES - {OpCode.CHECK, OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION}) | {OpCode.SYNC}
-"""Ops that a read-only server rejects (ReadOnlyRequestProcessor). It serves all other ops from its tree."""
+"""Ops that a read-only server rejects (ReadOnlyRequestProcessor). It replies to all other ops from its tree."""
 
 
 class LocalSessions:
-    """Local sessions of one server. `upgrading`: whether they can become global sessions."""
+    """Local sessions of one server. `upgrading`: whether they can be upgraded to global sessions."""
 
     __slots__ = ("_server", "_tick_ms", "_timeouts_ms", "_tracker", "upgrading")
 
@@ -37,7 +37,7 @@ class LocalSessions:
         return len(self._timeouts_ms)
 
     def start(self, now: Instant) -> None:
-        """Start serving, without local sessions."""
+        """Begin to accept clients; no local session exists yet."""
         self._timeouts_ms.clear()
         self._tracker = SessionTracker(self._tick_ms, now)
 
@@ -47,11 +47,11 @@ class LocalSessions:
         self._tracker.track(now, session_id, timeout_ms)
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int) -> bool:
-        """Record the activity of a session. Return False if it is not a local session of this server."""
+        """Record that a session is active. Return False if it is not a local session of this server."""
         return self._tracker.touch(now, session_id, timeout_ms, self._server)
 
     def close(self, session_id: SessionId) -> None:
-        """Remove a session that has ended or becomes global."""
+        """Remove a session that has ended or was upgraded."""
         if self._timeouts_ms.pop(session_id, None) is not None:
             self._tracker.remove(session_id)
 
@@ -63,7 +63,7 @@ class LocalSessions:
         return overdue
 
     def next_expiry(self, now: Instant) -> SetTimer:
-        """Return when to call `expire` again: at the end of the current tick."""
+        """Return a timer for the next call of `expire`, at the end of the current tick."""
         return SetTimer(LOCAL_SESSIONS_TIMER, self._tick_ms - now.mono_ms % self._tick_ms)
 
     def listed(self) -> list[tuple[SessionId, int]]:
@@ -71,8 +71,9 @@ class LocalSessions:
         return list(self._timeouts_ms.items())
 
     def admits(self, session_id: SessionId) -> bool:
-        """Return whether a session that is not global can write, on a leader.
+        """Return whether a leader accepts writes of a session that is not global.
 
-        True if it is local here, or can be local on the server that its id names (LeaderSessionTracker.checkSession).
+        True if the session is local here, or can be local on the server whose id its session id contains
+        (LeaderSessionTracker.checkSession).
         """
         return session_id in self._timeouts_ms or (session_id >> 56) & 0xFF != self._server & 0xFF

@@ -1,4 +1,4 @@
-"""Counters of a znode as a leader proposes them: the tree's counters plus the proposed changes."""
+"""Counters of a znode, decoded so that a leader can add its proposed changes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ _pack_digested = COUNTERS.pack
 
 
 class NodeState:
-    """Changeable counters of a znode.
+    """Counters of one znode, which can be changed.
 
-    `cversion` counts only creates of children, as in the stored form; the Stat also counts deletes.
-
-    `packed` contains the counters of the current digest, unless the digest was 0 from the start.
+    `cversion` counts only creates of children, as in the stored form; the Stat also counts deletes. `packed` contains
+    the counters for which the current digest was computed, unless the digest was 0 from the start.
     """
 
     __slots__ = (
@@ -40,7 +39,7 @@ class NodeState:
     version: int
 
     def born(self, zxid: int, time_ms: int, owner: int, acl: Sequence[ACL], seed: int) -> None:
-        """Set the counters of a newly created znode."""
+        """Set the counters for a znode that is created by this transaction."""
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime = self.mtime = time_ms
         self.version = self.cversion = self.aversion = 0
@@ -49,7 +48,7 @@ class NodeState:
         self.seed = seed
 
     def appear(self, zxid: int, time_ms: int, owner: int, acl: Sequence[ACL], seed: int) -> int:
-        """Run `born` and compute the first digest in one step; return the digest."""
+        """Call `born` and compute the first digest in one step; return the digest."""
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime = self.mtime = time_ms
         self.version = self.cversion = self.aversion = 0
@@ -61,7 +60,7 @@ class NodeState:
         return digest
 
     def written(self, version: int, zxid: int, time_ms: int, seed: int) -> int:
-        """Update the counters and the digest after a change of the data; return the result of `redigest`."""
+        """Update the counters and the digest after a change of the data; return the change of the digest."""
         self.version = version
         self.mzxid = zxid
         self.mtime = time_ms
@@ -77,7 +76,7 @@ class NodeState:
         return after - before
 
     def read(self, path: str, value: bytes, acls: Mapping[str, Sequence[ACL]]) -> None:
-        """Read a znode's counters; `acls` contains its ACL if it is not the open ACL."""
+        """Set the counters from a znode's bytes. `acls` contains its ACL if it is not the open ACL."""
         (
             self.czxid, self.mzxid, self.pzxid, self.ctime, self.mtime, self.version, self.cversion, self.aversion,
             self.ephemeral_owner, self.seed, self.digest, _, flags,
@@ -102,7 +101,7 @@ class NodeState:
         self.version = other.version
 
     def redigest(self) -> int:
-        """Recompute `digest` after a change; return the difference (DigestCalculator, digest version 2)."""
+        """Recompute `digest` after a change; return by how much it changed (DigestCalculator, digest version 2)."""
         if self.seed < 0:
             self.digest = 0
             return 0

@@ -1,6 +1,6 @@
 """All znodes of a tree, keyed by path, with siblings together: one entry is both a znode and its parent's child.
 
-With a dict of paths and a dict of child names per znode, every path would be stored twice.
+With a dict of paths, and a dict of child names per znode, every path would be stored twice.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ _NONE: dict[str, bytes] = {}
 class Nodes(Mapping[str, Znode]):
     """Znodes, keyed by path.
 
-    `below` maps each path to the znodes directly below it, oldest first. The root's path is empty there, and the root
-    itself is the first znode below it. `count` is the number of znodes. `acls` contains the ACLs of znodes that do not
-    have the open ACL. Change znodes only with `put` and `remove`, or in `below` if the znode exists already.
+    `below` maps each path to the znodes directly below it, oldest first. There the root's path is the empty string, and
+    the root itself is the first znode below it. `count` is the number of znodes. `acls` contains the ACLs of znodes
+    that do not have the open ACL. Change znodes only with `put` and `remove`, or in `below` if the znode exists
+    already.
     """
 
     __slots__ = ("acls", "below", "count")
@@ -41,13 +42,13 @@ class Nodes(Mapping[str, Znode]):
         return self.acls[path] if value[FLAGS_AT] & LISTED else OPEN_ACL
 
     def children_of(self, path: str) -> Collection[str]:
-        """Return the paths directly below a path; the root is one of the paths below itself."""
+        """Return the paths directly below a path; for the root, these include the root itself."""
         return self.below.get(path if path != "/" else "", _NONE)
 
     def subtree(self, path: str) -> Iterator[dict[str, bytes]]:
-        """Yield all znodes below a path, at any depth, siblings together.
+        """Yield all znodes below a path, at any depth, one dict per group of siblings.
 
-        Znodes without children take almost no time, because there can be very many of them.
+        It spends almost no time on znodes without children, because there can be very many of them.
         """
         below = self.below
         left = [path if path != "/" else ""]
@@ -62,7 +63,7 @@ class Nodes(Mapping[str, Znode]):
         return len(self.below.get(path, _NONE)) if path != "/" else len(self.below[""]) - 1
 
     def view(self, path: str, value: bytes) -> Znode:
-        """Return the view of a znode whose bytes are known."""
+        """Return the `Znode` view of a znode whose bytes are known."""
         return Znode(path, value, self.acl_of(path, value), self.children_of(path))
 
     def put(self, path: str, value: bytes) -> None:
@@ -76,7 +77,7 @@ class Nodes(Mapping[str, Znode]):
         siblings[path] = value
 
     def remove(self, path: str) -> None:
-        """Remove a znode without children."""
+        """Remove a znode, which must have no children."""
         parent = path[: path.rfind("/")]
         siblings = self.below[parent]
         del siblings[path]

@@ -13,16 +13,16 @@ from zabka.ensemble.txn import ErrorTxn, SubTxn
 
 _OK = int(ErrorCode.OK)
 Foreseen = tuple[int, int, bytes, int, bytes]
-"""Precomputed values of a plain write: the znode's seed, digest and counters.
+"""Values that the leader has computed for a plain write: the znode's seed, digest and counters.
 
 For a create, also the digest and counters of the parent.
 """
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """Change of one znode by a transaction, for watches.
+    """Change of one znode by a transaction; determines which watches fire.
 
-    The fields of the parent are None if the set of its children is unchanged.
+    The parent's fields are None if the set of the parent's children is unchanged.
     """
 
     event: EventType
@@ -34,9 +34,10 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Applied(msgspec.Struct):
-    """Outcome of a transaction (ProcessTxnResult): `type` is ERROR if it failed; `results` are a multi's outcomes.
+    """Outcome of an applied transaction (ProcessTxnResult): `type` is ERROR if it failed.
 
-    `node` is the current znode. `stat` is its Stat if the transaction may change it again later, in a multi.
+    `results` are the outcomes of a multi's operations. `node` is the znode. In a multi, `stat` is its Stat if a later
+    operation may change the znode again.
     """
 
     type: int
@@ -55,7 +56,11 @@ class Applied(msgspec.Struct):
 
 
 def failed_multi(subs: list[SubTxn], failed_at: int) -> Applied:
-    """Return the outcome of a failed multi: 0 for rolled back operations, then the error, then those never tried."""
+    """Return the outcome of a failed multi.
+
+    The error codes are: 0 for operations that were rolled back, the error of the failed one, and another one for those
+    never tried.
+    """
     results = [Applied(OpCode.ERROR, _OK, "") for _ in subs[:failed_at]]
     for sub in subs[failed_at:]:
         body = sub.body()

@@ -1,8 +1,8 @@
 """Latest proposed state: the tree plus all proposed changes that are not applied yet (ChangeRecord).
 
-A leader prepares requests against this state, so that any number of transactions can be in flight. One record per
-path contains the accumulated proposed state; it is removed when the last transaction that changed it has been
-applied.
+A leader prepares requests against this state, so that any number of transactions can be in flight. For each changed
+path, one record contains the proposed state after all these changes. The record is removed when the last transaction
+that changed it has been applied.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ChangeRecord(NodeState):
     zxid: Zxid
 
     def copy(self) -> ChangeRecord:
-        """Return an independent copy for a rollback."""
+        """Return an independent copy, to which a rollback can return."""
         twin = ChangeRecord()
         twin.copy_state(self)
         twin.child_count, twin.exists, twin.zxid = self.child_count, self.exists, self.zxid
@@ -33,9 +33,9 @@ class ChangeRecord(NodeState):
 
 
 class Outstanding:
-    """Proposed changes over a tree.
+    """Proposed changes that the tree does not contain yet.
 
-    `digest` is the tree's digest after all of them; `foreseen` is the tree's.
+    `digest` is the tree's digest after all these changes; `foreseen` is the tree's dict of precomputed values.
     """
 
     __slots__ = ("_created", "_log", "_records", "_tree", "_undo", "digest", "foreseen")
@@ -51,7 +51,7 @@ class Outstanding:
         self.digest = tree.digest
 
     def catch_up(self) -> None:
-        """Start from the tree's digest again if nothing is outstanding.
+        """Use the tree's current digest if no change is outstanding.
 
         Transactions of other leaders may have changed it.
         """
@@ -83,7 +83,7 @@ class Outstanding:
         return record
 
     def change(self, path: str, record: ChangeRecord, zxid: Zxid) -> ChangeRecord:
-        """Return the record of a found znode, which can be changed now; call `changed` when done."""
+        """Return the record of a znode returned by `find`, ready to be changed; call `changed` after the change."""
         known = self._records.get(path)
         assert known is None or known is record, f"{path} was found before it was changed"
         if self._undo is not None:
@@ -95,7 +95,7 @@ class Outstanding:
         return record
 
     def changed(self, record: ChangeRecord) -> None:
-        """Update the tree's digest after a change of this record's values."""
+        """Update the proposed digest of the tree after a change of this record."""
         self.digest += record.redigest()
 
     def create(self, path: str, zxid: Zxid, owner: int) -> ChangeRecord:
@@ -116,19 +116,19 @@ class Outstanding:
         return record
 
     def delete(self, path: str, record: ChangeRecord, zxid: Zxid) -> None:
-        """Delete a found znode."""
+        """Propose to delete the znode of a record returned by `find`."""
         self.change(path, record, zxid)
         record.exists = False
         self.digest -= record.digest
 
     def ephemerals_of(self, session_id: int) -> list[str]:
-        """Return every present or proposed ephemeral of the session, sorted."""
+        """Return the paths of all ephemerals of the session, existing and proposed, sorted."""
         paths = self._tree.ephemerals.get(session_id, {}).keys() | self._created.get(session_id, {}).keys()
         found = [(path, self.find(path)) for path in sorted(paths)]
         return [path for path, state in found if state is not None and state.ephemeral_owner == session_id]
 
     def applied(self, zxid: Zxid) -> None:
-        """Remove the records of everything up to `zxid`, which is in the tree now."""
+        """Remove the records of changes up to `zxid`, which the tree contains now."""
         log, records = self._log, self._records
         while log and log[0][0] <= zxid:
             _, path, owner = log.popleft()
@@ -149,7 +149,7 @@ class Outstanding:
     # -- multi: all or nothing ---------------------------------------------------------------------------------------
 
     def begin_changes(self) -> tuple[int, int]:
-        """Begin changes that can be rolled back, until `commit` or `roll_back`."""
+        """Begin a multi, whose changes can be rolled back until `commit`; return a mark for `roll_back`."""
         assert self._undo is None, "a multi inside a multi"
         self._undo = {}
         return len(self._log), self.digest
@@ -160,7 +160,7 @@ class Outstanding:
             self._undo[path] = record.copy() if record is not None else None
 
     def commit(self) -> None:
-        """Keep the changes since `begin_changes`."""
+        """Make the changes since `begin_changes` final."""
         self._undo = None
 
     def roll_back(self, mark: tuple[int, int]) -> None:

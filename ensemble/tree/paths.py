@@ -1,4 +1,4 @@
-"""Znode paths: the parent of each, and the znodes that every ensemble has (DataTree)."""
+"""Functions on znode paths, and the znodes that every ensemble has (DataTree)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def parent_of(path: str) -> str:
 
 
 def asked_for(path: str) -> str:
-    """Return the path of the znode that a client requested; an empty path means the root, as in DataTree."""
+    """Return the path that a client means: an empty path means the root, as in DataTree."""
     return path or ROOT
 
 

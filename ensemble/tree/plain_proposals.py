@@ -1,4 +1,4 @@
-"""Transactions of the two most frequent writes, created in one step each: setData, and create of a plain znode.
+"""Fast path for the two most frequent writes, setData and create of a plain znode: one step each.
 
 Any special case (a rejection of any kind, an ACL, a flag, a quota, a malformed body) is handled by the general path,
 `zabka.ensemble.tree.proposer`, which gives the same result for plain writes, but more slowly.
@@ -32,7 +32,7 @@ _int_at = Struct(">i").unpack_from
 class PlainProposals:
     """Prepares plain writes against the latest proposed state.
 
-    For other requests it returns None and changes nothing.
+    For any other request, `prepare` returns None and changes nothing.
     """
 
     __slots__ = ("_outstanding", "_tracker")
@@ -42,9 +42,9 @@ class PlainProposals:
         self._tracker = tracker
 
     def prepare(self, time_ms: int, request: ForwardedRequest, zxid: Zxid, owner: Owner) -> Txn | None:
-        """Return the transaction of a request, with its encoded bytes.
+        """Return the transaction for a plain write, with its encoded bytes, or None.
 
-        Path and data are copied from the request.
+        Path and data are copied from the request's bytes.
         """
         op, body = request.op, request.body
         if op != _SET_DATA and op != _CREATE:
@@ -59,7 +59,7 @@ class PlainProposals:
             path = raw.decode()
         except (error, UnicodeDecodeError):
             return None
-        # The general code handles writes to the root, because its digest is computed differently.
+        # The general path handles writes to the root, because the root's digest is computed differently.
         if size < 2 or length < 0 or path[:11] == _SYSTEM or not self._tracker.standing(request.session_id, owner):
             return None
         data = body[middle + 4 : stop]
@@ -94,7 +94,7 @@ class PlainProposals:
     ) -> Txn | None:
         outstanding = self._outstanding
         parent_path, slash, name = path.rpartition("/")
-        # Check only the name, because the parent exists and so has a valid path. (In "//name" it does not exist.)
+        # Check only the name, because an existing parent has a valid path. (The parent of "//name" does not exist.)
         if not slash or parent_path == ROOT or name in _NOT_NAMES or not name.isascii() or not name.isprintable():
             return None
         parent_path = parent_path or ROOT

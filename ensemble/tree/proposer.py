@@ -1,7 +1,7 @@
-"""Conversion of requests to transactions (PrepRequestProcessor).
+"""Converts client requests to transactions, on the leader (PrepRequestProcessor).
 
 Requests are checked against the latest proposed state; the transactions are idempotent. A rejected request becomes an
-ErrorTxn and still uses its zxid.
+ErrorTxn, which uses a zxid too.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ _DELETE, _ADMIN = int(Permission.DELETE), int(Permission.ADMIN)
 _DELETE_CONTAINER, _MULTI = int(OpCode.DELETE_CONTAINER), int(OpCode.MULTI)
 
 MULTI_BYTES_MAX = 16 * 1024 * 1024
-"""Maximum transaction size.
+"""Maximum size of a transaction.
 
-It is far above the size of any request, because each `auth` in an ACL expands to many entries.
+It is far above the size of any request, because each `auth` entry in an ACL is replaced by many entries.
 """
 LISTED_CHARS_MAX = 4 * 1024 * 1024
 
@@ -77,7 +77,7 @@ Prepared = Record | ErrorCode
 
 
 class Proposer:
-    """A leader's conversion of requests to transactions. Requests must be prepared in the order of their zxids."""
+    """Converts client requests to transactions on the leader. Requests must be prepared in the order of their zxids."""
 
     __slots__ = (
         "_auth", "_by_op", "_ensemble", "_now", "_owner", "_plain", "_policy", "_quotas", "_rights", "_rules",
@@ -88,18 +88,18 @@ class Proposer:
         self, tree: DataTree, tracker: SessionTracker, policy: AuthPolicy = OPEN_POLICY,
         rules: TreeRules = DEFAULT_RULES, quotas: QuotaGuard | None = None,
     ) -> None:  # fmt: skip
-        """Create a proposer; `quotas` is set if hard limits are enforced."""
+        """Create a proposer; `quotas` is given if hard quotas are enforced."""
         self.outstanding = Outstanding(tree)
         self.tracker = tracker
         self.local: LocalSessions | None = None
-        """The local sessions; None if they are not enabled."""
+        """The leader's local sessions; None if local sessions are not enabled."""
         self._policy = policy
         self._rules = rules
         self._quotas = quotas
         special = policy.skip_acl or quotas is not None
         self._plain = None if special else PlainProposals(self.outstanding, tracker).prepare
         self._ensemble: EnsembleView | None = None
-        # These fields describe the request that is being prepared.
+        # The following fields are about the request that is being prepared.
         self._now = Instant(0, 0)
         self._zxid = Zxid(0)
         self._session_id = SessionId(0)
@@ -118,13 +118,13 @@ class Proposer:
         }
 
     def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
-        """Return the transaction of a request; see `Application.prepare_all`."""
+        """Return the transaction for a request; see `Application.prepare_all`."""
         return self.prepare_all(now, (request,), zxid, origin)[0]
 
     def prepare_all(
         self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
     ) -> list[Txn]:
-        """Return the transactions of requests that arrived together; see `Application.prepare_all`."""
+        """Return the transactions for requests that arrived together; see `Application.prepare_all`."""
         self.outstanding.catch_up()
         owner = LOCAL if origin is None else origin
         plain, time_ms = self._plain, now.wall_ms
@@ -156,12 +156,12 @@ class Proposer:
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """Return the transaction of a reconfiguration; see `Application.prepare_reconfig`."""
+        """Return the transaction for a reconfiguration; see `Application.prepare_reconfig`."""
         self._ensemble = ensemble
         return self.prepare(now, request, zxid, origin)
 
     def applied(self, zxid: Zxid) -> None:
-        """Handle an applied transaction of this leader, which is in the tree now."""
+        """Remove the outstanding changes of a transaction that has been applied, so that the tree contains them."""
         self.outstanding.applied(zxid)
         if self._quotas is not None:
             self._quotas.applied(zxid)
@@ -184,24 +184,24 @@ class Proposer:
         return None if owned else ErrorCode.SESSION_MOVED
 
     def _is_local(self) -> bool:
-        """Return whether the request is from a local session of this or another server."""
+        """Return whether the request is from a local session, of this server or of another one."""
         local = self.local
         return local is not None and self._session_id not in self.tracker and local.admits(self._session_id)
 
     def _ephemeral_refusal(self) -> ErrorCode | None:
-        """Return why the session cannot own an ephemeral, or None.
+        """Return the error if the request's session cannot own ephemerals, otherwise None.
 
-        Only a global session can own one (validateCreateRequest).
+        Only a global session can own them (validateCreateRequest).
         """
         local = self.local
         if local is None or self.tracker.is_alive(self._session_id):
             return None
         return ErrorCode.SESSION_EXPIRED if local.upgrading else ErrorCode.EPHEMERAL_ON_LOCAL_SESSION
 
-    # -- one operation -----------------------------------------------------------------------------------------------
+    # -- single operations -------------------------------------------------------------------------------------------
 
     def _create(self, op: int, request: CreateRequest | CreateTTLRequest) -> Prepared:
-        # Invalid flags are rejected first, even if the session has moved to another server (validateCreateRequest).
+        # Reject invalid flags first, even if the session has moved to another server (validateCreateRequest).
         mode = create_mode(op, request, self._rules)
         if isinstance(mode, ErrorCode):
             return mode
@@ -269,13 +269,13 @@ class Proposer:
         return DeleteTxn(path)
 
     def _delete_container(self, request: PathRequest) -> Prepared:
-        """Delete a container, for the leader or for a client with delete permission.
+        """Prepare the deletion of a container, for the leader itself or for a client with delete permission.
 
         ZooKeeper checks neither the session nor the ACL, so that in ZooKeeper any client can delete any znode without
         children.
 
-        The leader finds lapsed znodes in the tree. Later proposals may have renewed a time to live or replaced the
-        znode; ZooKeeper would delete it anyway.
+        The leader finds lapsed znodes in the tree. A later proposal may have renewed the time to live or replaced the
+        znode; then the deletion is rejected here. ZooKeeper would delete the znode anyway.
         """
         path = request.path
         slash = path.rfind("/")
@@ -315,11 +315,11 @@ class Proposer:
         outstanding = self.outstanding
         node = outstanding.find(path)
         if node is None:
-            # Check the path only here, because the path of an existing node is valid.
+            # Check the path only if the znode does not exist, because the path of an existing znode is valid.
             return ErrorCode.NO_NODE if is_valid_path(path) else ErrorCode.BAD_ARGUMENTS
         if not allows(node.acl, _WRITE, self._rights):
             return ErrorCode.NO_AUTH
-        # Like PrepRequestProcessor, check the quota before the version.
+        # Check the quota before the version, as PrepRequestProcessor does.
         if self._quotas is not None and not self._quotas.admits_data(path, request.data):
             return ErrorCode.QUOTA_EXCEEDED
         if request.version != -1 and request.version != node.version:
@@ -350,7 +350,7 @@ class Proposer:
             return ErrorCode.BAD_VERSION
         record = self.outstanding.change(path, node, self._zxid)
         record.aversion = next_version(record.aversion)
-        # Store the new ACL at once, so that later requests are checked against it before it is committed.
+        # Record the new ACL at once, so that later requests are checked against it before it is committed.
         record.acl = acl
         self.outstanding.changed(record)
         return SetACLTxn(path, acl, record.aversion)
@@ -371,10 +371,9 @@ class Proposer:
     def _reconfig(self, body: bytes) -> Prepared:
         """Prepare a reconfiguration.
 
-        The ACL is checked last, as in ZooKeeper: even a client without permission gets the errors about its request.
-
-        Checks that are not in ZooKeeper follow the ACL check, so that a client without permission gets the same error
-        as in ZooKeeper.
+        The ACL is checked last, as in ZooKeeper: a client without permission still gets the errors about its request.
+        Only the checks that ZooKeeper does not have follow the ACL check, so that a client without permission gets the
+        same error as in ZooKeeper.
         """
         ensemble = self._ensemble
         if ensemble is None or not ensemble.enabled:
@@ -401,10 +400,10 @@ class Proposer:
     # -- several operations ------------------------------------------------------------------------------------------
 
     def _multi(self, body: bytes) -> Prepared:
-        """Prepare a multi; one rejected operation rolls everything back.
+        """Prepare a multi; if one operation is rejected, roll back all changes.
 
-        The operations before the rejected one stay in the transaction, as in ZooKeeper, and are recognised as rolled
-        back when it is applied.
+        The operations before the rejected one remain in the transaction, as in ZooKeeper; a server that applies it
+        finds the error and applies none of them.
         """
         ops = [as_in_a_multi(operation) for operation in MultiRequest.read_from(Reader(body)).ops]
         refusal = self._session_refusal()
@@ -449,6 +448,6 @@ class Proposer:
         for path in paths:
             self._remove(path, path[: path.rfind("/")] or ROOT)
         self.tracker.close(self._session_id)
-        # Limit the list, because the log and the quorum connections limit its length. The session's ephemerals are
-        # deleted even if they are not listed.
+        # Limit the list of ephemerals, because the log and the quorum connections limit its length. Ephemerals that are
+        # not listed are deleted too.
         return CloseSessionTxn(paths if sum(map(len, paths)) <= LISTED_CHARS_MAX else [])

@@ -1,8 +1,8 @@
 """Quotas: usage and limits of the znodes and bytes in a subtree (Quotas, StatsTrack, DataTree.updateQuotaStat).
 
-A quota on /a consists of two znodes that a client creates: /zookeeper/quota/a/zookeeper_limits contains the limits,
-and every server updates /zookeeper/quota/a/zookeeper_stats, without separate transactions. Both are in StatsTrack's
-format: `count=5,bytes=-1=;byteHardLimit=100;countHardLimit=-1`, where -1 means no limit.
+A quota on /a consists of two znodes that a client creates: /zookeeper/quota/a/zookeeper_limits contains the limits, and
+/zookeeper/quota/a/zookeeper_stats contains the usage, which every server updates without separate transactions. Both
+are in StatsTrack's format: `count=5,bytes=-1=;byteHardLimit=100;countHardLimit=-1`, where -1 means no limit.
 
 Quotas are rarely nested (`setquota` rejects it). If they are, each quota counts the usage of its whole subtree.
 ZooKeeper counts a change only for the innermost quota until it restarts, and then counts the whole subtree too.
@@ -26,7 +26,7 @@ NO_LIMIT = -1
 
 
 class CountedTree(Protocol):
-    """Interface of the tree whose znodes are counted for quotas."""
+    """Interface of the tree whose usage the quotas count."""
 
     @property
     def nodes(self) -> Nodes:
@@ -39,7 +39,10 @@ class CountedTree(Protocol):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Content of a zookeeper_limits znode; NO_LIMIT means no limit. A hard limit replaces the soft limit."""
+    """Limits in a zookeeper_limits znode; NO_LIMIT means no limit.
+
+    A hard limit takes precedence over the soft limit.
+    """
 
     count: int = NO_LIMIT
     bytes: int = NO_LIMIT
@@ -48,12 +51,12 @@ class Limits(msgspec.Struct, frozen=True):
 
     @property
     def count_max(self) -> int:
-        """Effective limit on znodes, hard or soft."""
+        """Limit on the number of znodes: the hard limit if set, otherwise the soft limit."""
         return self.count_hard if self.count_hard != NO_LIMIT else self.count
 
     @property
     def bytes_max(self) -> int:
-        """Effective limit on bytes, hard or soft."""
+        """Limit on the number of data bytes: the hard limit if set, otherwise the soft limit."""
         return self.bytes_hard if self.bytes_hard != NO_LIMIT else self.bytes
 
 
@@ -96,9 +99,9 @@ class Quota:
 
 
 class Quotas:
-    """Quotas of a tree, keyed by path. They must be notified of the tree's changes, in order.
+    """All quotas of a tree, keyed by path. They must be notified of every change of the tree, in order.
 
-    `passed` contains quotas whose usage exceeded a limit after a change; the reader empties the list.
+    `passed` contains the quotas that exceeded a limit after a change; the code that reads the list empties it.
     """
 
     __slots__ = ("by_path", "passed")
@@ -133,7 +136,7 @@ class Quotas:
             path = path[: path.rfind("/")]
 
     def created(self, tree: CountedTree, path: str, data: bytes | None) -> None:
-        """Count a new znode."""
+        """Add a new znode to the usage of the quotas that apply to it."""
         if self.by_path:
             self._count(tree, path, 1, len(data) if data else 0)
         if path.startswith(QUOTA_PREFIX):
@@ -144,14 +147,14 @@ class Quotas:
                 self._stats_made(tree, path)
 
     def deleted(self, tree: CountedTree, path: str, data: bytes | None) -> None:
-        """Count a deleted znode."""
+        """Subtract a deleted znode from the usage of the quotas that apply to it."""
         if path.startswith(QUOTA_PREFIX) and path.endswith("/" + LIMITS_NODE):
             self.by_path.pop(_subject(path), None)
         if self.by_path:
             self._count(tree, path, -1, -len(data) if data else 0)
 
     def resized(self, tree: CountedTree, path: str, before: bytes | None, after: bytes | None) -> None:
-        """Count a change of a znode's data."""
+        """Update the usage after a change of a znode's data."""
         if path.startswith(QUOTA_PREFIX) and path.endswith("/" + LIMITS_NODE):
             quota = self.by_path.get(_subject(path))
             if quota is not None:
@@ -159,10 +162,10 @@ class Quotas:
         self._count(tree, path, 0, (len(after) if after else 0) - (len(before) if before else 0))
 
     def _limits_set(self, tree: CountedTree, path: str) -> None:
-        """Add the quota whose limits were set.
+        """Add or update the quota whose limits were set in the znode at `path`.
 
-        The root and the znodes of ZooKeeper itself can have none: each update of the statistics would count as another
-        change.
+        A quota on the root or on the znodes of ZooKeeper itself is ignored: each update of its usage would count as
+        another change.
         """
         subject = _subject(path)
         if subject and subject != ZOOKEEPER and not subject.startswith(ZOOKEEPER + "/"):
@@ -186,12 +189,12 @@ class Quotas:
 
 
 def _subject(path: str) -> str:
-    """Return the path of the subtree limited by the quota of this limits or statistics znode; "" for the root."""
+    """Return the path that a quota applies to, given its limits or stats znode; "" for the root."""
     return parent_of(path)[len(QUOTA) :]
 
 
 def usage_of(tree: CountedTree, path: str) -> tuple[int, int]:
-    """Return the number of znodes and of data bytes at a path and below it."""
+    """Return the number of znodes, and of their data bytes, at and below a path."""
     own = tree.nodes.value(path)
     if own is None:
         return 0, 0

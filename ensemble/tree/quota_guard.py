@@ -1,7 +1,7 @@
-"""Hard quotas, enforced by the leader before it proposes (ZooKeeperServer.checkQuota, with `enforceQuota`).
+"""Enforces hard quotas on the leader before a write is proposed (ZooKeeperServer.checkQuota, with `enforceQuota`).
 
-ZooKeeper compares with the committed usage, so that writes in flight can together exceed a hard limit. Here proposed
-writes count too, including earlier operations of the same multi.
+ZooKeeper compares with the committed usage, so that several writes in flight can exceed a hard limit together. Here
+proposed writes count too, including earlier operations of the same multi.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zabka.ensemble.tree.quota import NO_LIMIT
 
 
 class _Change:
-    """One proposed change: its effect on each quota, and the size of the data that it replaces."""
+    """One proposed change: by how much it changes the usage of a quota, and the size of the data that it replaces."""
 
     __slots__ = ("bytes", "count", "path", "quotas", "replaced", "zxid")
 
@@ -28,10 +28,10 @@ class _Change:
 
 
 class QuotaGuard:
-    """Proposed changes that are not applied yet, as far as they affect quotas.
+    """Usage of the quotas by proposed changes that are not applied yet.
 
     `refusals` counts rejected writes, keyed by the first component of the path (updateQuotaExceededMetrics); the counts
-    are kept after the leader's term.
+    remain after the leader's term.
     """
 
     __slots__ = ("_log", "_pending", "_refusals", "_sizes", "_tree")
@@ -40,35 +40,35 @@ class QuotaGuard:
         self._tree = tree
         self._refusals = refusals
         self._log: deque[_Change] = deque()
-        # Pending znodes and bytes, keyed by quota.
+        # Number of znodes and bytes that proposals add, keyed by the quota's path.
         self._pending: dict[str, list[int]] = {}
-        # Size of the latest proposed data and the transaction that sets it, keyed by path.
+        # Size of the proposed data of a znode, and the zxid of the transaction that sets it, keyed by path.
         self._sizes: dict[str, tuple[Zxid, int]] = {}
 
     def admits_create(self, path: str, data: bytes | None) -> bool:
-        """Return whether the quotas allow a create of this znode."""
+        """Return whether the hard quotas allow a client to create this znode."""
         return self._admits(path, 1, len(data) if data else 0)
 
     def admits_data(self, path: str, data: bytes | None) -> bool:
-        """Return whether the quotas allow this data for a znode."""
+        """Return whether the hard quotas allow this data for an existing znode."""
         return self._admits(path, 0, (len(data) if data else 0) - self._size(path))
 
     def created(self, zxid: Zxid, path: str, data: bytes | None) -> None:
-        """Count a proposed create."""
+        """Add a proposed create to the usage."""
         size = len(data) if data else 0
         self._propose(zxid, path, 1, size, size)
 
     def data_set(self, zxid: Zxid, path: str, data: bytes | None) -> None:
-        """Count a proposed change of data."""
+        """Add a proposed change of a znode's data to the usage."""
         size = len(data) if data else 0
         self._propose(zxid, path, 0, size - self._size(path), size)
 
     def deleted(self, zxid: Zxid, path: str) -> None:
-        """Count a proposed delete."""
+        """Subtract a proposed delete from the usage."""
         self._propose(zxid, path, -1, -self._size(path), 0)
 
     def applied(self, zxid: Zxid) -> None:
-        """Remove the proposals up to `zxid`, which are in the tree now."""
+        """Forget the proposals up to `zxid`, which are included in the tree's own usage now."""
         log = self._log
         while log and log[0].zxid <= zxid:
             change = log.popleft()
@@ -78,11 +78,11 @@ class QuotaGuard:
                 del self._sizes[change.path]
 
     def mark(self) -> int:
-        """Return the current position for `roll_back`."""
+        """Return a mark to which `roll_back` can return."""
         return len(self._log)
 
     def roll_back(self, mark: int) -> None:
-        """Remove the proposals since `mark`."""
+        """Remove the proposals made after `mark` was returned."""
         while len(self._log) > mark:
             change = self._log.pop()
             self._move(change, -1)

@@ -1,4 +1,4 @@
-"""Reads from this server's tree (FinalRequestProcessor): the response of each op, and the watch that it sets."""
+"""Reads from this server's tree (FinalRequestProcessor): return the response of each op, and set its watch."""
 
 from __future__ import annotations
 

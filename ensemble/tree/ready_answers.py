@@ -1,8 +1,8 @@
-"""Replies in bytes to requests in bytes: one step each for the few most frequent requests.
+"""Fast path for the few most frequent requests: builds encoded replies from encoded requests, in one step each.
 
 Any special case (a watch, a missing znode, an ACL, a malformed body) is handled by the general path,
-`zabka.ensemble.tree.reads` and `zabka.ensemble.tree.answers`, which gives the same result for plain requests, but
-more slowly.
+`zabka.ensemble.tree.reads` and `zabka.ensemble.tree.answers`, which gives the same result for plain requests, but more
+slowly.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from zabka.ensemble.tree.znode import FLAGS_AT, HEAD_BYTES, NO_DATA, stat_fields
 from zabka.ensemble.txn import CreateTxn, Txn
 
 RESPONSES_MAX = 10_000
-"""Maximum number of cached replies: twice as many as in ZooKeeper, far below a tree's size.
+"""Maximum number of cached getData replies: twice as many as in ZooKeeper, far fewer than a tree's znodes.
 
 The cache is cleared when it is full.
 """
 RESPONSE_BYTES_MAX = 1024
-"""Maximum data size of a cached reply; a copy of longer data does not pay off."""
+"""Maximum data size of a cached reply: for longer data, building the reply costs little more than a copy."""
 
 _READ = int(Permission.READ)
 _GET_DATA, _EXISTS, _SET_DATA, _CREATE = (
@@ -63,10 +63,10 @@ _ZXID = Struct(">q")
 
 
 def answer_plain_reads(tree: DataTree, frames: Sequence[bytes], start: int, out: bytearray, bytes_max: int) -> int:
-    """Append replies to the requests from index `start` to `out`; return the index of the first remaining request.
+    """Append replies to plain reads, from index `start`, to `out`; return the index of the first remaining request.
 
     It stops at the first request that is not a plain read, or when `out` has `bytes_max` bytes. A plain read is getData
-    or exists, without a watch, of an existing znode that everyone can read.
+    or exists, without a watch, of an existing znode that every client can read.
     """
     responses, zxid = tree.responses, tree.last_zxid
     unpack, pack = _PATH_WATCH.unpack_from, _HEADER.pack
@@ -93,7 +93,7 @@ def answer_plain_reads(tree: DataTree, frames: Sequence[bytes], start: int, out:
 
 
 def _get_data(tree: DataTree, encoded_path: bytes) -> bytes | None:
-    """Return a GetDataResponse and cache it, or None if the request is not plain."""
+    """Return the encoded GetDataResponse for a path, and cache it; None if the request is not plain."""
     found = _readable(tree, encoded_path)
     if found is None:
         return None
@@ -116,7 +116,7 @@ def _exists(tree: DataTree, encoded_path: bytes) -> bytes | None:
 
 
 def _readable(tree: DataTree, encoded_path: bytes) -> tuple[str, bytes] | None:
-    """Return the path and the znode, if it exists and everyone can read it."""
+    """Return the path and the bytes of a znode, or None if it does not exist or not every client can read it."""
     try:
         path = encoded_path.decode()
     except UnicodeDecodeError:
@@ -128,8 +128,8 @@ def _readable(tree: DataTree, encoded_path: bytes) -> tuple[str, bytes] | None:
 def is_well_formed(op: int, frame: bytes) -> bool:
     """Return whether the frame of a write is complete and contains a path.
 
-    A learner checks this before it forwards a write, because invalid client data must not reach a leader that runs
-    another implementation (a malformed create stops an ensemble of ZooKeeper 3.9.5).
+    A learner checks this before it forwards a write: invalid client data must not reach a leader that runs another
+    implementation (a malformed create stops an ensemble of ZooKeeper 3.9.5).
     """
     if op == _SET_DATA and len(frame) >= _SET_DATA_SIZE_MIN:
         data_at, rest = _PATH_AT + _int_at(frame, REQUEST_HEADER_SIZE)[0], len(frame) - 8
@@ -140,19 +140,19 @@ def is_well_formed(op: int, frame: bytes) -> bool:
         _WRITES[op].decode(frame[REQUEST_HEADER_SIZE:])
     except MalformedRecord:
         return False
-    # Excludes the length of a null path, which only this server reads as an empty path.
+    # Excludes a null path (length -1), which only this server reads as an empty path.
     return frame[REQUEST_HEADER_SIZE] < _NEGATIVE
 
 
 def answer_plain_write(cxid: int, txn: Txn, applied: Applied) -> ReplyFrames | None:
-    """Return the reply to a setData or create that succeeded, or None for every other outcome."""
+    """Return the encoded reply to a setData or create that succeeded, or None for every other outcome."""
     if applied.error or applied.node is None or applied.type not in _PLAIN_WRITES:
         return None
     return plain_write_answer(cxid, txn, applied.node.value, applied.node.child_count)
 
 
 def plain_write_answer(cxid: int, txn: Txn, value: bytes, child_count: int) -> bytes:
-    """Return the reply to a setData or create with this result."""
+    """Return the encoded reply to a setData or create, given the znode's bytes after it."""
     body = txn.body
     if not isinstance(body, CreateTxn):
         return _STAT_ANSWER.pack(_HEADER_SIZE + STAT_SIZE, cxid, txn.zxid, 0, *stat_fields(value, child_count))
@@ -162,6 +162,6 @@ def plain_write_answer(cxid: int, txn: Txn, value: bytes, child_count: int) -> b
 
 
 def zxid_of(reply: ReplyFrames) -> int:
-    """Return the zxid in a reply's header."""
+    """Return the zxid in the header of an encoded reply."""
     zxid: int = _ZXID.unpack_from(reply, 8)[0]
     return zxid

@@ -1,7 +1,7 @@
-"""Requests to change the ensemble's membership: the new membership, or the error (PrepRequestProcessor, reconfig).
+"""Requests to change the membership: computes the new membership, or the error (PrepRequestProcessor, reconfig).
 
-An incremental request names servers that join (or change their line) and ids that leave; it requires majority
-quorums. Any other request contains the whole new membership, which may have groups and weights.
+An incremental request lists servers that join (or whose line changes) and ids of servers that leave; it requires
+majority quorums. Any other request contains the whole new membership, which may have groups and weights.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from zabka.ensemble.zab.server_line import ServerLine
 
 
 def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView) -> Membership | ErrorCode:
-    """Return the requested membership, with its transaction's version; or the first error in ZooKeeper's order.
+    """Return the requested membership, whose version is the transaction's zxid, or an error.
 
-    The order of errors: another reconfiguration in progress, wrong version, unreadable, too small, no quorum in sync.
+    If several errors apply, the first one in ZooKeeper's order is returned: another reconfiguration in progress, wrong
+    version, unreadable, too small, no quorum in sync.
     """
     last_seen = ensemble.last_seen
     voters_min = 2 if ensemble.standalone_enabled else 1
@@ -57,9 +58,9 @@ def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView)
 
 
 def can_start(membership: Membership, ensemble: EnsembleView) -> bool:
-    """Return whether servers can restart with this membership.
+    """Return whether servers could restart with this membership.
 
-    They cannot with an id above PEER_ID_MAX, or with several addresses unless multiAddress.enabled is set. ZooKeeper
+    They could not with an id above PEER_ID_MAX, or with several addresses unless multiAddress.enabled is set. ZooKeeper
     accepts any ids and addresses; its servers start with such ids, but not with such addresses.
     """
     return all(
@@ -76,7 +77,7 @@ def _text(raw: bytes) -> str:
 
 
 def _whole(members: str, zxid: Zxid) -> Membership:
-    """Parse a membership; commas can replace line ends."""
+    """Parse a complete membership, whose lines may be separated by commas."""
     membership = membership_from(trimmed(read_properties(members.replace(",", "\n"))))
     for peer, line in membership.lines.items():
         _check_ports(peer, line)
@@ -115,7 +116,7 @@ def _check_ports(peer: PeerId, line: ServerLine) -> None:
 
 
 def _addresses(line: ServerLine) -> frozenset[tuple[str, int]]:
-    """Return the addresses that identify a server; many servers can share a loopback or wildcard host."""
+    """Return the addresses that identify a server, including ports, because many servers can share a loopback host."""
     quorum = [(line.host, line.quorum_port), (line.host, line.election_port)]
     client = [(line.client_host, line.client_port)] if line.client_port is not None else []
     return frozenset((host, port) for host, port in quorum + client if not _shared(host))

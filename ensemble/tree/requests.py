@@ -1,4 +1,4 @@
-"""Intake of requests from attached clients (client side of PrepRequestProcessor and FollowerRequestProcessor).
+"""Processes requests of attached clients (first part of PrepRequestProcessor and FollowerRequestProcessor).
 
 A client's write is submitted as soon as it arrives, so that many can be in flight. Its reply, and every later request
 of the session, waits in the session's queue (`zabka.ensemble.tree.answer_queues`) until the transaction has been
@@ -25,12 +25,12 @@ from zabka.ensemble.zab.effects import Answer, Effect
 from zabka.ensemble.zab.messages import ForwardedRequest, SyncRequest
 
 OUTSTANDING_MAX = 20_000
-"""Maximum number of a connection's requests without a reply. A client that exceeds it is disconnected."""
+"""Maximum number of requests of a connection that have no reply yet; a client that exceeds it is disconnected."""
 PLAIN_WRITES = frozenset(map(int, (OpCode.SET_DATA, OpCode.CREATE, OpCode.CREATE2, OpCode.DELETE)))
-"""Writes that are forwarded to the leader unchanged."""
+"""Op codes of the writes that are forwarded to the leader as received."""
 _REQUEST_HEADER = Struct(">ii")
 _ATTACHED = Stage.ATTACHED
-"""Cached separately, because looking up an enumeration member costs more than the rest of a comparison."""
+"""A module constant, because looking up an enumeration member takes longer than the rest of a comparison."""
 _AUTH, _SASL = int(OpCode.AUTH), int(OpCode.SASL)
 _PROVING = frozenset({_AUTH, _SASL})
 
@@ -58,9 +58,9 @@ class RequestIntake:
         self._authentication = authentication
 
     def frames(self, now: Instant, client: Connection, frames: list[bytes], effects: list[Effect]) -> None:
-        """Process requests that arrived together as bytes.
+        """Process undecoded requests that arrived together on one connection.
 
-        Plain requests are not decoded; others are processed like any request.
+        Plain requests are not decoded; others are decoded and passed to `request`.
         """
         if not self._clients.accepts_message(now, client, effects):
             return
@@ -96,7 +96,7 @@ class RequestIntake:
                 queue.append(Waiting(client, xid, op, None, now.mono_ms, frame))
 
     def _defer(self, client: Connection, frames: list[bytes], effects: list[Effect]) -> None:
-        """Hold later requests back while replies wait for the client to read.
+        """Hold later requests back until the client has read its earlier replies.
 
         Otherwise a write would be executed before an earlier read.
         """
@@ -107,7 +107,7 @@ class RequestIntake:
             client.outstanding += len(frames)
 
     def resume(self, now: Instant, client: Connection, effects: list[Effect]) -> None:
-        """Process the requests that were queued until the client had read its replies."""
+        """Process the requests that were held back until the client had read its replies."""
         frames, client.deferred = client.deferred, []
         client.outstanding -= len(frames)
         if frames and client.stage is _ATTACHED:
@@ -117,9 +117,10 @@ class RequestIntake:
         self, now: Instant, client: Connection, frames: list[bytes], start: int, queue: deque[Waiting],
         effects: list[Effect],
     ) -> int:  # fmt: skip
-        """Submit writes unchanged; return the index of the first request that is not plain or exceeds the limit.
+        """Submit plain writes as received; return the index of the first request that is not plain or exceeds the
+        limit.
 
-        This implementation's leader checks whether they are malformed.
+        On a leader the writes are not checked here, because the leader's own conversion to transactions checks them.
         """
         leads, since_ms = self._state.proposer is not None, now.mono_ms
         session_id, auth, header_at = client.session_id, client.auth, _REQUEST_HEADER.unpack_from
@@ -139,7 +140,7 @@ class RequestIntake:
     def _answer_at_once(
         self, now: Instant, client: Connection, frames: list[bytes], start: int, effects: list[Effect]
     ) -> int:
-        """Reply to plain reads at once, if nothing is queued before them.
+        """Reply to plain reads at once, if the session's queue is empty.
 
         Return the index of the first other request.
         """
@@ -186,7 +187,7 @@ class RequestIntake:
             self._answers.answer_ready(now, session, effects)
 
     def _authenticate(self, client: Connection, request: Request, effects: list[Effect]) -> None:
-        """Authenticate a client, or reject its request if authentication is required first."""
+        """Process an auth or SASL request, or reject another request if the client must authenticate first."""
         if request.op == _AUTH:
             verdict = self._authentication.on_auth(client, request)
         elif request.op == _SASL:

@@ -1,4 +1,4 @@
-"""Shared state of one server's service: its tree, its watches, and whether it leads, serves or only reads."""
+"""State that the parts of one server's service share: tree, watches, and whether it leads or accepts clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ServerState:
     """State of one server's service.
 
     Each restore replaces `tree`, so do not keep references to it; `watches` stays the same object. `proposer` is set
-    while this server leads. `serving`: clients are served. `read_only`: served without a leader.
+    while this server leads. `serving`: clients are accepted. `read_only`: clients are accepted without a leader.
     """
 
     __slots__ = ("config", "proposer", "read_only", "serving", "tree", "watches")

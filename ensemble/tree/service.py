@@ -1,17 +1,17 @@
 """Coordination service of one peer: client connections, sessions, requests and watches over the replicated tree.
 
-`Service` implements `zabka.ensemble.zab.application.Application`, the interface through which ZAB drives it
-(ZooKeeperServer, LeaderZooKeeperServer). Its parts:
+`Service` implements `zabka.ensemble.zab.application.Application`, the interface that ZAB calls (ZooKeeperServer,
+LeaderZooKeeperServer). Its parts:
 
     clients       `Clients` the tables of connections and sessions
     attachment    `Attachment` a ConnectRequest becomes a session
     requests      `RequestIntake` requests arrive, and writes go to the leader
     commits       `Commits` transactions are applied, and watches fire
-    answer_queues `AnswerQueues` each session's answers are sent in order
+    answer_queues `AnswerQueues` each session's replies are sent in order
     local         `LocalRequests` local sessions, and read-only service
     counters, statistics           counts, and reports for operators
 
-They share `ServerState`: the tree, the watches, and whether this server leads or serves.
+They share `ServerState`: the tree, the watches, and whether this server leads or accepts clients.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from zabka.ensemble.zab.messages import ForwardedRequest, SyncRequest
 from zabka.journal.events import SessionExpired, ZxidCheckpoint
 
 _ATTACHED = Stage.ATTACHED
-"""Cached separately, because looking up an enumeration member costs as much as a call."""
+"""A module constant, because looking up an enumeration member takes as long as a call."""
 
 
 class Service:
-    """One peer's service. See `Application` for the methods. `new_nonce` (unpredictable) is for SASL.
+    """Coordination service of one peer. See `Application` for the methods.
 
-    `counters` and `views` are for the operators of the server.
+    `new_nonce` must return unpredictable strings, for SASL. `counters` and `views` are for the operator interfaces.
     """
 
     def __init__(self, config: EnsembleConfig, new_nonce: Callable[[], str] | None = None) -> None:
@@ -75,17 +75,17 @@ class Service:
 
     @property
     def tree(self) -> DataTree:
-        """The tree, read-only."""
+        """The replicated tree; callers must not change it."""
         return self._state.tree
 
     @property
     def watches(self) -> Watches:
-        """The watches of this server, read-only."""
+        """The watches of this server; callers must not change them."""
         return self._state.watches
 
     @property
     def ensemble_auth(self) -> EnsembleCounts:
-        """Counts of clients that requested an ensemble by name."""
+        """Counts of clients that sent an ensemble's name."""
         return self._authentication.of_ensemble
 
     def local_sessions(self) -> list[tuple[SessionId, int]]:
@@ -100,11 +100,11 @@ class Service:
         return self._state.tree.last_zxid
 
     def snapshot(self) -> TreeSnapshot:
-        """Return the state as of `last_applied`, unaffected by later transactions."""
+        """Return a snapshot of the state as of `last_applied`, which later transactions do not change."""
         return self._state.tree.to_snapshot()
 
     def restore(self, snapshot: TreeSnapshot | None) -> None:
-        """Replace the state with the snapshot, or clear it if the snapshot is None.
+        """Replace the state by the snapshot, or clear it if the snapshot is None.
 
         Raises ValueError for a damaged snapshot.
         """
@@ -122,7 +122,7 @@ class Service:
         return self._state.tree.snapshot_bytes
 
     def checkpoint(self) -> ZxidCheckpoint:
-        """Return the journal event with the current state of this tree."""
+        """Return a journal event that describes the current state of the tree."""
         tree = self._state.tree
         return ZxidCheckpoint(tree.last_zxid, tree.digest, len(tree.nodes), len(tree.sessions))
 
@@ -134,7 +134,10 @@ class Service:
     # -- leading -------------------------------------------------------------------------------------------------
 
     def start_leading(self, now: Instant, epoch: Epoch) -> None:
-        """Track every session with its full timeout; `prepare_all` is called from now on."""
+        """Become leader: track every session, beginning with its full timeout.
+
+        `prepare_all` can be called from now on.
+        """
         tracker = SessionTracker(self._config.tick_time_ms, now)
         for session_id, timeout_ms in self._state.tree.sessions.items():
             tracker.track(now, session_id, timeout_ms)
@@ -166,9 +169,9 @@ class Service:
     def revalidate(
         self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
     ) -> bool:
-        """Return whether the session can continue on that learner (None: this server), and make the learner its owner.
+        """Return whether a session can continue on the learner `by`, and make that learner its owner.
 
-        Called on a leader.
+        Called on a leader. `origin` is None for the leader itself.
         """
         assert self._state.proposer is not None, "revalidate without start_leading"
         tracker = self._state.proposer.tracker
@@ -179,7 +182,8 @@ class Service:
         return True
 
     def expire_sessions(self, now: Instant) -> list[Effect]:
-        """Close each overdue session, and delete empty containers and znodes whose time to live has expired.
+        """Propose to close each overdue session, and to delete empty containers and znodes whose time to live has
+        expired.
 
         Called on a leader every tick.
         """
@@ -194,7 +198,7 @@ class Service:
         return effects
 
     def delete_lapsed(self, now: Instant) -> list[Effect]:
-        """Delete empty containers and znodes whose time to live has expired.
+        """Propose to delete empty containers and znodes whose time to live has expired.
 
         Called on a leader every `znode.container.checkIntervalMs`, if a tick is longer.
         """
@@ -206,7 +210,7 @@ class Service:
         bodies = [PathRequest(path).encode() for path in containers.lapsed(now, self._state.tree)]
         return [Submit(ForwardedRequest(NO_SESSION, 0, OpCode.DELETE_CONTAINER, body)) for body in bodies]
 
-    # -- serving clients -----------------------------------------------------------------------------------------
+    # -- accepting clients ---------------------------------------------------------------------------------------
 
     def start_serving(self, now: Instant, leading: bool) -> list[Effect]:
         """Accept clients from now on; a leader with leaderServes=no accepts none."""
@@ -218,7 +222,7 @@ class Service:
         return [SetTimer(LAPSING_TIMER, self._containers.period_ms)]
 
     def start_read_only(self, now: Instant) -> list[Effect]:
-        """Serve reads without a leader (ReadOnlyZooKeeperServer)."""
+        """Accept clients for reads without a leader (ReadOnlyZooKeeperServer)."""
         assert not self._state.serving, "a peer that serves has a leader"
         self._state.read_only = True
         self._serve(now)
@@ -229,7 +233,7 @@ class Service:
         self._attachment.start(now)
 
     def expire_local_sessions(self, now: Instant) -> list[Effect]:
-        """End overdue local sessions and their connections. Called every tick while there are local sessions."""
+        """End overdue local sessions and close their connections. Called every tick while there are local sessions."""
         effects: list[Effect] = []
         local = self._local.sessions
         if local is not None:
@@ -257,7 +261,7 @@ class Service:
         return []
 
     def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
-        """Process a client's frame; drop frames of connections that were closed before."""
+        """Process a client's frame; drop it if the connection was closed before."""
         client = self.clients.connections.get(connection)
         if client is None:
             self.counters.stale_requests += 1
@@ -301,7 +305,7 @@ class Service:
             self.clients.close(client, effects)
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
-        """Handle a closed connection; its session lives until it expires."""
+        """Handle a closed connection; its session remains until it expires."""
         client = self.clients.connections.get(connection)
         if client is not None:
             self.clients.forget(client)
@@ -312,9 +316,9 @@ class Service:
         return self.clients.drain_touched()
 
     def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
-        """Process the leader's reply to AskRevalidate."""
+        """Process the leader's reply to a request to revalidate a session (AskRevalidate)."""
         return self._attachment.revalidated(now, session_id, valid, proposed)
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
-        """Handle a completed SubmitSync: every transaction that it waited for has been applied here."""
+        """Handle a completed sync (SubmitSync): this server has applied every transaction that it had to wait for."""
         return self._answers.sync_done(now, request)

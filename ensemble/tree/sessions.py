@@ -1,4 +1,4 @@
-"""Sessions: ids, passwords, and how the leader tracks live sessions (SessionTrackerImpl, ExpiryQueue)."""
+"""Sessions: ids, passwords, and the leader's tracking of live sessions (SessionTrackerImpl, ExpiryQueue)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.ensemble.ports import Instant
 from zabka.ensemble.tree.create_modes import CONTAINER_OWNER
 
 Owner = int
-"""Server where a session was last validated: a learner's link, or one of the two constants below."""
+"""Server where a session was last validated: the link of a learner, or one of the two constants below."""
 UNOWNED: Final = -2
 LOCAL: Final = -1
 
@@ -23,12 +23,12 @@ NO_PASSWORD = bytes(PASSWORD_SIZE)
 
 
 def owner_of(origin: LinkId | None) -> Owner:
-    """Return the owner that corresponds to a request's origin."""
+    """Return the session owner for a request's origin, which is a learner's link, or None for the leader itself."""
     return LOCAL if origin is None else origin
 
 
 def password_of(session_id: SessionId) -> bytes:
-    """Return a session's password, which any server can check.
+    """Return a session's password. It is computed from the id, so that any server can check it.
 
     The password is `new java.util.Random(id ^ 0xB3415C00L).nextBytes(16)`.
     """
@@ -43,7 +43,7 @@ def password_of(session_id: SessionId) -> bytes:
 class SessionIds:
     """Generator of session ids: server id in the top byte, then 40 bits of the clock, then a counter that starts at 0.
 
-    It uses the wall clock, so that a restarted server does not assign an id twice.
+    The clock is the wall clock, so that a restarted server does not assign an id twice.
     """
 
     __slots__ = ("_next", "_server")
@@ -53,7 +53,7 @@ class SessionIds:
         self._next = 0
 
     def start(self, now: Instant) -> None:
-        """Start again from the clock, but never from an earlier time than before."""
+        """Use the current time for the following ids, but never an earlier time than before."""
         self._next = max(self._next, (now.wall_ms & 0xFFFFFFFFFF) << 16)
 
     def next(self) -> SessionId:
@@ -65,10 +65,10 @@ class SessionIds:
 
 
 class Overdue(NamedTuple):
-    """An overdue session, with the time since its last message and the server that received the message.
+    """An overdue session, the time since its last message, and the server that received that message.
 
-    The time is -1 and the server 0 if no message arrived since the session was created, or since the term of this
-    leader began.
+    The time is -1 and the server 0 if no message was received since the session was created or since this leader's term
+    began.
     """
 
     session_id: SessionId
@@ -90,9 +90,9 @@ class _Tracked:
 
 
 class SessionTracker:
-    """The leader's sessions, in buckets of one tick: a session expires within a tick after its timeout has passed.
+    """The leader's sessions, in buckets of one tick: a session expires within one tick after the end of its timeout.
 
-    The cost of touching, adding and removing does not depend on the number of sessions.
+    The cost of touching, adding and removing a session does not depend on the number of sessions.
     """
 
     __slots__ = ("_buckets", "_next_due_ms", "_sessions", "_tick_ms")
@@ -113,7 +113,7 @@ class SessionTracker:
         return (mono_ms // self._tick_ms + 1) * self._tick_ms
 
     def track(self, now: Instant, session_id: SessionId, timeout_ms: int) -> None:
-        """Start or restart a session's full timeout; track the session if it is new.
+        """Add a session, or restart its full timeout if it is tracked already.
 
         This does not count as a message from the session.
         """
@@ -124,7 +124,10 @@ class SessionTracker:
             self._put_off(now, session_id, session, timeout_ms)
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: int) -> bool:
-        """Record a session's activity at that server. Return False if the session is unknown or closing."""
+        """Record that server `by` received a message of the session.
+
+        Return False if the session is unknown or closing.
+        """
         session = self._sessions.get(session_id)
         if session is None or session.closing:
             return False
@@ -148,7 +151,7 @@ class SessionTracker:
                 del self._buckets[session.due_ms]
 
     def close(self, session_id: SessionId) -> None:
-        """Mark a session whose close was proposed as closing; nothing more is accepted from it."""
+        """Mark a session as closing, because its close was proposed; requests from it are rejected from now on."""
         session = self._sessions.get(session_id)
         if session is not None:
             session.closing = True
@@ -166,7 +169,7 @@ class SessionTracker:
         return session is not None and not session.closing
 
     def owned_by(self, session_id: SessionId, owner: Owner) -> bool:
-        """Return whether requests of a live session can come from this owner.
+        """Return whether this owner can send requests of the session.
 
         A session without an owner is assigned to the first owner that sends a request for it.
         """
@@ -176,7 +179,7 @@ class SessionTracker:
         return session.owner == owner
 
     def standing(self, session_id: SessionId, owner: Owner) -> bool | None:
-        """Return `owned_by` for a request of the session, or None if the session is not alive."""
+        """Return None if the session is not alive, otherwise the result of `owned_by`."""
         session = self._sessions.get(session_id)
         if session is None or session.closing:
             return None
@@ -185,20 +188,20 @@ class SessionTracker:
         return session.owner == owner
 
     def set_owner(self, session_id: SessionId, owner: Owner) -> None:
-        """Set the owner of a session, which was validated there."""
+        """Set the owner of a session, because the session was validated on that server."""
         session = self._sessions.get(session_id)
         if session is not None:
             session.owner = owner
 
     def by_due_time(self) -> list[tuple[int, list[SessionId]]]:
-        """Return the sessions by expiry without further activity (`dump`), earliest first.
+        """Return (time, sessions) pairs, earliest first: when the sessions expire if they remain inactive (`dump`).
 
         Times are on the monotonic clock.
         """
         return [(due_ms, list(bucket)) for due_ms, bucket in sorted(self._buckets.items())]
 
     def expire(self, now: Instant) -> list[Overdue]:
-        """Mark every overdue session as closing; return these sessions, earliest due first."""
+        """Mark every overdue session as closing; return these sessions, the one that was due first at the beginning."""
         overdue: list[Overdue] = []
         while self._next_due_ms <= now.mono_ms:
             for session_id in self._buckets.pop(self._next_due_ms, ()):

@@ -1,9 +1,9 @@
-"""Znodes of a tree in use, shared with a snapshot.
+"""Znodes of a snapshot that shares them with a tree in use.
 
-Taking a snapshot must not stall a peer with a million znodes. So `SharedNodes` uses the tree's own table at first.
-The table is copied when the tree is about to change, or when the snapshot is read, whichever comes first; the bytes
-of its znodes never change. A snapshot that is used before the next change needs no copy, and neither does the
-beginning of a `capture`.
+Taking a snapshot must not stall a peer with a million znodes. So `SharedNodes` uses the tree's own table of znodes at
+first. The table is copied when the tree is about to change, or when the snapshot is read, whichever comes first; the
+bytes of its znodes never change. A snapshot that is used before the tree's next change needs no copy, and neither does
+the beginning of a `capture`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zabka.ensemble.tree_snapshot import NodeImage
 
 
 class SharedNodes(Sequence[NodeImage]):
-    """Znodes of a snapshot, depth first from the root: the tree's own table until the tree changes.
+    """Znodes of a snapshot, depth first from the root. They are in the tree's own table until the tree changes.
 
     `turn` is the snapshot's number in its tree (`Blocks.turn`); `parted` is set when the snapshot has its own table.
     """
@@ -36,18 +36,18 @@ class SharedNodes(Sequence[NodeImage]):
         self._images: list[NodeImage] | None = None
 
     def part(self) -> None:
-        """Stop sharing the table with the tree."""
+        """Copy the table, so that it is no longer shared with the tree."""
         if not self.parted:
             self._nodes = self._nodes.copy()
             self.parted = True
 
     @property
     def tree(self) -> Blocks:
-        """Identity of the tree, which distinguishes its snapshots from those of other trees."""
+        """Object that identifies the tree, to distinguish its snapshots from those of other trees."""
         return self._blocks
 
     def capture(self, known: Container[int], since: int, table: AclTable, sink: Callable[[Piece], None]) -> Capture:
-        """Capture the znodes in pieces while the tree continues to change.
+        """Begin to capture the znodes block by block while the tree continues to change.
 
         The tree must not have changed between the snapshot and this call.
         """

@@ -1,4 +1,4 @@
-"""Statistics of a service for the admin commands and the API: counts, connections, sessions, one znode."""
+"""Statistics of a service for the admin commands and the API: counts, connections, sessions, details of a znode."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from zabka.ensemble.tree.watches import WatchCounts
 
 
 class ServiceStatistics(msgspec.Struct, frozen=True):
-    """Numbers for `srvr`, `stat` and `mntr`.
+    """Counts and latencies for `srvr`, `stat` and `mntr`.
 
-    `znodes` counts as ZooKeeper does: the root has two paths there and counts twice. Latencies include requests with a
-    reply since the last reset, in milliseconds. `outstanding` counts requests that wait for a reply.
+    `znodes` counts as ZooKeeper does: the root counts twice, because it has two paths there. Latencies, in
+    milliseconds, are those of the requests that got a reply since the last reset. `outstanding` counts requests without
+    a reply.
     """
 
     last_zxid: Zxid
@@ -41,7 +42,7 @@ class ServiceStatistics(msgspec.Struct, frozen=True):
 
 
 class ZnodeView(msgspec.Struct, frozen=True):
-    """One znode for display, with its watchers on this server."""
+    """One znode for display, with the connections that watch it on this server."""
 
     path: str
     data: bytes | None
@@ -52,7 +53,7 @@ class ZnodeView(msgspec.Struct, frozen=True):
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """One session of the ensemble; `connection` is None if it is not connected to this server."""
+    """One session of the ensemble; `connection` is None if the session is not connected to this server."""
 
     session_id: SessionId
     timeout_ms: int
@@ -61,7 +62,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 
 class ServiceViews:
-    """Read models of a service, created on demand."""
+    """Reports about a service, created on demand."""
 
     def __init__(self, state: ServerState, clients: Clients, counters: Counters) -> None:
         self._state = state
@@ -69,7 +70,7 @@ class ServiceViews:
         self._counters = counters
 
     def statistics(self) -> ServiceStatistics:
-        """Return all current counts."""
+        """Return the current counts and latencies."""
         tree, counters = self._state.tree, self._counters
         return ServiceStatistics(
             last_zxid=tree.last_zxid,
@@ -90,11 +91,11 @@ class ServiceViews:
         )
 
     def watch_counts(self) -> WatchCounts:
-        """Return the numbers of watches, of their connections, and of their paths."""
+        """Return the number of watches, of connections that have watches, and of watched paths."""
         return self._state.watches.counts()
 
     def connections(self) -> list[ConnectionInfo]:
-        """Return every connection, oldest first."""
+        """Return the statistics of every connection, oldest connection first."""
         return [
             info_of(connection, OP_NAMES.get(connection.last_op, "NA"))
             for connection in self._clients.connections.values()
@@ -115,7 +116,7 @@ class ServiceViews:
         return infos
 
     def sessions_by_due_time(self) -> list[tuple[int, list[SessionId]]] | None:
-        """Return the sessions by expiry time, on the monotonic clock, or None if another server tracks them."""
+        """Return the sessions by expiry time on the monotonic clock, or None if this server does not track them."""
         return None if self._state.proposer is None else self._state.proposer.tracker.by_due_time()
 
     def znode(self, path: str) -> ZnodeView | None:

@@ -1,7 +1,7 @@
-"""Znodes in snapshot format: one record per znode, with the counters of the tree in another order.
+"""Znodes in snapshot format: one record per znode, with the same counters as in the tree, but in another order.
 
-A peer with a million znodes must restart before its clients' sessions expire, and most znodes do not change for a
-long time. So loading a snapshot computes no digests: a znode's digest is computed when it changes.
+A peer with a million znodes must restart before its clients' sessions expire, and most znodes do not change for a long
+time. So loading a snapshot computes no digests: a znode's digest is computed when the znode changes.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from zabka.ensemble.tree.znode import HEAD_BYTES, LISTED, NO_DATA, image_of
 from zabka.ensemble.tree_snapshot import NodeImage
 
 STAT = Struct(">qqqqqiiiqq")
-"""Part of a record after path and data: ACL index, then StatPersisted."""
+"""Part of a record after path and data: ACL index, then the fields of StatPersisted."""
 RECORD_BYTES = 8 + STAT.size
 """Size of a record without path and data."""
 LARGE_BYTES = 16 * 1024
 OPEN_ACL_INDEX = -1
-"""Index of world:anyone with every permission; never in the table."""
+"""ACL index of the open ACL (world:anyone with every permission), which is never in the table."""
 _cut = Struct(">16s8s36s12xB").unpack_from
-"""Split a znode into the counters before its pzxid, the pzxid, the counters after it, and its flags.
+"""Split a znode's bytes into the counters before its pzxid, the pzxid, the counters after it, and its flags.
 
-A record contains the pzxid last.
+In a record, the pzxid comes last.
 """
 _INT = Struct(">i")
 _LONG = Struct(">q")
@@ -38,7 +38,7 @@ _LENGTHS = [_INT.pack(length) for length in range(1024)]
 
 
 class AclTable:
-    """ACLs of a serialised tree, keyed by their indices (ReferenceCountedACLCache)."""
+    """The distinct ACLs of a serialised tree, keyed by index (ReferenceCountedACLCache)."""
 
     def __init__(self, rows: dict[tuple[ACL, ...], int] | None = None) -> None:
         self.rows = {OPEN_ACL: OPEN_ACL_INDEX} if rows is None else rows
@@ -46,7 +46,7 @@ class AclTable:
         self._index = self.rows[OPEN_ACL]
 
     def index(self, acl: Sequence[ACL]) -> int:
-        """Return the index of an ACL, adding it if it is new; mostly it is the index of the previous znode's ACL."""
+        """Return the index of an ACL; add the ACL if it is new. Mostly it is the ACL of the previous znode."""
         if acl is not self._acl:
             self._acl = acl
             self._index = self.rows.setdefault(tuple(acl), len(self.rows))
@@ -54,7 +54,7 @@ class AclTable:
 
 
 class RecordParts:
-    """Records of znodes, in as few parts as possible without copying large data. The root is "/"."""
+    """Encoded records of znodes, in as few parts as possible without copying large data. The root's path is "/"."""
 
     def __init__(self, table: AclTable) -> None:
         self._table = table
@@ -62,10 +62,10 @@ class RecordParts:
         self._small: list[bytes | memoryview] = []
 
     def add(self, pairs: Iterable[tuple[str, bytes]], acls: Mapping[str, Sequence[ACL]]) -> None:
-        """Add a record for each path and its znode; `acls` contains the ACLs other than the open ACL.
+        """Add a record for each path and znode; `acls` contains the ACLs of znodes that do not have the open ACL.
 
-        This runs in the event loop of a busy peer, for znodes that are not in the processor's cache. In the common case
-        it creates only one tuple.
+        This runs in the event loop of a busy peer, for znodes that are not in the CPU cache. In the common case it
+        creates only one tuple per znode.
         """
         extend, lengths, common, index = self._small.extend, _LENGTHS, len(_LENGTHS), self._table.index
         for path, value in pairs:
@@ -96,7 +96,7 @@ class RecordParts:
 def records_of(
     pairs: Iterable[tuple[str, bytes]], acls: Mapping[str, Sequence[ACL]], table: AclTable
 ) -> Iterator[bytes | memoryview]:
-    """Yield the records of any number of znodes, a few at a time."""
+    """Yield the encoded records of any number of znodes, a few at a time."""
     left = iter(pairs)
     while some := list(islice(left, BLOCK_ZNODES)):
         records = RecordParts(table)
@@ -105,9 +105,9 @@ def records_of(
 
 
 class StoredNodes(Sequence[NodeImage]):
-    """Znodes of a snapshot that was read: parallel lists of paths, znode bytes and ACLs, parents before children.
+    """Znodes read from a snapshot: parallel lists of paths, znode bytes and ACLs, parents before children.
 
-    `owned` contains the paths with an ephemeralOwner; `data_bytes` is the sum of the data's lengths.
+    `owned` contains the paths of znodes with an ephemeralOwner; `data_bytes` is the total length of the data.
     """
 
     __slots__ = ("acls", "data_bytes", "owned", "paths", "values")
@@ -149,7 +149,7 @@ class StoredNodes(Sequence[NodeImage]):
         return records_of(zip(paths, self.values, strict=True), dict(zip(paths, self.acls, strict=True)), table)
 
     def take_into(self, blocks: Blocks) -> Nodes:
-        """Return the znodes for use in a tree, and fill its blocks.
+        """Convert the znodes to those of a tree, and fill the tree's blocks.
 
         Raises ValueError if a parent is missing.
         """

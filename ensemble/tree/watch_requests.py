@@ -29,9 +29,9 @@ Missed = list[tuple[EventType, str]]
 
 
 def rearm(tree: DataTree, watches: Watches, connection: ConnectionId, request: SetWatches | SetWatches2) -> Missed:
-    """Process setWatches after a reconnect: return the events missed since `relative_zxid`, and set other watches.
+    """Process setWatches after a reconnect: return the events missed since `relative_zxid`; set the other watches.
 
-    Persistent watches are only set: events that they missed are not sent.
+    A persistent watch is always set, and the events that it missed are not sent.
     """
     missed: Missed = []
     since = request.relative_zxid
@@ -65,10 +65,10 @@ def rearm(tree: DataTree, watches: Watches, connection: ConnectionId, request: S
 
 
 def add_watch(watches: Watches, connection: ConnectionId, request: AddWatchRequest) -> int:
-    """Process addWatch; return its error code.
+    """Process addWatch; return an error code, or 0.
 
-    A client needs no read permission, because clients that cannot read get no events, and the znode need not exist. An
-    unknown mode counts as a malformed request, as in ZooKeeper.
+    The client needs no read permission, because a client that cannot read the znode gets no events. The znode need not
+    exist. A request with an unknown mode is malformed, as in ZooKeeper.
     """
     if request.mode not in _MODES:
         return _MARSHALLING_ERROR
@@ -80,7 +80,7 @@ def add_watch(watches: Watches, connection: ConnectionId, request: AddWatchReque
 
 
 def check_watches(watches: Watches, connection: ConnectionId, request: WatchesRequest) -> int:
-    """Process checkWatches: return OK if the connection has such a watch, otherwise NO_WATCHER."""
+    """Process checkWatches: return OK if the connection has a watch of this kind on the path, otherwise NO_WATCHER."""
     if request.type not in _TYPES:
         return _MARSHALLING_ERROR
     return _OK if watches.has(request.path, WatcherType(request.type), connection) else _NO_WATCHER
@@ -89,7 +89,7 @@ def check_watches(watches: Watches, connection: ConnectionId, request: WatchesRe
 def remove_watches(watches: Watches, connection: ConnectionId, request: WatchesRequest) -> int:
     """Process removeWatches.
 
-    No event follows: the client itself determines which of its watchers were removed.
+    No event is sent: the client itself determines which of its watchers were removed.
     """
     if request.type not in _TYPES:
         return _MARSHALLING_ERROR

@@ -1,10 +1,10 @@
 """Watches (WatchManager): one-shot watches on data and on children, and persistent watches set by addWatch.
 
-A watch belongs to a connection. A one-shot watch fires once: data and exists watches share one table, child watches
-have another. A persistent watch stays and gets the events of both kinds; a recursive watch gets the events of its
-whole subtree, but no ChildrenChanged. A connection gets each event once, even if several of its watches match.
-Connections are notified in the order of their watches: first one-shot, then persistent, then recursive watches from
-the znode upwards.
+A watch is set by one connection. A one-shot watch fires once: data and exists watches are in one table, child watches
+in another. A persistent watch remains after it fires, and gets both data and child events. A recursive watch gets the
+events of its whole subtree, but no CHILDREN_CHANGED. A connection gets each event once, even if several of its watches
+match. Connections are notified in the order of their watches: first one-shot, then persistent, then recursive watches
+from the znode upwards.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zabka.ensemble.tree.outcomes import Change
 
 
 class WatchCounts(NamedTuple):
-    """Counts for `wchs` and `mntr`."""
+    """Counts of watches, connections and paths, for `wchs` and `mntr`."""
 
     watches: int
     connections: int
@@ -25,10 +25,10 @@ class WatchCounts(NamedTuple):
 
 
 class _Shared(dict[ConnectionId, None]):
-    """Watchers of a path with more than one watcher.
+    """Connections that watch a path, if there is more than one.
 
-    `path` is the string object that the tables of all watchers share, so that ten thousand watches on a path do not
-    keep ten thousand copies of it.
+    `path` is the string object that the tables of all these connections share, so that ten thousand watches on a path
+    do not store ten thousand copies of it.
     """
 
     __slots__ = ("path",)
@@ -40,9 +40,9 @@ _Watchers = ConnectionId | _Shared
 
 
 class _Table:
-    """Watches of one kind, by path and by connection, so that a closed connection costs only its own watches.
+    """Watches of one kind, keyed by path and also by connection, so that a closed connection costs only its own.
 
-    Most paths have one watcher, which is stored directly, without a table.
+    Most paths have one watcher, which is stored directly, without a dict.
     """
 
     __slots__ = ("by_connection", "by_path", "count")
@@ -73,14 +73,14 @@ class _Table:
         return path in self.by_connection.get(connection, ())
 
     def watchers(self, path: str) -> dict[ConnectionId, None]:
-        """Return the watchers of a path, oldest watch first; read-only."""
+        """Return the connections that watch a path, oldest watch first; the result must not be changed."""
         watchers = self.by_path.get(path)
         if watchers is None:
             return {}
         return watchers if isinstance(watchers, _Shared) else {watchers: None}
 
     def remove_watchers(self, path: str) -> dict[ConnectionId, None]:
-        """Remove and return the watchers of a path."""
+        """Remove all watches on a path; return their connections."""
         taken = self.by_path.pop(path, None)
         if taken is None:
             return {}
@@ -119,7 +119,7 @@ class _Table:
 
 
 class Fired(NamedTuple):
-    """Connections to notify of one event. `of_parent`: the event is about the changed node's parent."""
+    """Connections to notify of one event. `of_parent`: the event is about the parent of the changed znode."""
 
     event: EventType
     path: str
@@ -142,7 +142,7 @@ class Watches:
         self._persistent = _Table()
         self._recursive = _Table()
         self.watched = tuple(table.by_path for table in self._tables())
-        """Watched paths of each kind. All are empty while there are no watches."""
+        """Watches of each kind, keyed by path. All dicts are empty while there are no watches."""
 
     def __len__(self) -> int:
         """Return the number of watches as ZooKeeper counts them.
@@ -163,11 +163,11 @@ class Watches:
         self._children.add(path, connection)
 
     def add_persistent(self, path: str, connection: ConnectionId) -> None:
-        """Add a persistent watch set by addWatch, which stays when it fires."""
+        """Add a persistent watch set by addWatch, which remains after it fires."""
         self._persistent.add(path, connection)
 
     def add_recursive(self, path: str, connection: ConnectionId) -> None:
-        """Add a recursive watch set by addWatch, which stays when it fires and covers the subtree."""
+        """Add a recursive watch set by addWatch, which remains after it fires and covers the whole subtree."""
         self._recursive.add(path, connection)
 
     def has(self, path: str, kind: WatcherType, connection: ConnectionId) -> bool:
@@ -198,9 +198,10 @@ class Watches:
             table.forget(connection)
 
     def fire(self, change: Change) -> list[Fired]:
-        """Return the watches triggered by a change: those on the znode, then those on its parent's children.
+        """Return the connections to notify of a change: of the znode's own event, then of its parent's child event.
 
-        A connection that watched a deleted znode's data and children is notified once. One-shot watches are removed.
+        A connection that watches both data and children of a deleted znode is notified once. One-shot watches are
+        removed.
         """
         fired: list[Fired] = []
         event, path, parent = change.event, change.path, change.parent
@@ -223,7 +224,10 @@ class Watches:
         return fired
 
     def _recursive_watchers(self, path: str) -> dict[ConnectionId, None]:
-        """Return the watchers of the path and of every path above it, with one look-up per path component."""
+        """Return the connections with a recursive watch on this path or on a path above it.
+
+        It takes one look-up per path component.
+        """
         found: dict[ConnectionId, None] = {}
         by_path = self._recursive.by_path
         while path:
@@ -235,7 +239,7 @@ class Watches:
         return found
 
     def watchers_of(self, path: str) -> list[tuple[ConnectionId, str]]:
-        """Return the watchers of a path: (connection, "data", "children", "persistent" or "recursive")."""
+        """Return the watchers of a path as (connection, kind): "data", "children", "persistent" or "recursive"."""
         kinds = ("data", "children", "persistent", "recursive")
         return [
             (connection, kind)
@@ -244,7 +248,7 @@ class Watches:
         ]
 
     def counts(self) -> WatchCounts:
-        """Return the numbers of watches, of their connections, and of their paths."""
+        """Return the number of watches, of connections that have watches, and of watched paths."""
         connections: dict[ConnectionId, dict[str, None]] = {}
         paths: dict[str, _Watchers] = {}
         for table in self._tables():
@@ -253,7 +257,7 @@ class Watches:
         return WatchCounts(len(self), len(connections), len(paths))
 
     def by_path(self) -> dict[str, list[ConnectionId]]:
-        """Return every watched path, sorted, with its watchers (`wchp`)."""
+        """Return every watched path, sorted, with the connections that watch it (`wchp`)."""
         found: dict[str, dict[ConnectionId, None]] = {}
         for table in self._tables():
             for path in table.by_path:

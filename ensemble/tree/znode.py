@@ -1,8 +1,8 @@
 """A znode as bytes: its counters, the parts of its digest, the number of its block, and its data.
 
-A tree with millions of znodes is a few large dicts of strings and bytes: access to a znode touches three places in
-memory, and the garbage collector does not traverse it. The bytes never change: a change creates new bytes, so that a
-snapshot can share them with the tree. `Znode` gives access to a znode's fields by name.
+A tree with millions of znodes consists of a few large dicts of strings and bytes: access to a znode touches three
+places in memory, and the garbage collector does not traverse the znodes. The bytes of a znode never change: a change
+creates new bytes, so that a snapshot can share them with the tree. `Znode` gives access to a znode's fields by name.
 
 Source: org.apache.zookeeper.server.DataNode, StatPersisted.
 """
@@ -19,12 +19,9 @@ from zabka.ensemble.tree.create_modes import is_ephemeral
 from zabka.ensemble.tree_snapshot import NodeImage
 
 COUNTERS = Struct(">qqqqqiiiq")
-"""Counters in the digest: czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner."""
+"""Counters included in the digest: czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, ephemeralOwner."""
 TAIL = Struct(">IIIB")
-"""Fields after the counters: seed, digest (`digest_seed`), the znode's block number, flags.
-
-The data follows them.
-"""
+"""Fields between the counters and the data: seed (`digest_seed`), digest, the znode's block number, flags."""
 HEAD = Struct(">qqqqqiiiqIIIB")
 COUNTERS_BYTES = COUNTERS.size
 HEAD_BYTES = HEAD.size
@@ -32,13 +29,13 @@ FLAGS_AT = HEAD_BYTES - 1
 NO_DATA = 1
 """Flag: the data is null, which differs from empty data."""
 LISTED = 2
-"""Flag: the ACL is not the open ACL; it is in a separate table."""
+"""Flag: the ACL is not the open ACL; it is in the separate table `Nodes.acls`."""
 UNSEALED = 4
 """Flag: seed and digest are not computed yet, because the znode is from a snapshot."""
 UNCOUNTED = 8
-"""Flag: the digest excludes the znode; the znode's own digest is 0."""
+"""Flag: the tree's digest does not include the znode; the znode's own digest is 0."""
 ODD = UNSEALED | UNCOUNTED
-"""Flags of znodes whose seed and digest fields do not contain the usual values."""
+"""Flags of znodes whose seed and digest fields are not valid."""
 
 _NOT_IN_DIGEST = -1
 _unpack_head, _counters_of = HEAD.unpack_from, COUNTERS.unpack_from
@@ -46,9 +43,9 @@ _pack_digested, _pack_tail = COUNTERS.pack, TAIL.pack
 
 
 def next_version(version: int) -> int:
-    """Return the version after this one.
+    """Return the next version number.
 
-    Versions are signed 32-bit counters that skip -1, which means "any" (ZOOKEEPER-4743).
+    Versions are signed 32-bit counters that skip -1, which means "any version" (ZOOKEEPER-4743).
     """
     if version == 0x7FFFFFFF:
         return -0x80000000
@@ -56,9 +53,9 @@ def next_version(version: int) -> int:
 
 
 def digest_seed(path: str, data: bytes | None) -> int:
-    """Return the part of a znode's digest from its path and data.
+    """Return the seed of a znode's digest, which is computed from its path and data.
 
-    Znodes under /zookeeper are excluded from digests.
+    Return -1 for znodes under /zookeeper, which are excluded from digests.
     """
     if path[:11] == "/zookeeper/":  # This runs at every change, and a slice is faster than a call.
         return _NOT_IN_DIGEST
@@ -87,7 +84,7 @@ def owner_of(value: bytes) -> int:
 
 
 def sealed(path: str, value: bytes) -> tuple[int, int]:
-    """Return a znode's seed (-1 if the digest excludes it) and its digest (DigestCalculator, digest version 2)."""
+    """Compute a znode's seed (-1 if excluded from digests) and its digest (DigestCalculator, digest version 2)."""
     head = _unpack_head(value)
     seed = head[9]
     if head[12] & UNSEALED:
@@ -97,7 +94,7 @@ def sealed(path: str, value: bytes) -> tuple[int, int]:
 
 
 def made(path: str, counters: Sequence[int], data: bytes | None, *, block: int, listed: bool) -> bytes:
-    """Return a znode with these counters (in the order of COUNTERS)."""
+    """Return the bytes of a znode with these counters, which are in the order of COUNTERS."""
     packed = _pack_digested(*counters)
     seed = digest_seed(path, data)
     flags = (LISTED if listed else 0) | (NO_DATA if data is None else 0)
@@ -105,7 +102,7 @@ def made(path: str, counters: Sequence[int], data: bytes | None, *, block: int, 
 
 
 def tail_of(seed: int, counters: bytes, block: int, flags: int) -> tuple[bytes, int]:
-    """Return the bytes after a znode's counters, and its digest; `seed` is from `digest_seed`."""
+    """Return the encoded TAIL for a znode's counters, and the znode's digest; `seed` is from `digest_seed`."""
     if seed < 0:
         return _pack_tail(0, 0, block, flags | UNCOUNTED), 0
     digest = crc32(counters, seed)
@@ -116,7 +113,7 @@ def restated(
     path: str, value: bytes, *, pzxid: int | None = None, cversion: int | None = None, aversion: int | None = None,
     listed: bool | None = None,
 ) -> tuple[bytes, int]:  # fmt: skip
-    """Return a znode with other counters and the same data, and the difference of its digest."""
+    """Change some counters of a znode; return its new bytes and the change of its digest."""
     czxid, mzxid, pzxid_was, ctime, mtime, version, cversion_was, aversion_was, owner, _, _, block, flags = (
         _unpack_head(value)
     )
@@ -133,9 +130,9 @@ def restated(
 
 
 def rewritten(value: bytes, data: bytes, mzxid: int | None = None, mtime: int = 0) -> bytes:
-    """Return a znode outside the digest with other data.
+    """Return the bytes of a znode, which digests exclude, with other data.
 
-    With an `mzxid`, the data looks as if that transaction had set it, and the version is -1.
+    If `mzxid` is given, the znode looks as if that transaction had set the data, and its version is -1.
     """
     flags = value[FLAGS_AT] & ~NO_DATA
     counters = value[:COUNTERS_BYTES]
@@ -146,9 +143,10 @@ def rewritten(value: bytes, data: bytes, mzxid: int | None = None, mtime: int = 
 
 
 def stat_fields(value: bytes, child_count: int) -> tuple[int, ...]:
-    """Return the fields that clients see, in the order of Stat (DataNode.copyStat).
+    """Return the fields of a znode's Stat, as clients see them (DataNode.copyStat).
 
-    `cversion` counts creates and deletes of children. Most znodes are plain leaves, whose numbers need no conversion.
+    `cversion` counts creates and deletes of children. Most znodes have no children and no owner, so that their counters
+    need no conversion.
     """
     czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner = _counters_of(value)
     if child_count or cversion or owner:
@@ -164,7 +162,7 @@ def _counter(form: str, offset: int) -> Any:
 
 
 class Znode:
-    """A znode as it was at the time of the access."""
+    """View of a znode as it was at the time of the access."""
 
     __slots__ = ("_below", "acl", "path", "value")
 
@@ -197,7 +195,7 @@ class Znode:
 
     @property
     def digest(self) -> int:
-        """The znode's share of the tree's digest."""
+        """The znode's digest, which is part of the tree's digest."""
         return sealed(self.path, self.value)[1]
 
     @property
@@ -214,7 +212,7 @@ class Znode:
         return [path[begin:] for path in self._below]
 
     def image(self, path: str) -> NodeImage:
-        """Return the znode as in a snapshot."""
+        """Return the znode in its snapshot form."""
         return image_of(path, self.value, self.acl)
 
     def stat(self) -> Stat:
@@ -223,7 +221,7 @@ class Znode:
 
 
 def image_of(path: str, value: bytes, acl: Sequence[ACL]) -> NodeImage:
-    """Return a znode as in a snapshot, where the root's path is empty."""
+    """Return a znode in its snapshot form, where the root's path is empty."""
     czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner = _counters_of(value)
     return NodeImage(
         "" if path == "/" else path, data_of(value), acl, czxid, mzxid, ctime, mtime=mtime, version=version,
@@ -232,7 +230,7 @@ def image_of(path: str, value: bytes, acl: Sequence[ACL]) -> NodeImage:
 
 
 def value_of(image: NodeImage, *, block: int, listed: bool) -> bytes:
-    """Return the znode of a snapshot's image."""
+    """Return the bytes of a znode, given its snapshot form."""
     counters = (
         image.czxid, image.mzxid, image.pzxid, image.ctime, image.mtime, image.version, image.cversion,
         image.aversion, image.ephemeral_owner,

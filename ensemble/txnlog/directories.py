@@ -1,4 +1,4 @@
-"""The two directories of a peer's history."""
+"""The two directories that contain a peer's history."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from zabka.ensemble.txnlog.files import LOG_PREFIX, SNAPSHOT_PREFIX, by_zxid
 
 
 class Directories(NamedTuple):
-    """Directories of a peer's history, and their file system.
+    """Directories that contain a peer's history, and the file system to use.
 
-    dataDir/version-2 contains snapshots and epochs, dataLogDir/version-2 logs; often they are the same.
+    dataDir/version-2 contains snapshots and epochs, dataLogDir/version-2 logs; often they are the same directory.
     """
 
     data: Path
@@ -20,12 +20,12 @@ class Directories(NamedTuple):
     files: Files = HOST
 
     def logs(self) -> list[tuple[int, Path]]:
-        """Return the log files with the zxids in their names (of their first transactions), oldest first.
+        """Return the log files, oldest first, each with the zxid in its name, which is that of its first transaction.
 
         Raises OSError.
         """
         return by_zxid(self.log, LOG_PREFIX, self.files)
 
     def snapshots(self) -> list[tuple[int, Path]]:
-        """Return the snapshot files with their zxids, oldest first. Raises OSError."""
+        """Return the snapshot files, oldest first, each with its zxid. Raises OSError."""
         return by_zxid(self.data, SNAPSHOT_PREFIX, self.files)

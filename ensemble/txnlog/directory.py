@@ -1,4 +1,4 @@
-"""Data directories: creation if missing, checks, and a lock against a second process."""
+"""Creates, checks and locks data directories; the lock prevents a second process from using them."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def open_directories(data_dir: Path, log_dir: Path, files: Files = HOST) -> tupl
     except OSError as bad:
         raise DataDirectoryError(f"{bad.filename or data_dir} cannot be used: {bad.strerror}") from None
     if len(locks) == 2:
-        # Like FileTxnSnapLog, reject transaction logs in dataDir: if dataLogDir was configured later, these older
-        # logs would not be read.
+        # Reject transaction logs in dataDir, as FileTxnSnapLog does: they are from before dataLogDir was configured,
+        # and would not be read.
         if strays := list_logs(directories.data, files):
             raise DataDirectoryError(f"{strays[0][1]} is a transaction log, but dataLogDir is {log_dir}")
         if strays := list_snapshots(directories.log, files):

@@ -1,4 +1,4 @@
-"""The two epoch files, ASCII decimal (org.apache.zookeeper.server.quorum.QuorumPeer, AtomicFileOutputStream)."""
+"""The two epoch files, acceptedEpoch and currentEpoch, in ASCII decimal (QuorumPeer, AtomicFileOutputStream)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_epoch(directory: Path, name: str, files: Files = HOST) -> Epoch | None:
 
 
 def _pending_epoch(directory: Path, files: Files) -> Epoch | None:
-    """Return the epoch that was about to be written, or None if its file is missing or incomplete (full disk)."""
+    """Return the epoch in currentEpoch.tmp, which a crash left, or None if it is missing or incomplete (full disk)."""
     try:
         return read_epoch(directory, CURRENT + TEMPORARY_SUFFIX, files)
     except DataDirectoryError:
@@ -45,7 +45,7 @@ def _pending_epoch(directory: Path, files: Files) -> Epoch | None:
 
 
 class Epochs(NamedTuple):
-    """The two epochs of a peer, and the files that must be written."""
+    """The accepted and current epochs of a peer, and the epoch files that must still be written."""
 
     accepted: Epoch
     current: Epoch
@@ -60,9 +60,10 @@ class Epochs(NamedTuple):
 def check_epochs(directory: Path, last_zxid: int, files: Files = HOST) -> Epochs:
     """Check acceptedEpoch and currentEpoch against each other and against the last logged zxid; write nothing.
 
-    A missing file counts as the last zxid's epoch. Raises DataDirectoryError if the files contradict the history
-    (QuorumPeer.loadDataBase). Unlike ZooKeeper, a history that reaches beyond currentEpoch but not beyond acceptedEpoch
-    is valid: this is the state after a crash between writing a synchronisation's transactions and writing its epoch.
+    If a file is missing, the last zxid's epoch is used. Raises DataDirectoryError if the files contradict the history
+    (QuorumPeer.loadDataBase). Unlike in ZooKeeper, a last zxid whose epoch is above currentEpoch but not above
+    acceptedEpoch is valid: a crash between writing a synchronisation's transactions and writing its epoch leaves this
+    state.
     """
     epoch = epoch_of(last_zxid)
     current = read_epoch(directory, CURRENT, files)
@@ -72,8 +73,8 @@ def check_epochs(directory: Path, last_zxid: int, files: Files = HOST) -> Epochs
         current = epoch
         unwritten.append((CURRENT, current))
     elif epoch > current:
-        # After a crash between writing currentEpoch.tmp and renaming it, the disk already has the history of that
-        # epoch.
+        # After a crash between writing currentEpoch.tmp and renaming it, the history of the new epoch is already on the
+        # disk.
         pending = _pending_epoch(directory, files)
         if pending is not None and pending >= epoch:
             current = pending

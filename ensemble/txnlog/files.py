@@ -1,4 +1,4 @@
-"""Small file operations whose effects survive a power loss, and the names of a data directory's files."""
+"""Small file operations whose results survive a power loss, and the names of a data directory's files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_directory(path: Path, files: Files = HOST) -> bool:
 
 
 def make_directories(path: Path, files: Files = HOST) -> None:
-    """Create a directory and its missing parents; its name survives a power loss. Raises OSError."""
+    """Create a directory and its missing parents, durably. Raises OSError."""
     if not is_directory(path, files):
         make_directories(path.parent, files)
         with suppress(FileExistsError):
@@ -49,7 +49,7 @@ def read_bytes(path: Path, files: Files = HOST) -> bytes:
 
 
 def read_text(path: Path, files: Files = HOST) -> str:
-    """Return a text file's content, with Python's line ends.
+    """Return a text file's content, with line ends converted to newlines.
 
     Raises OSError and UnicodeDecodeError.
     """
@@ -57,7 +57,7 @@ def read_text(path: Path, files: Files = HOST) -> str:
 
 
 def write_bytes(path: Path, data: bytes, files: Files = HOST) -> None:
-    """Write a file, replacing its content, without a sync. Raises OSError."""
+    """Write a file, replacing its content, without fsync. Raises OSError."""
     with files.stream(path, "wb") as file:
         file.write(data)
 
@@ -83,18 +83,18 @@ def sync_file(path: Path, files: Files = HOST) -> None:
 def forget_pages(descriptor: int, start: int, end: int, files: Files = HOST) -> None:
     """Drop a part of a file from the kernel's page cache, because it is on the disk and is rarely read.
 
-    Otherwise a file that is only written takes new pages without limit, and pages that were never used are the most
-    expensive: in a virtual machine the host has to provide them. Dropped pages are reused for the next writes.
+    Otherwise a file that is only written uses more and more new pages, and pages that were never used before are the
+    most expensive: in a virtual machine the host has to provide them. Dropped pages are reused for the next writes.
     """
     with suppress(OSError):  # The call is only advice, which a file system may ignore.
         files.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
 
 
 def write_again(path: Path, files: Files = HOST) -> None:
-    """Write a file's bytes over themselves, and make them durable.
+    """Write a file's bytes again over themselves, and make them durable.
 
-    After a failed sync the kernel keeps the pages and marks them as clean. A process that starts later reads them, but
-    its sync writes nothing, so a power loss would lose data that it has acknowledged.
+    After a failed fsync the kernel keeps the pages and marks them as clean. A process that starts later reads these
+    pages, but its fsync does not write them, so a power loss would lose data that the process has acknowledged.
     """
     data = memoryview(read_used(path, files))
     descriptor = files.open(path, os.O_RDWR)
@@ -108,7 +108,10 @@ def write_again(path: Path, files: Files = HOST) -> None:
 
 
 def replace_file(path: Path, data: bytes, temporary: str, files: Files = HOST) -> None:
-    """Replace `path` with `data`, atomically and durably: write `temporary` in the same directory, sync, rename."""
+    """Replace the content of `path` by `data`, atomically and durably.
+
+    Write `temporary` in the same directory, fsync it, and rename it.
+    """
     staging = path.with_name(temporary)
     with files.stream(staging, "wb") as file:
         file.write(data)
@@ -119,7 +122,7 @@ def replace_file(path: Path, data: bytes, temporary: str, files: Files = HOST) -
 
 
 def zxid_of(path: Path, prefix: str) -> int | None:
-    """Return the zxid in a file name, or None.
+    """Return the zxid in the name of a log or snapshot file, or None if the name has none.
 
     Examples: log.1a, snapshot.1a, snapshot.1a.gz, snapshot.1a.snappy.
     """
@@ -133,7 +136,7 @@ def zxid_of(path: Path, prefix: str) -> int | None:
 
 
 def by_zxid(directory: Path, prefix: str, files: Files = HOST) -> list[tuple[int, Path]]:
-    """Return the files with this prefix, lowest zxid first."""
+    """Return the files whose names are this prefix and a zxid, lowest zxid first, each with its zxid."""
     paths = [directory / name for name in files.listdir(directory) if name.startswith(prefix)]
     found = [(zxid, path) for path in paths if (zxid := zxid_of(path, prefix)) is not None]
     found.sort()
@@ -141,7 +144,7 @@ def by_zxid(directory: Path, prefix: str, files: Files = HOST) -> list[tuple[int
 
 
 def read_used(path: Path, files: Files = HOST) -> bytes:
-    """Return a file's bytes without the hole left by preallocation (if the file system reports holes)."""
+    """Return a file's bytes without the trailing hole that preallocation left, if the file system reports holes."""
     descriptor = files.open(path, os.O_RDONLY)
     try:
         size = files.fstat(descriptor).st_size
@@ -161,20 +164,20 @@ def _data_end(descriptor: int, size: int, files: Files) -> int:
             begin = files.lseek(descriptor, end, os.SEEK_DATA)
             end = files.lseek(descriptor, begin, os.SEEK_HOLE)
     except OSError:
-        # ENXIO: there is only a hole after `end`. EINVAL: the file system does not report holes, so all is data.
+        # ENXIO: only a hole follows `end`. EINVAL: the file system does not report holes, so treat everything as data.
         if end == 0:
             return size
     return min(end, size)
 
 
 def unlink(path: Path, files: Files = HOST) -> None:
-    """Remove a file if it exists. A power loss may restore it. Raises OSError."""
+    """Remove a file if it exists, without fsync: after a power loss the file may exist again. Raises OSError."""
     with suppress(FileNotFoundError):
         files.unlink(path)
 
 
 def remove_all(paths: list[Path], files: Files = HOST) -> None:
-    """Remove files durably."""
+    """Remove files durably, that is with fsync of their directories."""
     for path in paths:
         unlink(path, files)
     for directory in sorted({path.parent for path in paths}):

@@ -1,4 +1,4 @@
-"""Writer of the transaction log: append in groups, sync once per group, roll, truncate.
+"""Writer of the transaction log: appends in groups with one fsync per group, begins new files, truncates.
 
 Source: org.apache.zookeeper.server.persistence.FileTxnLog. Blocking; runs in the storage thread.
 """
@@ -27,9 +27,9 @@ from zabka.ensemble.txnlog.records import (
 
 PREALLOCATE_BYTES = 64 * 1024 * 1024
 ZEROS_AHEAD_BYTES = 256 * 1024
-"""Length of the zero-filled part after the records, so that the file already has blocks there.
+"""Number of zero bytes to write after the records, so that the file system has allocated blocks there.
 
-A sync with allocated blocks only writes data; a sync that must allocate blocks also waits for the file system's
+With allocated blocks, a sync only writes data; a sync that must allocate blocks also waits for the file system's
 journal.
 """
 ZEROS_AT_ONCE_BYTES = 16 * 1024
@@ -38,20 +38,20 @@ ZEROS_AT_ONCE_BYTES = 16 * 1024
 Linux keeps a single write as one large page, and each sync scans all of it.
 """
 FORGET_BYTES = 1 << 20
-"""Number of log bytes that are dropped from memory at once."""
+"""Number of log bytes that are dropped from the page cache in one call."""
 _ZEROS = bytes(ZEROS_AT_ONCE_BYTES)
 
 
 def list_logs(directory: Path, files: Files = HOST) -> list[tuple[int, Path]]:
-    """Return the log files with the zxids in their names (of their first transactions), oldest first."""
+    """Return the log files, oldest first, each with the zxid in its name, which is that of its first transaction."""
     return by_zxid(directory, LOG_PREFIX, files)
 
 
 def read_log(path: Path, files: Files = HOST) -> tuple[bytes, ScannedLog]:
-    """Return a log file's bytes and the records in them. Raises OSError."""
+    """Return a log file's bytes, and the result of scanning them for records. Raises OSError."""
     data = read_used(path, files)
     if not data.strip(b"\0"):
-        # The file was created, but the header never reached the disk.
+        # The file was created, but a crash prevented its header from reaching the disk.
         return b"", ScannedLog([], [], 0, scan(b"").damage)
     if len(data) < HEADER.size or HEADER.unpack_from(data)[0] != LOG_MAGIC:
         if LOG_HEADER.startswith(data.rstrip(b"\0")):
@@ -82,13 +82,13 @@ class LogWriter:
         self._descriptor = -1
         self._pos = 0
         self._zeroed = 0
-        """End of the part of the file for which the file system has allocated blocks."""
+        """Offset up to which the file system has allocated blocks for the file."""
         self._allocated = 0
         self._forgotten = 0
-        """End of the part that was dropped from the kernel's page cache."""
+        """Offset up to which the file was dropped from the kernel's page cache."""
 
     def append(self, txns: Sequence[Txn]) -> None:
-        """Write transactions in one call; they are durable only after `sync`.
+        """Write transactions with one system call; they are durable only after `sync`.
 
         Raises OSError and DataDirectoryError.
         """
@@ -115,7 +115,7 @@ class LogWriter:
             pos += self._files.pwrite(self._descriptor, _ZEROS[:room], pos)
 
     def sync(self) -> None:
-        """Make everything appended durable (one fdatasync)."""
+        """Make all appended transactions durable (one fdatasync)."""
         if self._descriptor >= 0:
             self._files.fdatasync(self._descriptor)
             if self._pos - self._forgotten >= FORGET_BYTES:
@@ -123,7 +123,7 @@ class LogWriter:
                 self._forgotten = self._pos
 
     def roll(self) -> None:
-        """Close this file; the next append begins a new file."""
+        """Close the current file; the next append begins a new file."""
         if self._descriptor >= 0:
             self._files.fdatasync(self._descriptor)
             self._files.close(self._descriptor)
@@ -159,7 +159,7 @@ def cut_file(path: Path, end: int, files: Files = HOST) -> None:
 
 
 def close_record(path: Path, offset: int, files: Files = HOST) -> None:
-    """Restore a record's end byte, durably."""
+    """Write the missing end byte of a record, durably."""
     descriptor = files.open(path, os.O_RDWR)
     try:
         files.pwrite(descriptor, END_OF_RECORD, offset)
@@ -171,8 +171,8 @@ def close_record(path: Path, offset: int, files: Files = HOST) -> None:
 def truncate_logs(directory: Path, zxid: int, files: Files = HOST) -> None:
     """Remove every logged transaction above `zxid` durably, newest first, so that a crash leaves a prefix of the log.
 
-    Damage before `zxid` is left for recovery: truncating there would look like this truncation, and the lost
-    transactions would not be noticed.
+    If there is damage before `zxid`, the log is not truncated there: recovery would not notice that transactions are
+    lost, because the log would look correctly truncated.
     """
     for first, path in reversed(list_logs(directory, files)):
         if first > zxid:

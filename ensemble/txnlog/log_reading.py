@@ -1,4 +1,4 @@
-"""Reading of a log that is being written, for a learner whose missing transactions are no longer in memory."""
+"""Reads the log while it is being written, for a learner whose missing transactions are no longer in memory."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _ZXID_AT = slice(12, 20)
 _POSITIONS_MAX = 64
 _BLOCK_BYTES = 512
 _NO_RECORD = bytes(RECORD_HEAD.size)
-"""Start of a record in the preallocated zeros."""
+"""What a record's header contains in the preallocated zeros, where the records have ended."""
 
 
 class LogReader:
-    """Reads the log in pieces; remembers where each piece ends, because the next one continues there."""
+    """Reads the log piece by piece; remembers where each piece ends, because the next one begins there."""
 
     def __init__(self, directories: Directories) -> None:
         self._directories = directories
         self._positions: dict[int, tuple[Path, int]] = {}
 
     def read(self, requested: ReadLog) -> list[Txn] | None:
-        """Read the transactions that `zabka.ensemble.zab.effects.ReadLog` describes. Raises OSError."""
+        """Return the transactions that a `zabka.ensemble.zab.effects.ReadLog` requests, or None. Raises OSError."""
         after, size_factor, borders = requested.after, requested.size_factor, requested.borders
         positions = self._positions
         found = positions.pop(after, None) or self._find(after, requested.base)
@@ -62,14 +62,17 @@ class LogReader:
         return txns or None
 
     def forget_positions(self) -> None:
-        """Forget the remembered positions, which may not exist any more: the log was truncated or replaced.
+        """Forget the remembered positions, because the log was truncated or replaced.
 
-        Another thread may be reading at the same time; the positions that it remembers are forgotten too.
+        If another thread is reading at the same time, the positions that it adds are forgotten too.
         """
         self._positions = {}
 
     def _find(self, after: int, base: int) -> tuple[Path, int] | None:
-        """Return the position of the record after `after`."""
+        """Return the file and offset after the transaction with zxid `after`, or None if the log does not contain it.
+
+        If the history begins after `after`, which is then `base`, this is the beginning of the log.
+        """
         files = self._directories.logs()
         if not files:
             return None
@@ -87,7 +90,9 @@ class LogReader:
         return files[files.index(path) :] if path in files else []
 
     def _size_after(self, path: Path, offset: int) -> int:
-        """Return the approximate size of the log after a position, without the preallocated part, which is a hole."""
+        """Return the approximate size of the log after a position; the preallocated part, which is a hole, does not
+        count.
+        """
         stat = self._directories.files.stat
         return sum(stat(file).st_blocks * _BLOCK_BYTES for file in self._files_from(path)) - offset
 
@@ -97,9 +102,9 @@ class LogReader:
 
 
 def _records_from(paths: list[Path], offset: int, files: Files) -> Iterator[tuple[Path, int, bytes]]:
-    """Yield (file, end, transaction bytes) of the complete records after `offset`, and in the later files.
+    """Yield (file, end offset, transaction bytes) of the records after `offset` in the first file, and in later files.
 
-    It stops at the first incomplete record. `offset` is in the first file.
+    Stop at the first damaged or incomplete record.
     """
     for path in paths:
         descriptor = files.open(path, os.O_RDONLY)
@@ -114,11 +119,11 @@ def _records_from(paths: list[Path], offset: int, files: Files) -> Iterator[tupl
 
 
 class _NotWhole(Exception):
-    """A record is damaged or incomplete: so records in later files do not follow without a gap."""
+    """A record is damaged or incomplete, so that there is a gap before the records in later files."""
 
 
 def _records_in(descriptor: int, offset: int, files: Files) -> Iterator[tuple[int, bytes]]:
-    """Yield the records up to the file's end, or up to the zeros before it.
+    """Yield (end offset, transaction bytes) of each record, up to the end of the file or to the zeros before it.
 
     Raises _NotWhole.
     """

@@ -1,8 +1,8 @@
-"""Damage to a history beyond the effects of a crash, and the marker file until the damage is repaired.
+"""Damage to a peer's history that a crash cannot explain, and the file that marks the history until it is repaired.
 
-It is unknown which transactions are lost. The peer may have acknowledged them, so that a leader committed them. So
-when the damage is found, a file marks this history as incomplete. While the file exists, the peer does not vote, and
-its acknowledgements do not count. It follows any leader that the others elect, and takes the missing part from that
+Which transactions are lost is unknown. The peer may have acknowledged them, so that a leader committed them. So when
+the damage is found, a file marks this history as incomplete. While the file exists, the peer does not vote, and its
+acknowledgements do not count. It follows any leader that the others elect, and fetches the missing part from that
 leader. The file is removed when this part is durable.
 
 Recovery first reads everything and only collects the changes (`Losses.change`). It applies them after the last check
@@ -28,15 +28,18 @@ from zabka.ensemble.txnlog.records import HEADER, Damage
 from zabka.journal.events import LogDamageFound
 
 MARKER_NAME = ".incomplete"
-"""File that exists while acknowledged transactions of this peer may be missing; contains the reason."""
+"""Name of the file that exists while acknowledged transactions of this peer may be missing; contains the reason."""
 ASIDE_PREFIX = "damaged-"
 DOUBT_NAME = ".in-doubt"
-"""File that exists while this history leads to a tree that differs from the leader's; a SNAP removes the file."""
+"""Name of the file that exists while this peer's tree is known to differ from the leader's.
+
+It is removed when a SNAP has replaced the tree.
+"""
 DAMAGE_FOUND = "the log turned out to be damaged"
-"""Reason of a restart because of damage that is detected while the peer runs."""
+"""Reason given for a restart because of damage that was detected while the peer was running."""
 _ACTION = "set aside; what is missing comes from the leader"
 UNCHANGED = "No file was changed"
-"""Part of the error message whenever recovery rejects a start."""
+"""Part of the error message when recovery rejects a start."""
 _LONE_REMEDY = (
     "no other voter has what is missing: restore the file from a backup, or move it and the files after it away to "
     "continue without them"
@@ -44,7 +47,7 @@ _LONE_REMEDY = (
 
 
 class Loss(NamedTuple):
-    """End of the usable part of a log.
+    """Position in a log after which transactions may be lost.
 
     It contains the file, the offset, the reason, the last transaction before it, and the highest zxid that a snapshot
     covers.
@@ -60,8 +63,8 @@ class Loss(NamedTuple):
 class Losses:
     """Plans the repair of damage that may have lost transactions.
 
-    A planned change modifies no file before `carry_out`. If there is no other voter that may have the transactions,
-    every method that reports a loss raises DataDirectoryError.
+    No file is modified before `carry_out`. If there is no other voter that may have the transactions, every method that
+    reports a loss raises DataDirectoryError.
     """
 
     def __init__(self, directories: Directories, damages: list[LogDamageFound], may_ask_others: bool) -> None:
@@ -75,23 +78,23 @@ class Losses:
         self._may_ask_others = may_ask_others
 
     def change(self, step: Callable[..., None], *args: object) -> None:
-        """Plan a change to the files, after the changes that are already planned."""
+        """Add a change to the planned changes of files; they are applied in this order."""
         self._changes.append(partial(step, *args))
 
     def carry_out(self) -> None:
         """Apply the planned changes, in order.
 
-        Raises OSError; a later start then plans the remaining changes again.
+        Raises OSError; the next start then plans the remaining changes again.
         """
         while self._changes:
             self._changes.pop(0)()
 
     def set_aside(self, path: Path) -> None:
-        """Plan to keep a file under a name that no server reads."""
+        """Plan to rename a file to a name that no server reads."""
         self.change(set_aside, path, self.files)
 
     def lose(self, loss: Loss, complaint: str, later: list[Path]) -> None:
-        """Keep a log file up to the loss, and set the `later` files aside."""
+        """Plan to truncate a log file at the loss and to rename the `later` files; mark the history as incomplete."""
         self._mark(complaint, loss.damage)
         if loss.behind < loss.floor:
             self._give_up_snapshots_before(loss.floor)
@@ -107,9 +110,9 @@ class Losses:
         self._damages.append(LogDamageFound(loss.path.name, loss.offset, reason, _ACTION))
 
     def _give_up_snapshots_before(self, floor: int) -> None:
-        """Set older snapshots aside, because the log after them now has a gap, which only the newest snapshot covers.
+        """Rename the snapshots below `floor`: the log after them now has a gap that only the newest snapshot covers.
 
-        If the newest snapshot becomes unreadable, the older ones must not replace it, because a gap at the end of an
+        If the newest snapshot becomes unreadable, recovery must not use an older one, because a gap at the end of an
         epoch is not visible in the zxids.
         """
         for zxid, path in self._directories.snapshots():
@@ -119,14 +122,14 @@ class Losses:
                 self._damages.append(LogDamageFound(path.name, 0, reason, "set aside"))
 
     def lose_all_logs(self, complaint: str) -> None:
-        """Set all logs aside, because the snapshot that they follow is damaged."""
+        """Plan to rename all logs, because the snapshot that they follow is damaged; mark the history as incomplete."""
         self._mark(complaint, Damage.GAP)
         for _, path in reversed(self._directories.logs()):
             self.set_aside(path)
             self._damages.append(LogDamageFound(path.name, 0, "no usable snapshot before it", _ACTION))
 
     def lose_newest_log(self, first: int, last_zxid: int) -> None:
-        """Report the loss of the newest log file, which is missing and whose transactions are in no other file."""
+        """Report that the newest log file is missing and that no other file contains its transactions."""
         path, note = self._directories.log / f"{LOG_PREFIX}.{first:x}", self._directories.data / newest_log.NOTE_NAME
         self._mark(
             f"{path}, which was begun behind {zxid_text(last_zxid)}, is gone; if that is meant, remove {note}",
@@ -137,7 +140,7 @@ class Losses:
         )
 
     def lose_snapshot(self, path: Path, last_zxid: int) -> None:
-        """Report the loss of a snapshot that cannot be read and is newer than all readable data."""
+        """Report that a snapshot cannot be read and is newer than all readable data."""
         if not self.marks and not exists(self.marker, self.files):
             self._mark(f"{path} is damaged, and without it the history ends at {zxid_text(last_zxid)}", Damage.GAP)
 
@@ -173,12 +176,12 @@ def _free_name(path: Path, files: Files) -> Path:
 
 
 def note_doubt(data: Path, files: Files = HOST) -> None:
-    """Mark this history as different from the leader's tree; the mark is durable on return. Raises OSError."""
+    """Record durably that this history leads to a tree that differs from the leader's. Raises OSError."""
     said = b"a transaction's digest was not that of the tree here"
     replace_file(data / DOUBT_NAME, said, DOUBT_NAME + ".tmp", files)
 
 
 def clear(data: Path, files: Files = HOST) -> None:
-    """Mark the history as complete again, durably."""
+    """Remove the mark that the history is incomplete, durably."""
     if exists(data / MARKER_NAME, files):
         remove_all([data / MARKER_NAME], files)

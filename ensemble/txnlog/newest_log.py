@@ -1,8 +1,8 @@
-"""Note that names the newest log file, stored next to the snapshots, so that a start detects a missing log file.
+"""A file that names the newest log file, stored next to the snapshots, so that a start detects a missing log.
 
-Without a note, a directory that lacks its newest log, or an empty dataLogDir because nothing is mounted there, looks
-like a directory without transactions since the last snapshot. ZooKeeper's servers treat it like that, and vote with
-it. The note is written when the log file is durable in its directory, and removed before the log file is removed.
+Without it, a directory that lacks its newest log, or an empty dataLogDir because nothing is mounted there, looks like a
+directory without transactions since the last snapshot. ZooKeeper's servers treat it like that, and vote with it. The
+file is written when the log file is durable in its directory, and removed before the log file is removed.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ NOTE_NAME = ".newest-log"
 
 
 def note_begun(data: Path, first: int, files: Files = HOST) -> None:
-    """Note a new, durable log file whose first transaction is `first`. Raises OSError."""
+    """Record a new, durable log file, whose first transaction is `first`, as the newest one. Raises OSError."""
     replace_file(data / NOTE_NAME, f"{first:x}".encode(), NOTE_NAME + ".tmp", files)
 
 
 def noted(data: Path, files: Files = HOST) -> int | None:
-    """Return the first transaction of the newest log file from the note, or None without a note. Raises OSError."""
+    """Return the zxid of the newest log file's first transaction, or None if none is recorded. Raises OSError."""
     with suppress(FileNotFoundError, ValueError):
         return int(read_bytes(data / NOTE_NAME, files), 16)
     return None
 
 
 def forget(data: Path, files: Files = HOST) -> None:
-    """Remove the note, because the file is about to be deleted intentionally. Raises OSError."""
+    """Remove the record of the newest log file, which is about to be deleted intentionally. Raises OSError."""
     if exists(data / NOTE_NAME, files):
         remove_all([data / NOTE_NAME], files)

@@ -1,8 +1,8 @@
-"""Log records: file header and framing of transactions (org.apache.zookeeper.server.persistence.FileTxnLog).
+"""Format of log files: the file header, and the framing of transactions (FileTxnLog).
 
-A log file is a 16-byte header followed by records: Adler32 of the transaction (8 bytes), its length (4), its bytes,
-and the byte 0x42, which marks a complete record. The writer extends the file with zeros, so a record with a checksum
-or length of zero is the end of the log.
+A log file is a 16-byte header followed by records: Adler32 of the transaction (8 bytes), its length (4), its bytes, and
+the byte 0x42, which marks a complete record. The writer extends the file with zeros, so a record with a checksum or
+length of zero is the end of the log.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ END_OF_RECORD = b"B"
 RECORD_OVERHEAD = RECORD_HEAD.size + len(END_OF_RECORD)
 _NOT_ZERO = re.compile(rb"[^\0]")
 TXN_BYTES_MAX = 64 * 1024 * 1024
-"""Maximum length of a transaction; a larger length field is damage.
+"""Maximum length of a transaction; a length field above it is damaged.
 
-A transaction is one client frame or one multi, so about a megabyte.
+A transaction is one client frame or one multi, so usually it is at most about a megabyte.
 """
 
 
 class Damage(Enum):
-    """Kind of damage at an offset."""
+    """Kind of damage found at an offset of a log file."""
 
     NONE = "none"
     TORN = "torn record"
@@ -47,7 +47,7 @@ class Damage(Enum):
 
 
 class ScannedLog(NamedTuple):
-    """Transactions of a log file with the end offset of each, and where and why reading stopped.
+    """Result of scanning a log file: its transactions with their end offsets, and where and why the scan stopped.
 
     `unclosed` contains the offsets of records whose checksum is correct but whose end byte is missing.
     """
@@ -66,7 +66,7 @@ def frame_record(txn: Txn) -> bytes:
 
 
 def _whole_record_at(data: bytes, pos: int) -> bool:
-    """Return whether a complete record with a correct checksum begins at `pos`."""
+    """Return whether a complete record with a correct checksum begins at offset `pos`."""
     if pos + RECORD_HEAD.size > len(data):
         return False
     checksum, length = RECORD_HEAD.unpack_from(data, pos)
@@ -79,12 +79,12 @@ def _whole_record_at(data: bytes, pos: int) -> bool:
 def whole_record_after(data: bytes, pos: int) -> int | None:
     """Return the offset of the first complete, correct record after `pos`, or None.
 
-    Such a record means that `pos` is damage inside the history, not a torn tail.
+    If there is one, `pos` is damage inside the history, not a torn tail.
     """
     start = pos + 1
     while start < len(data) - RECORD_OVERHEAD:
         # A record begins with its checksum in 8 bytes. Adler32 has 32 bits, so the first four bytes are zero. This
-        # cheap test rules out most offsets.
+        # cheap test excludes most offsets.
         if data.startswith(b"\0\0\0\0", start):
             # A record's length is not zero, so this skips the preallocated part, millions of zeros, in one step.
             filled = _NOT_ZERO.search(data, start)
@@ -98,10 +98,10 @@ def whole_record_after(data: bytes, pos: int) -> int | None:
 
 
 def is_torn_tail(data: bytes, pos: int) -> bool:
-    """Return whether the bytes after `pos` are only the beginning of a record that was never completed.
+    """Return whether the bytes after `pos` are only the beginning of a record that was never written completely.
 
-    Such a record was never synced, so it was never acknowledged. Anything else may be a synced record in which a byte
-    was changed later: a length that is too large looks like a torn record, too.
+    Such a record was never synced, so it was never acknowledged. Other bytes may be a synced record in which a byte was
+    changed later: a record whose length was changed to a larger one also looks torn.
     """
     rest = data[pos:].rstrip(b"\0")
     if len(rest) <= RECORD_HEAD.size:
@@ -114,7 +114,7 @@ def is_torn_tail(data: bytes, pos: int) -> bool:
 
 
 def scan(data: bytes) -> ScannedLog:
-    """Read every record of a log file's bytes (header included, trailing zeros optional)."""
+    """Read all records in a log file's bytes, which include the header and possibly trailing zeros."""
     txns: list[Txn] = []
     ends: list[int] = []
     unclosed: list[int] = []

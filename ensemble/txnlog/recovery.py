@@ -1,9 +1,9 @@
 """Recovery of a peer's initial state from a data directory: the newest valid snapshot and the log after it.
 
 Unlike ZooKeeper, recovery reports an unusable snapshot and a torn tail. Damage that may have lost committed
-transactions (a bad checksum, a gap) stops a standalone peer with a one-line message. Any other peer must get the
-transactions from a leader before its vote counts. If there are logs without a usable snapshot, every peer stops, as
-in ZooKeeper: if all peers had such a directory, no leader would have the transactions.
+transactions (a bad checksum, a gap) stops a standalone peer with a one-line message. Any other peer must fetch the
+transactions from a leader before its vote counts. If there are logs without a usable snapshot, every peer stops, as in
+ZooKeeper: if all peers had such a directory, no leader would have the transactions.
 
 `recover` first reads and checks everything. It changes files only after the last check, so a rejected start leaves the
 directory as it was.
@@ -49,7 +49,10 @@ from zabka.ensemble.zab.effects import Recovered
 from zabka.journal.events import LogDamageFound
 
 REPLACING_NAME = ".replacing"
-"""File that exists while the snapshot of a SNAP sync replaces all earlier history; contains its zxid."""
+"""Name of the file that exists while a snapshot from a leader (SNAP) replaces all earlier history.
+
+It contains the snapshot's zxid.
+"""
 REPLACEMENT_NAME = ".snapshot.replacement"
 
 
@@ -66,8 +69,8 @@ class RecoveryPolicy(NamedTuple):
     """How recovery handles lost transactions and missing snapshots.
 
     `other_voters`: number of other voters, which may have the lost transactions. `trusts_empty`: whether logs without
-    any snapshot count as a complete history (snapshot.trust.empty: servers before 3.5 wrote no snapshot at their first
-    start).
+    any snapshot are accepted as a complete history (snapshot.trust.empty: servers before 3.5 wrote no snapshot at their
+    first start).
     """
 
     other_voters: int = 0
@@ -78,10 +81,11 @@ LONE = RecoveryPolicy()
 
 
 def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery:
-    """Load the directories. Raises OSError, or DataDirectoryError (a one-line message; no file was changed).
+    """Load the peer's state. Raises OSError, or DataDirectoryError (a one-line message; no file was changed).
 
-    Damage that may have lost committed transactions stops a peer without other voters. With other voters it continues
-    with the intact part, and `recovered.complete` is False until a leader has sent it the whole history again.
+    Damage that may have lost committed transactions stops a peer without other voters. A peer with other voters
+    continues with the intact part, and `recovered.complete` is False until a leader has sent it the whole history
+    again.
     """
     _check_replacement(directories)
     finish_replacement(directories)
@@ -130,7 +134,7 @@ def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery
 def _newest_snapshot(
     directories: Directories, damages: list[LogDamageFound]
 ) -> tuple[TreeSnapshot | None, list[tuple[int, Path]]]:
-    """Return the newest complete snapshot, and the damaged snapshots that are newer, with the zxids in their names."""
+    """Return the newest valid snapshot, and the damaged snapshots that are newer, with the zxids in their names."""
     damaged: list[tuple[int, Path]] = []
     for zxid, path in reversed(directories.snapshots()):
         try:
@@ -143,7 +147,7 @@ def _newest_snapshot(
 
 
 def _are_cut_short(directories: Directories, damaged: list[tuple[int, Path]]) -> bool:
-    """Return whether every unreadable snapshot was only partially written; such files do not count as snapshots."""
+    """Return whether every damaged snapshot was only partially written, so that it never was a valid snapshot."""
     return all(is_cut_short(path, directories.files) for _, path in damaged)
 
 
@@ -152,10 +156,10 @@ def _deal_with_logs_alone(
 ) -> None:
     """Raise DataDirectoryError if there are transactions, but no snapshot (FileTxnSnapLog.restore).
 
-    This includes a log without transactions whose name shows that it had predecessors. Logs alone may be a complete
+    This includes a log without transactions whose name shows that there were earlier ones. Logs alone may be a complete
     history, so they must stay: all peers may be in the same state, after an upgrade or a full disk. The leader replaces
     the data in two cases, which affect only this peer: it has a damaged snapshot that was once complete, or an earlier
-    start marked the history as incomplete (and may have been killed before it had set every file aside).
+    start marked the history as incomplete (and may have been killed before it had renamed every file).
     """
     filled: list[str] = []
     torn: list[tuple[Path, ScannedLog]] = []
@@ -182,7 +186,7 @@ def _deal_with_logs_alone(
 
 
 def _from_others(directories: Directories) -> str:
-    """Return the remedy for a server without usable logs whose ensemble has servers with complete logs."""
+    """Return what the operator can do if the other servers of the ensemble have complete logs."""
     marker = directories.data / MARKER_NAME
     return f"If other servers have the data, move the logs away and create an empty file {marker}"
 
@@ -190,7 +194,7 @@ def _from_others(directories: Directories) -> str:
 def _read_logs(
     directories: Directories, floor: int, damages: list[LogDamageFound], losses: Losses, *, has_base: bool
 ) -> list[Txn]:
-    """Return the transactions above `floor`, in order and without a gap, as far as they are intact.
+    """Return the intact transactions above `floor`, in order and without a gap.
 
     Raises DataDirectoryError if there is no snapshot (`has_base` is False) and the logs do not contain the whole
     history.
@@ -223,9 +227,9 @@ def _read_logs(
                 txns.append(txn)
             begin = end
         if index == len(logs) - 1 and scanned.txns:
-            # The last process may have been killed before a sync, so that only the kernel has the bytes, or its sync
-            # may have failed, so that the kernel wrongly regards them as written. Write them again, because they count
-            # as durable now.
+            # The last process may have been killed before an fsync, so that only the kernel has the bytes; or its fsync
+            # may have failed, so that the kernel wrongly marks them as written. Write them again, because from now on
+            # they are regarded as durable.
             losses.change(write_again, path, files)
         if scanned.damage is Damage.NONE:
             continue
@@ -241,7 +245,7 @@ def _read_logs(
 
 
 def _has_torn_tail(data: bytes, scanned: ScannedLog) -> bool:
-    """Return whether a log ends in an incomplete record, which was never acknowledged."""
+    """Return whether a log ends with an incomplete record, which was never acknowledged."""
     return scanned.damage in (Damage.TORN, Damage.LOST) and is_torn_tail(data, scanned.end)
 
 
@@ -274,10 +278,10 @@ def follows(last: int, zxid: int) -> bool:
 
 
 def truncate(directories: Directories, zxid: int, policy: RecoveryPolicy = LONE) -> Recovery:
-    """Delete every transaction above `zxid` durably, and load again. Raises DataDirectoryError and OSError.
+    """Delete every transaction above `zxid` durably, and load the state again. Raises DataDirectoryError and OSError.
 
-    Newer snapshots are removed first, because an older snapshot and the log still give the old state until the log is
-    truncated.
+    Newer snapshots are removed first: until the log is truncated, an older snapshot and the log still result in the old
+    state.
     """
     snapshots = directories.snapshots()
     if not any(at <= zxid for at, _ in snapshots):
@@ -293,7 +297,8 @@ def replace_history(
 ) -> int:
     """Make `snapshot` the whole history, atomically even in a crash: delete earlier logs and snapshots.
 
-    `pace` is called regularly while the snapshot is written. Returns the snapshot's size in bytes. Raises OSError.
+    `pace` is called regularly while the snapshot is written, to let other threads run. Returns the snapshot's size in
+    bytes. Raises OSError.
     """
     staged = directories.data / REPLACEMENT_NAME
     files = directories.files
@@ -309,7 +314,7 @@ def replace_history(
 
 
 def finish_replacement(directories: Directories) -> None:
-    """Complete the replacement of the history by a staged snapshot, if `.replacing` exists."""
+    """If `.replacing` exists, complete the interrupted replacement of the history by the snapshot already written."""
     files = directories.files
     marker = directories.data / REPLACING_NAME
     staged = directories.data / REPLACEMENT_NAME
@@ -325,7 +330,7 @@ def finish_replacement(directories: Directories) -> None:
 
 
 def _check_replacement(directories: Directories) -> None:
-    """Raise DataDirectoryError if a replacement that a crash interrupted has no readable snapshot.
+    """Raise DataDirectoryError if a crash interrupted a replacement of the history, and its snapshot is not readable.
 
     Completing the replacement would leave no history. The earlier history still exists, at least in part.
     """
@@ -345,7 +350,7 @@ def _check_replacement(directories: Directories) -> None:
 
 
 def _remove_leftovers(directories: Directories) -> None:
-    """Remove incomplete snapshots that a killed process left."""
+    """Remove temporary files of snapshots that a killed process was writing."""
     files = directories.files
     leftovers = [name for name in files.listdir(directories.data) if name.startswith(STAGING_NAME)]
     for leftover in (REPLACEMENT_NAME, *sorted(leftovers)):
@@ -353,11 +358,11 @@ def _remove_leftovers(directories: Directories) -> None:
 
 
 def purge(directories: Directories, retain: int) -> None:
-    """Keep the newest `retain` snapshots and the logs they need (PurgeTxnLog).
+    """Delete all but the newest `retain` snapshots and the logs that they need (PurgeTxnLog).
 
     A snapshot that was only partially written does not count (FileSnap.findNValidSnapshots). Snapshots are removed
-    before logs: otherwise a crash could leave an old snapshot without the log that follows it. A TRUNC to a later zxid,
-    or a start with damaged newer snapshots, would use it as the beginning of a history that does not exist.
+    before logs: otherwise a crash could leave an old snapshot without the log that follows it, and a TRUNC to a later
+    zxid, or a start with damaged newer snapshots, would use it as the beginning of an incomplete history.
     """
     snapshots = directories.snapshots()
     whole = [zxid for zxid, path in snapshots if not is_cut_short(path, directories.files)]

@@ -4,8 +4,8 @@ No data of a peer is changed before the new history is complete and durable, and
 a crash interrupted.
 
 A server of an ensemble has to win the next election with the restored tree, or the leader would overwrite the tree.
-While the server restarts, the others may elect leaders; they do if this server was the leader. So the restored
-history gets an epoch well above the accepted one, if the backup is from an epoch that the ensemble has reached or may
+While the server restarts, the others may elect leaders; they do if this server was the leader. So the restored history
+gets an epoch well above the accepted one, unless the snapshot's epoch is already higher than any that the ensemble can
 reach during the restart. Only the zxid of the snapshot changes; the znodes keep their zxids.
 """
 
@@ -30,15 +30,15 @@ from zabka.ensemble.txnlog.snapshots import SnapshotDamaged, read_stream
 RECEIVED_NAME = ".restore"
 ARRIVING_NAME = ".restore.tmp"
 EPOCHS_AHEAD = 100
-"""Number of epochs by which a restored history is ahead of the server's accepted epoch.
+"""Number of epochs by which the epoch of a restored history exceeds the server's accepted epoch.
 
-This is more than the other servers open during the restart.
+The other servers begin fewer new epochs than this during the restart.
 """
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_received(path: Path, files: Files = HOST) -> TreeSnapshot:
-    """Read and check a snapshot file without a zxid in its name. Raises SnapshotDamaged, OSError."""
+    """Read and check a received snapshot file, whose name has no zxid. Raises SnapshotDamaged, OSError."""
     with files.stream(path, "rb") as raw:
         file: IO[bytes] = raw
         head = raw.read(len(MAGIC))
@@ -51,7 +51,7 @@ def read_received(path: Path, files: Files = HOST) -> TreeSnapshot:
 
 
 def keep_received(directory: Path, files: Files = HOST) -> None:
-    """Store a checked snapshot durably for the next start. Raises OSError."""
+    """Store a received and checked snapshot durably for the next start. Raises OSError."""
     arrived = directory / ARRIVING_NAME
     sync_file(arrived, files)
     files.rename(arrived, directory / RECEIVED_NAME)
@@ -59,12 +59,11 @@ def keep_received(directory: Path, files: Files = HOST) -> None:
 
 
 def restored_zxid(snapshot: Zxid, accepted: Epoch, server_id: int) -> Zxid:
-    """Return the zxid at which an ensemble's server restores a snapshot.
+    """Return the zxid that a restored snapshot gets on a server of an ensemble.
 
-    The zxid is higher than the zxid of every transaction that the other servers log until this server returns.
-
-    The counter is the server's id. So if two servers restore different snapshots at the same time, their histories end
-    at different zxids, and one replaces the other.
+    It is higher than the zxid of every transaction that the other servers log until this server returns. Its counter is
+    the server's id. So if two servers restore different snapshots at the same time, their histories end at different
+    zxids, and one replaces the other.
     """
     epoch = Epoch(accepted + EPOCHS_AHEAD)
     return snapshot if epoch_of(snapshot) > epoch else make_zxid(epoch, server_id)
@@ -74,7 +73,7 @@ def take_received(directories: Directories, server_id: int | None = None) -> Zxi
     """Make a received snapshot, if any, the whole history; return its zxid. Raises DataDirectoryError, OSError.
 
     `server_id` is the id of a server in an ensemble, None for a standalone server. Epochs never decrease. The accepted
-    epoch is raised first, so that the history is never ahead of it.
+    epoch is raised first, so that the history's epoch never exceeds it.
     """
     received = directories.data / RECEIVED_NAME
     files = directories.files

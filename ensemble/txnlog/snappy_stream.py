@@ -1,4 +1,4 @@
-"""Files of snappy-java's SnappyOutputStream and SnappyInputStream.
+"""Reader and writer of snappy-java's stream format (SnappyOutputStream, SnappyInputStream).
 
 A file is a header and blocks, each preceded by its compressed size. cramjam compresses the blocks.
 """
@@ -13,14 +13,14 @@ import cramjam
 
 MAGIC = b"\x82SNAPPY\0"
 _HEADER = MAGIC + struct.pack(">ii", 1, 1)
-"""Header: magic number, version, and oldest version that can read this format."""
+"""File header: magic number, version, and the oldest version that can read this format."""
 _SIZE = struct.Struct(">i")
 BLOCK_BYTES = 32 * 1024
 BLOCK_BYTES_MAX = 64 << 20
 RATIO_MAX = 64
-"""Maximum ratio of a block's unpacked to its packed size.
+"""Maximum ratio of a block's uncompressed size to its compressed size.
 
-The longest copy is of 64 bytes, and takes two or more bytes.
+The longest copy element is two or more bytes long and produces 64 bytes.
 """
 
 
@@ -29,7 +29,7 @@ class SnappyDamaged(Exception):
 
 
 class SnappyWriter(io.RawIOBase):
-    """Compresses the written bytes into `raw`, which stays open."""
+    """Compresses the written bytes and writes them to `raw`; does not close `raw`."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
@@ -37,7 +37,7 @@ class SnappyWriter(io.RawIOBase):
         raw.write(_HEADER)
 
     def write(self, data: Any, /) -> int:
-        """Buffer bytes; write complete blocks."""
+        """Buffer bytes; compress and write complete blocks."""
         buffer = self._buffer
         before = len(buffer)
         buffer += data
@@ -61,7 +61,7 @@ class SnappyWriter(io.RawIOBase):
 
 
 class SnappyReader(io.RawIOBase):
-    """Decompresses `raw`. Reading raises SnappyDamaged."""
+    """Decompresses the bytes read from `raw`. Reading raises SnappyDamaged."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
@@ -71,7 +71,7 @@ class SnappyReader(io.RawIOBase):
             raise SnappyDamaged("no snappy stream")
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read up to `size` bytes, or all remaining bytes if negative. Returns fewer only at the end."""
+        """Return `size` bytes, or all remaining bytes if `size` is negative; fewer only at the end."""
         requested = -1 if size is None else size
         parts: list[bytes] = []
         while requested and (part := self._some(requested)):
@@ -113,7 +113,10 @@ class SnappyReader(io.RawIOBase):
 
 
 def _check_unpacked_size(packed: bytes) -> None:
-    """Raise SnappyDamaged for a block with an impossible unpacked size, which is a varint at the block's beginning."""
+    """Raise SnappyDamaged if a block claims an uncompressed size that is impossible for its length.
+
+    The size is a varint at the beginning of the block.
+    """
     size = 0
     for index, byte in enumerate(packed[:5]):
         size |= (byte & 0x7F) << 7 * index

@@ -1,9 +1,10 @@
 """Format of the serialised tree, in a snapshot file and in the SNAP stream to a learner.
 
-Source: org.apache.zookeeper.server.util.SerializeUtils, DataTree.serialize, ReferenceCountedACLCache, SnapStream. It
-contains the sessions (count; id, timeout), the ACL table (count; index, entries), the znodes beginning with the root,
-parents before children (path; data, ACL index, StatPersisted), and the string "/". A file adds a header before the
-tree. The tree is followed by a seal (running Adler32 and "/"), then the digest and the last zxid, each with a seal.
+Source: org.apache.zookeeper.server.util.SerializeUtils, DataTree.serialize, ReferenceCountedACLCache, SnapStream. The
+tree consists of the sessions (count; id, timeout), the ACL table (count; index, entries), the znodes beginning with the
+root, parents before children (path; data, ACL index, StatPersisted), and the string "/". A file has a header before the
+tree, and after it a seal (the Adler32 of everything before it, and "/"), then the digest and the last zxid, each with a
+seal.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ ACL_ROW_BYTES_MAX = 4 * 1024 * 1024
 ROOT_END = b"\0\0\0\1/"
 _SESSION = struct.Struct(">qi")
 _TAIL = struct.Struct(">q44xq8x")
-"""Fields of a record's last part: the ACL index and the ephemeralOwner."""
+"""Layout of the last part of a znode's record, from which the ACL index and the ephemeralOwner are read."""
 _SLASH = 0x2F
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
@@ -40,12 +41,12 @@ _SIGN = 1 << 63
 
 
 def signed(digest: int) -> int:
-    """Return a 64-bit digest as the signed long on the wire."""
+    """Convert an unsigned 64-bit digest to a signed long, as in the file."""
     return (digest & ((1 << 64) - 1) ^ _SIGN) - _SIGN
 
 
 class _ImageNodes:
-    """Images as a source of records."""
+    """Znode images (`NodeImage`) as a source of encoded records."""
 
     def __init__(self, images: Sequence[NodeImage]) -> None:
         self._images = images
@@ -75,7 +76,7 @@ def encode_head(sessions: Mapping[SessionId, int], table: AclTable) -> bytearray
 
 
 def encode_tree(snapshot: TreeSnapshot) -> Iterator[bytes]:
-    """Yield the serialised sessions and tree, in chunks of about 64 KiB."""
+    """Yield the serialised sessions and znodes, in chunks of about 64 KiB."""
     nodes = snapshot.nodes
     source = nodes if isinstance(nodes, SharedNodes | StoredNodes) else _ImageNodes(nodes)
     table = AclTable()
@@ -107,14 +108,14 @@ def encode_digest(snapshot: TreeSnapshot) -> bytes:
 
 
 def seal(checksum: int) -> bytes:
-    """Return the seal that ends a part of a file."""
+    """Return the seal after a part of a file: the checksum and "/"."""
     return _LONG.pack(checksum) + ROOT_END
 
 
 class TreeDecoder:
-    """Decoder of a serialised tree as its bytes arrive.
+    """Decodes a serialised tree while its bytes arrive.
 
-    Pass the bytes to `feed`; when `done`, `rest` returns the bytes after the tree.
+    Pass the bytes to `feed`; when `done` is True, `rest` returns the bytes after the tree.
     """
 
     def __init__(self) -> None:
@@ -173,7 +174,7 @@ class TreeDecoder:
                 yield
 
     def _read_acl(self) -> bool:
-        """Read one entry of the ACL table; return False if the entry is incomplete."""
+        """Decode one entry of the ACL table; return False if its bytes have not arrived completely."""
         reader = Reader(self._buffer, self._pos)
         try:
             index = reader.read_long()
@@ -187,7 +188,7 @@ class TreeDecoder:
         return True
 
     def _read_nodes(self) -> bool:
-        """Read every complete record; return whether the last record of the tree was read.
+        """Decode the complete records; return whether the tree's last record was decoded.
 
         This is one loop for speed, because a million records may be read at start.
         """

@@ -1,12 +1,14 @@
-"""Background snapshots: encoded in the event loop piece by piece, written by a separate thread.
+"""Background snapshots: the event loop encodes them piece by piece, and a separate thread writes them.
 
 A tree of a million znodes is neither copied nor traversed in one step. Its blocks come from the tree's `Capture` when
-the thread requests them. Blocks without changes since the previous snapshot are copied from its file. Copied blocks
-are checked against the checksums that were computed when they were written, so a corrupt file is not copied further.
+the thread requests them. Blocks without changes since the previous snapshot are copied from the previous snapshot's
+file. They are checked against the checksums that were computed when they were written, so a corrupt file is not copied
+further.
 
-A finished snapshot gets its name only when the peer reports that its log is durable up to the snapshot's zxid. On a
-slow leader, a committed transaction may not be on its own disk yet. If its log lacked the transaction and continued
-after it, the log would have a gap, which would corrupt the tree if an older snapshot had to be used.
+A finished snapshot gets its final name only when the peer reports that its log is durable up to the snapshot's zxid. A
+slow leader may have committed a transaction that is not yet durable in its own log. If the log then lacked this
+transaction but contained later ones, it would have a gap, which would corrupt the tree if an older snapshot had to be
+used.
 """
 
 from __future__ import annotations
@@ -35,20 +37,20 @@ from zabka.ensemble.txnlog.snapshot_format import ROOT_END, encode_head, encode_
 from zabka.ensemble.txnlog.snapshots import SNAPSHOT_HEADER, STAGING_NAME, WrittenSnapshot, snapshot_path, staging
 
 STEP_BLOCKS = 2
-"""Number of blocks that the event loop encodes before it serves its clients again: half a millisecond."""
+"""Number of blocks that the event loop encodes before it processes other events: half a millisecond."""
 WRITE_BYTES = 1 << 20
 TAKEN_BYTES_MAX = 4 << 20
-"""Maximum size of a reused block.
+"""Maximum size of a block that is copied from the previous snapshot.
 
-A block is read as a whole, and for larger znodes encoding costs little more than reading the data.
+A copied block is read as a whole, and for larger znodes encoding costs little more than reading the data.
 """
 ACLS_TAKEN = 1000
-"""Number of ACLs that a snapshot reuses, in addition to one per block; some of them may be unused now."""
+"""Maximum number of ACLs copied from the previous snapshot, in addition to one per block; some may be unused now."""
 _ADLER = 65521
 
 
 def adler32_of_both(one: int, other: int, other_bytes: int) -> int:
-    """Return the Adler32 of two concatenated byte strings, from their Adler32s and the length of the second."""
+    """Return the Adler32 of two concatenated byte strings, given their checksums and the second one's length."""
     low = (one & 0xFFFF) - 1
     sum_low = (low + (other & 0xFFFF)) % _ADLER
     sum_high = ((one >> 16) + (other >> 16) + other_bytes * low) % _ADLER
@@ -56,7 +58,7 @@ def adler32_of_both(one: int, other: int, other_bytes: int) -> int:
 
 
 class Place(NamedTuple):
-    """Position of a block in a snapshot's file, and its Adler32."""
+    """Position, size and Adler32 of a block in a snapshot's file."""
 
     offset: int
     size: int
@@ -64,9 +66,9 @@ class Place(NamedTuple):
 
 
 class _TakeOver(NamedTuple):
-    """Parts of a snapshot's file that the next snapshot can reuse.
+    """What the next snapshot needs to copy blocks from a snapshot's file.
 
-    It contains the tree of the snapshot, the snapshot's number, its ACLs, and the positions of the blocks.
+    It contains the file's path, the tree, the snapshot's number, its ACLs, and the positions of its blocks.
     """
 
     path: Path
@@ -76,7 +78,7 @@ class _TakeOver(NamedTuple):
     places: dict[int, Place]
 
     def is_of(self, tree: Blocks) -> bool:
-        """Return whether a snapshot of this tree can reuse blocks of the file; too many ACLs prevent it."""
+        """Return whether a snapshot of this tree can copy blocks of the file; not if the file has too many ACLs."""
         return self.tree() is tree and len(self.acls) <= ACLS_TAKEN + len(self.places)
 
 
@@ -85,11 +87,11 @@ class _Cancelled(Exception):
 
 
 class _Spoiled(Exception):
-    """The previous snapshot's file differs from what was written."""
+    """The content of the previous snapshot's file is not what was written."""
 
 
 class _Run:
-    """A run of adjacent blocks in the previous snapshot's file."""
+    """Adjacent blocks in the previous snapshot's file, which are read together."""
 
     def __init__(self, file: IO[bytes] | None, files: Files) -> None:
         self._file = file
@@ -98,7 +100,7 @@ class _Run:
         self._checksum = adler32(b"")
 
     def joins(self, place: Place) -> bool:
-        """Return whether the run can be read together with this block."""
+        """Return whether this block is adjacent to the run, so that they can be read together."""
         return not self._size or (self._size < WRITE_BYTES and self._offset + self._size == place.offset)
 
     def add(self, place: Place) -> None:
@@ -109,7 +111,7 @@ class _Run:
         self._checksum = adler32_of_both(self._checksum, place.checksum, place.size)
 
     def read(self) -> bytes:
-        """Read all added blocks, and clear the run. Raises _Spoiled."""
+        """Read the blocks of the run, check them, and start an empty run. Raises _Spoiled."""
         if not self._size:
             return b""
         assert self._file is not None, "nothing is taken over where there is no file"
@@ -131,10 +133,10 @@ class _Writing:
     def __init__(self, number: int, post: Callable[..., object], files: Files) -> None:
         self.number = number
         self.may_count = False
-        """Whether the log is durable up to the snapshot's zxid."""
+        """Whether the log is durable up to the snapshot's zxid, so that the snapshot can get its final name."""
         self.work: Work | None = None
         self.ended = False
-        """Whether the job has nothing left to do except reporting."""
+        """Whether the job has ended, except for its report to the event loop."""
         self._came: deque[Piece] = deque()
         self._post = post
         self._files = files
@@ -142,16 +144,16 @@ class _Writing:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the snapshot is still being written, so that its staging file is needed."""
+        """Whether the snapshot is still being written, so that its temporary file is in use."""
         return not self.ended and self.work is not None and self.work.is_under_way()
 
     def put(self, piece: Piece) -> None:
-        """Add the records of a block that the event loop has encoded."""
+        """Pass the encoded records of a block from the event loop to the job."""
         self._came.append(piece)
         self._wake()
 
     def publish(self) -> None:
-        """Allow the snapshot to get its final name."""
+        """Allow the job to rename the snapshot to its final name."""
         self.may_count = True
         self._wake()
 
@@ -176,9 +178,9 @@ class _Writing:
             raise _Cancelled
 
     def tree(self, head: bytes, capture: Capture, before: _TakeOver | None, now: _TakeOver) -> Iterator[bytes]:
-        """Yield the serialised sessions and tree; fill `now`.
+        """Yield the serialised sessions and tree; record the positions of the blocks in `now`.
 
-        An empty chunk means that the writer must wait until it is woken.
+        After an empty chunk, the caller must wait until the job is woken.
         """
         yield head
         try:
@@ -212,13 +214,13 @@ class _Writing:
             yield run.read()
 
     def _piece(self, capture: Capture, number: int, came: dict[int, Piece]) -> Generator[None, None, Piece]:
-        """Return a block's records when the event loop has encoded them; yield None while they are missing."""
+        """Return a block's records when the event loop has encoded them; until then, yield None."""
         while number not in came:
             if not self._came:
                 try:
                     self._post(capture.step, STEP_BLOCKS)
                 except RuntimeError:
-                    # The event loop is closed.
+                    # The event loop is closed, so there is no capture to stop.
                     raise _Cancelled from None
             while not self._came:
                 yield None
@@ -229,7 +231,7 @@ class _Writing:
 
 
 def _in_chunks(records: Iterator[bytes | memoryview | None]) -> Iterator[bytes]:
-    """Join records into chunks of about a megabyte; yield an empty chunk for each None in the input."""
+    """Join records into chunks of about a megabyte; yield an empty chunk for each None among them."""
     out = bytearray()
     for record in records:
         if record is None:
@@ -247,11 +249,11 @@ def _in_chunks(records: Iterator[bytes | memoryview | None]) -> Iterator[bytes]:
 
 
 class SnapshotWriter:
-    """Writes one snapshot at a time.
+    """Writes snapshots in a thread, one at a time.
 
     `post` passes a callback to the event loop that owns the tree. The job calls `done` with the written snapshot, or
-    `failed` with the error number of a disk error. `spoiled` is called if another snapshot has to be taken, because the
-    file of the previous one differs from what was written.
+    `failed` with the error number of a disk error. `spoiled` is called if a new snapshot has to be taken, because the
+    file of the previous one does not contain what was written.
     """
 
     def __init__(
@@ -276,20 +278,20 @@ class SnapshotWriter:
         self._writing: _Writing | None = None
         self._before: _TakeOver | None = None
         self.taken = 0
-        """Number of snapshots begun; it is also the number of the last snapshot."""
+        """Number of snapshots that were begun, which is the number of the last one."""
 
     def start_snapshot(self, snapshot: TreeSnapshot) -> bool:
         """Begin to write this snapshot of a tree that has not changed since the snapshot was taken.
 
-        Return False if the previous snapshot is still being written, or if no thread is available. The snapshot is
-        published when it is written and `publish` was called, in either order.
-
-        The caller drops `snapshot` before its tree changes, so that nothing has to be copied for it.
+        Return False if the previous snapshot is still being written, or if no thread is available. The snapshot gets
+        its final name when it is written and `publish` was called, in either order. The caller drops its reference to
+        `snapshot` before the tree changes, so that nothing has to be copied for it.
         """
         if self._writing is not None and self._writing.goes_on:
             return False
         began_s = self._workers.now_s()
-        # Existing objects are permanent, so collections over a million of them would free nothing.
+        # Exclude all existing objects from garbage collection, because they are needed permanently: examining a million
+        # of them would free nothing.
         gc.freeze()
         self.taken += 1
         writing = _Writing(self.taken, self._post, self._files)
@@ -311,7 +313,10 @@ class SnapshotWriter:
         return True
 
     def publish(self, number: int) -> None:
-        """Publish that snapshot, because the log is durable up to it. A snapshot that was begun later has to wait."""
+        """Allow snapshot `number` to get its final name, because the log is durable up to its zxid.
+
+        If another snapshot was begun since, do nothing.
+        """
         if self._writing is not None and number == self._writing.number:
             self._writing.publish()
 
@@ -321,7 +326,7 @@ class SnapshotWriter:
             self._writing.wait()
 
     def cancel(self) -> None:
-        """Cancel the current snapshot, and wait until its job has ended."""
+        """Cancel the snapshot that is being written, if any, and wait until its job has ended."""
         if self._writing is not None:
             self._writing.cancel()
 
@@ -344,7 +349,7 @@ class SnapshotWriter:
         now: _TakeOver | None,
         began_s: float,
     ) -> Job:
-        """Do all work of the thread."""
+        """Job of the thread: write the snapshot, wait for `publish`, and rename it to its final name."""
         staged, files = path.with_name(STAGING_NAME), self._files
         try:
             yield from self._stage(writing, staging(staged, snapshot, encoded, self._suffix, files))
@@ -370,14 +375,14 @@ class SnapshotWriter:
             self._done(WrittenSnapshot(snapshot.zxid, size, int((self._workers.now_s() - began_s) * 1000)))
 
     def _stage(self, writing: _Writing, steps: Generator[int, None, None]) -> Job:
-        """Write the snapshot under its staging name, which recovery ignores."""
+        """Write the snapshot under its temporary name, which recovery ignores."""
         with closing(steps):
             for size in steps:
                 writing.check()
                 yield GO_ON if size else WAIT
 
     def _end(self, writing: _Writing, staged: Path) -> None:
-        """Remove the staging file; after this, another snapshot can begin."""
+        """Remove the temporary file; after this, the next snapshot can begin."""
         with suppress(OSError):
             unlink(staged, self._files)
         writing.ended = True
@@ -385,7 +390,7 @@ class SnapshotWriter:
 
 @contextmanager
 def _open(before: _TakeOver | None, files: Files) -> Iterator[IO[bytes] | None]:
-    """Open the previous snapshot's file, if blocks of it are reused. Raises _Spoiled."""
+    """Open the previous snapshot's file, if blocks are copied from it, otherwise yield None. Raises _Spoiled."""
     if before is None:
         yield None
         return

@@ -1,8 +1,8 @@
-"""Snapshot files: written under a temporary name, synced, renamed; read with every seal checked.
+"""Snapshot files: written under a temporary name, synced and renamed; every seal is checked when they are read.
 
-Source: org.apache.zookeeper.server.persistence.FileSnap, SnapStream. A file is a header (ZKSN, version 2, dbid -1),
-the serialised tree, a seal, the digest and a seal, the last processed zxid and a seal. Old files end after the first
-seal; files from before 3.9 have no zxid part, and files of a ZooKeeper with `digest.enabled=false` have no digest.
+Source: org.apache.zookeeper.server.persistence.FileSnap, SnapStream. A file is a header (ZKSN, version 2, dbid -1), the
+serialised tree, a seal, the digest and a seal, the last processed zxid and a seal. Old files end after the first seal;
+files from before 3.9 have no zxid part, and files of a ZooKeeper with `digest.enabled=false` have no digest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SNAPSHOT_MAGIC = 0x5A4B534E
 """Magic number of a snapshot file, "ZKSN"."""
 SNAPSHOT_HEADER = HEADER.pack(SNAPSHOT_MAGIC, 2, -1)
 STAGING_NAME = ".snapshot.tmp"
-"""Name of a snapshot that is being written."""
+"""Temporary name of a snapshot that is being written."""
 SNAPSHOT_BYTES_MIN = 10
 _LONG = struct.Struct(">q")
 SEAL_BYTES = _LONG.size + len(ROOT_END)
@@ -58,7 +58,7 @@ class WrittenSnapshot(NamedTuple):
 
 
 class SnapshotDamaged(Exception):
-    """A snapshot file that cannot be used. Contains offset and reason."""
+    """A snapshot file cannot be used. Contains the offset of the damage and the reason."""
 
     def __init__(self, offset: int, reason: str) -> None:
         super().__init__(f"{reason} at offset {offset}")
@@ -67,7 +67,7 @@ class SnapshotDamaged(Exception):
 
 
 def snapshot_path(directory: Path, zxid: int, suffix: str = "") -> Path:
-    """Return the path of the snapshot with this zxid; `suffix` depends on the compression (SnapStream)."""
+    """Return the path of the snapshot with this zxid; `suffix` denotes the compression (SnapStream)."""
     return directory / f"{SNAPSHOT_PREFIX}.{zxid:x}{suffix}"
 
 
@@ -80,7 +80,7 @@ def stage_snapshot(
 ) -> None:
     """Write a snapshot under a name that no server reads, and sync it. Raises OSError.
 
-    `pace` is called after every chunk.
+    `pace` is called after every chunk, to let other threads run.
     """
     for _ in staging(staged, snapshot, encode_tree(snapshot), suffix, files):
         pace()
@@ -91,9 +91,9 @@ def staging(
 ) -> Generator[int, None, None]:
     """Write a snapshot under a name that no server reads, in chunks of its serialised tree, and sync it.
 
-    Yields the size of each chunk; an empty chunk means that the next one is not available yet. The file is synced every
-    few megabytes, because one large sync at the end would delay the syncs of the log on the same disk. Raises OSError,
-    and any exception of `encoded`.
+    Yields the size of each chunk; after an empty chunk, the caller must wait for the next one. The file is synced every
+    few megabytes, because one large fsync at the end would delay the fsyncs of the log on the same disk. Raises
+    OSError, and any exception of `encoded`.
     """
     with files.stream(staged, "wb") as raw:
         file: IO[bytes] = raw
@@ -143,7 +143,10 @@ def list_snapshots(directory: Path, files: Files = HOST) -> list[tuple[int, Path
 
 
 class _Parts:
-    """Reader of the sealed parts after the tree; `checksum` covers the file up to `base`, where `data` begins."""
+    """Reads the parts of a snapshot file after the tree, each with a seal.
+
+    `checksum` is that of the file up to `base`, where `data` begins.
+    """
 
     def __init__(self, data: bytes, base: int, checksum: int) -> None:
         self._data = data
@@ -161,7 +164,7 @@ class _Parts:
         self._advance(SEAL_BYTES)
 
     def read_part(self, size: int) -> bytes:
-        """Return the next part's bytes."""
+        """Return the next part, which has `size` bytes. Raises SnapshotDamaged if there are fewer."""
         part = self._data[self._pos : self._pos + size]
         if len(part) < size:
             raise SnapshotDamaged(self._base + self._pos, "snapshot cut short")
@@ -174,16 +177,16 @@ class _Parts:
 
     @property
     def left_bytes(self) -> int:
-        """Return the number of remaining bytes: parts and their seals."""
+        """Return the number of bytes not read yet: parts and their seals."""
         return len(self._data) - self._pos
 
 
 def read_snapshot(path: Path, files: Files = HOST) -> TreeSnapshot:
     """Read and check a snapshot file. Raises SnapshotDamaged, OSError.
 
-    The zxid is taken from the file's name: ZooKeeper's snapshots are fuzzy and may contain parts of later transactions,
-    so the log is replayed from this zxid (FileSnap.deserialize). A file whose last zxid is below the zxid in its name
-    has a wrong name, and is rejected. The digest is 0 if the file has no digest for that zxid.
+    The snapshot's zxid is that in the file's name: ZooKeeper's snapshots are fuzzy and may contain parts of later
+    transactions, so the log is replayed from this zxid (FileSnap.deserialize). A file that contains a lower last zxid
+    has a wrong name, and is rejected. The digest is 0 if the file has no digest for the zxid in its name.
     """
     try:
         file = open_snapshot(path, files)
@@ -244,7 +247,7 @@ def _read_checked(file: IO[bytes], zxid: int | None) -> TreeSnapshot:
 
 
 def _read_tree(file: IO[bytes], checksum: int) -> tuple[TreeDecoder, int, int]:
-    """Return the tree, the checksum up to its end, and the position of its end in the file."""
+    """Return the decoded tree, the checksum of the file up to the tree's end, and the file offset of that end."""
     decoder = TreeDecoder()
     offset = HEADER.size
     while not decoder.done:

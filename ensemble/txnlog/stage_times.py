@@ -1,7 +1,7 @@
-"""Durations of the stages of writing transactions, per group (SyncRequestProcessor, AckRequestProcessor).
+"""Durations of the stages of writing a group of transactions (SyncRequestProcessor, AckRequestProcessor).
 
-Durations are recorded after the sync, when its waiters have been notified. They are measured for a group's last
-transaction, because the others arrived with it.
+They are recorded after the fsync, when its waiters have been notified. They are measured for the last transaction of a
+group, because the others arrived with it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ NANOS_PER_MS = 1_000_000
 
 
 class StageTimes:
-    """Duration of each stage of a storage's writes.
+    """Statistics of the duration of each stage of writing transactions.
 
-    `learning`: the transactions come from another server, the leader.
+    `learning` is True if the transactions come from a leader on another server.
     """
 
     __slots__ = ("acknowledged_ms", "learning", "process_ms", "proposed_ms", "queue_ms", "queue_sizes", "whole_ms")
@@ -24,23 +24,23 @@ class StageTimes:
     def __init__(self) -> None:
         self.learning = False
         self.queue_sizes = Summary()
-        """Number of submissions in the queue when a group is done."""
+        """Number of submissions still in the queue when a group is done."""
         self.queue_ms = Summary()
-        """Time from a submission (the writes of a turn) until it is taken from the queue."""
+        """Time that a submission (the disk effects of a turn) waits in the queue."""
         self.process_ms = Summary()
-        """Time for writing a group, without the sync."""
+        """Time for writing a group, without its fsync."""
         self.whole_ms = Summary()
         """Time from a submission until it is durable."""
         self.proposed_ms = Summary()
-        """Time from the leader's creation of a transaction until it arrives here, by the wall clocks."""
+        """Time from when the leader created a transaction until it arrived here, measured with the wall clocks."""
         self.acknowledged_ms = Summary()
-        """Time from a transaction's creation until it is durable and acknowledged here."""
+        """Time from when a transaction was created until it is durable and acknowledged here."""
 
     def note(
         self, txns: int, waits_ns: Sequence[int], *, process_ns: int, sync_ns: int, queued: int, made_ms: int,
         wall_ms: int,
     ) -> None:  # fmt: skip
-        """Record a synced group.
+        """Record the times of a group that was written and synced.
 
         `waits_ns` contains the queueing time of each submission; the group's last transaction was created at `made_ms`
         and is durable at `wall_ms`, both by wall clocks.

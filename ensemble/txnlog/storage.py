@@ -1,13 +1,13 @@
-"""Disk access of a running peer: effects are executed in order, in groups, by one thread or by the event loop.
+"""Disk access of a running peer: executes disk effects in order, in groups, in a thread or in the event loop.
 
-The thread is a job of `zabka.ensemble.runtime.workers`, and a group is one of its steps. All effects submitted while
-it was busy form one group: consecutive appends become one write, and all barriers of the group share one fdatasync.
-While the disk is fast (`sync_pace`) and the thread is idle, the loop executes a few appends and barriers itself, one
-group per round. The thread executes everything else. Log and pace have no lock: only the thread uses them from
-`submit` until it has finished, and otherwise only the loop.
+The thread is a job of `zabka.ensemble.runtime.workers`, and a group is one of its steps. All effects submitted while it
+was busy form one group: consecutive appends become one write, and all barriers of the group share one fdatasync. While
+the disk is fast (`sync_pace`) and the thread is idle, the event loop executes small groups of appends and barriers
+itself, one group per round. The thread executes everything else. Log and pace have no lock: from `submit` until the
+thread has finished only the thread uses them, otherwise only the loop.
 
-Ordinary snapshots are written by a separate thread, because nothing waits for them and a large snapshot must not
-delay the log. A truncation or a replacement of the history cancels a snapshot that is being written.
+Ordinary snapshots are written by a separate thread, because nothing waits for them and a large snapshot must not delay
+the log. A truncation or a replacement of the history cancels a snapshot that is being written.
 """
 
 from __future__ import annotations
@@ -52,19 +52,22 @@ from zabka.ensemble.zab.effects import (
 from zabka.ensemble.zab.membership import Membership
 
 GROUP_MAX = 1000
-"""Maximum number of effects executed before their barriers are reported."""
+"""Maximum number of disk effects in a group, that is before an fsync and the report of its barriers."""
 
 FSYNC_WARNING_MS = 1000
-"""Limit in milliseconds above which a sync causes a warning (fsync.warningthresholdms)."""
+"""A sync that takes longer than this many milliseconds causes a warning (fsync.warningthresholdms)."""
 
 QUICK_SYNC_US = 500
-"""If the median sync time is below this, the event loop itself waits for the disk (zabka.fsync.inlinethresholdus)."""
+"""If the median duration of a sync is below this, the event loop itself waits for syncs.
+
+The zoo.cfg key is zabka.fsync.inlinethresholdus.
+"""
 
 AT_ONCE = (0,)
-"""Queueing time of effects that the event loop executes itself: none."""
+"""Time in the queue of effects that the event loop executes itself."""
 
 WAIT_TXNS_MAX = 128
-"""Maximum number of transactions that the event loop writes itself; the thread writes larger groups.
+"""Maximum number of transactions in a group that the event loop writes itself; the thread writes larger groups.
 
 Up to this size, two thread switches cost more than a fast sync. With 64 writers that have one request in flight each,
 throughput was a tenth higher with a limit of 32 than with a limit of 4, and higher still with a limit of 200.
@@ -77,7 +80,7 @@ def is_full(failed: Exception) -> bool:
 
 
 def complaint(failed: Exception) -> str:
-    """Return a one-line message about a disk that failed, with the remedy."""
+    """Return a one-line error message about a disk that failed, which says what to do."""
     if isinstance(failed, OSError) and is_full(failed):
         where = f" for {failed.filename}" if failed.filename else ""
         return (
@@ -88,7 +91,10 @@ def complaint(failed: Exception) -> str:
 
 
 class _RollLog(Effect):
-    """Begin a new log file with the next append; the log before it is durable, so the pending snapshot is valid."""
+    """Begin a new log file with the next append, and allow the pending snapshot to get its final name.
+
+    When this effect is executed, the log before it is durable.
+    """
 
     snapshot: int
 
@@ -106,7 +112,7 @@ class StorageListener(Protocol):
     """Interface through which the storage notifies its owner, always on the owner's event loop."""
 
     def on_durable(self, tokens: list[int]) -> None:
-        """Report that everything queued before these barriers is durable."""
+        """Report that all effects queued before these barriers are durable."""
         ...
 
     def on_truncated(self, recovery: Recovery) -> None:
@@ -114,7 +120,7 @@ class StorageListener(Protocol):
         ...
 
     def on_snapshot_spoiled(self) -> None:
-        """Request a new snapshot now, because the newest snapshot's file differs from what was written."""
+        """Request a new snapshot now, because the newest snapshot's file does not contain what was written."""
         ...
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
@@ -122,7 +128,7 @@ class StorageListener(Protocol):
         ...
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
-        """Return the result of a ReadLog."""
+        """Report the result of a ReadLog."""
         ...
 
     def on_storage_warning(self, line: str) -> None:
@@ -147,11 +153,10 @@ class MembershipFiles(Protocol):
 
 
 class Storage:
-    """Executor of Append, Barrier, TruncateLog, SaveSnapshot, and the epoch effects.
+    """Executes the disk effects of a peer: Append, Barrier, TruncateLog, SaveSnapshot, and the epoch effects.
 
-    With `memberships` (a changeable zoo.cfg), it also executes the membership effects.
-
-    `post` passes a callback to the owner's event loop from another thread (`loop.call_soon_threadsafe`).
+    With `memberships` (for a zoo.cfg that can be changed), it also executes the membership effects. `post` passes a
+    callback to the owner's event loop from another thread (`loop.call_soon_threadsafe`).
     """
 
     def __init__(
@@ -195,9 +200,9 @@ class Storage:
         self._closing = False
         self._submitted = 0
         self._finished = 0
-        """Number of submissions that the thread has finished. After a disk failure it stops increasing."""
+        """Number of submissions that the thread has executed. After a disk failure it stops increasing."""
         self._unreported = 0
-        """Number of submitted barriers not reported to the owner yet."""
+        """Number of submitted barriers that were not reported to the owner yet."""
         self._failed = False
         self._snapshots = SnapshotWriter(
             directories, snapshot_suffix, post, self._snapshot_done, self._snapshot_failed, self._snapshot_spoiled,
@@ -206,7 +211,7 @@ class Storage:
         self._work = workers.start(self._run(), "txnlog")
 
     def submit(self, effects: Sequence[Effect]) -> None:
-        """Queue disk effects, which are executed in order after everything queued before."""
+        """Queue disk effects; they are executed after all effects queued before."""
         if not self._failed:
             self._unreported += sum(isinstance(effect, Barrier) for effect in effects)
             self._put(list(effects))
@@ -217,9 +222,9 @@ class Storage:
         self._work.wake()
 
     def is_quick(self, effects: Sequence[Effect]) -> bool:
-        """Return whether to execute these effects in the event loop.
+        """Return whether the caller should execute these effects in the event loop, with `carry_out`.
 
-        True if nothing is queued before them, and they are fast.
+        True if nothing is queued before them, they are few appends and barriers, and the disk is fast.
         """
         if self._submitted != self._finished or self._unreported or self._failed:
             return False
@@ -232,9 +237,9 @@ class Storage:
         return count <= WAIT_TXNS_MAX and self._pace.is_quick(self._clock_ns())
 
     def carry_out(self, effects: Sequence[Effect]) -> None:
-        """Execute effects that `is_quick` allows; notify the listener of barriers, or of a failure, before returning.
+        """Execute effects for which `is_quick` returned True; report barriers or a failure before returning.
 
-        Everything that need not wait for the disk should be sent before this call, because the duration of a sync is
+        The caller should first send everything that need not wait for the disk, because the duration of a sync is
         unknown.
         """
         assert self._submitted == self._finished and not self._unreported, "the disk's work is done in order"
@@ -245,7 +250,7 @@ class Storage:
             self._listener.on_storage_failed(complaint(failed))
 
     def close(self) -> None:
-        """Finish the queued effects and stop the threads; block until this is done."""
+        """Execute the queued effects and stop the threads; block until this is done."""
         self._closing = True
         self._work.wake()
         self._work.join()
@@ -256,23 +261,23 @@ class Storage:
             self._reading.join()
 
     def read_log(self, effect: ReadLog) -> None:
-        """Read part of the log, independently of the queue."""
+        """Start to read a part of the log in another thread, without waiting for the queue."""
         self._to_read.append(effect)
         if self._reading is None or not self._reading.is_under_way():
             self._reading = self.workers.start(self._read_logs(), "log-reader")
         self._reading.wake()
 
     def take_snapshot(self, snapshot: TreeSnapshot) -> None:
-        """Write an ordinary snapshot of a tree that has not changed since it was taken.
+        """Begin to write an ordinary snapshot of a tree that has not changed since the snapshot was taken.
 
-        The tree can change during the write. Does nothing if the previous snapshot is still being written. The log
-        continues in a new file. The snapshot is valid only when the log is durable up to it.
+        The tree can change during the write. If the previous snapshot is still being written, none is begun. The log
+        continues in a new file. The snapshot is valid only when the log is durable up to its zxid.
         """
         self._snapshots.start_snapshot(snapshot)
         self._put([_RollLog(self._snapshots.taken)])
 
     def _read_logs(self) -> Job:
-        """Do all work of the reading thread."""
+        """Job of the reading thread: process ReadLog effects."""
         while not self._closing:
             while self._to_read:
                 self._read_log(self._to_read.popleft())
@@ -289,7 +294,7 @@ class Storage:
     # -- the storage thread ----------------------------------------------------------------------------------------
 
     def _run(self) -> Job:
-        """Process all queued effects in groups, then wait for more; this is all work of the thread."""
+        """Job of the storage thread: execute the queued effects in groups, then wait for more."""
         try:
             while self._queue or not self._closing:
                 while self._queue:
@@ -305,7 +310,7 @@ class Storage:
             self._post_back(self._listener.on_storage_failed, complaint(failed))
 
     def _next_group(self) -> tuple[list[Effect], list[int]]:
-        """Take all queued effects; return them with the submission time of each part."""
+        """Remove and return all queued effects, with the submission time of each submission."""
         group: list[Effect] = []
         since_ns: list[int] = []
         while self._queue and len(group) < GROUP_MAX:
@@ -321,7 +326,7 @@ class Storage:
         self._unreported -= len(tokens)
         self._listener.on_durable(tokens)
 
-    # -- the disk, in the thread or in the event loop --------------------------------------------------------------
+    # -- disk access, in the thread or in the event loop -----------------------------------------------------------
 
     def _carry_out(self, group: Sequence[Effect], notify: Callable[[list[int]], None], waits_ns: Sequence[int]) -> None:
         txns: list[Txn] = []
@@ -339,7 +344,7 @@ class Storage:
     def _settle(
         self, txns: list[Txn], tokens: list[int], notify: Callable[[list[int]], None], waits_ns: Sequence[int]
     ) -> None:
-        """Write the collected transactions; if there are barriers, sync and report them."""
+        """Write the collected transactions; if there are barriers, sync and report the barriers."""
         taken_ns = self._clock_ns()
         if txns:
             self._log.append(txns)
@@ -347,7 +352,7 @@ class Storage:
             began_ns = self._clock_ns()
             self._log.sync()
             ended_ns = self._clock_ns()
-            # Notify the waiters before the statistics are updated.
+            # Report the barriers before the statistics are updated.
             notify(tokens.copy())
             tokens.clear()
             self._note_sync(ended_ns, ended_ns - began_ns)
@@ -374,7 +379,7 @@ class Storage:
         if isinstance(effect, SaveAcceptedEpoch):
             write_epoch(data, ACCEPTED, effect.epoch, files)
         elif isinstance(effect, SaveCurrentEpoch):
-            # Make the history of an epoch durable before the epoch.
+            # The history of an epoch must be durable before the epoch is stored.
             self._log.sync()
             write_epoch(data, CURRENT, effect.epoch, files)
             losses.clear(data, files)

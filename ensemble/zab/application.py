@@ -1,9 +1,9 @@
-"""Interface between ZAB and the replicated service above it.
+"""Interface between ZAB and the replicated service.
 
-ZAB orders transactions and does not depend on znodes. The application (`zabka.ensemble.tree.service.Service`) turns
-requests into transactions, applies them and replies to clients. Both are pure and belong to one `Peer`, which passes
-events down and effects up. Every method returns effects to execute (possibly none), unless its docstring says
-otherwise.
+ZAB orders transactions and does not depend on znodes. The application (`zabka.ensemble.tree.service.Service`) converts
+requests to transactions, applies them and replies to clients. Both are pure, and one `Peer` owns both: it passes events
+to the application and the application's effects to the driver. Every method returns effects to execute (possibly none),
+unless its docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from zabka.ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
 from zabka.journal.events import ZxidCheckpoint
 
 LOCAL_SESSIONS_TIMER: Final = "local-sessions.expiry"
-"""Timer of the application: it expires at the end of each tick while there are local sessions."""
+"""Name of the application's timer that expires at the end of each tick while there are local sessions."""
 LAPSING_TIMER: Final = "lapsing-nodes.check"
-"""Timer of a leader that checks containers and times to live more often than every tick."""
+"""Name of the timer with which a leader checks containers and times to live more often than every tick."""
 
 
 class Submit(Effect):
-    """From the application to ZAB: a write of a local client, or a session to create, close or expire.
+    """From the application to ZAB: a write of a local client, or a request to create, close or expire a session.
 
-    A follower forwards it to the leader; the leader prepares and proposes it. It never reaches the driver.
+    A follower forwards it to the leader; the leader prepares and proposes it. It is not passed to the driver.
     """
 
     request: ForwardedRequest
@@ -45,28 +45,28 @@ class Submit(Effect):
 class SubmitSync(Effect):
     """From the application to ZAB: call `sync_done` when everything proposed so far is committed.
 
-    This is a quorum operation.
+    The leader also checks that a quorum still follows it.
     """
 
     request: SyncRequest
 
 
 class TreeDiffers(Effect):
-    """From the application to ZAB: this tree's digest differs from the leader's.
+    """From the application to ZAB: the digest of this peer's tree differs from the leader's.
 
-    Each transaction contains the leader's digest of the tree after it.
+    Each transaction contains the leader's digest of the tree after the transaction.
     """
 
 
 class AskRevalidate(Effect):
-    """From the application to ZAB: ask the leader whether a session can continue here."""
+    """From the application to ZAB: ask the leader whether a session can continue on this server."""
 
     session_id: SessionId
     timeout_ms: int
 
 
 class EnsembleView(msgspec.Struct, frozen=True):
-    """A leader's view of its ensemble, used to validate a reconfiguration.
+    """A leader's view of its ensemble, against which a reconfiguration request is checked.
 
     `synced` are the servers that could acknowledge a proposal now, including the leader.
     """
@@ -81,7 +81,7 @@ class EnsembleView(msgspec.Struct, frozen=True):
 
 
 class Application(Protocol):
-    """The replicated service, as ZAB drives it."""
+    """The replicated service, as an interface that ZAB calls."""
 
     # -- state ---------------------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class Application(Protocol):
         ...
 
     def snapshot(self) -> TreeSnapshot:
-        """Return the state as of `last_applied`; immutable, unaffected by later transactions."""
+        """Return a snapshot of the state as of `last_applied`, which later transactions do not change."""
         ...
 
     @property
@@ -100,17 +100,17 @@ class Application(Protocol):
         ...
 
     def checkpoint(self) -> ZxidCheckpoint:
-        """Return the current state of the tree: `last_applied`, digest and sizes. ZAB emits it from time to time."""
+        """Return a journal event with `last_applied`, digest and sizes of the tree. ZAB emits it from time to time."""
         ...
 
     def restore(self, snapshot: TreeSnapshot | None) -> None:
-        """Replace the state with the snapshot, or with the empty state if None."""
+        """Replace the state by the snapshot, or by the empty state if None."""
         ...
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Apply the next transactions, in order; for each, fire watches, then reply to its local client.
+        """Apply the next transactions, in order; for each, fire watches, then reply to its client if that is local.
 
-        Returns `TreeDiffers` if the tree differs from its leader's.
+        Returns `TreeDiffers` if the tree's digest differs from the leader's.
         """
         ...
 
@@ -121,16 +121,16 @@ class Application(Protocol):
     # -- leading -------------------------------------------------------------------------------------------------
 
     def start_leading(self, now: Instant, epoch: Epoch) -> None:
-        """Track every session with its full timeout; `prepare_all` will be called from now on."""
+        """Become leader: track every session, beginning with its full timeout. `prepare_all` is called from now on."""
         ...
 
     def prepare_all(
         self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
     ) -> list[Txn]:
-        """Convert requests that arrived together to transactions, the first with this zxid.
+        """Convert requests that arrived together to transactions; the first one gets this zxid.
 
-        They are checked against the latest *proposed* state (outstanding changes included). A request that fails
-        becomes an ErrorTxn, which still uses its zxid. `origin` is the learner link of the requests, None for local
+        They are checked against the latest *proposed* state (outstanding changes included). A rejected request becomes
+        an ErrorTxn, which uses a zxid too. `origin` is the link of the learner that sent the requests, None for local
         clients (a session is owned by the server where it was last validated).
         """
         ...
@@ -138,7 +138,7 @@ class Application(Protocol):
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """Convert a change of the ensemble to a transaction, whose data is the new membership; see `prepare_all`."""
+        """Convert a change of the membership to a transaction, whose data is the new membership; see `prepare_all`."""
         ...
 
     def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: PeerId) -> None:
@@ -148,53 +148,57 @@ class Application(Protocol):
     def revalidate(
         self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
     ) -> bool:
-        """Return, on a leader, whether the session can continue on that learner, which then owns it."""
+        """Return, on a leader, whether the session can continue on the learner `by`, which then owns the session."""
         ...
 
     def expire_sessions(self, now: Instant) -> list[Effect]:
-        """Emit session_expired and submit a closeSession for each overdue session. Called on a leader every tick."""
+        """Emit session_expired and submit a closeSession for each overdue session.
+
+        Called on a leader every tick.
+        """
         ...
 
-    # -- serving clients -----------------------------------------------------------------------------------------
+    # -- accepting clients ---------------------------------------------------------------------------------------
 
     def start_serving(self, now: Instant, leading: bool) -> list[Effect]:
         """Accept clients from now on, because this peer is in sync with an established leader."""
         ...
 
     def start_read_only(self, now: Instant) -> list[Effect]:
-        """Serve reads of clients that accept this, until `stop_serving`, because this peer finds no leader.
+        """Accept read-only clients until `stop_serving`, because this peer finds no leader.
 
         The tree and the log do not change during that time.
         """
         ...
 
     def expire_local_sessions(self, now: Instant) -> list[Effect]:
-        """Handle the expired timer LOCAL_SESSIONS_TIMER, which the application has set."""
+        """Handle the expiry of LOCAL_SESSIONS_TIMER, which the application has set."""
         ...
 
     def delete_lapsed(self, now: Instant) -> list[Effect]:
-        """Handle the expired timer LAPSING_TIMER, which the application of a leader has set."""
+        """Handle the expiry of LAPSING_TIMER, which the application has set on a leader."""
         ...
 
     def stop_serving(self, now: Instant) -> list[Effect]:
-        """End the service: this peer lost its leader or its quorum, or read-only service ends.
+        """Stop accepting clients: this peer has lost its leader or its quorum, or its read-only service ends.
 
-        Close every client connection; drop outstanding requests, watches and session tracking. The tree stays.
+        Close every client connection; drop outstanding requests, watches and session tracking. The tree does not
+        change.
         """
         ...
 
     def on_client_connected(
         self, now: Instant, connection: ConnectionId, identities: tuple[AuthId, ...] = ()
     ) -> list[Effect]:
-        """Handle a new client connection; it proves `identities` without credentials, by address and certificate."""
+        """Handle a new client connection; its address and its certificate prove `identities`."""
         ...
 
     def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
-        """Handle a frame from a client; if this peer is not serving, close the connection, as in ZooKeeper."""
+        """Handle a frame from a client; if this peer does not accept clients, close the connection, as in ZooKeeper."""
         ...
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
-        """Handle a closed connection; its session lives until it expires."""
+        """Handle a closed connection; its session remains until it expires."""
         ...
 
     def drain_touched(self) -> list[tuple[SessionId, int]]:
@@ -204,17 +208,18 @@ class Application(Protocol):
     def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
         """Handle the leader's reply to AskRevalidate.
 
-        `proposed` is the last transaction proposed before the reply; the session's requests here come after it.
+        `proposed` is the last zxid proposed before the reply; the requests that the session sends here get higher
+        zxids.
         """
         ...
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
-        """Handle a completed SubmitSync: every transaction that it waited for has been applied here."""
+        """Handle a completed sync (SubmitSync): this server has applied every transaction that it had to wait for."""
         ...
 
 
 class EnsembleConfig(msgspec.Struct, frozen=True):
-    """Settings in zoo.cfg that ZAB needs. `init_limit` and `sync_limit` are in ticks, as in zoo.cfg."""
+    """Settings in zoo.cfg that ZAB uses. `init_limit` and `sync_limit` are in ticks, as in zoo.cfg."""
 
     my_id: int
     voters: tuple[int, ...]
@@ -226,9 +231,9 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     max_session_timeout_ms: int = -1
     snap_count: int = 100_000
     snap_count_max: int = 0
-    """Upper limit of transactions per snapshot, if more than `snap_count`.
+    """Upper limit for the number of transactions between two snapshots, if it exceeds `snap_count`.
 
-    If it is more, a snapshot waits until the log since the last snapshot is as large as that snapshot.
+    In that case, a snapshot after `snap_count` transactions waits until the log is as large as the last snapshot.
     """
     snap_size_limit_bytes: int = 4 << 30
     committed_log_length: int = COMMITTED_LOG_LENGTH
@@ -237,22 +242,22 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     membership: str = ""
     """Content of /zookeeper/config: one `server.N=...` per line, `version=` last.
 
-    If it is not empty, it also defines roles, groups and weights; if it is empty, the znode is empty.
+    If it is not empty, it also defines the roles, groups and weights. If it is empty, the znode is empty too.
     """
     next_membership: str = ""
-    """The last proposed membership, if it is not known to be active."""
+    """The last proposed membership, or empty if that is known to be active."""
     auth: AuthPolicy = OPEN_POLICY
     reconfig_enabled: bool = False
     several_addresses: bool = False
     read_only_mode: bool = False
-    """Whether a peer without a leader serves reads (readonlymode.enabled)."""
+    """Whether a peer without a leader accepts clients for reads (readonlymode.enabled)."""
     leader_serves: bool = True
-    """Whether the leader serves clients (leaderServes).
+    """Whether the leader accepts clients (leaderServes).
 
     If not, its client port closes every connection, as on a peer without a leader.
     """
     has_oracle: bool = False
-    """Whether an oracle decides if this peer, one of two voters, can continue without the other (oraclePath)."""
+    """Whether an oracle decides if this peer, one of two voters, can continue without the other one (oraclePath)."""
     local_sessions: bool = False
     local_sessions_upgrading: bool = False
     tree: TreeRules = DEFAULT_RULES
@@ -261,5 +266,5 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     observes_followers: bool = False
     """Whether an observer learns from a follower instead of the leader (observerMasterPort)."""
     serves_observers: bool = False
-    """Whether a follower allows observers to learn from it."""
+    """Whether a follower accepts observers that learn from it."""
     standalone_enabled: bool = True

@@ -1,7 +1,7 @@
-"""Broadcast by an established leader: proposals, their commits after a quorum has logged them, and quorum reads.
+"""Broadcast by an established leader: proposals, commits when a quorum has logged them, and replies to syncs.
 
-Source: Leader.propose, tryToCommit and processSync. `zabka.ensemble.zab.leader` adds and removes learners and shares
-the table of their links.
+Source: Leader.propose, tryToCommit and processSync. `zabka.ensemble.zab.leader` adds and removes learners; both modules
+use the same table of links.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from zabka.journal.events import TxnProposed
 
 _RECONFIG = int(OpCode.RECONFIG)
 _SYNCING, _SYNCED = Step.SYNCING, Step.SYNCED
-"""Cached separately, because looking up an enumeration member costs as much as a call."""
+"""Module constants, because looking up an enumeration member takes as long as a call."""
 
 
 class Broadcast:
     """Proposals and commits of one leader's term.
 
     `open` is set when a quorum has adopted the term's initial history; nothing is proposed before. `synchronise` is
-    called with learners whose synchronisation waited for a commit.
+    called with each learner whose synchronisation had to wait for a commit.
     """
 
     def __init__(
@@ -61,25 +61,29 @@ class Broadcast:
         self._joint_until = Zxid(0)
         """Zxid up to which transactions need a quorum of both memberships.
 
-        They were proposed before the last membership change became active. Source: Leader.Proposal's qvAcksetPairs.
+        These transactions were proposed before the last membership change became active. Source: Leader.Proposal's
+        qvAcksetPairs.
         """
         self.handover = Handover(core)
         self.acks = LeaderAcks(core)
 
     @property
     def pending_syncs(self) -> int:
-        """Number of sync requests without a reply."""
+        """Number of sync requests that have no reply yet."""
         return len(self._syncs)
 
     def start_epoch(self, zxid: Zxid) -> None:
-        """Start the epoch at its first zxid, which no transaction has; proposals use the zxids after it."""
+        """Start the epoch at its first zxid, which no transaction gets; proposals get the zxids after it."""
         self._last_proposed = self.last_committed = self.acks.last_commit_sent = zxid
 
     def admit(self, peer: LearnerLink) -> None:
-        """Admit a learner with the whole history: it serves clients from now on, and its acknowledgements count."""
+        """Send UPTODATE to a learner that has the whole history.
+
+        From now on it accepts clients, and its acknowledgements count.
+        """
         peer.step = Step.SYNCED
         self._logged |= {} if peer.observer else {peer.peer_id: self._logged.get(peer.peer_id, 0)}
-        # Pings sent so far reach the peer before UPTODATE, and it does not reply to them.
+        # The peer receives the pings sent so far before UPTODATE, and does not reply to them.
         peer.answered_round = self._syncs.round
         if not peer.observer and self._core.pending:
             peer.note_proposed(self._core.pending[0].zxid, self._core.now.mono_ms)
@@ -96,7 +100,7 @@ class Broadcast:
     # -- proposals and commits -------------------------------------------------------------------------------------
 
     def propose(self, requests: Sequence[ForwardedRequest], origin: LinkId | None) -> None:
-        """Propose writes of local clients (None) or of a learner's clients."""
+        """Propose writes of a learner's clients, or of local clients if `origin` is None."""
         core = self._core
         if not self.open or core.leaving is not None:
             return
@@ -106,14 +110,14 @@ class Broadcast:
         for start in range(0, min(len(requests), left), together):
             self._propose_stretch(requests[start : min(start + together, left)], origin)
         if len(requests) > left:
-            # The counter must not overflow into the epoch. A new epoch resets it (ZOOKEEPER-1277).
+            # The counter in the zxid must not overflow into the epoch. A new epoch resets it (ZOOKEEPER-1277).
             core.leave("the zxid's counter is used up", request_cause("PROPOSAL"))
 
     def _propose_stretch(self, requests: Sequence[ForwardedRequest], origin: LinkId | None) -> None:
         core, zxid = self._core, Zxid(self._last_proposed + 1)
         if requests[0].op == _RECONFIG:
-            # A reconfiguration is prepared separately, based on the membership after all earlier transactions. Send
-            # omitted COMMITs first, because from here on learners do not commit by the leader's acknowledgement.
+            # A reconfiguration is prepared separately, from the membership after all earlier transactions. Send the
+            # omitted COMMITs first, because from here on learners do not commit on the leader's acknowledgement.
             self.acks.make_up_for(self._links.values())
             view = self.handover.view(self._links.values())
             txns = [core.application.prepare_reconfig(core.now, requests[0], zxid, origin, view)]
@@ -125,7 +129,7 @@ class Broadcast:
             core.hand_over()
 
     def _log_and_send(self, txns: list[Txn]) -> None:
-        """Log transactions, and propose them to all other servers with a log."""
+        """Log transactions, and add them to the proposal for all learners that keep a log."""
         core = self._core
         self._last_proposed = txns[-1].zxid
         if core.config.full_journal:
@@ -138,7 +142,9 @@ class Broadcast:
         self._proposing += txns
 
     def _open_proposal(self, first: Zxid) -> None:
-        """Begin a proposal to all servers with a log; later proposals of this turn are added to it."""
+        """Begin a Proposal packet to all learners that keep a log; later proposals of this turn are added to the
+        packet.
+        """
         core = self._core
         self._proposing = []
         proposal = Proposal(self._proposing)
@@ -149,7 +155,7 @@ class Broadcast:
                     peer.note_proposed(first, core.now.mono_ms)
 
     def close_proposal(self) -> None:
-        """End the current packet, so that later proposals are sent in a new one."""
+        """End the current Proposal packet, so that later proposals are sent in a new one."""
         self._proposing = None
 
     def on_logged(self, zxid: Zxid) -> None:
@@ -161,7 +167,7 @@ class Broadcast:
                 self.acks.send_durable(zxid, self._links.values())
 
     def ack_error(self, peer: LearnerLink, zxid: Zxid) -> str:
-        """Return the error in a learner's acknowledgement of a proposal, or an empty string."""
+        """Return why a learner's acknowledgement is invalid, or "" if it is valid."""
         if peer.step is not _SYNCED or peer.observer:
             return "it acknowledged a proposal before NEWLEADER"
         if zxid > self._last_proposed:
@@ -169,7 +175,7 @@ class Broadcast:
         return ""
 
     def on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
-        """Count a learner's acknowledgement: its log is durable up to `zxid`, and thus everything before it."""
+        """Count a learner's acknowledgement: its log is durable up to `zxid`."""
         if zxid > peer.acked:
             self._proposing = None  # start a new batch, so that later proposals count as unacknowledged
             peer.note_acked(zxid, self._last_proposed, self._core.now.mono_ms)
@@ -177,7 +183,7 @@ class Broadcast:
             self.advance()
 
     def advance(self) -> None:
-        """Commit, strictly in order, all transactions that a quorum has logged."""
+        """Commit all transactions that a quorum has logged, strictly in zxid order."""
         core, pending = self._core, self._core.pending
         if self._advancing or not pending or pending[0].zxid > (reached := self._reached()):
             return
@@ -206,19 +212,22 @@ class Broadcast:
         return self._joint is not None and bool(pending) and pending[0].zxid <= self._joint_until
 
     def _reached(self) -> int:
-        """Return the highest zxid that can be committed."""
+        """Return the highest zxid that a quorum has logged, so that it can be committed."""
         if self._joint is None or not self._needs_both:
             return self._core.quorum.reached(self._logged)
         both = self._joint.reached(self._logged)
         return both if both < self._joint_until else self._core.quorum.reached(self._logged)
 
     def can_commit(self, synced: Container[PeerId]) -> bool:
-        """Return whether these learners suffice for current proposals, and for those before a membership change."""
+        """Return whether these learners are a quorum for all current proposals.
+
+        Those proposed before a membership change became active also need a quorum of the previous membership.
+        """
         quorum = self._core.quorum
         return quorum.contains(synced) and (not self._needs_both or self._joint is None or self._joint.contains(synced))
 
     def _commit(self, reached: int) -> None:
-        """Commit the transactions up to `reached`, or up to a reconfiguration, because it changes the quorum."""
+        """Commit the transactions up to `reached`, but stop before a reconfiguration, because it changes the quorum."""
         core = self._core
         assert core.pending[0].zxid == self.last_committed + 1, "commits are in zxid order, without gaps"
         txns = list(islice(core.pending, reached - self.last_committed))
@@ -240,9 +249,10 @@ class Broadcast:
     # -- syncs and sessions ----------------------------------------------------------------------------------------
 
     def add_sync(self, request: SyncRequest | Revalidate, origin: LinkId | None) -> None:
-        """Queue a sync.
+        """Queue a sync request.
 
-        The reply is sent when everything proposed so far is committed, and a quorum still follows this leader.
+        The reply is sent when everything proposed so far is committed, and a quorum has confirmed that it still follows
+        this leader.
         """
         if not self.open:
             return
@@ -254,12 +264,12 @@ class Broadcast:
         self._answer_syncs()
 
     def _answered_round(self) -> int:
-        """Return the newest ping round to which a quorum, including this peer, has replied."""
+        """Return the newest ping round that a quorum, including this peer, has replied to."""
         answered = {peer.peer_id: peer.answered_round for peer in self._links.values() if peer.counts}
         return self._core.quorum.reached({self._core.my_id: self._syncs.round, **answered})
 
     def _answer_syncs(self) -> None:
-        """Reply to completed syncs; begin a ping round if any sync needs it."""
+        """Reply to the completed syncs; begin a ping round if a sync needs the quorum's confirmation."""
         core = self._core
         if self._advancing or not self._syncs:  # commits must precede replies that depend on them
             return
@@ -274,7 +284,10 @@ class Broadcast:
                 core.perform(core.application.sync_done(core.now, sync.request))
 
     def answer_revalidate(self, asked: Revalidate, origin: LinkId | None) -> None:
-        """Reply whether a session is alive: "yes" at once, "no" after a quorum check (see `sync_requests`)."""
+        """Reply to a learner's question whether a session is alive.
+
+        "Yes" is sent at once, "no" only after a quorum has confirmed that it follows this leader (see `sync_requests`).
+        """
         core = self._core
         learner = self._links.get(origin) if origin is not None else None
         by = learner.peer_id if learner is not None else PeerId(core.config.my_id)
@@ -291,12 +304,12 @@ class Broadcast:
             core.perform(core.application.revalidated(core.now, asked.session_id, valid, self._last_proposed))
 
     def _answer(self, origin: LinkId, answer: Packet) -> None:
-        # Send an omitted COMMIT first, because the reply depends on every earlier commit.
+        # Send the omitted COMMIT first, because the reply is valid only after every earlier commit.
         self.acks.make_up_for([self._links[origin]] if origin in self._links else ())
         self._core.send(origin, answer)
 
     def ping(self) -> None:
-        """Ping every learner, to check whether it still follows this leader."""
+        """Begin a ping round: ping every learner, which checks whether it still follows this leader."""
         self._syncs.round += 1
         ping = Ping(self._last_proposed)
         for peer in self._links.values():
@@ -304,7 +317,7 @@ class Broadcast:
                 self._core.send(peer.link, ping)
 
     def is_due(self, peer: LearnerLink) -> bool:
-        """Return whether this learner has an unanswered ping. A learner gets every ping round after its UPTODATE."""
+        """Return whether this learner has not replied to the newest ping. Every round after its UPTODATE pings it."""
         return peer.answered_round < self._syncs.round
 
     def on_pong(self, peer: LearnerLink, pong: Ping) -> None:

@@ -124,16 +124,16 @@ from zabka.journal.events import (
 
 CHECKPOINT_INTERVAL_TXNS = 1000
 STRETCH_TXNS = 128
-"""Number of transactions that are prepared or applied before their effects are passed on."""
+"""Number of transactions that are prepared or applied before their effects are passed to the driver."""
 _RECONFIG = int(OpCode.RECONFIG)
 _ASKING = (SubmitSync, AskRevalidate, TreeDiffers)
-"""Cached separately, because a union would be created again at each check."""
+"""A module constant, because a union would be created again at each check."""
 _LOOKING = (PeerState.LOOKING, Phase.ELECTION, PeerId(-1))
 """State of a peer without a role."""
 
 
 class Core:
-    """The peer's durable state in memory, and the outlet for effects."""
+    """The peer's durable state, as held in memory, and the effects of the current turn."""
 
     def __init__(
         self, config: EnsembleConfig, application: Application, recovered: Recovered, random: Random, cumulative: bool
@@ -149,9 +149,9 @@ class Core:
         self.role: Role | None = None
         self.leaving: str | None = None
         self.cause = START
-        """Cause of this peer's next role change: first the reason of the election, then the election itself."""
+        """Cause of this peer's next role change: the reason for the election, and then the election itself."""
         self.successor: PeerId | None = None
-        """The next leader when this peer leaves its role without an election."""
+        """The next leader, if this peer ends its role without an election."""
         self.round = 0
         self.serving = False
 
@@ -159,37 +159,39 @@ class Core:
         self.incomplete = not recovered.complete
         """Whether the disk has lost transactions that this peer may have acknowledged.
 
-        Until a leader has sent this peer the whole history again, its votes and its ACKEPOCH do not count, because a
-        quorum with it could lack committed transactions.
+        Until a leader has sent this peer the whole history again, its votes and its ACKEPOCH do not count: a quorum
+        that includes it could lack committed transactions.
         """
         self.in_doubt = recovered.in_doubt
-        """Whether this history led to another tree than a leader's.
+        """Whether this history led to a tree that differs from a leader's.
 
-        This peer then does not lead until a snapshot replaces the history.
+        If so, this peer does not become leader until a snapshot replaces the history.
         """
         self.epoch_floor = Epoch(0)
         """The highest epoch that any learner is known to have accepted."""
         self.last_logged = self.base = Zxid(0)
         self.borders: dict[Zxid, Zxid] = {}
-        """Last transaction of each epoch in the history after `base`, mapped to the transaction after it."""
+        """Last zxid of each epoch in the history after `base`, mapped to the next zxid in the history."""
         self.unreadable_after = Zxid(-1)
-        """Zxid where reading the log for a learner failed. Learners at or before it are not served from the log."""
+        """Zxid after which the log could not be read for a learner.
+
+        Learners whose history ends at or before it are not sent transactions from the log.
+        """
         self.pending: deque[Txn] = deque()
         self.committed_log: deque[Txn] = deque(maxlen=config.committed_log_length)
         self.snaps_sent = self.diffs_sent = self.log_diffs_sent = self.syncs_put_off = 0
-        """Counts of synchronised learners.
+        """Counts of the synchronisations of learners.
 
-        They count learners that received a snapshot, transactions, or transactions from the log on disk, and
-        synchronisations that had to wait.
+        By snapshot, by transactions in memory, by transactions from the log on disk; and those that had to wait.
         """
         self.quits_over_voters = 0
-        """Number of times this peer gave up leading before its term began.
+        """Number of times that this peer gave up leading before its term began.
 
-        It gave up because a voter that it needed for a quorum was LOOKING.
+        The reason was a LOOKING voter that it needed for a quorum.
         """
         self.awaiting_recovery = False
         self.needs_snapshot = False
-        """Whether only a SNAP can synchronise this peer.
+        """Whether this peer can be synchronised only by a SNAP.
 
         True after a leader sent a TRUNC to a zxid before the beginning of this peer's log.
         """
@@ -200,7 +202,7 @@ class Core:
         self._barriers: deque[tuple[int, Zxid, Callable[[], None] | None, Role | None]] = deque()
         self._barrier_due = False
         self._unlogged: deque[list[Txn]] = deque()
-        # Effects of this turn that may still be extended.
+        # Effects of this turn to which more packets or transactions can be added.
         self._appending: list[Txn] | None = None
         self._sending: dict[LinkId, list[Packet]] = {}
         self._held: list[tuple[Zxid, Emit]] = []
@@ -211,7 +213,7 @@ class Core:
     # -- effects ---------------------------------------------------------------------------------------------------
 
     def send(self, link: LinkId, packet: Packet) -> None:
-        """Send a packet on a link, after the earlier packets of this turn on that link."""
+        """Send a packet on a link, after the packets already sent on this link in this turn."""
         packets = self._sending.get(link)
         if packets is None:
             self._sending[link] = packets = []
@@ -236,7 +238,7 @@ class Core:
         self.out.append(Emit(event))
 
     def set_timer(self, name: str, delay_ms: int) -> None:
-        """Start or replace a timer."""
+        """Start the timer with this name, or restart it."""
         self.out.append(SetTimer(name, max(1, delay_ms)))
 
     def cancel_timer(self, name: str) -> None:
@@ -253,14 +255,14 @@ class Core:
         return self.reconfiguration.quorum
 
     def quit_over(self, voter: PeerId) -> None:
-        """Give up a term that has not begun, because of this voter (Leader.quitWaitForEpoch)."""
+        """Give up a term that has not begun, because this voter is LOOKING (Leader.quitWaitForEpoch)."""
         self.quits_over_voters += 1
         self.leave(f"voter {voter} is looking again and no quorum has come", looking_cause(voter))
 
     def leave(self, reason: str, cause: Cause, successor: PeerId | None = None) -> None:
-        """Leave the role.
+        """End the current role.
 
-        At the end of this turn the peer is LOOKING again, unless `successor` is given.
+        At the end of this turn the peer is LOOKING again, unless `successor` is given, which it then follows.
         """
         if self.leaving is None:
             self.leaving = reason
@@ -268,7 +270,7 @@ class Core:
             self.successor = successor
 
     def report_broken(self, peer_id: int, reason: str) -> None:
-        """Report that the other side violated the protocol; the caller drops it."""
+        """Report that a peer violated the protocol; the caller closes the connection."""
         self.emit(PeerProtocolBroken(f"peer-{peer_id}", reason))
 
     def _report_state(self) -> None:
@@ -288,7 +290,7 @@ class Core:
                 self.cause = looking_cause(self.my_id)
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        """Execute the application's effects: `Submit` and those in `_ASKING` here, all others through the driver."""
+        """Process the application's effects: `Submit` and those in `_ASKING` here, all others through the driver."""
         requests: list[ForwardedRequest] = []
         for effect in effects:
             if isinstance(effect, Submit):
@@ -303,7 +305,7 @@ class Core:
             self._submit(requests)
 
     def _submit(self, requests: list[ForwardedRequest]) -> None:
-        # Without a role, the clients' connections are being closed.
+        # Without a role there is nothing to do, because the clients' connections are being closed.
         if requests and self.role is not None and self.leaving is None:
             self.role.submit(requests)
 
@@ -325,7 +327,7 @@ class Core:
         self.out.append(effect)
 
     def barrier(self, then: Callable[[], None] | None = None) -> None:
-        """Call `then` when everything queued for the disk so far is durable, unless the role ends before."""
+        """Call `then` when all disk effects queued so far are durable, unless the role ends before."""
         self._token += 1
         self._barriers.append((self._token, self.last_logged, then, self.role))
         self._barrier_due = False
@@ -333,7 +335,7 @@ class Core:
         self.out.append(Barrier(self._token))
 
     def end_turn(self, round: int) -> list[Effect]:
-        """Add one barrier for everything that this turn appended, and return the turn's effects."""
+        """Return the turn's effects, with one barrier for everything that the turn appended."""
         self._close_batches()
         if self._snapshots.is_due:
             self._take_snapshot()
@@ -351,14 +353,17 @@ class Core:
         self._sending.clear()
 
     def hand_over(self) -> None:
-        """Pass the effects of this turn so far to the driver, because the rest of the turn takes a while."""
+        """Pass the effects of this turn so far to the driver, because the rest of the turn takes some time."""
         if self.outlet is not None and self.out:
             self._close_batches()
             out, self.out = self.out, []
             self.outlet(out)
 
     def on_durable(self, token: int) -> None:
-        """Handle a durable barrier; every older barrier is durable too, because the disk's queue is in order."""
+        """Handle a barrier that has become durable.
+
+        All older ones are durable too, because the disk queue is in order.
+        """
         logged: Zxid | None = None
         while self._barriers and self._barriers[0][0] <= token:
             _, logged, then, role = self._barriers.popleft()
@@ -380,7 +385,7 @@ class Core:
             self.role.on_logged(zxid)
 
     def append(self, txns: Sequence[Txn]) -> None:
-        """Log transactions; they are pending until they are applied."""
+        """Log transactions; they are in `pending` until they are applied."""
         assert not self.awaiting_recovery, "the log is being truncated"
         last, ordinary = self.last_logged, True
         for txn in txns:
@@ -412,7 +417,7 @@ class Core:
         self._appending.extend(txns)
 
     def save_accepted_epoch(self, epoch: Epoch, then: Callable[[], None]) -> None:
-        """Accept `epoch` durably, then call `then`. Epochs never decrease."""
+        """Store `epoch` as the accepted epoch durably, then call `then`. Epochs never decrease."""
         assert epoch > self.accepted_epoch, "an accepted epoch never goes back"
         self.accepted_epoch = epoch
         self.to_disk(SaveAcceptedEpoch(epoch))
@@ -424,15 +429,14 @@ class Core:
         self.barrier(durable)
 
     def save_current_epoch(self, epoch: Epoch, then: Callable[[], None]) -> None:
-        """Set the current epoch durably, then call `then`.
+        """Store `epoch` as the current epoch durably, then call `then`.
 
         The caller must have made the epoch's initial history durable before.
         """
         assert self.current_epoch <= epoch <= self.accepted_epoch, "a peer adopts only what it has accepted"
         self.current_epoch = epoch
         self.to_disk(SaveCurrentEpoch(epoch))
-        # When this barrier is reached, the history on the disk is complete, even if this peer has another role by
-        # then.
+        # When this barrier is durable, the history on the disk is complete, even if this peer has another role by then.
         self._barriers.append((self._token + 1, self.last_logged, self._be_whole, None))
 
         def durable() -> None:
@@ -475,24 +479,24 @@ class Core:
         self._snapshots.count(txns)
 
     def _take_snapshot(self) -> None:
-        """Take a snapshot at the end of a turn, so that a driver that executes the effect at once uses this state.
+        """Take a snapshot at the end of a turn, so that it contains the state at the end of this turn.
 
-        Only the tree of a serving peer consists of committed transactions (ZOOKEEPER-1549); otherwise the snapshot
-        waits until the peer serves again.
+        If the peer does not accept clients, the snapshot waits until it does: only then does the tree consist of
+        committed transactions (ZOOKEEPER-1549).
         """
         if self.serving:
             self._snapshots.taken(self.application.snapshot_bytes)
             self.to_disk(SaveSnapshot(self.application.snapshot(), replaces_history=False))
 
     def make_snapshot_due(self) -> None:
-        """Request another snapshot."""
+        """Request a snapshot, which is taken at the end of a turn."""
         self._snapshots.force()
 
     def apply_pending(self) -> bool:
-        """Apply pending transactions that are not known to be committed, so that the tree equals the log again.
+        """Apply the pending transactions although their commit is unknown, so that the tree equals the log again.
 
-        Return whether the tree now differs from the tree of the leader that proposed them; a candidate in an election
-        must know this.
+        Return whether the tree now differs from that of the leader that proposed them; a peer with such a tree is not a
+        candidate in elections.
         """
         differs = False
         while self.pending:
@@ -500,10 +504,10 @@ class Core:
         return differs
 
     def _apply_uncommitted(self, txns: Sequence[Txn]) -> bool:
-        """Apply transactions that are not known to be committed; hold their journal events until they are.
+        """Apply transactions whose commit is unknown; hold their journal events back.
 
-        Their commit is known when a leader is established. Pass several transactions only if none of them has a journal
-        event.
+        The events are emitted when a leader is established, because the transactions are then committed. Pass several
+        transactions only if none of them has a journal event.
         """
         effects = self._apply(txns)
         self._held.extend((txns[-1].zxid, e) for e in effects if isinstance(e, Emit))
@@ -519,12 +523,12 @@ class Core:
         return effects
 
     def report_history(self) -> None:
-        """Report the held events, because a leader is established and thus everything in the tree is committed."""
+        """Emit the events that were held back: a leader is established, so everything in the tree is committed."""
         self.out.extend(emit for _, emit in self._held)
         self._held.clear()
 
     def start_serving(self, leading: bool) -> None:
-        """Start serving, because this peer is in sync with an established leader and its whole tree is committed."""
+        """Accept clients: this peer is in sync with an established leader, so its whole tree is committed."""
         self.serving = True
         membership = self.reconfiguration.current
         self.application.describe_membership(self.now, self.reconfiguration.text, membership.version)
@@ -534,7 +538,7 @@ class Core:
         self.perform(self.application.start_serving(self.now, leading))
 
     def load(self, recovered: Recovered) -> None:
-        """Load the content of the disk at start, and after a truncation."""
+        """Load the state that was read from the disk, at start and after a truncation."""
         restarted = not self.awaiting_recovery
         held, self._held, from_zxid = self._held, [], self.last_logged
         self.incomplete, self.in_doubt = not recovered.complete, recovered.in_doubt
@@ -553,7 +557,8 @@ class Core:
                 assert follows(self.last_logged, txn.zxid), f"gap: {txn.zxid:#x} after {self.last_logged:#x} in the log"
                 self.borders[self.last_logged] = txn.zxid
             self.last_logged = txn.zxid
-        # Applying transactions together is faster; every journal contains only the begin and end of sessions.
+        # Apply transactions together, which is faster. Only the opening and closing of a session has a journal event,
+        # unless the journal is full.
         for reported, run in groupby(recovered.txns, lambda txn: txn.type < 0 or self.config.full_journal):
             if reported:
                 for txn in run:
@@ -561,8 +566,8 @@ class Core:
             else:
                 self._apply_uncommitted(list(run))
         self._snapshots.count(recovered.txns)
-        # A truncation adds no events. After a restart it is unknown which events the journal already has. Only a full
-        # journal, which must contain every commit, gets the events of the whole log again.
+        # A truncation adds no events. After a restart it is unknown which events are in the journal already: only a
+        # full journal, which must contain every commit, gets the events of the whole log again.
         if not restarted:
             self.emit(TxnLogTruncated(from_zxid, self.last_logged))
             self._held = [(zxid, emit) for zxid, emit in held if zxid <= self.last_logged]
@@ -571,14 +576,14 @@ class Core:
         self.awaiting_recovery = self.needs_snapshot = False
 
     def count_sync(self, mode: SyncMode) -> None:
-        """Count the synchronisation of a learner."""
+        """Count a synchronisation of a learner."""
         if mode is SyncMode.SNAP:
             self.snaps_sent += 1
         else:
             self.diffs_sent += 1
 
     def truncate(self, zxid: Zxid) -> None:
-        """Truncate the log to `zxid`; `load` is called when the disk has finished."""
+        """Truncate the log to `zxid`; `load` is called when the disk has done this."""
         assert not self.pending, "the tree equals the log before a truncation"
         self.awaiting_recovery = True
         self.to_disk(TruncateLog(zxid))

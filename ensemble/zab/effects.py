@@ -1,14 +1,13 @@
-"""Effects: requests of the pure core to its driver.
+"""Effects: actions that the pure core requests from its driver.
 
-A handler of `zabka.ensemble.zab.peer.Peer` returns a list of effects; the driver (asyncio shell or simulated world)
-executes them in order. Each peer has one queue of disk effects, executed strictly in order. For `Barrier(token)` the
-driver calls `on_durable(token)` when everything queued before it is fsynced; it may use one fsync for many barriers.
-A message effect never waits for the disk: if the order matters, the core waits for a barrier before it emits the
-message effect.
+A handler of `zabka.ensemble.zab.peer.Peer` returns a list of effects; the driver (the asyncio driver or the simulated
+world) executes them in order. Each peer has one queue of disk effects, executed strictly in order. For `Barrier(token)`
+the driver calls `on_durable(token)` when everything queued before it is fsynced; one fsync may cover many barriers. A
+message effect never waits for the disk: if a message must follow a write, the core waits for a barrier before it emits
+the message effect.
 
 A turn has few effects, even if many packets arrived together: all packets on a link are one effect, and so are all
-appended transactions. A driver that gave the peer an outlet receives the first effects of a long turn before the turn
-ends.
+appended transactions. A driver that has set an outlet receives the first effects of a long turn before the turn ends.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ class Effect(msgspec.Struct, gc=False):
 
 
 class SendNotification(Effect):
-    """Send on the election port.
+    """Send a notification on the election port.
 
-    The message may be lost; a newer message to the same peer replaces an unsent one.
+    It may be lost; a newer notification to the same peer replaces one that was not sent yet.
     """
 
     to: PeerId
@@ -39,7 +38,7 @@ class SendNotification(Effect):
 
 
 class OpenLink(Effect):
-    """Connect to that peer's quorum port.
+    """Connect to the quorum port of a peer.
 
     The driver then calls `on_link_up(now, link, to)` or `on_link_failed(now, to)`.
     """
@@ -48,14 +47,14 @@ class OpenLink(Effect):
 
 
 class SendPackets(Effect):
-    """Send all packets of a turn on a link, in order, and reliably until the link breaks."""
+    """Send packets on a link, in order. They all arrive unless the link breaks."""
 
     link: LinkId
     packets: list[Packet]
 
 
 class CloseLink(Effect):
-    """Close a link after its queued packets are sent. The core expects no `on_link_down` for it."""
+    """Close a link after its queued packets are sent; `on_link_down` is not called for it."""
 
     link: LinkId
     reason: str
@@ -68,7 +67,7 @@ class Append(Effect):
 
 
 class TruncateLog(Effect):
-    """Disk: remove every transaction above `zxid` from the log, and every newer snapshot, durably; then reload.
+    """Disk: remove every transaction above `zxid` from the log, and every newer snapshot, durably; then load again.
 
     The driver then calls `on_recovered(now, recovered)`.
     """
@@ -82,11 +81,11 @@ class ReadLog(Effect):
     The driver then calls `on_log_read(now, link, after, txns)`.
 
     `txns` are in order and without a gap, and none of them fails its checksum. `txns` is None in these cases: there are
-    none; `after` is neither `base` nor a transaction in the log; or `size_factor` is not 0 and all transactions after
-    `after` together are larger than that part of the newest snapshot (snapshotSizeFactor).
+    no transactions after `after`; `after` is neither `base` nor a transaction in the log; or `size_factor` is not 0 and
+    all transactions after `after` together are larger than the newest snapshot multiplied by it (snapshotSizeFactor).
 
-    `borders` maps the last transaction of each epoch in this peer's history to the next transaction: the zxids alone do
-    not show whether an epoch has been read to its end.
+    `borders` maps the last zxid of each epoch in this peer's history to the next zxid: the zxids alone do not show
+    whether an epoch has been read to its end.
     """
 
     link: LinkId
@@ -99,7 +98,7 @@ class ReadLog(Effect):
 class SaveSnapshot(Effect):
     """Disk: write a snapshot and fsync it.
 
-    `replaces_history` (a SNAP sync) also starts a new log: earlier log files are deleted.
+    `replaces_history` (for a SNAP from a leader) also deletes the earlier log files and begins a new log.
     """
 
     snapshot: TreeSnapshot
@@ -113,29 +112,29 @@ class SaveAcceptedEpoch(Effect):
 
 
 class SaveCurrentEpoch(Effect):
-    """Disk: store currentEpoch, durably and atomically. The history before it is complete (see `Recovered`)."""
+    """Disk: store currentEpoch, durably and atomically. The history on the disk is then complete (see `Recovered`)."""
 
     epoch: Epoch
 
 
 class SaveDoubt(Effect):
-    """Disk: record durably that this history leads to a tree different from the leader's (`Recovered.in_doubt`)."""
+    """Disk: record durably that this history leads to a tree that differs from the leader's (`Recovered.in_doubt`)."""
 
 
 class SaveMembership(Effect):
-    """Disk: store the active membership durably (`zoo.cfg.dynamic.<version>`, which zoo.cfg then names)."""
+    """Disk: store the active membership durably, in `zoo.cfg.dynamic.<version>`, to which zoo.cfg then refers."""
 
     membership: Membership
 
 
 class SaveNextMembership(Effect):
-    """Disk: store a proposed membership durably (`zoo.cfg.dynamic.next`), before the proposal's own Append."""
+    """Disk: store a proposed membership durably, in `zoo.cfg.dynamic.next`, before the Append of the proposal."""
 
     membership: Membership
 
 
 class UseMembership(Effect):
-    """Connect to, and accept, the servers of these two memberships: the active one and the last seen one."""
+    """Use the servers of these two memberships, the active and the last seen one, for connections between servers."""
 
     current: Membership
     last_seen: Membership
@@ -161,16 +160,16 @@ class CancelTimer(Effect):
 
 
 class Answer(Effect):
-    """Send a frame to a client, in order."""
+    """Send a frame to a client, after the frames sent to it before."""
 
     connection: ConnectionId
     message: ServerMessage
 
 
 class CloseConnection(Effect):
-    """Close a client's connection after its queued frames are sent. No `on_client_closed` follows.
+    """Close a client's connection after its queued frames are sent; `on_client_closed` is not called for it.
 
-    `reason` is for the log, if the client's session was rejected.
+    `reason` is logged if the client's session was rejected.
     """
 
     connection: ConnectionId
@@ -184,18 +183,18 @@ class Emit(Effect):
 
 
 class Halt(Effect):
-    """This peer cannot continue: stop the process with a clear message (a supervisor may restart it)."""
+    """Stop the process with an error message, because this peer cannot continue (a supervisor may restart it)."""
 
     reason: str
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """Content of the disk at start (or after a truncation): epochs, the newest usable snapshot, and the log after it.
+    """State read from the disk at start or after a truncation: epochs, newest usable snapshot, and the log after it.
 
-    `complete` is False if the disk has lost transactions that this peer may have acknowledged. It stays False, also
+    `complete` is False if the disk has lost transactions that this peer may have acknowledged. It remains False, also
     across restarts, until the next SaveCurrentEpoch; by then a leader has sent the whole history again.
 
-    `in_doubt` is True from SaveDoubt to the next snapshot that replaces the history.
+    `in_doubt` is True from a SaveDoubt until a snapshot replaces the history.
     """
 
     accepted_epoch: Epoch

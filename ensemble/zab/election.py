@@ -1,12 +1,12 @@
 """Fast leader election (org.apache.zookeeper.server.quorum.FastLeaderElection).
 
 A LOOKING peer votes for the best candidate in the votes received in its round, and decides when a quorum has the same
-vote. A vote is not binding: votes may be lost, and a wrong decision only costs time, because a leader needs a quorum
-of ACKEPOCHs before it can do anything. So a vote may contain a zxid that is not durable yet; ACKEPOCH, which is
-binding, waits for a barrier queued after that transaction.
+vote. A vote is not binding: votes may be lost, and a wrong decision only costs time, because a leader needs a quorum of
+ACKEPOCHs before it can do anything. So a vote may contain a zxid that is not durable yet; ACKEPOCH, which is binding,
+waits for a barrier queued after that transaction.
 
-A peer that has lost transactions (`Core.incomplete`) has no vote. If a peer's history led to another tree than its
-leader's (`Core.in_doubt`), some transaction is missing or wrong. Such a peer is not a candidate. It votes only for
+A peer that has lost transactions (`Core.incomplete`) has no vote. If a peer's history led to a tree that differs from
+its leader's (`Core.in_doubt`), some transaction is missing or wrong. Such a peer is not a candidate. It votes only for
 peers whose history ends no earlier than its own, because acknowledged transactions must not be lost.
 """
 
@@ -21,11 +21,11 @@ from zabka.ensemble.zab.messages import Notification, PeerState, Vote
 from zabka.ensemble.zab.quorum import QuorumSystem
 
 FINALIZE_WAIT_MS = 200
-"""How long a peer waits for a better vote after a quorum has agreed (FastLeaderElection.finalizeWait)."""
+"""Time that a peer waits for a better vote after a quorum has agreed (FastLeaderElection.finalizeWait)."""
 RESEND_MIN_MS = 200
-"""First interval of re-sending the vote (fastleader.minNotificationInterval)."""
+"""First interval after which the vote is sent again (fastleader.minNotificationInterval)."""
 RESEND_MAX_MS = 1600
-"""Maximum interval of re-sending.
+"""Maximum interval after which the vote is sent again.
 
 In ZooKeeper the interval grows to 60 s, which makes an election after a long outage unnecessarily slow.
 """
@@ -34,16 +34,16 @@ FINALIZE_TIMER = "election.finalize"
 NO_DATA_ZXID = Zxid(-1)
 """Zxid in the vote of a server that neither votes nor is a candidate."""
 ROUND_LEAP_MAX = 1 << 32
-"""Maximum accepted lead of another server's round.
+"""Maximum by which another server's round may exceed this server's round.
 
-A higher round is treated as invalid, so that no peer adopts it and uses up all rounds.
+A notification with a higher round is ignored, so that no peer adopts it and uses up all rounds.
 """
 OBSERVER_VOTE_FLOOR = -(2**63)
-"""Zxid and epoch in an observer's vote, so that no peer prefers it."""
+"""Zxid and epoch in an observer's vote, so low that no peer prefers this vote."""
 
 
 def better(candidate: Vote, current: Vote) -> bool:
-    """Return whether `candidate` beats `current`: higher epoch, then zxid, then server id (totalOrderPredicate)."""
+    """Return whether `candidate` is the better vote: higher epoch, then zxid, then server id (totalOrderPredicate)."""
     return (candidate.peer_epoch, candidate.zxid, candidate.leader) > (
         current.peer_epoch,
         current.zxid,
@@ -52,14 +52,14 @@ def better(candidate: Vote, current: Vote) -> bool:
 
 
 def preferred(candidate: Vote, current: Vote, quorum: QuorumSystem) -> bool:
-    """Return whether a vote is better than another; servers without weight never win, but never block others."""
+    """Return whether a vote is better than another; a vote for a server without weight never is."""
     if not quorum.weight(candidate.leader):
         return False
     return not quorum.weight(current.leader) or better(candidate, current)
 
 
 class Settled(NamedTuple):
-    """Vote of a peer that is not LOOKING, because it has found its leader."""
+    """Vote of a peer that is not LOOKING, because it follows a leader or leads."""
 
     vote: Vote
     round: int
@@ -67,7 +67,7 @@ class Settled(NamedTuple):
 
 
 class Election:
-    """One peer's part in elections. `decided` is set when this round has ended; the caller then continues."""
+    """One peer's side of elections. `decided` is set when the election has ended; the caller then changes the role."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -96,8 +96,8 @@ class Election:
         self.looking = True
         self.decided = None
         if self._core.incomplete or self._core.in_doubt:
-            # ZooKeeper's servers announce lost data with this zxid. Other servers ignore such a vote and only reply
-            # with the current leader.
+            # ZooKeeper's servers send this zxid to announce that they have lost data. Other servers ignore such a vote,
+            # and only reply with the current leader.
             self._initial = Vote(self._core.my_id, NO_DATA_ZXID, Epoch(0))
         elif self._core.reconfiguration.votes:
             self._initial = Vote(self._core.my_id, zxid, current_epoch)
@@ -120,20 +120,21 @@ class Election:
             self._check()
 
     def on_quorum_changed(self) -> None:
-        """Check again, because the quorum changed and other sets of peers can now decide."""
+        """Check for a decision again, because the quorum system has changed."""
         if self.looking:
             self._check()
 
     def on_sign_of_life(self, voter: PeerId) -> None:
-        """Wait for that voter's vote in the next election, because it responds again."""
+        """Wait for this voter's vote in the next election again, because it has sent something."""
         self._silent.pop(voter, None)
 
     def on_notification(self, src: PeerId, notification: Notification) -> None:
-        """Process a message from another peer while this peer is LOOKING."""
+        """Process another peer's notification while this peer is LOOKING."""
         if notification.round > self.round + ROUND_LEAP_MAX:
             return
         if self._core.reconfiguration.learn_current(notification.config):
-            # The other peer has a newer membership, so restart the election: earlier votes do not count.
+            # The other peer has a newer membership: adopt it and restart the election, because earlier votes do not
+            # count.
             self.start(*self._history, None)
         voters = self._core.quorum.voters
         self._silent.pop(src, None)
@@ -145,8 +146,8 @@ class Election:
         if vote.leader not in voters:
             return
         if vote.leader == self._core.my_id and (self._core.incomplete or self._core.in_doubt):
-            # The sender votes for this peer because of data that this peer has lost. The sender will detect the loss
-            # itself.
+            # The sender votes for this peer because of data that this peer has lost since. The sender will receive this
+            # peer's present vote.
             return
         if vote.zxid == NO_DATA_ZXID:
             # The sender has lost data and does not vote, so do not wait for its vote.
@@ -159,12 +160,13 @@ class Election:
             self._on_settled(src, Settled(vote, notification.round, notification.state))
 
     def recount(self, src: PeerId, notification: Notification) -> bool:
-        """Process a vote that arrives after a decision for this peer; return whether the last other supporter has left.
+        """Process a vote that arrives after this peer was elected; return whether no other peer supports it any more.
 
-        A supporter has left if it is LOOKING with a better vote in this round: a vote only improves within a round, so
-        the supporter will follow another leader. While another supporter remains, that supporter may already follow
-        this peer. Giving up would leave that supporter without a leader, or start a new round that ends the term of
-        another leader elected in this round; two peers could do this to each other forever.
+        A supporter is a peer that voted for this peer. It no longer supports it if it is LOOKING with a better vote in
+        the same round: within a round a vote only improves, so it will follow another leader. As long as there is
+        another supporter, this peer must not give up: that supporter may already follow it and would lose its leader,
+        or a new round would end the term of another leader elected in this round. Two peers could do this to each other
+        forever.
         """
         vote, quorum, me = notification.vote, self._core.quorum, self._core.my_id
         if not self._agreed or notification.round != self.round or vote.zxid == NO_DATA_ZXID:
@@ -180,15 +182,15 @@ class Election:
         return all(peer == me for peer in self._agreed) and not quorum.contains({me: None})
 
     def go_on(self) -> None:
-        """Keep the current round at the next start, so that no peer leaves another leader because of a newer round."""
+        """Use the current round again at the next start: with a newer round, peers could leave another leader."""
         self._goes_on = True
 
     def pass_over(self) -> None:
-        """End the election without a decision, because this peer gets a role in another way."""
+        """End the election without a decision, because this peer gets its role from a reconfiguration."""
         self._agreed = {}
 
     def on_timer(self, name: str) -> None:
-        """Send the vote again, or stop waiting for a better vote."""
+        """Send the vote again, or decide after waiting long enough for a better vote."""
         if not self.looking:
             return
         if name == RESEND_TIMER:
@@ -214,8 +216,8 @@ class Election:
         elif self._prefers(vote, self.proposal):
             self._propose(vote)
         elif better(self.proposal, vote) or self._received.get(src) != vote:
-            # Send our vote again, because the sender may have received it before it was LOOKING, or not at all.
-            # ZooKeeper relies on the re-sending 200 ms later. (Both sides compare votes in the same order; otherwise
+            # Send this peer's vote again, because the sender may have received it before it was LOOKING, or not at all.
+            # ZooKeeper relies on the repetition 200 ms later. (Both sides compare votes in the same order; otherwise
             # the two could reply to each other forever.)
             self._send(src)
         self._received[src] = vote
@@ -228,7 +230,10 @@ class Election:
         return preferred(candidate, current, self._core.quorum)
 
     def _on_settled(self, src: PeerId, settled: Settled) -> None:
-        """Join a leader that a quorum follows, if that leader itself reports that it is leading."""
+        """Process the vote of a peer that has a leader.
+
+        Follow that leader if a quorum follows it and it reports itself that it is leading.
+        """
         leader = settled.vote.leader
         if settled.round == self.round:
             self._received[src] = settled.vote
@@ -247,9 +252,9 @@ class Election:
             self._check()
 
     def _leads(self, leader: PeerId, round: int) -> bool:
-        """Return whether the leader is valid (FastLeaderElection.checkLeader).
+        """Return whether a leader reports that it is leading (FastLeaderElection.checkLeader).
 
-        Followers of a dead leader must not elect it again.
+        Otherwise the followers of a dead leader could elect it again.
         """
         if leader == self._core.my_id:
             return round == self.round
@@ -264,9 +269,9 @@ class Election:
         self._broadcast()
 
     def _check(self) -> None:
-        """Decide if a quorum agrees.
+        """Decide if a quorum has the same vote as this peer.
 
-        Decide at once if no voter can still have a better vote, otherwise after a short wait.
+        Decide at once if no voter can still send a better vote, otherwise after a short wait.
         """
         supporters = self._supporters()
         if not self._core.quorum.contains(supporters):
@@ -285,7 +290,7 @@ class Election:
         return supporters
 
     def _unanswered(self) -> list[PeerId]:
-        """Return the voters that may still send a better vote."""
+        """Return the voters whose vote is still missing, and might be better."""
         answered = ({self._core.my_id: None}, self._received, self._settled, self._silent)
         return [voter for voter in self._core.quorum.voters if not any(voter in known for known in answered)]
 
@@ -303,7 +308,7 @@ class Election:
                 self._send(voter)
 
     def _send(self, to: PeerId) -> None:
-        # An incomplete peer does not vote, so other peers must not adopt its round: send 0.
+        # An incomplete peer does not vote, so other peers must not adopt its round: send round 0.
         round = 0 if self._core.incomplete else self.round
         notification = Notification(PeerState.LOOKING, self.proposal, round, self._core.reconfiguration.text)
         self._core.out.append(SendNotification(to, notification))

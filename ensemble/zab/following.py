@@ -1,7 +1,7 @@
-"""A learner that is in sync with an established leader: it logs proposals, commits, and forwards requests.
+"""Following: what a learner does while it is in sync with an established leader.
 
-Source: Follower.processPacket, Observer.processPacket, FollowerZooKeeperServer. `zabka.ensemble.zab.learner` brings a
-peer to this state, and ends it.
+It logs proposals, applies commits, and forwards requests. Source: Follower.processPacket, Observer.processPacket,
+FollowerZooKeeperServer. `zabka.ensemble.zab.learner` brings a peer to this state, and ends it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from zabka.journal.cause import request_cause
 
 
 class Following:
-    """Work of a learner after UPTODATE, over its link to the leader.
+    """Handles a learner's packets and requests after UPTODATE, on its link to the leader.
 
     `cumulative`: the leader's acknowledgements and commits include all earlier ones. An observer (`observes`)
     acknowledges nothing. `broken` is called if the leader violates the protocol.
@@ -53,15 +53,16 @@ class Following:
         self._syncs: deque[tuple[SyncRequest, LinkId | None]] = deque()
         self._revalidations: deque[tuple[SessionId, LinkId | None]] = deque()
         self._lacks: Zxid | None = None
-        """Zxid that must be committed here before this peer serves."""
+        """Zxid that must be committed here before this peer accepts clients; None if it accepts them."""
         self.master: ObserverMaster | None = None
-        """The observers that this follower serves, if any."""
+        """Connections of observers that learn from this follower; None if it accepts no observers."""
 
     def start_serving(self, proposed: Sequence[Txn], *, logged: int, committed: int) -> None:
-        """Serve, and log the transactions proposed during synchronisation; the first `committed` of them are committed.
+        """Accept clients, and log the transactions proposed during the synchronisation.
 
-        If this peer has lost transactions, the first `logged` of them are already in its log. It may have committed
-        these before, after its leader's acknowledgement, so they must be committed again before it serves.
+        The first `committed` of them are committed. If this peer has lost transactions, the first `logged` of them are
+        already in its log. It may have committed these before, on its leader's acknowledgement, so they must be
+        committed again before it accepts clients.
         """
         core = self._core
         core.report_history()
@@ -77,7 +78,7 @@ class Following:
             self._apply_up_to(proposed[committed - 1].zxid)
 
     def _serve(self) -> None:
-        """Serve clients and, if configured, observers that learn from this follower."""
+        """Accept clients and, if configured, observers that learn from this follower."""
         core = self._core
         core.start_serving(leading=False)
         if core.config.serves_observers and not self._observes:
@@ -106,14 +107,14 @@ class Following:
             self._broken(f"unexpected {type(packet).__name__} in broadcast")
 
     def _on_ping(self, ping: Ping) -> None:
-        """Reply with the sessions that were active here, and on the observers that learn from this peer."""
+        """Reply with the sessions that were active here or on this follower's observers."""
         touched = tuple(self._core.application.drain_touched())
         if self.master is not None:
             touched += self.master.drain_touched()
         self._core.send(self._link, Ping(ping.zxid, touched))
 
     def _on_inform(self, packet: Inform | InformAndActivate) -> None:
-        """Process a transaction sent to an observer, which is already committed."""
+        """Process a committed transaction that the leader sent to this observer."""
         core, txn = self._core, packet.txn
         if self._may_follow(core.last_logged, txn.zxid):
             core.append((txn,))
@@ -122,7 +123,7 @@ class Following:
             self._apply_up_to(txn.zxid)
 
     def _on_synced(self) -> None:
-        """Complete the oldest sync; the reply on the wire contains no id."""
+        """Complete the oldest sync in progress, because the reply on the wire contains no id."""
         core = self._core
         request, origin = self._syncs.popleft()
         if origin is None:
@@ -131,7 +132,7 @@ class Following:
             self.master.answer(origin, request)
 
     def _on_revalidated(self, answer: Revalidate, valid: bool) -> None:
-        """Pass the reply to the first request for that session; replies arrive in the order of the requests."""
+        """Pass the reply to the first request about this session; replies arrive in the order of the requests."""
         core = self._core
         asked = next((each for each in self._revalidations if each[0] == answer.session_id), None)
         if asked is not None:
@@ -178,13 +179,16 @@ class Following:
         self._commit_common()
 
     def _commit_common(self) -> None:
-        """Commit what is in the logs of both leader and follower, unless a membership change may change the quorum."""
+        """Commit what is durable in the logs of both leader and follower.
+
+        Do nothing while a membership change is in progress, because it may change the quorum.
+        """
         pending, end = self._core.pending, self._common.chosen_zxid
         if pending and pending[0].zxid <= end and not self._core.reconfiguration.under_way:
             self._commit(end)
 
     def _commit(self, zxid: Zxid) -> None:
-        """Commit everything up to `zxid`, which a quorum has logged; some of it may have been committed before."""
+        """Commit everything up to `zxid`, which a quorum has logged; a part of it may be committed already."""
         pending = self._core.pending
         if pending and pending[0].zxid <= zxid:
             if self.master is not None:
@@ -209,7 +213,7 @@ class Following:
         self._apply_up_to(packet.zxid)
 
     def on_logged(self, zxid: Zxid) -> None:
-        """Acknowledge this leader's proposals up to `zxid`, because the log is durable up to there."""
+        """Acknowledge the leader's proposals up to `zxid`, because this peer's log is durable up to there."""
         last: Zxid | None = None
         while self._unacked and self._unacked[0][-1].zxid <= zxid:
             logged = self._unacked.popleft()
@@ -222,26 +226,29 @@ class Following:
         self._common.own = zxid
         self._commit_common()
 
-    # -- the application's wishes ----------------------------------------------------------------------------------
+    # -- requests of the application -------------------------------------------------------------------------------
 
     def submit(self, requests: Sequence[ForwardedRequest]) -> None:
-        """Forward writes to the leader. Links are FIFO, which preserves each client's order."""
+        """Forward writes to the leader. Links are FIFO, so each client's order is preserved."""
         self._core.send_all(self._link, requests)
 
     def submit_sync(self, request: SyncRequest, origin: LinkId | None = None) -> None:
-        """Forward a sync to the leader, for the observer `origin` if given."""
+        """Forward a sync request to the leader; `origin` is the observer that sent it, None for a local client."""
         self._core.send(self._link, request)
         self._syncs.append((request, origin))
 
     def ask_revalidate(self, session_id: SessionId, timeout_ms: int, origin: LinkId | None = None) -> None:
-        """Ask the leader whether a session can continue, for the observer `origin` if given."""
+        """Ask the leader whether a session can continue.
+
+        `origin` is the observer that asked, None for a local client.
+        """
         self._core.send(self._link, Revalidate(session_id, timeout_ms))
         if self.master is not None:
             self._revalidations.append((session_id, origin))
 
 
 def activate(core: Core, txn: Txn, designated: PeerId) -> None:
-    """Activate a committed reconfiguration; leave the role if this peer's role or leader changes."""
+    """Activate a committed reconfiguration; end the role if this peer's role or leader changes."""
     membership = core.reconfiguration.read(txn)
     if membership is not None and core.reconfiguration.activate(membership, designated):
         core.leave("the new membership asks for it", request_cause("reconfig"), designated)

@@ -1,4 +1,4 @@
-"""A leader's part in a membership change: activating it, and resigning if another peer leads it.
+"""What a leader does in a membership change: it activates the change, and resigns if another peer becomes leader.
 
 Source: Leader.tryToCommit, getDesignatedLeader, allowedToCommit.
 """
@@ -20,10 +20,10 @@ HANDOVER_TIMER = "leader.handover"
 
 
 class Handover:
-    """The membership changes of one leader's term.
+    """Activates membership changes during one leader's term.
 
-    `successor` is set when the leader has resigned. From then on it commits nothing, its learners leave it for the
-    successor, and then it joins the successor too.
+    `successor` is set when the leader resigns because another peer becomes leader. From then on it commits nothing. Its
+    learners close their links and follow the successor, and then this peer follows the successor too.
     """
 
     def __init__(self, core: Core) -> None:
@@ -31,7 +31,7 @@ class Handover:
         self.successor: PeerId | None = None
 
     def view(self, learners: Iterable[LearnerLink]) -> EnsembleView:
-        """Return the view of the ensemble that is used to validate a reconfiguration request."""
+        """Return the leader's view of the ensemble, against which a reconfiguration request is checked."""
         reconfiguration = self._core.reconfiguration
         return EnsembleView(
             current=reconfiguration.current,
@@ -43,16 +43,16 @@ class Handover:
         )
 
     def complete(self, adopted: Iterable[PeerId]) -> None:
-        """Activate a change left open by an earlier leader (ZOOKEEPER-1324).
+        """Activate a membership change that an earlier leader did not complete (ZOOKEEPER-1324).
 
-        Called when a quorum has adopted the history.
+        Called when a quorum has adopted the history; `adopted` are the members of that quorum.
         """
         reconfiguration = self._core.reconfiguration
         if reconfiguration.under_way:
             self._activate(reconfiguration.last_seen, dict.fromkeys(adopted, int(self._core.last_logged)))
 
     def commit(self, txn: Txn, logged: Mapping[PeerId, int], learners: Iterable[LearnerLink]) -> None:
-        """Activate a change that a quorum of both memberships has logged, and notify all learners."""
+        """Activate a membership change that a quorum of both memberships has logged, and notify all learners."""
         core = self._core
         membership = core.reconfiguration.read(txn)
         assert membership is not None, "a leader reads what it wrote"
@@ -69,17 +69,17 @@ class Handover:
         core.reconfiguration.activate(membership, designated)
         if designated != core.my_id:
             self.successor = designated
-            # Learners confirm by closing their links. Wait for that, but only for a limited time.
+            # Each learner confirms the change by closing its link. Wait for that, but only for a limited time.
             core.set_timer(HANDOVER_TIMER, core.ticks_ms(core.config.sync_limit))
         return designated
 
 
 def designated_leader(my_id: PeerId, before: Membership, after: Membership, logged: Mapping[PeerId, int]) -> PeerId:
-    """Return the leader of a newly committed membership.
+    """Return the designated leader of a newly committed membership.
 
     This is the leader that committed the membership, if it is a voter at the same address in the new membership, or if
-    it alone is a quorum there. Otherwise it is the voter that acknowledged the membership and has logged most. A server
-    without weight never leads (FastLeaderElection.totalOrderPredicate).
+    it alone is a quorum there. Otherwise it is the voter whose log is longest among those that acknowledged the new
+    membership. A server without weight never leads (FastLeaderElection.totalOrderPredicate).
     """
     address = quorum_address(after, my_id)
     if address is not None and address == (quorum_address(before, my_id) or address):

@@ -1,6 +1,6 @@
-"""Leading: discovery, synchronisation of learners, broadcast (org.apache.zookeeper.server.quorum.Leader).
+"""The leader role: discovery, synchronisation of learners, broadcast (org.apache.zookeeper.server.quorum.Leader).
 
-A leader collects the accepted epochs of a quorum, opens a higher one, and synchronises every learner with its own
+A leader collects the accepted epochs of a quorum, chooses a higher epoch, and synchronises every learner with its own
 history. It is established when a quorum has stored that history and the epoch durably. Then it proposes transactions,
 and commits them in zxid order when a quorum has logged them; it counts itself only after its own fsync
 (`zabka.ensemble.zab.broadcast`).
@@ -51,13 +51,13 @@ SILENCE_TIMER = "leader.silence"
 UNKNOWN_LINKS_MAX = 64
 _RECONFIG = int(OpCode.RECONFIG)
 _SYNCING, _SYNCED, _BROADCAST = Step.SYNCING, Step.SYNCED, Phase.BROADCAST
-"""Cached separately, because looking up an enumeration member costs as much as a call."""
+"""Module constants, because looking up an enumeration member takes as long as a call."""
 LOOKING_GRACE_MS = 400
-"""How long after the election a voter may still be deciding to follow this leader (two finalize waits)."""
+"""Time after the election in which a LOOKING voter may still decide to follow this leader (two finalize waits)."""
 
 
 class Leader:
-    """A leader's term, or an attempt to start one."""
+    """The role of a leader: a term, or an attempt to begin one."""
 
     state = PeerState.LEADING
 
@@ -78,7 +78,7 @@ class Leader:
         # Broadcast.
         self._broadcast = Broadcast(core, self._links, self._synchronise)
         self._half_ticks = 0
-        # Cause of the loss of the learner whose loss cost this term its quorum, if any.
+        # Why this term's last lost voter was lost, which is the cause if the term ends without a quorum.
         self._lost = UNKNOWN
 
     # -- reports ---------------------------------------------------------------------------------------------------
@@ -90,17 +90,17 @@ class Leader:
 
     @property
     def pending_syncs(self) -> int:
-        """Number of sync requests without a reply."""
+        """Number of sync requests that have no reply yet."""
         return self._broadcast.pending_syncs
 
     def known_learners(self) -> list[LearnerLink]:
-        """Learners that have introduced themselves, ordered by connection."""
+        """Learners that have sent FOLLOWERINFO or OBSERVERINFO, in the order of their connections."""
         return [peer for peer in self._links.values() if peer.step > Step.CONNECTED]
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- start, end and events -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Wait for learners, at most for initLimit."""
+        """Begin to wait for learners; give up after initLimit."""
         core = self._core
         assert not core.pending, "the tree equals the log before a controller term"
         assert not (core.incomplete or core.in_doubt), "its own promise counts, and must not stand for what it lacks"
@@ -124,25 +124,26 @@ class Leader:
         self._links[link] = LearnerLink(link, self._core.now.mono_ms)
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None:
-        """Handle a link that this peer requested as a learner; the peer leads now, so the link is too late."""
+        """Close a link that this peer requested as a learner and that was opened only after this peer became leader."""
         self._core.close(link, "no longer wanted")
 
     def on_link_failed(self, to: PeerId) -> None:
-        """Handle a failed link that was requested as a learner; this peer leads now and does not need it."""
+        """Do nothing: the link was requested as a learner, and this peer is the leader now."""
 
     def on_link_down(self, link: LinkId) -> None:
         """Handle a learner that disconnected."""
         self._lose(link, UNKNOWN)
 
     def _lose(self, link: LinkId, cause: Cause) -> None:
-        """Handle a lost learner; `cause` is its link unless another cause is given.
+        """Handle a lost learner: if there is no quorum any more, end the term at once.
 
-        Without a quorum nothing can be committed, so this does not wait for the next tick.
+        `cause` is the cause of the loss, by default the broken link. Without a quorum nothing can be committed, so
+        there is no reason to wait for the next tick.
         """
         peer = self._links.pop(link, None)
         if peer is None:
             return
-        # Forget the acknowledgements of this learner, because its next synchronisation may truncate its log.
+        # Do not count earlier acknowledgements of this learner, because its next synchronisation may truncate its log.
         self._broadcast.forget(peer)
         self._adopted.pop(peer.peer_id, None)
         cause = cause or link_cause(peer.peer_id)
@@ -157,15 +158,15 @@ class Leader:
         raise AssertionError("a leader does not truncate its log")
 
     def on_tree_differs(self) -> None:
-        """Do nothing: the digest was this peer's own, so the difference does not come from a learner's history."""
+        """Do nothing: a leader computes the digests itself, so a difference is not due to another peer's history."""
 
     def on_looking(self, src: PeerId, round: int, outvoted: bool) -> None:
-        """Handle a LOOKING voter.
+        """Handle a vote of a LOOKING voter while this peer leads.
 
-        While this leader still waits for a quorum, that voter may never join it. So start again with that voter instead
-        of waiting for initLimit (ZOOKEEPER-3109), and do so at once if this leader is `outvoted` (`Election.recount`).
-        A peer that has lost transactions is ignored: it has no vote and counts no rounds, and while it is LOOKING it
-        would end every term that begins slowly.
+        While this leader still waits for a quorum, that voter may never join it. So start a new election with that
+        voter instead of waiting for initLimit (ZOOKEEPER-3109), and do so at once if this leader is `outvoted`
+        (`Election.recount`). A peer that has lost transactions is ignored: it has no vote and its rounds do not count,
+        and while it is LOOKING it would end every term that takes long to begin.
         """
         core = self._core
         if self.established or src not in core.quorum.voters or not round:
@@ -177,7 +178,7 @@ class Leader:
             core.quit_over(src)
 
     def on_timer(self, name: str) -> None:
-        """Handle the expiry of initLimit, of half a tick, or of a learner's silence limit."""
+        """Handle the expiry of a timer, such as initLimit, half a tick, or the time limit of a silent learner."""
         core = self._core
         if name == INIT_TIMER:
             self._on_init_limit()
@@ -193,10 +194,11 @@ class Leader:
             self._on_half_tick()
 
     def _on_init_limit(self) -> None:
-        """Give up without a quorum, unless learners that are still being synchronised would complete one.
+        """Give up if there is no quorum after initLimit, unless learners that are being synchronised would complete
+        one.
 
-        Giving up would restart their snapshots, and do so forever if one takes longer than initLimit. A learner that is
-        silent for that time is dropped. (ZooKeeper gives up, Leader.waitForNewLeaderAck.)
+        Giving up would restart their snapshots, and would do so forever if one takes longer than initLimit. A learner
+        that is silent for that time is dropped. (ZooKeeper gives up, Leader.waitForNewLeaderAck.)
         """
         core, adopted = self._core, self._adopted
         if self.established:
@@ -209,7 +211,7 @@ class Leader:
             core.leave("no quorum within initLimit", timer_cause("initLimit"))
 
     def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None:
-        """Process packets from a learner; after a packet that ends its link or this term, ignore the rest."""
+        """Process packets from a learner; ignore those after a packet that closes the link or ends this term."""
         peer = self._links.get(link)
         if peer is None:
             return
@@ -276,17 +278,16 @@ class Leader:
         core.epoch_floor = max(core.epoch_floor, info.accepted_epoch)
         if self._epoch is not None and info.accepted_epoch > self._epoch:
             if not core.reconfiguration.expects(info.peer_id):
-                # This server has no vote in the leader's membership, so no quorum needs it. Reject it and continue this
-                # term.
+                # This server has no vote in the leader's membership, so it is not needed for a quorum. Reject it and
+                # continue this term.
                 self._drop(
                     peer,
                     f"server {info.peer_id} is not in this leader's list and has accepted epoch {info.accepted_epoch}, "
                     f"this is epoch {self._epoch}; restart each server with the new list",
                 )
                 return
-            # The server accepted a higher epoch from a failed leader and might never follow this one. Resign, and let
-            # the next election open an epoch that is higher still. (ZooKeeper excludes such a server until the next
-            # election.)
+            # The server accepted a higher epoch from a failed leader and might never follow this one. Resign, so that
+            # the next election begins an even higher epoch. (ZooKeeper excludes such a server until the next election.)
             core.leave(f"server {peer.peer_id} has accepted epoch {info.accepted_epoch}", request_cause("FOLLOWERINFO"))
         elif peer.counts_for_epoch and self._epoch is None:
             self._accepted_epochs[peer.peer_id] = info.accepted_epoch
@@ -295,9 +296,9 @@ class Leader:
             self._offer(peer)
 
     def _open_epoch_with_quorum(self) -> None:
-        """Open one epoch above all accepted epochs, when a quorum has reported these.
+        """Choose an epoch above all accepted epochs when a quorum has reported its accepted epochs.
 
-        The epoch is fixed from then on.
+        The epoch does not change afterwards.
         """
         core = self._core
         if self._epoch is not None or not core.quorum.contains(self._accepted_epochs):
@@ -310,9 +311,9 @@ class Leader:
         core.save_accepted_epoch(self._epoch, self._offer_to_all)
 
     def _offer_to_all(self) -> None:
-        """Offer the epoch, and count this peer's own acknowledgement.
+        """Send LEADERINFO with the new epoch to all learners, and count this peer's own ACKEPOCH.
 
-        The epoch and the whole history are durable here.
+        The epoch and this peer's whole history are durable at this point.
         """
         self._offering = True
         self._acknowledged_epoch[self._core.my_id] = None
@@ -343,10 +344,10 @@ class Leader:
         self._synchronise(peer)
 
     def _leave_if_hopeless(self) -> None:
-        """Leave if the acknowledgements of this epoch can no longer become a quorum.
+        """Resign if there can no longer be a quorum of ACKEPOCHs for this epoch.
 
-        A voter that accepted this epoch before does not count again. A new epoch at once is better than waiting for
-        initLimit.
+        The ACKEPOCH of a voter that accepted this epoch before does not count. Beginning a new epoch at once is better
+        than waiting for initLimit.
         """
         if self.phase is not Phase.DISCOVERY:
             return
@@ -387,9 +388,9 @@ class Leader:
             self._take_in(peer, send_history(self._core, peer))
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None:
-        """Handle the transactions after `after` that the disk has read for a learner.
+        """Handle transactions after `after` that were read from the log for a learner.
 
-        The learner was silent during the read.
+        The learner's silence during the read does not count as a failure.
         """
         peer = self._links.get(link)
         if peer is not None and peer.reading == after:
@@ -401,7 +402,8 @@ class Leader:
             self._drop(peer, "what it lacks cannot be read from the log any more")
         elif progress is Progress.DONE:
             known = self._core.reconfiguration
-            # If an earlier leader left a membership uncommitted, it takes effect only when this leader is established.
+            # A membership that an earlier leader proposed and did not commit becomes active only when this leader is
+            # established.
             membership = known.current if self.established else known.last_seen
             begin_forwarding(self._core, peer, self._newleader_zxid, membership)
             self._broadcast.close_proposal()  # do not send it to this learner, which already has it
@@ -444,15 +446,15 @@ class Leader:
         self._broadcast.propose(requests, None)
 
     def submit_sync(self, request: SyncRequest) -> None:
-        """Add a sync of a local client."""
+        """Add a local client's sync request."""
         self._broadcast.add_sync(request, None)
 
     def ask_revalidate(self, session_id: SessionId, timeout_ms: int) -> None:
-        """Reply for a local client's session, because this peer knows the session's state."""
+        """Process a local client's request to continue its session; the leader itself knows the session's state."""
         self._broadcast.answer_revalidate(Revalidate(session_id, timeout_ms), None)
 
     def end_turn(self) -> None:
-        """Close the proposal, because later proposals belong to another turn."""
+        """End the current Proposal packet, because later proposals are sent in the next turn."""
         self._broadcast.close_proposal()
 
     def on_logged(self, zxid: Zxid) -> None:
@@ -461,7 +463,8 @@ class Leader:
 
     def _on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
         if counter_of(zxid) == 0:
-            # A learner sends this zxid to acknowledge NEWLEADER, and again for UPTODATE. Ignore other epochs.
+            # A learner sends this zxid in its acknowledgement of NEWLEADER, and again in that of UPTODATE. Ignore other
+            # epochs.
             if peer.step is Step.SYNCING and zxid == self._newleader_zxid:
                 self._on_newleader_ack(peer)
         elif wrong := self._broadcast.ack_error(peer, zxid):
@@ -486,7 +489,7 @@ class Leader:
         self._half_ticks += 1
         if self.established and self._half_ticks % 2 == 0:
             if not self._broadcast.can_commit(self._synced_voters()):
-                # If no counted learner was lost, a membership change cost the quorum.
+                # If no voter was lost, a membership change is why there is no quorum.
                 cause = self._lost or request_cause("reconfig")
                 core.leave("no quorum of synced learners", cause, self._broadcast.handover.successor)
                 return
@@ -499,7 +502,7 @@ class Leader:
         for peer in list(self._links.values()):
             if reason := peer.too_slow(now_ms, sync_ms if peer.synced else init_ms, sync_ms):
                 self._drop(peer, reason, cause=silence_cause(peer.peer_id))
-        # Checks only at half ticks would detect a silent learner up to half a tick late.
+        # With checks only at half ticks, a silent learner would be detected up to half a tick late.
         ends = [p.silence_deadline_ms(sync_ms if p.synced else init_ms, sync_ms) for p in self._links.values()]
         if ends and min(ends) - now_ms < core.config.tick_time_ms // 2 and core.leaving is None:
             core.set_timer(SILENCE_TIMER, min(ends) - now_ms)

@@ -36,20 +36,20 @@ from zabka.ensemble.zab.learner_link import LearnerLink
 from zabka.ensemble.zab.messages import Ack, Commit
 
 OUTSTANDING_MAX = 2
-"""Maximum number of outstanding proposals for which a leader sends acknowledgements.
+"""Maximum number of outstanding proposals at which a leader still sends acknowledgements of its own log.
 
 With more, packets and turns limit the throughput, and an additional packet would cost more than it saves.
 """
 REMINDER_TIMER = "leader.reminder"
 REMINDER_MS = 20
-"""Maximum time until a follower is notified of a commit if its own disk has not logged the transaction yet."""
+"""Time after which the leader sends the omitted COMMIT to a follower whose own disk has not logged the transaction."""
 
 
 class LeaderAcks:
-    """Acknowledgements that a leader sends to its learners for its own log.
+    """Sends the leader's acknowledgements of its own log to its learners, and omits unnecessary COMMITs.
 
-    `asked_by` is the link that requested the last proposal, because a client waits there. It is None for a client of
-    the leader, whose reply needs no packet.
+    `asked_by` is the link of the learner that forwarded the last proposed request, because a client waits there. It is
+    None for a client of the leader, whose reply needs no packet.
     """
 
     __slots__ = ("_core", "_held_back", "_reminds", "_up_to", "asked_by", "last_commit_sent")
@@ -61,10 +61,10 @@ class LeaderAcks:
         self._held_back: list[LearnerLink] = []
         self.asked_by: LinkId | None = None
         self.last_commit_sent = Zxid(0)
-        """Zxid up to which COMMITs were sent, or omitted because a learner commits by itself."""
+        """Zxid up to which COMMITs were sent, or were omitted because the learner commits without one."""
 
     def send_durable(self, zxid: Zxid, peers: Iterable[LearnerLink]) -> None:
-        """Acknowledge the leader's own log to the followers that can use this acknowledgement to commit.
+        """Send an acknowledgement of the leader's own log to each follower that can commit because of it.
 
         The log is durable up to `zxid`, and contains uncommitted transactions.
         """
@@ -80,16 +80,16 @@ class LeaderAcks:
                 core.send(peer.link, ack)
 
     def _can_commit(self, peer: LearnerLink) -> bool:
-        """Return whether that learner and this server together form a quorum."""
+        """Return whether that learner and this leader are a quorum, so that the learner can commit by itself."""
         if not peer.heeds_acks or not peer.counts:
             return False
-        # Require a vote: if the oracle allows it, this server alone is a quorum, and a learner without a vote adds
-        # nothing.
+        # Check that the learner is a voter: if an oracle makes this server alone a quorum, a learner without a vote
+        # adds nothing.
         quorum = self._core.quorum
         return peer.peer_id in quorum.voters and quorum.contains((self._core.my_id, peer.peer_id))
 
     def send_commit(self, zxid: Zxid, peers: Iterable[LearnerLink]) -> None:
-        """Send one COMMIT for all transactions since the last one, to each learner that accepts and needs it."""
+        """Send a cumulative COMMIT up to `zxid` to each learner that supports it and needs it."""
         if zxid == self.last_commit_sent:
             return
         self.last_commit_sent = zxid
@@ -99,7 +99,7 @@ class LeaderAcks:
                 self._core.send(peer.link, commit)
 
     def _commits_itself(self, peer: LearnerLink, zxid: Zxid) -> bool:
-        """Return whether that learner has committed by itself, or will when its own log is durable."""
+        """Return whether that learner commits up to `zxid` without a COMMIT, when its own log is durable."""
         if peer.leader_acked < zxid or self._core.reconfiguration.under_way:
             return False
         if peer.acked >= zxid:
@@ -112,12 +112,12 @@ class LeaderAcks:
         return True
 
     def on_reminder(self, peers: Iterable[LearnerLink]) -> None:
-        """Send the COMMIT to followers with slow disks, so that they need not wait for their disks."""
+        """Send the omitted COMMIT to followers whose disks are slow, so that they need not wait for their disks."""
         self._reminds = False
         self.make_up_for(peers)
 
     def make_up_for(self, peers: Iterable[LearnerLink]) -> None:
-        """Send the omitted COMMIT to learners that may not have committed yet, because the next packet relies on it."""
+        """Send the omitted COMMIT to learners that may not have committed yet: the next packet depends on it."""
         for peer in peers:
             if peer.acked < self.last_commit_sent <= peer.leader_acked:
                 peer.leader_acked = Zxid(0)
@@ -126,9 +126,9 @@ class LeaderAcks:
     # -- learners that reconnect ---------------------------------------------------------------------------------------
 
     def is_ahead(self, peer: LearnerLink, last_committed: Zxid) -> bool:
-        """Return whether the learner, or the peer that it learned from, may have committed more than the leader.
+        """Return whether the learner, or the peer that it learned from, may have committed more than the leader has.
 
-        In this case its synchronisation has to wait.
+        If so, the synchronisation of this learner is postponed.
         """
         if min(peer.last_zxid, self._up_to) <= last_committed:
             return False
@@ -137,7 +137,7 @@ class LeaderAcks:
         return True
 
     def take_held_back(self, links: Mapping[LinkId, LearnerLink]) -> list[LearnerLink]:
-        """Return the learners whose synchronisation waited and can be tried again, because more is committed now."""
+        """Return the learners whose synchronisation was postponed, to try it again, because more is committed now."""
         if not self._held_back:
             return []
         held_back, self._held_back = self._held_back, []
@@ -145,7 +145,7 @@ class LeaderAcks:
 
 
 class CommonLog:
-    """Part of the log known to be on the disks of both a follower and its leader, since this synchronisation."""
+    """Zxids up to which the logs of a follower and of its leader are known to be durable."""
 
     __slots__ = ("leaders", "own")
 
@@ -155,5 +155,5 @@ class CommonLog:
 
     @property
     def chosen_zxid(self) -> Zxid:
-        """Highest zxid that is durable in both logs and therefore chosen, if the leader has sent acknowledgements."""
+        """Highest zxid that is durable in both logs; it is chosen, because the two peers are a quorum."""
         return min(self.leaders, self.own)

@@ -108,12 +108,12 @@ LIVENESS_TIMER = "learner.liveness"
 RETRY_MIN_MS = 10
 RETRY_MAX_MS = 50
 CONNECT_BUDGET_MS = 1500
-"""How long to try to reach a leader that was just elected; it may decide later than this peer."""
+"""Time during which a learner tries to connect to a newly elected leader, which may decide later than this peer."""
 FORCE_SNAP_ZXID = Zxid(0)
 
 
 class LearnerStep(IntEnum):
-    """Progress of the connection to the leader, in order."""
+    """Steps of a learner's connection to the leader, in order."""
 
     CONNECTING = 0
     INTRODUCED = 1
@@ -127,7 +127,7 @@ class LearnerStep(IntEnum):
 
 
 _TRUNCATING = LearnerStep.TRUNCATING
-"""Cached separately, because looking up an enumeration member costs as much as a call."""
+"""A module constant, because looking up an enumeration member takes as long as a call."""
 _PHASES = {
     LearnerStep.CONNECTING: Phase.DISCOVERY,
     LearnerStep.INTRODUCED: Phase.DISCOVERY,
@@ -138,7 +138,7 @@ _PHASES = {
 
 
 class Learner:
-    """One connection to one leader."""
+    """The role of a follower or an observer: one connection to one leader."""
 
     def __init__(
         self,
@@ -151,8 +151,8 @@ class Learner:
     ) -> None:
         """Create a learner; `start` connects.
 
-        `source_id`: the peer to learn from, which is the leader or, for an observer, one of its followers. A source in
-        an epoch after `leads_until` already follows another leader.
+        `source_id`: the peer to learn from, which is the leader or, for an observer, one of its followers. If the
+        source has an epoch after `leads_until`, it follows another leader, and is rejected.
         """
         self._core = core
         self.source_id = source_id
@@ -170,7 +170,7 @@ class Learner:
         self._cumulative = False
         self._epoch: Epoch | None = None
         self._forces_snapshot = False
-        # The current synchronisation.
+        # State of the current synchronisation.
         self._mode = SyncMode.DIFF
         self._from_zxid = core.last_logged
         self._snapshot: TreeSnapshot | None = None
@@ -178,10 +178,10 @@ class Learner:
         self._last_queued = Zxid(0)
         self._queued: deque[Txn] = deque()
         self._committed = self._logged = 0
-        """Number of queued transactions that are committed, and number of those that are already in the log."""
+        """Number of queued transactions that are committed, and number of queued ones that are in the log already."""
         self._announced = False
         self._following: Following | None = None
-        """Logging, committing, and the observers that learn from this follower; None before UPTODATE."""
+        """Handler of packets and requests after UPTODATE; None before."""
 
     @property
     def observers(self) -> list[LearnerLink]:
@@ -195,7 +195,7 @@ class Learner:
     def _go(self, step: LearnerStep) -> None:
         self._step, self.phase = step, _PHASES.get(step, Phase.SYNCHRONIZATION)
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- start, end and events -------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Connect to the leader."""
@@ -259,7 +259,7 @@ class Learner:
         if link == self._link:
             self._link = None
             if self._handed_over and self._step is LearnerStep.INTRODUCED:
-                # A new membership made it the leader, and it may not have been notified yet.
+                # A new membership designated that peer as leader, and the peer may not have been notified yet.
                 self._go(LearnerStep.CONNECTING)
                 self.on_link_failed(self.source_id)
                 return
@@ -268,13 +268,13 @@ class Learner:
             self._master.on_link_down(link)
 
     def on_looking(self, src: PeerId, round: int, outvoted: bool) -> None:
-        """Handle the leader's own return to LOOKING."""
+        """Leave the leader if the vote shows that the leader itself is LOOKING again."""
         if src in (self.leader_id, self.source_id) and round > self._core.round:
             leader = f"leader {src}" if src == self.leader_id else self._source
             self._core.leave(f"{leader} has given up", looking_cause(src))
 
     def on_timer(self, name: str) -> None:
-        """Try to connect again, or check whether the leader is still alive."""
+        """Handle an expired timer: try to connect again, or check whether the leader is still alive."""
         core = self._core
         if name == CONNECT_TIMER:
             if self._step is LearnerStep.CONNECTING:
@@ -289,7 +289,7 @@ class Learner:
             self._master.on_timer()
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None:
-        """Handle the transactions after `after` that the disk has read for an observer."""
+        """Handle transactions after `after` that were read from the log for an observer."""
         if self._master is not None:
             self._master.on_log_read(link, after, txns)
 
@@ -303,7 +303,7 @@ class Learner:
         return core.ticks_ms(config.sync_limit if self._step >= LearnerStep.ADOPTING else config.init_limit)
 
     def on_packets(self, link: LinkId, packets: Sequence[messages.Packet]) -> None:
-        """Process packets from the leader; after a packet that ends this role, ignore the rest."""
+        """Process packets from the leader; ignore those after a packet that ends this role."""
         core = self._core
         if link != self._link:
             if self._master is not None:
@@ -321,7 +321,7 @@ class Learner:
                 return
 
     def end_turn(self) -> None:
-        """Do nothing: a learner does not combine the packets of a turn."""
+        """Do nothing: a learner does not combine packets in a turn."""
 
     def _broken(self, reason: str) -> None:
         self._core.report_broken(self.source_id, reason)
@@ -375,8 +375,8 @@ class Learner:
             current_epoch = -1 if core.incomplete else core.current_epoch
             core.save_accepted_epoch(info.epoch, lambda: self._acknowledge_epoch(core.last_logged, current_epoch))
         elif core.needs_snapshot:
-            # The log cannot be truncated to the point where the leader's history diverges, so request a snapshot with a
-            # special zxid. The epoch -1 keeps this ACKEPOCH from counting.
+            # The log cannot be truncated to where the histories diverge, so request a snapshot with a special zxid. The
+            # epoch -1 means that this ACKEPOCH does not count.
             self._forces_snapshot = True
             core.barrier(lambda: self._acknowledge_epoch(FORCE_SNAP_ZXID, -1))
         else:
@@ -385,7 +385,7 @@ class Learner:
             core.barrier(lambda: self._acknowledge_epoch(core.last_logged, -1))
 
     def _acknowledge_epoch(self, last_zxid: Zxid, current_epoch: int) -> None:
-        """Send ACKEPOCH, because the accepted epoch and everything logged before are durable (ZOOKEEPER-2845)."""
+        """Send ACKEPOCH, after the accepted epoch and everything logged before are durable (ZOOKEEPER-2845)."""
         assert self._link is not None and self._core.accepted_epoch == self._epoch
         self._go(LearnerStep.PROMISED)
         self._core.send(self._link, messages.AckEpoch(last_zxid, current_epoch))
@@ -399,7 +399,8 @@ class Learner:
             self._snapshot = first.snapshot
             self._last_queued = first.snapshot.zxid
         elif self._forces_snapshot:
-            # An empty leader has found nothing committed in a quorum, so nothing on this server was committed.
+            # A leader with an empty history has found nothing committed in a quorum, so nothing on this server was
+            # committed.
             if first.zxid == 0:
                 self._begin_truncation(first.zxid)
             else:
@@ -416,8 +417,8 @@ class Learner:
         if zxid > core.last_logged:
             self._broken(f"TRUNC to 0x{zxid:x}, which this log does not reach")
         elif 0 < zxid < core.base:
-            # The log begins after that point, at a snapshot from a leader that was never established, so truncation
-            # cannot reach it.
+            # This log cannot be truncated to that zxid: it begins later, at a snapshot from a leader that was never
+            # established.
             core.needs_snapshot = True
             core.leave(f"the log cannot be cut back to 0x{zxid:x}: a snapshot is needed", request_cause("TRUNC"))
         else:
@@ -426,7 +427,7 @@ class Learner:
             core.truncate(zxid)
 
     def on_recovered(self) -> None:
-        """Process the packets that arrived during the truncation: the log is truncated, and the tree equals it."""
+        """Process the packets that arrived during the truncation, because the log and the tree are truncated now."""
         core = self._core
         assert self._step is LearnerStep.TRUNCATING
         if core.last_logged != self._last_queued:
@@ -456,7 +457,7 @@ class Learner:
             self._broken(f"COMMIT of 0x{commit.zxid:x}, which is not the oldest one proposed")
 
     def _queue_activation(self, packet: messages.CommitAndActivate | messages.InformAndActivate) -> None:
-        """Activate a reconfiguration committed during the synchronisation, even if it is not applied yet."""
+        """Activate a reconfiguration that was committed during the synchronisation, even if it is not applied yet."""
         if isinstance(packet, messages.InformAndActivate):
             self._queue((packet.txn,))
             txn, self._committed = packet.txn, self._committed + 1
@@ -468,11 +469,11 @@ class Learner:
         activate(self._core, txn, packet.designated)
 
     def _on_newleader(self, packet: messages.NewLeader) -> None:
-        """Take over the initial history, beginning with log and tree.
+        """Adopt the leader's initial history: log and apply the transactions that were queued as committed.
 
-        Proposals that are not committed wait for UPTODATE, so that no proposal's ack precedes NEWLEADER's
-        (ZOOKEEPER-4685). But a peer that has lost transactions may have acknowledged these proposals too, and is
-        complete only with them in its log.
+        Proposals that are not committed wait until UPTODATE, so that the ack of NEWLEADER precedes the ack of any
+        proposal (ZOOKEEPER-4685). But a peer that has lost transactions may have acknowledged these proposals before,
+        and is complete only with them in its log.
         """
         core = self._core
         assert self._epoch is not None
@@ -480,7 +481,7 @@ class Learner:
             self._broken(f"NEWLEADER 0x{packet.zxid:x} in epoch {self._epoch}")
             return
         self._go(LearnerStep.ADOPTING)
-        # This must be on disk before the history that may contain it.
+        # The membership must be on disk before the history that may contain the reconfiguration.
         core.reconfiguration.see_text(packet.config)
         self._announced = bool(packet.config)
         core.set_timer(LIVENESS_TIMER, self._limit_ms())
@@ -493,7 +494,8 @@ class Learner:
             self._snapshot = None
         core.append([self._queued.popleft() for _ in range(self._committed)])
         self._committed = 0
-        # Apply them only as pending: if this leader is not established yet, it is unknown whether they are committed.
+        # Use `apply_pending`, because this leader may not be established yet: it is then unknown whether these
+        # transactions are committed.
         core.apply_pending()
         if core.incomplete and not self._observer:
             proposed = what_both_may_commit(self._queued)
@@ -506,7 +508,7 @@ class Learner:
         self._core.save_current_epoch(self._epoch, self._epoch_durable)
 
     def _epoch_durable(self) -> None:
-        """Acknowledge NEWLEADER, because the history and then the epoch are durable (ZOOKEEPER-3911, 4643, 4646)."""
+        """Acknowledge NEWLEADER: the history and then the epoch are durable (ZOOKEEPER-3911, 4643, 4646)."""
         core = self._core
         assert self._link is not None and self._epoch is not None and self._step is LearnerStep.ADOPTING
         self._go(LearnerStep.ADOPTED)
@@ -523,9 +525,9 @@ class Learner:
         )
 
     def _on_up_to_date(self) -> None:
-        """Serve clients, because the leader is established.
+        """Accept clients, because the leader is established.
 
-        Log the transactions proposed during synchronisation.
+        Log the transactions proposed during the synchronisation.
         """
         core = self._core
         assert self._link is not None and self._epoch is not None
@@ -540,17 +542,19 @@ class Learner:
         following.start_serving(tuple(self._queued), logged=self._logged, committed=self._committed)
         self._queued.clear()
 
-    # -- in step with the leader -------------------------------------------------------------------------------------
+    # -- after the synchronisation ----------------------------------------------------------------------------------
 
     def on_logged(self, zxid: Zxid) -> None:
-        """Acknowledge this leader's proposals up to `zxid`, because the log is durable up to there."""
+        """Acknowledge the leader's proposals up to `zxid`, because this peer's log is durable up to there."""
         if self._following is not None:
             self._following.on_logged(zxid)
 
     def on_tree_differs(self) -> None:
-        """Leave the leader, because this history differs from the leader's, and reconnect for its whole tree.
+        """Leave the leader, because this peer's history differs from the leader's; then reconnect and request a
+        snapshot.
 
-        If this tree has just come from the leader, the history is not the reason; then continue, as ZooKeeper does.
+        If this tree has just come from the leader in a SNAP, the history is not the reason: continue, as ZooKeeper
+        does.
         """
         core = self._core
         if self._mode is not SyncMode.SNAP and not core.in_doubt:
@@ -561,7 +565,7 @@ class Learner:
     def submit(self, requests: Sequence[messages.ForwardedRequest]) -> None:
         """Forward writes to the leader.
 
-        Before UPTODATE, or without a link, drop them: their client is being disconnected.
+        Before UPTODATE, or without a link, drop them, because their clients are being disconnected.
         """
         if self._following is not None and self._link is not None:
             self._following.submit(requests)

@@ -1,4 +1,4 @@
-"""A leader's view of one connected learner (state of LearnerHandler)."""
+"""State of one connected learner, on the leader's side (LearnerHandler)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.ensemble.zab.messages import FollowerInfo
 
 
 class Step(IntEnum):
-    """Step of a learner's connection, in order."""
+    """Steps of a learner's connection, in order."""
 
     CONNECTED = 0
     INTRODUCED = 1
@@ -24,10 +24,10 @@ _SYNCING, _SYNCED = Step.SYNCING, Step.SYNCED
 
 
 class LearnerLink:
-    """One learner's connection.
+    """One learner's connection to this leader.
 
     Steps: CONNECTED, INTRODUCED (FOLLOWERINFO received), OFFERED (LEADERINFO sent), PROMISED (ACKEPOCH received),
-    SYNCING (NEWLEADER sent), ACKNOWLEDGED (NEWLEADER's ack received), SYNCED (UPTODATE sent).
+    SYNCING (NEWLEADER sent), ACKNOWLEDGED (the ack of NEWLEADER received), SYNCED (UPTODATE sent).
     """
 
     __slots__ = (
@@ -56,24 +56,25 @@ class LearnerLink:
         self.observer = False
         self.cumulative = self.heeds_acks = self.wants_snapshot = False
         self.last_zxid = Zxid(0)
-        # `reading`: the zxid after which the log is being read for this learner. `reads_on`: whether any transaction
-        # was read.
+        # `reading`: the zxid after which the log is being read for this learner. `reads_on`: whether transactions were
+        # read already, so that the read is a continuation.
         self.reading: Zxid | None = None
         self.reads_on = False
         self.heard_ms = now_ms
         self.acked = Zxid(0)
-        # The zxid of the last leader's acknowledgement sent to the learner; 0 once a COMMIT covers it.
+        # Zxid of the leader's own acknowledgement last sent to the learner; 0 after a COMMIT has made it irrelevant.
         self.leader_acked = Zxid(0)
         self.answered_round = 0
-        # A sampled unacknowledged proposal, to detect a disk or link that no longer responds (SyncLimitCheck).
+        # One unacknowledged proposal, whose age is checked to detect a disk or link that no longer responds
+        # (SyncLimitCheck).
         self.unacked_zxid: Zxid | None = None
         self.unacked_since_ms = 0
 
     def introduce(self, info: FollowerInfo, cumulative: bool) -> None:
-        """Record the learner's identity and features; `cumulative`: whether this side supports cumulative packets.
+        """Record the learner's identity and features from its FOLLOWERINFO.
 
-        A participant that is not (yet) a voter receives proposals like a voter; its acknowledgements count when it
-        becomes a voter.
+        `cumulative`: whether this leader supports cumulative packets. A participant that is not a voter yet receives
+        proposals like a voter; its acknowledgements count when it becomes a voter.
         """
         self.peer_id = info.peer_id
         self.observer = info.observer
@@ -84,40 +85,40 @@ class LearnerLink:
 
     @property
     def synced(self) -> bool:
-        """Whether the learner serves clients and replies to pings."""
+        """Whether the learner has received UPTODATE, so that it accepts clients and replies to pings."""
         return self.step is _SYNCED
 
     @property
     def is_syncing(self) -> bool:
-        """Whether the learner's history is being sent or read, and is not acknowledged yet."""
+        """Whether the learner's missing history is being read or sent, and it has not acknowledged NEWLEADER."""
         return self.step is _SYNCING or self.reading is not None
 
     @property
     def counts_for_epoch(self) -> bool:
-        """Whether the learner's ACKEPOCH and history count for the epoch.
+        """Whether the learner's ACKEPOCH and its ack of NEWLEADER count for a quorum.
 
-        An observer of this implementation stores both like a follower, and may be a voter in a membership that it has
-        not received yet: if the observer did not count, such a membership might never become active.
+        An observer of this implementation stores epochs and history like a follower, and may be a voter in a membership
+        that it has not received yet: if the observer did not count, such a membership might never become active.
         """
         return not self.observer or self.cumulative
 
     @property
     def counts(self) -> bool:
-        """Whether the learner's acknowledgement of a proposal counts, if it is a voter."""
+        """Whether the learner's acknowledgements of proposals count, provided that it is a voter."""
         return self.step is _SYNCED and not self.observer
 
     @property
     def forwarding(self) -> bool:
-        """Whether the learner receives proposals and commits: after its synchronisation (Leader.startForwarding)."""
+        """Whether proposals and commits are sent to the learner (Leader.startForwarding)."""
         return self.step >= _SYNCING
 
     @property
     def takes_one_commit(self) -> bool:
-        """Whether one COMMIT for this learner includes all transactions up to its zxid."""
+        """Whether the learner accepts one COMMIT for all transactions up to its zxid."""
         return self.cumulative and not self.observer and self.step >= _SYNCING
 
     def too_slow(self, now_ms: int, silence_ms_max: int, unacked_ms_max: int) -> str:
-        """Return why to stop waiting for the learner, or an empty string while it responds in time."""
+        """Return why the learner should be dropped, or "" while it responds in time."""
         if now_ms - self.heard_ms > silence_ms_max:
             return "it was not heard from in time"
         if self.unacked_zxid is not None and now_ms - self.unacked_since_ms > unacked_ms_max:
@@ -125,7 +126,7 @@ class LearnerLink:
         return ""
 
     def silence_deadline_ms(self, silence_ms_max: int, unacked_ms_max: int) -> int:
-        """Return when the learner becomes too slow, if it sends nothing until then."""
+        """Return the time at which the learner becomes too slow if it sends nothing until then."""
         ends_ms = self.heard_ms + silence_ms_max
         if self.unacked_zxid is not None:
             ends_ms = min(ends_ms, self.unacked_since_ms + unacked_ms_max)

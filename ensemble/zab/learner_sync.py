@@ -1,12 +1,12 @@
-"""Sends a learner its missing history: from memory, from the log on disk, or as a whole tree.
+"""Sends a learner its missing history: from memory, from the log on disk, or as a snapshot.
 
-The log is used if the learner is too old for the transactions in memory, and its own last transaction is in this peer's
-history. That history consists of the transactions replayed at the start and logged since (`Core.base` and later). Other
-transactions in the directory may never have been committed (ZOOKEEPER-2846), and some may be missing: autopurge keeps
-the logs that snapshots need, not all that a learner might need. So the transactions that are read must be exactly the
-transactions in this peer's history, also across the ends of epochs (`Core.borders`). They are read in pieces, outside
-the log's thread. The transactions in memory follow them without a gap (ZOOKEEPER-2418), in the turn that adds the
-learner to the broadcast.
+The log is used if the learner's last transaction is older than those in memory, and is in this peer's history. That
+history consists of the transactions replayed at the start and logged since (`Core.base` and later). Other transactions
+in the directory may never have been committed (ZOOKEEPER-2846), and some may be missing: autopurge keeps the logs that
+snapshots need, not all that a learner might need. So the transactions that are read must be exactly the transactions in
+this peer's history, also at the ends of epochs (`Core.borders`). They are read in pieces, outside the storage thread.
+The transactions in memory follow them without a gap (ZOOKEEPER-2418), in the turn that adds the learner to the
+broadcast.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from zabka.ensemble.zab.sync import SyncMode, SyncPlan, plan_sync, what_both_may
 
 
 class Progress(Enum):
-    """Progress of sending a learner's history.
+    """Progress of sending a learner its missing history.
 
-    All of it is sent, more was requested from the disk, or it cannot continue.
+    All of it is sent, more is being read from the log, or the log cannot be read.
     """
 
     DONE = "done"
@@ -36,7 +36,7 @@ class Progress(Enum):
 
 
 def send_history(core: Core, peer: LearnerLink) -> Progress:
-    """Send the transactions after `peer.last_zxid` from memory or as a snapshot, or begin to read the log."""
+    """Send the history after `peer.last_zxid`, from memory or as a snapshot, or begin to read the log for it."""
     plan = plan_sync(peer.last_zxid, core.last_committed, core.committed_log)
     if peer.wants_snapshot:
         plan = SyncPlan(SyncMode.SNAP, core.last_committed, [])
@@ -48,9 +48,9 @@ def send_history(core: Core, peer: LearnerLink) -> Progress:
 
 
 def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> Progress:
-    """Send the next transactions that the disk has read.
+    """Send the next transactions, which were read from the log.
 
-    `txns` is None if the log lacks some, or if they are too many.
+    `txns` is None if the log does not contain them, or if they are too large.
     """
     peer.reading = None
     committed = [txn for txn in txns or () if txn.zxid <= core.last_committed]
@@ -75,16 +75,18 @@ def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> 
 
 
 def begin_forwarding(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
-    """Forward every proposal to the learner from now on, because its missing history is sent.
+    """Send NEWLEADER, and send every later proposal to the learner, because its missing history is sent.
 
     This happens in the same turn, so that no transaction can be missed. `membership` will be active when the learner
     receives UPTODATE.
 
-    (ZooKeeper always sends the last seen membership, and its learner activates that. While a change is in progress, a
-    reconnecting learner then treats a change that may fail as committed, and passes it on, and the ensemble can split.)
+    (ZooKeeper always sends the last seen membership, and its learner activates that. During a membership change, a
+    reconnecting learner then treats a change that may still fail as committed, and passes it on, and the ensemble can
+    split.)
     """
     outstanding = tuple(core.pending) if not peer.observer else ()
-    # A learner uses the last membership that it receives, so send the proposed membership after the current one.
+    # A learner uses the last membership that it receives, so send a proposed membership after NEWLEADER, which contains
+    # the current one.
     before = what_both_may_commit(outstanding)
     after = outstanding[len(before) :]
     newleader = NewLeader(newleader_zxid, membership.text)

@@ -1,8 +1,8 @@
 """One version of the ensemble's membership: the servers, their roles and addresses, and the quorums.
 
-ZooKeeper calls it a dynamic configuration (QuorumVerifier, QuorumPeerConfig.parseDynamicConfig). Its text contains
-one `server.N=...` per line, `group.N` and `weight.N` for hierarchical quorums, and finally `version=` in hexadecimal:
-the zxid that created it. /zookeeper/config contains this text, and peers send it to each other.
+ZooKeeper calls it a dynamic configuration (QuorumVerifier, QuorumPeerConfig.parseDynamicConfig). Its text contains one
+`server.N=...` per line, `group.N` and `weight.N` for hierarchical quorums, and finally `version=` in hexadecimal: the
+zxid of the transaction that created it. /zookeeper/config contains this text, and peers send it to each other.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from zabka.ensemble.zab.server_line import ServerLine, parse_server_line
 PEER_ID_MAX = 255
 """Maximum server id.
 
-ZooKeeper accepts any number, but a session id begins with the lowest eight bits of its server's id. Servers 256 and 0
-have the same eight bits, so both could assign the same id to two sessions.
+ZooKeeper accepts any number, but a session id begins with the lowest eight bits of its server's id. For servers 256 and
+0 these bits are the same, so both could assign the same id to two sessions.
 """
 _NUMBER_MAX = 2**63 - 1
 _DIGITS_MAX = 100
@@ -31,11 +31,11 @@ class BadMembership(ValueError):
 
 
 class NoNumber(BadMembership):
-    """A string is not a number where one is expected. ZooKeeper reports this with a separate error."""
+    """A string is not a number where a number is expected. ZooKeeper reports this as a separate error."""
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """One configuration. `lines` is empty if addresses are not needed; roles are always known."""
+    """One version of the membership. `lines` is empty if addresses are not needed; roles are always known."""
 
     version: int
     voters: tuple[PeerId, ...]
@@ -52,7 +52,7 @@ class Membership(msgspec.Struct, frozen=True):
         groups: Mapping[int, tuple[PeerId, ...]] | None = None,
         weights: Mapping[PeerId, int] | None = None,
     ) -> Membership:
-        """Create a membership from the servers, keyed by id; their lines contain the roles."""
+        """Create a membership from the `server.N` lines, keyed by id, which contain the roles."""
         return cls(
             version=version,
             voters=tuple(i for i in sorted(lines) if not lines[i].observer),
@@ -64,7 +64,7 @@ class Membership(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Membership:
-        """Parse the text of a configuration. Raises BadMembership."""
+        """Parse the text of a membership. Raises BadMembership."""
         try:
             return membership_from(trimmed(read_properties(text)))
         except BadProperties as bad:
@@ -72,7 +72,7 @@ class Membership(msgspec.Struct, frozen=True):
 
     @property
     def hierarchical(self) -> bool:
-        """Whether there are groups. Without groups, a majority is a quorum."""
+        """Whether the servers are in groups. Without groups, a majority of the voters is a quorum."""
         return bool(self.groups)
 
     @property
@@ -84,7 +84,7 @@ class Membership(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The membership as ZooKeeper writes it; empty if there are no addresses."""
+        """The membership in ZooKeeper's format; empty if there are no addresses."""
         if not self.lines:
             return ""
         out = [f"server.{i}={line.canonical()}" for i, line in self.lines.items()]
@@ -94,16 +94,16 @@ class Membership(msgspec.Struct, frozen=True):
         return "\n".join([*out, f"version={self.version:x}"])
 
     def with_version(self, version: int) -> Membership:
-        """Return a membership of the same servers with another version."""
+        """Return the same membership with another version."""
         return msgspec.structs.replace(self, version=version)
 
     def same_servers(self, other: Membership) -> bool:
-        """Return whether the memberships differ at most in version and in the notation of addresses."""
+        """Return whether the memberships are equal except for the version and the notation of addresses."""
         return self.with_version(0).text == other.with_version(0).text
 
 
 def membership_from(properties: Mapping[str, str]) -> Membership:
-    """Return a configuration from its keys; any other key is rejected. Raises BadMembership."""
+    """Return the membership given by these keys; any other key is rejected. Raises BadMembership."""
     lines: dict[PeerId, ServerLine] = {}
     groups: dict[int, tuple[PeerId, ...]] = {}
     weights: dict[PeerId, int] = {}
@@ -126,7 +126,7 @@ def membership_from(properties: Mapping[str, str]) -> Membership:
 
 
 def read_line(key: str, value: str) -> ServerLine:
-    """Parse one server's line. Raises BadMembership."""
+    """Parse one `server.N` line. Raises BadMembership."""
     try:
         return parse_server_line(value)
     except ValueError as bad:
@@ -157,7 +157,7 @@ def _number(what: str, text: str) -> int:
 
 
 def peer_id_of(key: str, text: str) -> PeerId:
-    """Parse a server's id, as it appears in `key`. Raises NoNumber."""
+    """Parse a server id; `key` is the key that contains it, for the error message. Raises NoNumber."""
     return PeerId(_number(key, text))
 
 

@@ -1,9 +1,8 @@
-"""Typed messages between peers: notifications of elections, and packets of the learner protocol.
+"""Typed messages between peers: election notifications, and packets of the learner protocol.
 
 Sources: FastLeaderElection.Notification; org.apache.zookeeper.server.quorum.Leader (packet types), Learner,
-LearnerHandler. `zabka.ensemble.server.net.quorum_wire` converts them to ZooKeeper's wire format and back; the
-simulated network passes the objects unchanged. On the wire every packet is a QuorumPacket {type, zxid, data,
-authinfo}.
+LearnerHandler. `zabka.ensemble.server.net.quorum_wire` converts them to ZooKeeper's wire format and back; the simulated
+network passes the objects unchanged. On the wire every packet is a QuorumPacket {type, zxid, data, authinfo}.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class PeerState(IntEnum):
 
 
 class Vote(msgspec.Struct, frozen=True):
-    """Vote for a leader, with the values for comparison: (peer_epoch, zxid, leader)."""
+    """Vote for a leader. Votes are compared by (peer_epoch, zxid, leader)."""
 
     leader: PeerId
     zxid: Zxid
@@ -36,7 +35,7 @@ class Vote(msgspec.Struct, frozen=True):
 
 
 class Notification(msgspec.Struct, frozen=True):
-    """One election message: the sender's state, its vote and its round (electionEpoch).
+    """An election notification: the sender's state, its vote and its round (electionEpoch).
 
     It also contains the text of the sender's active membership (empty from old servers, and if there are no addresses).
     """
@@ -47,16 +46,16 @@ class Notification(msgspec.Struct, frozen=True):
     config: str = ""
 
 
-# The field `zxid` is the packet's zxid. The other fields contain what ZooKeeper puts into the packet's
-# `data`.
+# The field `zxid` of these classes is the packet's zxid. The other fields are in the packet's `data`.
 
 
 class FollowerInfo(msgspec.Struct, frozen=True):
-    """Follower's first message: its accepted epoch (zxid = acceptedEpoch << 32).
+    """Follower's first message to the leader: its accepted epoch (zxid = acceptedEpoch << 32).
 
-    `observer` sends it as OBSERVERINFO. `cumulative` offers cumulative Acks and Commits: on the wire, one byte after
-    LearnerInfo, which others ignore. `heeds_acks` offers to commit by the leader's own Acks (see `leader_acks`): this
-    byte is then 2, otherwise 1. `wants_snapshot` requests the whole tree (see `Core.in_doubt`): a second byte, 1.
+    An `observer` sends it as OBSERVERINFO. `cumulative`: the learner supports cumulative Acks and Commits; on the wire,
+    this is one byte after LearnerInfo, which other implementations ignore. `heeds_acks`: the learner can commit because
+    of the leader's own Acks (see `leader_acks`); this byte is then 2, otherwise 1. `wants_snapshot` requests the whole
+    tree (see `Core.in_doubt`): a second byte, 1.
     """
 
     accepted_epoch: Epoch
@@ -71,8 +70,8 @@ class FollowerInfo(msgspec.Struct, frozen=True):
 class LeaderInfo(msgspec.Struct, frozen=True):
     """Leader's message with the new epoch (zxid = epoch << 32).
 
-    `cumulative` accepts the learner's offer: on the wire, one byte 1 after the protocol version, sent only to a learner
-    that offered it.
+    `cumulative`: cumulative packets are used on this link; on the wire, this is one byte 1 after the protocol version,
+    sent only to a learner that supports them.
     """
 
     epoch: Epoch
@@ -80,9 +79,9 @@ class LeaderInfo(msgspec.Struct, frozen=True):
 
 
 class AckEpoch(msgspec.Struct, frozen=True):
-    """Follower's acceptance of the epoch.
+    """Follower's acceptance of the epoch, with its last zxid (ACKEPOCH).
 
-    `current_epoch` -1 means that it accepted this epoch before, and must not be counted.
+    `current_epoch` -1 means that the follower accepted this epoch before, so that this message must not be counted.
     """
 
     last_zxid: Zxid
@@ -90,7 +89,7 @@ class AckEpoch(msgspec.Struct, frozen=True):
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """Leader's message that the learner's history is a prefix of the leader's history.
+    """Leader's message that the learner's history is a prefix of the leader's history (DIFF).
 
     The missing transactions follow as Proposal and Commit.
     """
@@ -99,20 +98,20 @@ class Diff(msgspec.Struct, frozen=True):
 
 
 class Trunc(msgspec.Struct, frozen=True):
-    """Leader's order to drop everything after `zxid`; its later transactions follow as Proposal and Commit."""
+    """Leader's order to truncate the log to `zxid` (TRUNC); later transactions follow as Proposal and Commit."""
 
     zxid: Zxid
 
 
 class Snap(msgspec.Struct, frozen=True):
-    """Leader's whole tree as of `zxid`, which the learner adopts (on the wire, streamed after the packet)."""
+    """Leader's whole tree as of `zxid`, which replaces the learner's (SNAP); on the wire, it follows the packet."""
 
     zxid: Zxid
     snapshot: TreeSnapshot
 
 
 class NewLeader(msgspec.Struct, frozen=True):
-    """Leader's end of the initial history (zxid = epoch << 32).
+    """Leader's message that the initial history is complete (NEWLEADER, zxid = epoch << 32).
 
     `config` is the text of the last membership that the leader has seen, active or not.
     """
@@ -122,25 +121,26 @@ class NewLeader(msgspec.Struct, frozen=True):
 
 
 class UpToDate(msgspec.Struct, frozen=True):
-    """Leader's order to serve clients, because a quorum has the initial history."""
+    """Leader's order to accept clients, because a quorum has the initial history (UPTODATE)."""
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """Leader's order to log these transactions in order, and to acknowledge each.
+    """Leader's order to log these transactions in order, and to acknowledge each of them.
 
-    On the wire there is one PROPOSAL per transaction. A leader combines the proposals of one turn, and a connection the
-    packets that it reads at once.
+    On the wire there is one PROPOSAL per transaction. A leader combines the proposals of one turn into one object, and
+    a connection combines the packets that it reads together.
     """
 
     txns: Sequence[Txn]
 
 
 class Ack(msgspec.Struct, frozen=True):
-    """Learner's acknowledgement that `zxid` is durable; also its reply to NewLeader (and UpToDate), with epoch << 32.
+    """Learner's acknowledgement that its log is durable up to `zxid`.
 
-    `cumulative` acknowledges everything up to zxid, only between peers that agreed to it. From a leader to a follower
-    that supports it (`heeds_acks`): `zxid` is durable in the leader's log, and transactions in the logs of both are
-    committed.
+    It is also the reply to NewLeader (and UpToDate), with zxid = epoch << 32. A `cumulative` one acknowledges
+    everything up to zxid; it is used only between peers that agreed on it. From a leader to a follower that supports it
+    (`heeds_acks`), it means that the leader's log is durable up to `zxid`; the transactions in the logs of both are
+    then committed.
     """
 
     zxid: Zxid
@@ -150,7 +150,7 @@ class Ack(msgspec.Struct, frozen=True):
 class Commit(msgspec.Struct, frozen=True):
     """Leader's order to apply the transaction `zxid`, the oldest pending one.
 
-    `cumulative` has the same meaning as in Ack.
+    A `cumulative` one includes all pending transactions before it.
     """
 
     zxid: Zxid
@@ -158,15 +158,15 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class Inform(msgspec.Struct, frozen=True):
-    """Leader's message to an observer: a committed transaction."""
+    """Leader's message to an observer with a committed transaction."""
 
     txn: Txn
 
 
 class CommitAndActivate(msgspec.Struct, frozen=True):
-    """Leader's order to apply the reconfiguration `zxid`, the oldest pending one (COMMITANDACTIVATE).
+    """Leader's order to apply the reconfiguration `zxid`, the oldest pending transaction (COMMITANDACTIVATE).
 
-    Its membership becomes active, with `designated` as its leader.
+    Its membership becomes active, with `designated` as the leader.
     """
 
     zxid: Zxid
@@ -174,24 +174,24 @@ class CommitAndActivate(msgspec.Struct, frozen=True):
 
 
 class InformAndActivate(msgspec.Struct, frozen=True):
-    """Leader's message to an observer: a committed reconfiguration, as CommitAndActivate (INFORMANDACTIVATE)."""
+    """Leader's message to an observer with a committed reconfiguration; see CommitAndActivate (INFORMANDACTIVATE)."""
 
     txn: Txn
     designated: PeerId
 
 
 class Ping(msgspec.Struct, frozen=True):
-    """Leader's ping (zxid = last proposed). The reply lists active sessions: (id, timeout_ms)."""
+    """Leader's ping (zxid = last proposed). The learner's reply lists active sessions: (id, timeout_ms)."""
 
     zxid: Zxid
     touched: Sequence[tuple[SessionId, int]] = ()
 
 
 class Revalidate(msgspec.Struct, frozen=True):
-    """Learner's question whether a client's session can continue on it.
+    """Learner's question whether a client's session can continue on this learner, and the leader's reply.
 
-    The reply contains `valid`, and the last zxid proposed before it, which an observer may not have received yet;
-    ZooKeeper's leaders do not send this zxid.
+    The reply contains `valid`, and the last zxid proposed before the reply, which an observer may not have received
+    yet; ZooKeeper's leaders do not send this zxid.
     """
 
     session_id: SessionId
@@ -201,10 +201,10 @@ class Revalidate(msgspec.Struct, frozen=True):
 
 
 class ForwardedRequest(msgspec.Struct, frozen=True, gc=False):
-    """A client's write, forwarded to the leader (REQUEST).
+    """A client's write that is forwarded to the leader (REQUEST).
 
-    `body` is the encoded request body, as the client sent it. `auth` contains the (scheme, id) pairs of the client's
-    connection.
+    `body` is the encoded request body, as the client sent it. `auth` contains the (scheme, id) pairs that the client's
+    connection has proved.
     """
 
     session_id: SessionId
@@ -215,7 +215,7 @@ class ForwardedRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class SyncRequest(msgspec.Struct, frozen=True):
-    """Learner's request for a reply when everything proposed so far is committed. The reply repeats it (SYNC)."""
+    """Learner's request to reply when everything proposed so far is committed (SYNC). The reply is the same packet."""
 
     session_id: SessionId
     cxid: int

@@ -1,8 +1,9 @@
-"""A follower that serves observers, to reduce the leader's load.
+"""A follower that accepts observers as learners, to reduce the leader's load.
 
 Source: org.apache.zookeeper.server.quorum.ObserverMaster. An observer receives its follower's epoch, history and
-commits, and its requests are forwarded to the leader. It never receives uncommitted transactions, nor transactions
-that this follower does not have. An observer that is ahead of the follower has to use another source.
+commits, and its requests are forwarded to the leader. It never receives uncommitted transactions, nor transactions that
+this follower does not have. An observer whose history is ahead of the follower's is rejected, and has to try another
+follower.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ OBSERVERS_MAX = 1024
 
 
 class Upstream(Protocol):
-    """The follower's own connection to its leader. `origin` is the observer that sent the request."""
+    """Interface of the follower's own connection to its leader. `origin` is the observer that sent the request."""
 
     def submit(self, requests: Sequence[ForwardedRequest]) -> None: ...
     def submit_sync(self, request: SyncRequest, origin: LinkId | None) -> None: ...
@@ -43,7 +44,7 @@ class Upstream(Protocol):
 
 
 class ObserverMaster:
-    """Observers of one follower, while it follows one leader in `epoch`."""
+    """Connections of the observers that learn from one follower, while it follows one leader in `epoch`."""
 
     def __init__(self, core: Core, upstream: Upstream, epoch: Epoch) -> None:
         self._core = core
@@ -64,7 +65,7 @@ class ObserverMaster:
         self._links.clear()
 
     def known_learners(self) -> list[LearnerLink]:
-        """Observers that have introduced themselves."""
+        """Observers that have sent OBSERVERINFO."""
         return [peer for peer in self._links.values() if peer.step >= Step.INTRODUCED]
 
     def on_link_accepted(self, link: LinkId) -> None:
@@ -79,7 +80,7 @@ class ObserverMaster:
         self._links.pop(link, None)
 
     def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None:
-        """Process packets from an observer; after a packet that ends its link, ignore the rest."""
+        """Process packets from an observer; ignore those after a packet that closes its link."""
         peer = self._links.get(link)
         if peer is None:
             return
@@ -137,7 +138,7 @@ class ObserverMaster:
         core = self._core
         ahead = ack.last_zxid > core.last_committed and counter_of(ack.last_zxid) > 0
         if ahead and epoch_of(ack.last_zxid) == self._epoch:
-            # The learner's transactions were committed elsewhere, so truncating its log would undo data that its
+            # The observer's later transactions were committed elsewhere, so truncating its log would undo data that its
             # clients have seen.
             self._drop(peer, "it is ahead of this follower")
             return
@@ -146,9 +147,9 @@ class ObserverMaster:
         self._take_in(peer, send_history(core, peer))
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None:
-        """Handle the transactions after `after` that the disk has read for an observer.
+        """Handle transactions after `after` that were read from the log for an observer.
 
-        The observer was silent during the read.
+        The observer's silence during the read does not count as a failure.
         """
         peer = self._links.get(link)
         if peer is not None and peer.reading == after:
@@ -164,7 +165,7 @@ class ObserverMaster:
     def _on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
         """Handle an ack from an observer.
 
-        The ack of NEWLEADER is expected; the ack of UPTODATE has no meaning, and an observer sends no other.
+        Only the ack of NEWLEADER has an effect. That of UPTODATE is ignored, and an observer sends no other.
         """
         if peer.step is Step.SYNCING and zxid == make_zxid(self._epoch, 0):
             peer.step = Step.SYNCED
@@ -173,7 +174,7 @@ class ObserverMaster:
     # -- broadcast -------------------------------------------------------------------------------------------------
 
     def inform(self, zxid: Zxid) -> None:
-        """Forward the pending transactions up to `zxid`, which are committed and about to be applied here."""
+        """Send the observers the pending transactions up to `zxid`: they are committed, and are applied here next."""
         peers = [peer.link for peer in self._links.values() if peer.forwarding]
         if not peers:
             return
@@ -182,25 +183,25 @@ class ObserverMaster:
             self._core.send_all(link, informs)
 
     def inform_of_membership(self, txn: Txn, designated: PeerId) -> None:
-        """Forward a committed change of the ensemble's membership, which is about to be applied here."""
+        """Send the observers a committed change of the membership, which is about to be applied here."""
         for peer in self._links.values():
             if peer.forwarding:
                 self._core.send(peer.link, InformAndActivate(txn, designated))
 
     def answer(self, origin: LinkId, packet: Packet) -> None:
-        """Pass the leader's reply to the observer that sent the request, unless the observer has disconnected."""
+        """Pass the leader's reply to the observer that sent the request; drop it if the observer has disconnected."""
         if origin in self._links:
             self._core.send(origin, packet)
 
     def drain_touched(self) -> tuple[tuple[SessionId, int], ...]:
-        """Return the active sessions of the observers, for the next reply to the leader's ping."""
+        """Return the active sessions that the observers reported, for the next reply to the leader's ping."""
         touched, self._touched = self._touched, {}
         return tuple(touched.items())
 
     # -- liveness --------------------------------------------------------------------------------------------------
 
     def on_timer(self) -> None:
-        """Send pings and drop silent observers, every half tick."""
+        """Send pings to the observers and drop silent ones; called every half tick."""
         core = self._core
         core.set_timer(MASTER_TIMER, core.config.tick_time_ms // 2)
         ping = Ping(core.last_committed)

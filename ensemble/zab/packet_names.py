@@ -1,4 +1,4 @@
-"""Names and contents of the messages between peers, in ZooKeeper's terms (Leader.java)."""
+"""Names and contents of the messages between peers, in ZooKeeper's terms (Leader.java), for display."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.journal.messages import Content, Subject, listed
 
 
 def notification_content(notification: messages.Notification) -> Content:
-    """Return the content of an election message: the sender's state and round, and its vote."""
+    """Return the content of an election notification: the sender's state, its round and its vote."""
     vote = notification.vote
     return Content(
         "election",
@@ -29,7 +29,7 @@ def notification_content(notification: messages.Notification) -> Content:
 
 
 def txn_subject(txn: Txn) -> Subject:
-    """Return the subject of a transaction: zxid, session, operation, and the znodes that it changes."""
+    """Return what a transaction is about: zxid, session, operation, and the znodes that it changes."""
     found: Subject = {"zxid": zxid_text(txn.zxid), "session": zxid_text(txn.session_id), "op": op_name(txn.type)}
     body = txn.body
     if isinstance(body, MultiTxn):
@@ -42,7 +42,7 @@ def txn_subject(txn: Txn) -> Subject:
 
 
 def packet_contents(packet: messages.Packet) -> Iterator[Content]:
-    """Yield the contents of a packet on the quorum port; combined proposals are separate messages, as on the wire."""
+    """Yield the contents of a packet on the quorum port; for a Proposal, one per transaction, as on the wire."""
     if isinstance(packet, messages.Proposal):
         for txn in packet.txns:
             yield Content("broadcast", "PROPOSAL", txn_subject(txn))

@@ -1,4 +1,4 @@
-"""One ensemble server as a state machine: election, then leading or learning, over one application.
+"""One ensemble server as a state machine: election, then the role of a leader or a learner, for one application.
 
 The driver (on asyncio or in the simulated world) calls the handlers and executes the effects that they return.
 """
@@ -28,13 +28,13 @@ from zabka.ensemble.zab.sync import follows
 
 READ_ONLY_TIMER = "peer.read_only"
 READ_ONLY_GRACE_MS = 2000
-"""Minimum time without a leader after which read-only service begins (QuorumPeer.run)."""
+"""Minimum time without a leader until this server accepts clients for reads (QuorumPeer.run)."""
 PARKED_LINKS_MAX = 64
 PARKED_PACKETS_MAX = 4
 
 
 class LearnerStatus(msgspec.Struct, frozen=True):
-    """A learner, as its leader sees it."""
+    """State of a learner, as known to its leader."""
 
     peer_id: PeerId
     observer: bool
@@ -63,20 +63,20 @@ class PeerStatus(msgspec.Struct, frozen=True):
     learners: tuple[LearnerStatus, ...]
     read_only: bool = False
     source_id: PeerId | None = None
-    """Peer that a learner learns from: its leader, or a follower that serves observers."""
+    """Peer that a learner learns from: its leader, or a follower that accepts observers."""
     leads_only: bool = False
-    """Whether this peer leads and only the other servers accept clients (leaderServes=no)."""
+    """Whether this peer leads and does not accept clients itself (leaderServes=no)."""
 
     @property
     def serves_clients(self) -> bool:
-        """Whether this peer serves clients, at least read-only."""
+        """Whether this peer accepts clients, at least read-only."""
         return self.read_only or (self.serving and not self.leads_only)
 
     @property
     def isro(self) -> str:
-        """Return the reply to clients that search for a leader (IsroCommand).
+        """Return the reply to `isro`, with which clients search for a server with a leader (IsroCommand).
 
-        `rw`, `ro`, or `null` if clients are not served.
+        It is `rw`, `ro`, or `null` if this server does not accept clients.
         """
         if self.read_only:
             return "ro"
@@ -84,7 +84,7 @@ class PeerStatus(msgspec.Struct, frozen=True):
 
 
 class Peer:
-    """An ensemble server without I/O."""
+    """An ensemble server without I/O; its handlers return effects for the driver."""
 
     def __init__(
         self,
@@ -108,9 +108,9 @@ class Peer:
         self._read_only = False
 
     def hand_effects_to(self, outlet: Callable[[list[Effect]], None]) -> None:
-        """Pass parts of a long turn's effects to `outlet` before the turn ends (optional).
+        """Set a function that receives the first effects of a long turn before the turn ends (optional).
 
-        The handler then returns the remaining effects, to be executed after those parts.
+        The handler then returns only the remaining effects, to be executed after those.
         """
         self._core.outlet = outlet
 
@@ -118,34 +118,34 @@ class Peer:
 
     @property
     def state(self) -> PeerState:
-        """LOOKING, FOLLOWING, LEADING or OBSERVING."""
+        """State of this peer: LOOKING, FOLLOWING, LEADING or OBSERVING."""
         role = self._core.role
         return PeerState.LOOKING if role is None else role.state
 
     @property
     def phase(self) -> Phase:
-        """Election, discovery, synchronisation or broadcast."""
+        """Phase of this peer: election, discovery, synchronisation or broadcast."""
         role = self._core.role
         return Phase.ELECTION if role is None else role.phase
 
     @property
     def outstanding(self) -> int:
-        """Number of transactions that are logged here, or about to be, and not committed yet."""
+        """Number of transactions that are logged here, or about to be logged, and are not committed yet."""
         return len(self._core.pending)
 
     @property
     def quorum(self) -> QuorumSystem:
-        """The quorum system for epochs and acknowledgements, as known to this peer."""
+        """The quorum system that this peer uses for epochs and acknowledgements."""
         return self._core.quorum
 
     @property
     def accepted_epoch(self) -> Epoch:
-        """The highest accepted epoch."""
+        """The highest epoch that this peer has accepted."""
         return self._core.accepted_epoch
 
     @property
     def current_epoch(self) -> Epoch:
-        """The last epoch whose initial history was adopted."""
+        """The last epoch whose initial history this peer has adopted."""
         return self._core.current_epoch
 
     @property
@@ -155,7 +155,7 @@ class Peer:
 
     @property
     def leader_id(self) -> PeerId:
-        """Leader that this peer follows; itself when leading, -1 when LOOKING."""
+        """Id of the leader that this peer follows; its own id when leading, -1 when LOOKING."""
         role = self._core.role
         return PeerId(-1) if role is None else role.leader_id
 
@@ -175,7 +175,7 @@ class Peer:
         return self._election.round
 
     def status(self) -> PeerStatus:
-        """The peer's state, epochs, zxid and roles as one value."""
+        """The peer's state, epochs, zxids and role in one object."""
         core, role = self._core, self._core.role
         learners: tuple[LearnerStatus, ...] = ()
         pending_syncs = 0
@@ -207,24 +207,24 @@ class Peer:
 
     @property
     def syncs_sent(self) -> tuple[int, int]:
-        """Numbers of learners that received a snapshot from this peer, and that received only transactions."""
+        """Number of learners that received a snapshot from this peer, and number that received only transactions."""
         return self._core.snaps_sent, self._core.diffs_sent
 
     @property
     def rare_syncs(self) -> tuple[int, int]:
-        """Counts of learners that received a DIFF from the log on disk, and of learners that had to wait.
+        """Number of learners that received a DIFF from the log on disk, and number that had to wait.
 
-        A learner waits if it may have committed more than this peer.
+        A learner has to wait if it may have committed more than this peer.
         """
         return self._core.log_diffs_sent, self._core.syncs_put_off
 
     @property
     def quits_over_voters(self) -> int:
-        """Number of times this peer gave up leading before it had a quorum, because of a LOOKING voter."""
+        """Number of times that this peer gave up leading before it had a quorum, because of a LOOKING voter."""
         return self._core.quits_over_voters
 
     def proposal_sizes(self) -> tuple[int, int, int]:
-        """Sizes in bytes of transactions: the last of this peer's term, the largest and the smallest in memory.
+        """Sizes of transactions in bytes: the last one proposed in this term, the largest and the smallest in memory.
 
         -1 if there is none. Computed on demand, so that writes are not slower.
         """
@@ -232,10 +232,10 @@ class Peer:
         sizes = [len(txn.encoded()) for txn in core.committed_log if epoch_of(txn.zxid) == core.current_epoch]
         return (sizes[-1], max(sizes), min(sizes)) if sizes else (-1, -1, -1)
 
-    # -- the driver's calls ----------------------------------------------------------------------------------------
+    # -- handlers that the driver calls -----------------------------------------------------------------------------
 
     def on_start(self, now: Instant) -> list[Effect]:
-        """Start: load the content of the disk and begin an election."""
+        """Start: load the state that was read from the disk, and begin an election."""
         core = self._core
         core.now = now
         recovered, self._recovered = self._recovered, None
@@ -250,7 +250,7 @@ class Peer:
         return self._finish()
 
     def on_notification(self, now: Instant, src: PeerId, notification: Notification) -> list[Effect]:
-        """Process an election message."""
+        """Process an election notification from another peer."""
         self._core.now = now
         if src == self._core.my_id or self._halted:
             return []
@@ -268,7 +268,7 @@ class Peer:
         return self._finish()
 
     def on_oracle(self, now: Instant, agrees: bool) -> list[Effect]:
-        """Process the oracle's decision whether this server, one of two, can continue without the other."""
+        """Process the oracle's decision whether this server, one of two voters, can continue without the other one."""
         self._core.now = now
         if not self._halted:
             self._core.reconfiguration.set_oracle(agrees)
@@ -276,14 +276,14 @@ class Peer:
         return self._finish()
 
     def on_voter_unreachable(self, now: Instant, voter: PeerId) -> list[Effect]:
-        """Do not let an election wait for that voter, whose election port cannot be reached (optional)."""
+        """Stop waiting in elections for this voter, whose election port cannot be reached (optional)."""
         self._core.now = now
         if not self._halted:
             self._election.on_unreachable(voter)
         return self._finish()
 
     def on_link_up(self, now: Instant, link: LinkId, to: PeerId) -> list[Effect]:
-        """Handle a link that OpenLink requested and that is up."""
+        """Handle an established link that OpenLink had requested."""
         self._core.now = now
         if self._core.role is None:
             self._core.close(link, "no longer wanted")
@@ -300,12 +300,13 @@ class Peer:
         elif len(self._parked) >= PARKED_LINKS_MAX or self._halted:
             self._core.close(link, "too many learners wait for an election")
         else:
-            # Other peers may finish an election before this one. Keep their links until this peer has decided.
+            # Other peers may finish an election before this one. Keep the links that they open until this peer has
+            # decided.
             self._parked[link] = []
         return self._finish()
 
     def on_link_failed(self, now: Instant, to: PeerId) -> list[Effect]:
-        """Handle a link that OpenLink requested and that could not be opened."""
+        """Handle a link that OpenLink had requested and that could not be opened."""
         self._core.now = now
         if self._core.role is not None:
             self._core.role.on_link_failed(to)
@@ -320,10 +321,10 @@ class Peer:
         return self._finish()
 
     def on_packets(self, now: Instant, link: LinkId, packets: Sequence[Packet]) -> list[Effect]:
-        """Process packets that arrived together on one link of the learner protocol: one turn and one barrier.
+        """Process packets that arrived together on one link, in one turn with one barrier.
 
-        After a packet that closes the link or ends the role, the rest is ignored. An empty sequence means that a large
-        packet is still arriving, which shows that the other side is alive.
+        After a packet that closes the link or ends the role, the rest is ignored. An empty sequence means that a part
+        of a large packet has arrived, which shows that the other side is alive.
         """
         core = self._core
         core.now = now
@@ -352,13 +353,13 @@ class Peer:
         return self._finish()
 
     def on_durable(self, now: Instant, token: int) -> list[Effect]:
-        """Handle a durable barrier; everything before it is durable too."""
+        """Handle a barrier that has become durable; everything queued before it is durable too."""
         self._core.now = now
         self._core.on_durable(token)
         return self._finish()
 
     def on_recovered(self, now: Instant, recovered: Recovered) -> list[Effect]:
-        """Handle the truncated log; `recovered` is the remaining content of the disk."""
+        """Handle the end of a truncation; `recovered` is the state that the disk contains now."""
         core = self._core
         core.now = now
         assert core.awaiting_recovery, "nobody asked for a truncation"
@@ -374,13 +375,16 @@ class Peer:
         return self._finish()
 
     def on_snapshot_spoiled(self, now: Instant) -> list[Effect]:
-        """Make another snapshot due when this peer serves, because the newest one on disk is damaged (optional)."""
+        """Request a new snapshot, because the newest one is damaged (optional).
+
+        It is written when this peer accepts clients.
+        """
         self._core.now = now
         self._core.make_snapshot_due()
         return self._finish()
 
     def on_log_read(self, now: Instant, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> list[Effect]:
-        """Process the result of a ReadLog."""
+        """Process the transactions that were read for a ReadLog effect."""
         self._core.now = now
         if self._core.role is not None:
             self._core.role.on_log_read(link, after, txns)
@@ -414,7 +418,7 @@ class Peer:
     # -- transitions -----------------------------------------------------------------------------------------------
 
     def _finish(self) -> list[Effect]:
-        """End the turn: change the role if this was decided, then return the effects."""
+        """End the turn: change the role if a handler has decided this, then return the effects."""
         core, election = self._core, self._election
         while core.leaving is not None or election.decided is not None:
             if core.leaving is not None:
@@ -424,9 +428,10 @@ class Peer:
         return core.end_turn(election.round)
 
     def _leave(self) -> None:
-        """Return to LOOKING.
+        """End the current role: return to LOOKING, or follow the designated successor.
 
-        No outdated write can follow, because the disk's queue is in order and memory matches its result.
+        No outdated write can follow, because the disk queue is in order and the state in memory already includes its
+        results.
         """
         core = self._core
         reason, role, successor = core.leaving, core.role, core.successor
@@ -455,9 +460,10 @@ class Peer:
         self._election.start(core.last_logged, core.current_epoch, self._lost_leader)
 
     def _serve_read_only(self) -> None:
-        """Serve reads after a while without a leader: in a partition, the minority continues to serve reads.
+        """Accept clients for reads after some time without a leader: in a partition, the minority continues to serve
+        reads.
 
-        This affects only clients. In ZooKeeper a read-only server left traces in the history that it offers to others
+        This affects only clients. In ZooKeeper a read-only server changed the history that it offers to other servers
         (ZOOKEEPER-3526).
         """
         core = self._core
@@ -490,19 +496,18 @@ class Peer:
         for link in parked:
             core.close(link, "this peer does not lead")
         source = self._source_of(vote.leader)
-        # If this vote equals the previous one, accept any epoch, because the leader's new epoch may never be
-        # announced.
+        # If this vote equals the previous one, accept any epoch, because followers may never announce the leader's new
+        # epoch in their votes.
         leads_until = vote.peer_epoch if source != vote.leader and vote != self._observed else None
         self._observed = vote
         core.role = Learner(core, vote.leader, source, handed_over=handed_over, leads_until=leads_until)
         core.role.start()
 
     def _source_of(self, leader: PeerId) -> PeerId:
-        """Return the peer to learn from.
+        """Return the peer from which this peer learns as a learner of this leader.
 
-        This is the leader. For an observer that uses followers to reduce the leader's load, try one follower after
-        another until a follower accepts the observer (QuorumPeer.findLearnerMaster). A leader does not serve observers
-        in that case.
+        This is the leader. But an observer that uses followers to reduce the leader's load tries one follower after
+        another until one accepts it (QuorumPeer.findLearnerMaster). The leader does not accept observers in that case.
         """
         core = self._core
         if not (core.config.observes_followers and core.reconfiguration.observes):
@@ -516,7 +521,7 @@ class Peer:
         return PeerId(followers[self._masters_tried % len(followers)])
 
     def _answer(self, to: PeerId) -> None:
-        """Send this peer's leader to a LOOKING peer, with the new epoch when it is active (ZK-1732)."""
+        """Send the vote for this peer's leader to a LOOKING peer, with the new epoch when it is active (ZK-1732)."""
         role, vote = self._core.role, self._vote
         assert role is not None
         if role.phase is Phase.BROADCAST:
@@ -526,7 +531,7 @@ class Peer:
 
 
 def why_unusable(recovered: Recovered) -> str | None:
-    """Return why the log on a peer's disk makes the disk unusable, or None."""
+    """Return why the epochs and the log read from a peer's disk are unusable, or None if they are usable."""
     if recovered.accepted_epoch < recovered.current_epoch:
         return (
             f"acceptedEpoch {recovered.accepted_epoch} is less than currentEpoch {recovered.current_epoch}: "
@@ -537,9 +542,9 @@ def why_unusable(recovered: Recovered) -> str | None:
         if not follows(last, txn.zxid):
             return f"transaction 0x{txn.zxid:x} follows 0x{last:x} in the log: transactions in between are missing"
         last = txn.zxid
-    # The last zxid can have a higher epoch than currentEpoch, if a synchronisation wrote the history but crashed
-    # before the epoch. The peer did not count in that epoch then, so accept this. An epoch above acceptedEpoch is
-    # damage.
+    # The last zxid can have a higher epoch than currentEpoch, if a synchronisation wrote the history but the peer
+    # crashed before it wrote the epoch. The peer did not count for that epoch, so accept this. An epoch above
+    # acceptedEpoch is damage.
     if epoch_of(last) > recovered.accepted_epoch:
         return f"the log reaches epoch {epoch_of(last)}, but acceptedEpoch is {recovered.accepted_epoch}"
     return None

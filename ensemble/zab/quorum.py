@@ -1,10 +1,9 @@
-"""Quorum systems, in which any two quorums share a server (QuorumVerifier).
+"""Quorum systems: sets of servers of which any two have a server in common (QuorumVerifier).
 
-`Quorum` is a majority (QuorumMaj). `HierarchicalQuorum` requires more than half of the weight in more than half of
-the groups (QuorumHierarchical). `JointQuorum` requires a quorum of both the active and the proposed configuration
-while a reconfiguration is in progress (SyncedLearnerTracker). Servers that are not voters never count.
-`SurvivorQuorum` is an exception: its quorums share a server only because an external oracle guarantees it
-(QuorumOracleMaj).
+`Quorum` is a majority (QuorumMaj). `HierarchicalQuorum` requires more than half of the weight in more than half of the
+groups (QuorumHierarchical). `JointQuorum` requires a quorum of both the active and the proposed membership while a
+reconfiguration is in progress (SyncedLearnerTracker). Servers that are not voters never count. `SurvivorQuorum` is an
+exception: its quorums have a server in common only because an external oracle guarantees it (QuorumOracleMaj).
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ class QuorumSystem(Protocol):
 
     @property
     def voters(self) -> tuple[PeerId, ...]:
-        """All servers that can count, in ascending order."""
+        """All servers whose votes count, in ascending order of their ids."""
         ...
 
     def weight(self, peer: PeerId) -> int:
-        """Weight of a server's vote; a server with weight 0 cannot lead."""
+        """Weight of a server's vote; a server with weight 0 cannot become leader."""
         ...
 
     def contains(self, peers: Container[PeerId]) -> bool:
@@ -32,7 +31,10 @@ class QuorumSystem(Protocol):
         ...
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """Return the highest value that a quorum has reached; a voter without a mark counts as -1."""
+        """Return the highest value that a quorum has reached, given each voter's value.
+
+        A voter without a value counts as -1.
+        """
         ...
 
 
@@ -55,14 +57,17 @@ class Quorum:
         return sum(voter in peers for voter in self.voters) >= self.majority
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """Return the highest value that a majority of voters has reached; a voter without a mark counts as -1."""
+        """Return the highest value that a majority has reached, given each voter's value.
+
+        A voter without a value counts as -1.
+        """
         return sorted([marks.get(voter, -1) for voter in self.voters], reverse=True)[self.majority - 1]
 
 
 class HierarchicalQuorum:
-    """More than half of the weight in more than half of the groups.
+    """Hierarchical quorums: more than half of the weight in more than half of the groups.
 
-    A group whose weights add up to 0 is left out.
+    A group whose total weight is 0 is ignored.
     """
 
     __slots__ = ("_groups", "_weights", "voters")
@@ -78,16 +83,19 @@ class HierarchicalQuorum:
         return sum(self._weights[peer] for peer in peers)
 
     def weight(self, peer: PeerId) -> int:
-        """Return the configured weight; 1 by default."""
+        """Return the configured weight of a server; 1 by default."""
         return self._weights.get(peer, 0)
 
     def contains(self, peers: Container[PeerId]) -> bool:
-        """Return whether `peers` has most of the weight in most of the groups."""
+        """Return whether `peers` has more than half of the weight in more than half of the groups."""
         won = sum(2 * self._sum(peer for peer in group if peer in peers) > self._sum(group) for group in self._groups)
         return 2 * won > len(self._groups)
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """Return the highest value that a quorum has reached; a voter without a mark counts as -1."""
+        """Return the highest value that a quorum has reached, given each voter's value.
+
+        A voter without a value counts as -1.
+        """
         for value in sorted({marks.get(voter, -1) for voter in self.voters}, reverse=True):
             if self.contains({voter: None for voter in self.voters if marks.get(voter, -1) >= value}):
                 return value
@@ -95,7 +103,7 @@ class HierarchicalQuorum:
 
 
 class JointQuorum:
-    """Quorums that contain a quorum of each of two configurations."""
+    """Quorums for a reconfiguration: each contains a quorum of both memberships."""
 
     __slots__ = ("_first", "_second", "voters")
 
@@ -104,20 +112,20 @@ class JointQuorum:
         self.voters: tuple[PeerId, ...] = tuple(sorted({*first.voters, *second.voters}))
 
     def weight(self, peer: PeerId) -> int:
-        """Return the larger of the weights in the two configurations."""
+        """Return the larger of a server's weights in the two memberships."""
         return max(self._first.weight(peer), self._second.weight(peer))
 
     def contains(self, peers: Container[PeerId]) -> bool:
-        """Return whether `peers` contains a quorum of both."""
+        """Return whether `peers` contains a quorum of both memberships."""
         return self._first.contains(peers) and self._second.contains(peers)
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """Return the highest value that quorums of both have reached."""
+        """Return the highest value that a quorum of each membership has reached."""
         return min(self._first.reached(marks), self._second.reached(marks))
 
 
 class SurvivorQuorum:
-    """Quorums of two voters, of which `survivor` alone is sufficient.
+    """Quorums of two voters, of which `survivor` alone is a quorum.
 
     An oracle guarantees that the other voter does not continue alone. Acknowledgements of the other voter still count:
     while that voter logs proposals, both voters must have logged a proposal before it is committed.
@@ -132,7 +140,7 @@ class SurvivorQuorum:
         self.voters = pair.voters
 
     def weight(self, peer: PeerId) -> int:
-        """Return the weight among the two voters."""
+        """Return the weight of one of the two voters."""
         return self._pair.weight(peer)
 
     def contains(self, peers: Container[PeerId]) -> bool:
@@ -140,7 +148,7 @@ class SurvivorQuorum:
         return self._survivor in peers
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """Return the value that the survivor has reached, or that both voters have reached if both have a mark."""
+        """Return the value that the survivor has reached, or, if both voters have a value, that both have reached."""
         if all(voter in marks for voter in self.voters):
             return self._pair.reached(marks)
         return marks.get(self._survivor, -1)

@@ -1,11 +1,11 @@
-"""Memberships that a peer knows: the active one, the last one seen, and their quorums.
+"""Memberships that a peer knows: the active one and the last one seen, with their quorums.
 
 Source: QuorumPeer.processReconfig, setLastSeenQuorumVerifier.
 
-A reconfiguration is proposed like any transaction. From its proposal until it is active, every decision needs a
-quorum of both memberships. Before a peer logs a reconfiguration, it stores the new membership on disk as the last one
-seen. When a peer learns of the commit (from its leader, or from another peer during an election), it activates the
-new membership.
+A reconfiguration is proposed like any transaction. From its proposal until it is active, every decision needs a quorum
+of both memberships. Before a peer logs a reconfiguration, it stores the new membership on disk as the last one seen.
+When a peer is notified of the commit (by its leader, or by another peer during an election), it activates the new
+membership.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zabka.journal.events import Event, MembershipActivated
 
 
 class MemberCore(Protocol):
-    """The parts of a peer's `zabka.ensemble.zab.core.Core` that its memberships need."""
+    """The part of `zabka.ensemble.zab.core.Core` that `Reconfiguration` uses."""
 
     my_id: PeerId
     now: Instant
@@ -36,7 +36,7 @@ class MemberCore(Protocol):
     role: Role | None
 
     def to_disk(self, effect: Effect) -> None:
-        """Queue a disk effect after everything that is already queued."""
+        """Queue a disk effect; it is executed after all effects queued before."""
         ...
 
     def emit(self, event: Event) -> None:
@@ -44,12 +44,12 @@ class MemberCore(Protocol):
         ...
 
     def leave(self, reason: str, cause: Cause) -> None:
-        """Leave the role at the end of this turn."""
+        """End the role at the end of this turn."""
         ...
 
 
 def membership_of(config: EnsembleConfig) -> Membership:
-    """Return the membership that a peer starts with. Raises BadMembership."""
+    """Return the membership in a peer's initial configuration. Raises BadMembership."""
     if config.membership:
         return Membership.parse(config.membership)
     voters, observers = ([PeerId(i) for i in sorted(ids)] for ids in (config.voters, config.observers))
@@ -57,7 +57,7 @@ def membership_of(config: EnsembleConfig) -> Membership:
 
 
 def membership_in(txn: Txn) -> Membership:
-    """Return the proposed membership of a reconfiguration. Raises BadMembership."""
+    """Return the membership that a reconfiguration transaction proposes. Raises BadMembership."""
     if not isinstance(txn.body, SetDataTxn):
         raise BadMembership(f"{txn!r} is no reconfiguration")
     try:
@@ -67,9 +67,9 @@ def membership_in(txn: Txn) -> Membership:
 
 
 def _led(text: str) -> Membership:
-    """Parse a received membership.
+    """Parse a membership received from a leader.
 
-    Raises BadMembership, also for a membership without voters, which could never decide anything.
+    Raises BadMembership, also for a membership without voters, which could never elect a leader.
     """
     membership = Membership.parse(text)
     if not membership.voters:
@@ -78,7 +78,7 @@ def _led(text: str) -> Membership:
 
 
 class Reconfiguration:
-    """Memberships of a peer. If reconfiguration is not enabled, the first membership never changes."""
+    """The memberships that a peer knows. If reconfiguration is not enabled, the first membership never changes."""
 
     def __init__(self, core: MemberCore, config: EnsembleConfig) -> None:
         self._core = core
@@ -106,7 +106,7 @@ class Reconfiguration:
         return self._has_oracle and len(self.current.voters) == 2 and not self.current.groups
 
     def set_oracle(self, agrees: bool) -> None:
-        """Set the oracle's decision whether this server, one of two, can continue without the other."""
+        """Set the oracle's decision whether this server, one of two voters, can continue without the other one."""
         self._oracle_agrees = agrees
         self.quorum = self._quorum()
 
@@ -116,7 +116,7 @@ class Reconfiguration:
 
     @property
     def under_way(self) -> bool:
-        """Whether a membership was seen that is not active yet."""
+        """Whether a membership was proposed that is not active yet."""
         return self.last_seen.version > self.current.version
 
     @property
@@ -126,46 +126,46 @@ class Reconfiguration:
 
     @property
     def observes(self) -> bool:
-        """Whether this peer is an observer.
+        """Whether this peer is an observer in the active membership.
 
-        A peer that is not a member follows without a vote until it becomes a member.
+        A peer that is not a member follows as a participant without a vote until it becomes a member.
         """
         return self._core.my_id in self.current.observers
 
     def expects(self, peer: PeerId) -> bool:
-        """Return whether a leader needs this learner in its epoch.
+        """Return whether the leader must not ignore this learner's accepted epoch.
 
-        It is a member, or can become a member by reconfig.
+        True if it is a member, or can become one because reconfiguration is enabled.
         """
         return self.enabled or peer in self.current.voters or peer in self.current.observers
 
     def is_proposed_only(self, peer: PeerId) -> bool:
-        """Return whether a peer is a voter only in the proposed membership, and not in the active one.
+        """Return whether a peer is a voter in the proposed membership, but not in the active one.
 
-        Until a change is active, everything needs a quorum of the active membership. So if such a voter is ahead of a
-        leader with that quorum, the additional transactions are not committed. A peer that logs anything after a change
-        has activated the change, and follows no leader that has not activated it.
+        Until a change is active, every decision needs a quorum of the active membership. So if such a voter's history
+        is ahead of that of a leader with such a quorum, its additional transactions are not committed. A peer that logs
+        anything after a change has activated the change, and follows no leader that has not activated it.
         """
         return self.under_way and peer in self.last_seen.voters and peer not in self.current.voters
 
     def backs(self, peers: Container[PeerId]) -> bool:
-        """Return whether enough of these peers follow a leader for this peer to try it.
+        """Return whether so many of these peers follow a leader that this peer should try to follow it.
 
-        A quorum of either membership is sufficient: following is not binding, and a failed proposal of a membership
-        that this peer has seen must not exclude this peer. If an oracle has not chosen this peer, it tries a leader
-        that the oracle may have chosen.
+        A quorum of either membership is sufficient: following is not binding, and this peer must not be excluded
+        because it has seen a proposed membership that failed. If an oracle has not chosen this peer, it tries any
+        leader that a voter follows, because the oracle may have chosen that leader.
         """
         if self._asks_oracle and not self._oracle_agrees and any(voter in peers for voter in self.current.voters):
             return True
         return self.current.quorum.contains(peers) or (self.under_way and self.last_seen.quorum.contains(peers))
 
     def restore_current(self) -> None:
-        """Publish both memberships at start, because the configuration contains only the active one."""
+        """At start, if a proposed membership is known, pass it to the driver, which knows only the active one."""
         if self.under_way:
             self._core.out.append(UseMembership(self.current, self.last_seen))
 
     def proposed(self, txn: Txn) -> None:
-        """Handle a reconfiguration that is about to be logged here."""
+        """Handle a reconfiguration that is about to be logged here: store its membership as the last one seen."""
         if not self.enabled:
             return
         membership = self.read(txn)
@@ -173,7 +173,7 @@ class Reconfiguration:
             self.see(membership)
 
     def read(self, txn: Txn) -> Membership | None:
-        """Return the proposed membership of a reconfiguration; leave the leader if its text is invalid."""
+        """Return the membership that a reconfiguration proposes; if it is invalid, leave the leader and return None."""
         try:
             return membership_in(txn)
         except BadMembership as bad:
@@ -181,7 +181,7 @@ class Reconfiguration:
             return None
 
     def see(self, membership: Membership) -> None:
-        """Set the last seen membership; it is on disk before any effect queued later.
+        """Set the last seen membership; it is on disk before the results of later disk effects.
 
         A leader's message may also restore the earlier membership, if the proposal of a new one failed.
         """
@@ -193,7 +193,7 @@ class Reconfiguration:
         self._changed()
 
     def see_text(self, text: str) -> None:
-        """Set the last seen membership from a new leader's text."""
+        """Set the last seen membership from the text in a new leader's NEWLEADER."""
         if self.enabled and text:
             try:
                 self.see(_led(text))
@@ -227,8 +227,8 @@ class Reconfiguration:
     def take_up(self, proposed: Iterable[Txn]) -> bool:
         """Activate the last seen membership, because the leader that sent it is established.
 
-        Do not activate it if it is only `proposed`: a ZooKeeper leader sends such a membership, too. Returns the result
-        of `activate`.
+        If it is the membership of one of the `proposed` transactions, it is not committed yet: do not activate it (a
+        ZooKeeper leader sends such a membership, too). Returns the result of `activate`.
         """
         version = self.last_seen.version
         if any(txn.zxid == version and txn.type == OpCode.RECONFIG for txn in proposed):
@@ -236,17 +236,17 @@ class Reconfiguration:
         return self.activate(self.last_seen, None)
 
     def open_epoch(self, zxid: Zxid) -> None:
-        """Begin a new leader's epoch: set a version on the initial membership, which comes from the servers' own files.
+        """Begin a new leader's epoch: if the membership is the one in the servers' own files, set its version.
 
-        With that version it takes precedence over memberships of servers that want to join (ZOOKEEPER-1783).
+        With that version it takes precedence over the memberships of servers that want to join (ZOOKEEPER-1783).
         """
         if self.enabled and self.current.version == 0 and not self.under_way and self.current.lines:
             self.see(self.current.with_version(zxid))
 
     def learn_current(self, text: str) -> bool:
-        """Adopt another peer's active membership, received while LOOKING, if it is newer.
+        """Activate another peer's active membership, received while LOOKING, if it is newer.
 
-        Return whether it was adopted.
+        Return whether it was activated.
         """
         if not self.enabled or not text or text == self.text:
             return False
@@ -265,7 +265,7 @@ class Reconfiguration:
 
 
 def quorum_address(membership: Membership, peer: PeerId) -> tuple[str, int] | None:
-    """Return the address where a voter listens for learners, or None for a server without vote or address."""
+    """Return the address of a voter's quorum port, or None if the server has no vote or no address."""
     line = membership.lines.get(peer) if peer in membership.voters else None
     return (line.host, line.quorum_port) if line is not None else None
 

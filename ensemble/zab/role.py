@@ -1,4 +1,4 @@
-"""Role of a peer between two elections, a leader or a learner, and its phase."""
+"""Interface of a peer's role between two elections (leader or learner), and the role's phase."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Phase(StrEnum):
 
 
 class Role(Protocol):
-    """A leader or a learner, from the end of the election until it leaves the role."""
+    """Interface of a leader or a learner, from the end of an election until the role ends."""
 
     @property
     def state(self) -> PeerState: ...

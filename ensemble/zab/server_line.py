@@ -1,4 +1,4 @@
-"""One `server.N` value: host:quorumPort:electionPort[:role][;[clientHost:]clientPort] (QuorumPeer.QuorumServer).
+"""Parser of a `server.N` value: host:quorumPort:electionPort[:role][;[clientHost:]clientPort] (QuorumServer).
 
 Several addresses, for a server in several networks, are separated by `|`; their roles must agree.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Address(NamedTuple):
-    """Address of a server for its peers."""
+    """One address of a server for other servers: host, quorum port and election port."""
 
     host: str
     quorum_port: int
@@ -17,7 +17,7 @@ class Address(NamedTuple):
 
 
 class ServerLine(NamedTuple):
-    """A server of the ensemble with its first address; `others` contains further addresses."""
+    """Value of one `server.N` line, with the first address; `others` contains further addresses."""
 
     host: str
     quorum_port: int
@@ -38,13 +38,13 @@ class ServerLine(NamedTuple):
         return tuple(address.host for address in self.addresses)
 
     def listens_at(self, *, on_all: bool) -> tuple[Address, ...]:
-        """Return where this server listens for others: each of its addresses, or all interfaces (host "")."""
+        """Return the addresses where this server listens for other servers: its own, or all interfaces (host "")."""
         if not on_all:
             return self.addresses
         return tuple(dict.fromkeys(address._replace(host="") for address in self.addresses))
 
     def canonical(self) -> str:
-        """Return the line as ZooKeeper writes it to its configuration znode."""
+        """Return the line as ZooKeeper writes it to /zookeeper/config."""
         role = "observer" if self.observer else "participant"
         addresses = sorted(self.addresses) if self.others else self.addresses
         text = "|".join(f"{bracketed(host)}:{quorum}:{election}" for host, quorum, election in addresses) + f":{role}"
@@ -54,7 +54,7 @@ class ServerLine(NamedTuple):
 
 
 def bracketed(host: str) -> str:
-    """Return a host as it is written before a port."""
+    """Return a host in the form needed before a port: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -75,7 +75,7 @@ def _port(text: str) -> int:
 
 
 def _address(text: str) -> tuple[Address, str]:
-    """Parse one address and the role after it; the role is empty if there is none."""
+    """Parse one address and the role after it; return both, with an empty role if there is none."""
     fields = _fields(text.strip())
     if not 3 <= len(fields) <= 4 or not fields[0]:
         raise ValueError("expected host:quorumPort:electionPort[:role]")
@@ -86,9 +86,9 @@ def _address(text: str) -> tuple[Address, str]:
 
 
 def _host(text: str) -> str:
-    """Parse a host.
+    """Parse a host name or address.
 
-    The host must not end its line or begin another, because other servers could not parse the result.
+    Characters that end a line or begin another one are rejected, because other servers could not parse the membership.
     """
     if not text.isprintable() or any(char in text for char in " \\[]"):
         raise ValueError(f"{text!r} is no host")
@@ -96,7 +96,7 @@ def _host(text: str) -> str:
 
 
 def parse_server_line(text: str) -> ServerLine:
-    """Parse one server. Raises ValueError with the reason."""
+    """Parse the value of a `server.N` line. Raises ValueError with the reason."""
     quorum, semicolon, client = text.partition(";")
     parts = [_address(part) for part in quorum.split("|")]
     roles = {role for _, role in parts if role}

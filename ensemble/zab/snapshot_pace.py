@@ -1,8 +1,8 @@
-"""Decides when a peer writes its next ordinary snapshot: after a number of transactions, or of their bytes.
+"""Decides when a peer writes its next ordinary snapshot, by the number of transactions and their size.
 
-If `snapCount` is set, it is the limit. Otherwise a snapshot also waits until the log since the previous snapshot has
-as many bytes as that snapshot. So a large tree is not written again after few changes, and snapshots write no more
-bytes than the log. The time to replay the log at a restart limits the wait.
+If `snapCount` is set, it is the limit. Otherwise a snapshot also waits until the log since the previous snapshot has as
+many bytes as that snapshot. So a large tree is not written again after few changes, and snapshots write no more bytes
+than the log. The wait is limited by the time to replay the log at a restart.
 
 Source: SyncRequestProcessor.shouldSnapshot.
 """
@@ -20,13 +20,13 @@ SNAP_COUNT = 100_000
 REPLAY_TXNS_PER_S = 150_000
 """Approximate number of logged transactions that a peer reads and applies per second when it starts."""
 REPLAY_S_MAX = 2
-"""Maximum time by which replaying the log may prolong a start, compared with a snapshot of the last state."""
+"""Maximum number of seconds that replaying the log may add to a start."""
 SNAP_COUNT_MAX = REPLAY_S_MAX * REPLAY_TXNS_PER_S
 _NO_LIMIT_BYTES = 1 << 62
 
 
 class SnapshotPace:
-    """Counts the transactions applied since the last snapshot.
+    """Counts the transactions applied since the last snapshot, and decides when the next one is due.
 
     For each snapshot it chooses a random point between half and all of each limit, so that the peers of an ensemble do
     not all write a snapshot at the same time.
@@ -58,25 +58,25 @@ class SnapshotPace:
 
     @property
     def txns_left(self) -> int:
-        """Minimum number of further transactions before a snapshot is due because of the transaction count."""
+        """Minimum number of further transactions until a snapshot can be due because of the transaction count."""
         return self._txns_min - self._txns
 
     def count(self, txns: Sequence[Txn]) -> None:
-        """Count applied transactions."""
+        """Add applied transactions to the counts."""
         self._txns += len(txns)
         for txn in txns:
             self._bytes += len(txn.raw or txn.encoded())
 
     def taken(self, tree_bytes: int) -> None:
-        """Reset the counts, because a snapshot of `tree_bytes` is being written."""
+        """Start counting for the next snapshot, because a snapshot of `tree_bytes` bytes is being written."""
         self.replaced(tree_bytes)
         self._draw()
 
     def replaced(self, tree_bytes: int) -> None:
-        """Note that a snapshot of the current tree exists, of `tree_bytes`."""
+        """Reset the counts, because a snapshot of the current tree exists, which has `tree_bytes` bytes."""
         self._txns = self._bytes = 0
         self._tree_bytes = tree_bytes
 
     def force(self) -> None:
-        """Request another snapshot."""
+        """Make a snapshot due now."""
         self._txns = self._txns_max

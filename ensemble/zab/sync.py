@@ -1,4 +1,4 @@
-"""How a leader synchronises a learner with its own history: DIFF, TRUNC or SNAP (LearnerHandler.syncFollower)."""
+"""Decides how a leader synchronises a learner with its history: DIFF, TRUNC or SNAP (LearnerHandler.syncFollower)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ COMMITTED_LOG_LENGTH = 500
 """Number of latest transactions that a peer keeps in memory for DIFF and TRUNC (zookeeper.commitLogCount)."""
 
 SNAPSHOT_SIZE_FACTOR = 0.33
-"""Maximum size of a log part that is sent instead of a snapshot, as a fraction of the snapshot.
+"""Maximum size of the part of the log that is sent instead of a snapshot, as a fraction of the snapshot's size.
 
 Source: snapshotSizeFactor.
 """
 
 
 class SyncMode(StrEnum):
-    """Leader's first instruction to a learner."""
+    """How a learner is synchronised: the type of the leader's first packet."""
 
     DIFF = "DIFF"
     TRUNC = "TRUNC"
@@ -31,7 +31,7 @@ class SyncMode(StrEnum):
 
 
 class SyncPlan(msgspec.Struct, frozen=True):
-    """Kind and zxid of the first packet, and the committed transactions that follow it."""
+    """Type and zxid of the first packet to a learner, and the committed transactions to send after it."""
 
     mode: SyncMode
     zxid: Zxid
@@ -39,22 +39,22 @@ class SyncPlan(msgspec.Struct, frozen=True):
 
 
 def what_both_may_commit(proposed: Iterable[Txn]) -> tuple[Txn, ...]:
-    """Return the transactions that a follower can commit by its leader's acknowledgement and its own.
+    """Return the transactions that a follower can commit without a COMMIT, because its leader and it have logged them.
 
-    They end before a change of membership. The leader must commit that change, and transactions after it, first.
+    They end before a membership change, which the leader must commit itself, before any transaction after it.
     """
     return tuple(takewhile(lambda txn: txn.type != OpCode.RECONFIG, proposed))
 
 
 def plan_sync(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]) -> SyncPlan:
-    """Decide, in ZooKeeper's order of cases, how a learner whose log ends at `learner_zxid` is synchronised.
+    """Decide how to synchronise a learner whose log ends at `learner_zxid`; the order of the cases is ZooKeeper's.
 
     `committed_log` contains the leader's latest transactions without gaps, oldest first, ending at `last_processed`; if
     it is empty, the leader has only its tree.
     """
     lowest = committed_log[0].zxid if committed_log else last_processed
     highest = committed_log[-1].zxid if committed_log else last_processed
-    # "New-epoch zxid": ZooKeeper's own leaders and learners report epoch << 32 before the epoch's first transaction.
+    # "New-epoch zxid": epoch << 32, which ZooKeeper's leaders and learners report before the epoch's first transaction.
     new_epoch_zxid = counter_of(learner_zxid) == 0
     if learner_zxid == last_processed:
         return SyncPlan(SyncMode.DIFF, learner_zxid, [])
@@ -66,7 +66,10 @@ def plan_sync(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[
 
 
 def _walk(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn], new_epoch_zxid: bool) -> SyncPlan:
-    """Find where the learner's history and the committed log differ (LearnerHandler.queueCommittedProposals)."""
+    """Plan the synchronisation of a learner whose last zxid is in the range of the committed log.
+
+    Find where the two histories diverge (LearnerHandler.queueCommittedProposals).
+    """
     highest = committed_log[-1].zxid
     previous = committed_log[0].zxid
     for index, txn in enumerate(committed_log):

@@ -1,4 +1,4 @@
-"""Reference page of the command line: every verb with its options, read from the parsers."""
+"""Reference page of the command line: every command with its options, read from the argument parsers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INTRODUCTION = (
 
 
 class _Caught(Exception):
-    """Exception that carries the parser out of a tool's `main`."""
+    """Exception that transports the parser out of a tool's `main`."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         self.parser = parser
@@ -81,7 +81,7 @@ def _options(verb: Any) -> str:
 
 
 def _parser_options(main: Callable[[list[str]], int]) -> str:
-    """Return the options of a verb that does not use Typer, read from the parser that it creates."""
+    """Return the options of a command that does not use Typer, read from the parser that it creates."""
 
     def caught(self: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
         raise _Caught(self)

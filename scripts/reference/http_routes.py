@@ -91,7 +91,7 @@ def _type(schema: dict[str, Any]) -> str:
 
 
 def _alternatives(name: str, schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the schema with its name if it has fields, or each of its alternatives."""
+    """Return the schema with its name if it has fields. Otherwise return each of its alternatives."""
     alternatives = schema.get("oneOf")
     if alternatives is None:
         return [(name, schema)] if schema.get("properties") else []

@@ -76,7 +76,7 @@ def _broker_row(key: ConfigKey) -> list[str]:
 
 
 def _historical() -> list[list[str]]:
-    """Return each switch with the docstring below it in the enumeration."""
+    """Return a table row for each historical behaviour, with the docstring from the enumeration."""
     import ast
     import inspect
 

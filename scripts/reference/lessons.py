@@ -1,6 +1,6 @@
 """Reference pages of the lessons, one each, made from the dashboard's lessons and from a run of each script.
 
-The correct choice, the sentence of the lesson's moment, and its causes are read from the run.
+The correct choice, the sentence for the lesson's decisive event, and the causes of that event are read from the run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LETTERS = "abc"
 
 @cache
 def scene_of(lesson_name: str) -> Scene:
-    """Run the lesson's script and return the scene of the lesson's moment."""
+    """Run the lesson's script and return the scene around the lesson's decisive event."""
     lesson = LESSONS[lesson_name]
     script = LIBRARY[lesson.scenario]
     assert isinstance(script, WorldScenario)

@@ -14,7 +14,7 @@ def document(title: str, introduction: str, *parts: str) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table with one line per row; text that would break a cell is escaped."""
+    """Return a Markdown table with one line per row; text that would break a cell is escaped."""
     lines = [_row(header), _row(["---"] * len(header)), *(_row([cell(text) for text in row]) for row in rows)]
     return "\n".join(lines) + "\n"
 

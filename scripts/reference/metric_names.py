@@ -1,4 +1,7 @@
-"""Reference page of the metrics: the API's from one rendering, and a peer's from the names in its code."""
+"""Reference page of the metrics.
+
+The API's metrics are read from a rendered response, a peer's metrics from the names in its code.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,9 @@ def page() -> str:
 
 
 def _of_cluster() -> Iterator[list[str]]:
-    """Render the metrics of a cluster of one peer, one broker and one partition, and yield a row for each."""
+    """Render the metrics of a cluster of one peer, one broker and one partition, and yield a table row for each
+    metric.
+    """
     broker = Broker.model_construct(
         id=1,
         process="running",
@@ -101,7 +106,7 @@ def _of_peer() -> Iterator[list[str]]:
 
 
 def _names(method: ast.FunctionDef) -> Iterator[str]:
-    """Yield the metrics of a method: keys of its dictionaries, and names that it assigns to or iterates over."""
+    """Yield the names of metrics in a method: dictionary keys, and names that it assigns to or iterates over."""
     for node in ast.walk(method):
         if isinstance(node, ast.Dict):
             yield from _texts([key for key in node.keys if key is not None])

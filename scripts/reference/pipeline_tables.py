@@ -1,4 +1,4 @@
-"""Reference page of the pipeline's gold tables: meaning of a row, key, required event types, and rules."""
+"""Reference page of the pipeline's gold tables: what a row means, the key, the required event types, and rules."""
 
 from __future__ import annotations
 

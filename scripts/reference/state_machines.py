@@ -1,4 +1,4 @@
-"""Reference page of the state machines: partitions and replicas of a controller, roles and phases of a peer."""
+"""Reference page of the state machines: a controller's partitions and replicas, and a peer's roles and phases."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _controller(valid: Mapping[Enum, tuple[Enum, ...]] | Mapping[PartitionState,
 
 
 def _observed() -> dict[Transition, None]:
-    """Return the transitions of role and phase that peers make in some seeds, without starts of a peer."""
+    """Return the transitions of role and phase that peers make when some seeds run, except starts of a peer."""
     found: dict[Transition, None] = {}
     for scenario in SCENARIOS:
         for seed in SEEDS:

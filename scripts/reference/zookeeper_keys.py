@@ -1,4 +1,4 @@
-"""Reference page of the zoo.cfg keys, recorded while a peer's parser reads a configuration."""
+"""Reference page of the zoo.cfg keys. They are recorded while a peer parses a configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MORE = (
 
 
 class _Asked:
-    """Records every key that the parser reads, with its type and default, and forwards the call."""
+    """Records every key that the parser reads, with its type and default, and forwards each call."""
 
     def __init__(self) -> None:
         self.keys: dict[str, tuple[str, object]] = {}

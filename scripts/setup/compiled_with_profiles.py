@@ -1,6 +1,6 @@
-"""Check whether this Python was compiled with profile-guided optimization.
+"""Checks whether this Python was compiled with profile-guided optimization.
 
-As a program (used by choose_python.sh), exit with code 0 if it was.
+Run as a program (by choose_python.sh), it exits with code 0 if so.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sysconfig
 
 
 def compiled_with_profiles() -> bool:
-    """Return whether this is the distribution's Python or was configured with --enable-optimizations.
+    """Return whether this Python comes from the distribution or was configured with --enable-optimizations.
 
     pyenv sets this option only on request.
     """

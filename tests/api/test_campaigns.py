@@ -80,7 +80,7 @@ def test_missing_or_invalid_campaign_report_returns_404(http: httpx.Client, lake
     assert http.get(f"{V1}/campaigns/{name}/report").status_code == 404
 
 
-def test_report_is_sandboxed_and_framed_only_by_our_page(http: httpx.Client, lake: Path) -> None:
+def test_report_page_is_sandboxed_and_framed_only_by_our_page(http: httpx.Client, lake: Path) -> None:
     directory = campaign(lake, "a campaign", ended="every seed was played", answer=["Yes."], violations=1)
     (directory / "report.html").write_text("<html><script>alert(1)</script></html>")
     answer = http.get(f"{V1}/campaigns/a%20campaign/report")
@@ -94,7 +94,7 @@ def test_report_is_sandboxed_and_framed_only_by_our_page(http: httpx.Client, lak
     assert (body["answer"], body["violations"], body["report"]) == (["Yes."], 1, True)
 
 
-def test_missing_audit_response_names_the_command_to_run(http: httpx.Client) -> None:
+def test_response_without_an_audit_names_the_command_to_run(http: httpx.Client) -> None:
     body = http.get(f"{V1}/audits").json()
     assert (body["runs"], body["verdicts"], body["written_ms"]) == (0, [], None)
     assert "zabka pipeline audit" in body["command"]
@@ -120,7 +120,7 @@ def test_audit_is_summarised_by_invariant_and_violation(http: httpx.Client, lake
     assert [(each["run"], each["chain"]) for each in body["violations"]] == [("b", ["because"])] * 2
 
 
-def test_audit_vacuumed_during_the_read_counts_as_missing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_table_vacuumed_during_a_read_counts_as_missing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def then_vacuumed(place: Path) -> tuple[int, int]:
         place.rmdir()
         return 5, 1_000

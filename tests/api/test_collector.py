@@ -82,7 +82,7 @@ def served(found: Collector, after: int = 0) -> list[tuple[int, str, int]]:
 A = EpochAccepted(1)
 
 
-def test_lines_of_several_nodes_are_ordered_by_wall_clock(collector: MakeCollector) -> None:
+def test_events_of_several_nodes_are_ordered_by_wall_clock(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-2", (1, 1_000, A), (2, 3_000, A)))
@@ -100,7 +100,7 @@ def test_lines_of_several_nodes_are_ordered_by_wall_clock(collector: MakeCollect
         (["host-1", "host-2"], 1.0, 0.13),  # The lines of several agents arrive over a network.
     ],
 )
-def test_line_waits_for_the_maximum_delay_of_other_nodes(
+def test_event_waits_for_the_maximum_delay_of_other_nodes(
     collector: MakeCollector, agents: list[str], since_s: float, passed_s: float
 ) -> None:
     clock = Clock()
@@ -113,7 +113,7 @@ def test_line_waits_for_the_maximum_delay_of_other_nodes(
     assert found.number_due() == 1
 
 
-def test_line_waits_briefly_for_concurrent_lines(collector: MakeCollector) -> None:
+def test_event_waits_briefly_for_concurrent_events(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-1", (1, clock.wall_us, A)))
@@ -126,7 +126,7 @@ def test_line_waits_briefly_for_concurrent_lines(collector: MakeCollector) -> No
 
 
 @pytest.mark.parametrize(("agents", "numbered_then"), [(["host-1"], 1), (["host-1", "host-2"], 0)])
-def test_line_waits_less_while_every_agent_sends_lines(
+def test_event_waits_less_while_every_agent_sends_events(
     collector: MakeCollector, agents: list[str], numbered_then: int
 ) -> None:
     clock = Clock()
@@ -162,7 +162,7 @@ def test_line_waits_less_while_every_agent_sends_lines(
     asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
-def test_line_of_node_with_a_fast_clock_waits_briefly(collector: MakeCollector) -> None:
+def test_event_of_a_node_with_a_fast_clock_waits_briefly(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-1", (1, clock.wall_us + 3_600_000_000, A)))
@@ -172,7 +172,7 @@ def test_line_of_node_with_a_fast_clock_waits_briefly(collector: MakeCollector) 
     assert found.number_due() == 1
 
 
-def test_node_order_is_kept_when_its_clock_steps_back(collector: MakeCollector) -> None:
+def test_events_of_a_node_stay_in_order_if_its_clock_steps_back(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-1", (1, clock.wall_us + 10_000_000, A), (2, 5, A)))
@@ -196,7 +196,7 @@ def test_restarted_collector_continues_numbering_without_repeats(collector: Make
     assert served(second) == [(1, "peer-1", 1), (2, "peer-1", 2), (3, "peer-1", 3)]
 
 
-def test_torn_line_after_collector_crash_is_renumbered(tmp_path: Path, collector: MakeCollector) -> None:
+def test_torn_history_line_after_a_collector_crash_is_renumbered(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
     first.accept_chunk(chunk("peer-1", (1, 10, A), (2, 20, A)))
@@ -226,7 +226,7 @@ def test_quiet_node_is_remembered_after_its_files_are_deleted(tmp_path: Path, co
     assert served(third) == [(2, "peer-2", 1)]
 
 
-def test_state_after_restart_equals_fold_of_the_history(collector: MakeCollector) -> None:
+def test_state_after_a_restart_equals_the_fold_of_the_history(collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
     first.accept_chunk(chunk("broker-2", (1, 10, ControllerElected(2, 5, 5))))
@@ -238,7 +238,7 @@ def test_state_after_restart_equals_fold_of_the_history(collector: MakeCollector
         assert found.counts.sessions_expired == 1
 
 
-def test_bad_lines_are_set_aside_and_counted(collector: MakeCollector) -> None:
+def test_invalid_journal_lines_are_set_aside_and_counted(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     good = chunk("peer-1", (1, 10, A)).lines
@@ -281,7 +281,7 @@ def test_unicode_line_end_in_a_path_does_not_split_the_event(tmp_path: Path, col
         pytest.param(encode_line("peer-1", 1, 1, 0, A).replace(b'"epoch_accepted"', b"[1]"), id="no type"),
     ],
 )
-def test_malformed_line_does_not_stop_the_collector(collector: MakeCollector, line: bytes) -> None:
+def test_malformed_journal_line_does_not_stop_the_collector(collector: MakeCollector, line: bytes) -> None:
     found = collector(Clock())
     found.accept_chunk(JournalChunk("peer-1", line.rstrip() + b"\n", Position("f", 1)))
     found.accept_chunk(chunk("peer-1", (1, 10, A)))
@@ -332,7 +332,7 @@ def test_full_disk_before_a_new_file_pauses_the_history(tmp_path: Path, collecto
     assert served(collector(clock)) == [(1, "peer-1", 1)]
 
 
-def test_fetching_pauses_at_the_limit_of_pending_lines(
+def test_fetching_pauses_at_the_limit_of_pending_events(
     collector: MakeCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collector_module, "WAITING_MAX", 2)
@@ -406,7 +406,7 @@ def test_events_of_earlier_runs_are_served_from_their_files(collector: MakeColle
     assert [n.seq for n in again.after(298, 4)] == [299, 300, 301, 302]
 
 
-def test_unreadable_line_of_an_older_file_is_skipped(collector: MakeCollector, tmp_path: Path) -> None:
+def test_unreadable_line_of_an_older_history_file_is_skipped(collector: MakeCollector, tmp_path: Path) -> None:
     clock = Clock()
     before = collector(clock)
     before.accept_chunk(chunk("peer-1", *[(i, i, A) for i in range(1, 21)]))
@@ -447,7 +447,9 @@ def test_invalid_event_line_does_not_use_a_sequence_number(
     assert served(again, 4) == of_2
 
 
-def test_older_file_is_indexed_only_up_to_the_requested_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_history_file_is_indexed_up_to_the_requested_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written = NumberedJournal(tmp_path)
     written.append([Entry("peer-1", number, number, 0, A) for number in range(1, 5_001)])
     written.close()
@@ -468,7 +470,7 @@ def test_older_file_is_indexed_only_up_to_the_requested_event(tmp_path: Path, mo
     assert len(looked) <= 5_005, "no line is parsed twice"
 
 
-def test_sequence_gap_in_a_file_does_not_hide_later_events(tmp_path: Path) -> None:
+def test_sequence_gap_in_a_history_file_hides_no_later_events(tmp_path: Path) -> None:
     written = NumberedJournal(tmp_path)
     written.append([Entry("peer-1", number, number, 0, A) for number in range(1, 101)])
     written.close()
@@ -487,7 +489,7 @@ def test_sequence_gap_in_a_file_does_not_hide_later_events(tmp_path: Path) -> No
             assert [n.seq for n in again.read(seq, limit)] == [n for n in kept if n >= seq][:limit], (seq, limit)
 
 
-def test_size_limit_deletes_the_oldest_events(collector: MakeCollector, tmp_path: Path) -> None:
+def test_history_over_its_size_limit_loses_its_oldest_events(collector: MakeCollector, tmp_path: Path) -> None:
     files = NumberedJournal(tmp_path / "small", file_bytes_max=2000, bytes_max=4000)
     for number in range(1, 101):
         files.append([Entry("peer-1", number, number, 0, A)])
@@ -546,7 +548,7 @@ def test_journal_is_read_across_rotations(tmp_path: Path) -> None:
     assert [line.count(b'"accepted_epoch":') for line in split_lines(text)] == [1] * 20
 
 
-def test_incomplete_line_is_not_served(tmp_path: Path) -> None:
+def test_incomplete_journal_line_is_not_returned(tmp_path: Path) -> None:
     path = tmp_path / "peer-1.000000000001.jsonl"
     path.write_bytes(b'{"a":1}\n{"b"')
     text, position = _read_all(tmp_path, "peer-1", Position())
@@ -556,7 +558,7 @@ def test_incomplete_line_is_not_served(tmp_path: Path) -> None:
     assert _read_all(tmp_path, "peer-1", position)[0] == b'{"b":2}\n'
 
 
-def test_reading_starts_in_the_file_with_the_next_line(tmp_path: Path) -> None:
+def test_journal_is_read_from_the_file_with_the_next_event(tmp_path: Path) -> None:
     for first in (1, 11, 21):
         (tmp_path / f"peer-1.{first:012d}.jsonl").write_bytes(b'{"first":%d}\n' % first)
 
@@ -564,7 +566,7 @@ def test_reading_starts_in_the_file_with_the_next_line(tmp_path: Path) -> None:
     assert _read_all(tmp_path, "peer-1", Position(after=9))[0].startswith(b'{"first":1}\n')
 
 
-def test_file_deleted_by_rotation_is_skipped(tmp_path: Path) -> None:
+def test_journal_file_deleted_by_rotation_is_skipped(tmp_path: Path) -> None:
     (tmp_path / "peer-1.000000000011.jsonl").write_bytes(b'{"first":11}\n')
 
     found = read_on(tmp_path, "peer-1", Position("peer-1.000000000001.jsonl", 4000))
@@ -582,7 +584,7 @@ def test_file_deleted_by_rotation_is_skipped(tmp_path: Path) -> None:
     ],
     ids=["a number that is none", "a number without end", "a pid beyond 64 bits", "a moment beyond 64 bits"],
 )
-def test_bad_line_is_counted_once_and_the_history_continues(collector: MakeCollector, bad: bytes) -> None:
+def test_invalid_line_is_counted_once_and_the_history_continues(collector: MakeCollector, bad: bytes) -> None:
     """An invalid line was once renumbered fifty times a second, together with all lines after it, and crashed the API
     at its next start.
     """

@@ -106,7 +106,7 @@ def still_good(fresh: Fresh) -> bool:
     )
 
 
-def test_valid_znodes_are_read_without_an_unreadable_report() -> None:
+def test_valid_znodes_are_read_and_none_is_reported_unreadable() -> None:
     znodes = {**as_json({**LAWFUL, **GOOD}), "/controller_epoch": b"4"}
     fresh = read(znodes)
     assert still_good(fresh)
@@ -212,7 +212,7 @@ def test_failed_session_task_ends_the_view_so_it_is_restarted(
     asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
-def test_ensemble_error_keeps_the_last_reading() -> None:
+def test_ensemble_error_keeps_the_last_read_znodes() -> None:
     class Silent(FakeClient):
         async def get_children(self, path: str) -> list[str]:
             raise ZooKeeperError(path)
@@ -282,7 +282,7 @@ def looked_slowly(client: SlowClient) -> tuple[Fresh, float]:
         return runner.run(look())
 
 
-def test_slow_ensemble_that_keeps_replying_is_serving() -> None:
+def test_slow_ensemble_that_keeps_replying_is_not_stale() -> None:
     fresh, took_s = looked_slowly(SlowClient(as_json(GOOD), READ_TIMEOUT_S * 0.9))
     assert took_s > 2 * READ_TIMEOUT_S
     assert still_good(fresh)
@@ -295,7 +295,7 @@ def test_ensemble_that_stops_replying_during_a_read_is_stale() -> None:
     assert took_s <= (answers / 2 + 1) * READ_TIMEOUT_S
 
 
-def test_read_times_out_while_replies_still_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ensemble_read_times_out_while_replies_still_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ensemble_view, "LOOK_S_MAX", 3 * READ_TIMEOUT_S)
     fresh, took_s = looked_slowly(SlowClient(as_json(GOOD), READ_TIMEOUT_S * 0.9))
     assert fresh.stale
@@ -336,9 +336,9 @@ def looked_at(own: list[int]) -> EnsembleView:
     return asyncio.run(asyncio.wait_for(look(), 20))
 
 
-def test_own_brokers_do_not_shorten_the_poll_interval() -> None:
+def test_own_brokers_do_not_shorten_the_ensemble_poll_interval() -> None:
     assert looked_at([1]).interval_s == IDLE_INTERVAL_S
 
 
-def test_joined_broker_shortens_the_poll_interval() -> None:
+def test_joined_broker_shortens_the_ensemble_poll_interval() -> None:
     assert looked_at([]).interval_s == CHECK_INTERVAL_S

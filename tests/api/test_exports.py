@@ -59,7 +59,7 @@ def test_export_of_a_stored_run_has_its_events(http: httpx.Client) -> None:
     assert contents["runs"][0]["events"] == http.get(f"{V1}/runs/{run['id']}/journal?limit=10000").json()
 
 
-def test_export_of_a_part_contains_only_events_of_its_period(http: httpx.Client) -> None:
+def test_export_of_a_part_of_a_run_contains_only_its_events(http: httpx.Client) -> None:
     run = http.post(f"{V1}/runs", content=lines(played())).json()
     begin_us, end_us = run["first_us"] + 2_000_000, run["first_us"] + 9_000_000
     part = contents_of(http.get(f"{V1}/runs/{run['id']}/export?from={begin_us}&to={end_us}").text)["runs"][0]
@@ -87,7 +87,7 @@ def test_export_of_an_unknown_run_returns_404(http: httpx.Client) -> None:
     assert http.get(f"{V1}/runs/r00000000/export").status_code == 404
 
 
-def test_uploaded_export_is_stored_as_two_runs_of_a_bug_pair(http: httpx.Client, runs: list[Recorded]) -> None:
+def test_uploaded_export_is_stored_as_runs_with_and_without_bug(http: httpx.Client, runs: list[Recorded]) -> None:
     page = page_of(runs, runs[1].about.id).encode()
     answer = http.post(f"{V1}/runs", content=page, params={"name": "kafka-1211.html"})
     assert answer.status_code == 201
@@ -124,7 +124,7 @@ def test_exported_part_of_a_run_cannot_be_uploaded(runs: list[Recorded]) -> None
         opened(page_of([part], part.about.id).encode())
 
 
-def test_part_of_a_part_equals_the_same_part_of_the_run(runs: list[Recorded]) -> None:
+def test_part_of_an_exported_part_equals_that_part_of_the_run(runs: list[Recorded]) -> None:
     run = runs[0]
     first_us = run.about.first_us
     part = run.part(first_us + 3_000_000, None).part(first_us + 6_000_000, first_us + 9_000_000)
@@ -139,7 +139,7 @@ def test_repeated_export_of_a_run_is_identical(runs: list[Recorded]) -> None:
     assert page_of(again, again[1].about.id) == page_of(runs, runs[1].about.id)
 
 
-def test_incidents_of_a_run_equal_the_pipelines_incidents(http: httpx.Client, runs: list[Recorded]) -> None:
+def test_incidents_of_a_run_equal_those_of_the_pipeline(http: httpx.Client, runs: list[Recorded]) -> None:
     run = runs[1]
     page = page_of(runs, run.about.id)
     stored = http.post(f"{V1}/runs", content=page.encode()).json()

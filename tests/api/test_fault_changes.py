@@ -158,7 +158,7 @@ def test_error_names_every_agent_that_did_not_reply() -> None:
     assert asyncio.run(refused()) == detail.replace("host-2", "host-1, host-2")
 
 
-def test_restarted_agent_also_receives_a_silent_agents_faults() -> None:
+def test_restarted_agent_also_receives_faults_of_a_silent_agent() -> None:
     """The restarted agent receives the faults known to the responding agents immediately, and all faults once the
     silent agent responds.
     """

@@ -40,7 +40,7 @@ def test_call_sends_method_headers_and_body(echo: str) -> None:
 @pytest.mark.parametrize(
     ("path", "asked"), [("", "/"), ("/t/\u00e9 x", "/t/%C3%A9%20x"), ("/t%2Fu?at=1#part", "/t%2Fu?at=1")]
 )
-def test_call_escapes_the_path_once(echo: str, path: str, asked: str) -> None:
+def test_call_escapes_its_path_only_once(echo: str, path: str, asked: str) -> None:
     assert call("GET", echo + path, timeout_s=5).body.decode().split() == ["GET", asked]
 
 

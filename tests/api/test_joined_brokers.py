@@ -45,7 +45,7 @@ def test_joined_broker_is_listed_with_its_known_details(server: Server, http: ht
     assert 'activecontrollercount{broker="4"} 1.0' in http.get("/metrics").text
 
 
-def test_departed_joined_broker_with_replicas_is_shown(server: Server, http: httpx.Client) -> None:
+def test_joined_broker_that_left_is_shown_while_it_has_replicas(server: Server, http: httpx.Client) -> None:
     rows = {0: PartitionZnodes((5, 1), 1, 1, (1,), 1, 1)}
     server.ensemble.reading.topics["moved"] = TopicZnodes("moved", "id", {}, rows)
     found = http.get(f"{V1}/brokers/5").json()
@@ -107,7 +107,7 @@ def test_events_reported_before_a_restart_are_not_repeated() -> None:
     assert reported == []
 
 
-def test_joined_controllers_term_ends_with_its_session() -> None:
+def test_term_of_a_joined_controller_ends_with_its_session() -> None:
     """The state of its process remains unknown."""
     state = ClusterState()
     for seq, (node, event) in enumerate(

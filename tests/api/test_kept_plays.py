@@ -53,7 +53,7 @@ def wait_for(what: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(what)
 
 
-def test_requested_run_of_a_script_is_kept_with_its_bug_pair(tmp_path: Path) -> None:
+def test_requested_script_run_is_stored_with_and_without_its_bug(tmp_path: Path) -> None:
     """A kept run opens in less than 2 s of CPU time. A run requested without `keep` is not kept."""
     requested = ("kafka-1211", NewScenarioRun(keep=True)), ("zookeeper-1549", NewScenarioRun())
     (run, other), runs, collector = play(tmp_path, *requested)
@@ -93,7 +93,7 @@ def test_requested_run_of_a_script_is_kept_with_its_bug_pair(tmp_path: Path) -> 
     collector.close()
 
 
-def test_seed_played_twice_has_the_same_journal_hash(tmp_path: Path) -> None:
+def test_two_runs_of_a_seed_have_the_same_journal_hash(tmp_path: Path) -> None:
     requested = (3, NewSeedRun(scenario="ensemble"))
     (first, second), runs, collector = play(tmp_path, requested, requested)
 
@@ -107,7 +107,7 @@ def test_seed_played_twice_has_the_same_journal_hash(tmp_path: Path) -> None:
     collector.close()
 
 
-def test_full_process_seed_is_kept_with_its_messages(tmp_path: Path) -> None:
+def test_run_of_a_full_process_seed_is_stored_with_its_messages(tmp_path: Path) -> None:
     (run,), runs, collector = play(tmp_path, (3, NewSeedRun(scenario="whole-cluster")))
 
     kept = runs.get(run.id)
@@ -142,7 +142,7 @@ def test_invalid_seed_is_rejected(tmp_path: Path, seed: str, body: dict[str, Any
     assert message in answer.json()["detail"]
 
 
-def test_run_with_unstorable_journal_keeps_its_verdict(tmp_path: Path) -> None:
+def test_run_with_unstorable_journal_still_has_a_verdict(tmp_path: Path) -> None:
     """The process that runs the script in this test writes no journal."""
 
     async def scenario() -> ScenarioRun:
@@ -160,7 +160,7 @@ def test_run_with_unstorable_journal_keeps_its_verdict(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bug_pair_is_kept_completely_or_not_at_all(tmp_path: Path) -> None:
+def test_runs_with_and_without_a_bug_are_stored_both_or_neither(tmp_path: Path) -> None:
     played, runs = tmp_path / "played", tmp_path / "runs"
     played.mkdir()
     _, lines = run_with_journal(1, "kafka-1211")

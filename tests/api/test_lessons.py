@@ -55,7 +55,7 @@ def test_lesson_list_does_not_reveal_the_right_answers(http: httpx.Client) -> No
 
 
 @pytest.mark.parametrize("run", [PLAY, ITS_PAIR])
-def test_lesson_response_is_equal_for_both_runs_of_a_pair(http: httpx.Client, run: str) -> None:
+def test_lesson_is_equal_for_the_runs_with_and_without_the_bug(http: httpx.Client, run: str) -> None:
     answer = http.get("/api/v1/lessons/high-watermark/answer", params={"run": run}).json()
 
     assert (answer["run"], answer["pair"]) == (ITS_PAIR, PLAY)
@@ -103,7 +103,7 @@ def test_uploaded_journal_named_like_a_script_is_rejected(http: httpx.Client) ->
 
 
 @pytest.mark.parametrize("path", sorted({rule.source.path for pairs in RULES.values() for _, rule in pairs}))
-def test_rule_source_is_served_with_an_anchor_per_function(http: httpx.Client, path: str) -> None:
+def test_rule_source_is_returned_with_an_anchor_per_function(http: httpx.Client, path: str) -> None:
     page = http.get(f"/source/{path}")
 
     assert page.status_code == 200
@@ -112,11 +112,11 @@ def test_rule_source_is_served_with_an_anchor_per_function(http: httpx.Client, p
 
 
 @pytest.mark.parametrize("path", ["api/http/security.py", "../README.md", "controller/../api/main.py", "nothing.py"])
-def test_source_file_without_rules_is_not_served(http: httpx.Client, path: str) -> None:
+def test_source_file_without_rules_is_not_returned(http: httpx.Client, path: str) -> None:
     assert http.get(f"/source/{path}").status_code == 404
 
 
-def test_lesson_with_a_removed_pair_is_a_conflict(tmp_path: Path) -> None:
+def test_lesson_of_a_removed_run_pair_is_a_conflict(tmp_path: Path) -> None:
     script = LIBRARY["kafka-1211"]
     assert isinstance(script, WorldScenario)
     entries = play(script).journal

@@ -47,7 +47,7 @@ def test_signal_stops_the_server_before_the_next_tick(monkeypatch: pytest.Monkey
     asyncio.run(scene())
 
 
-def test_signal_before_serving_stops_the_server() -> None:
+def test_signal_before_the_main_loop_stops_the_server() -> None:
     quiet = server()
     quiet.handle_exit(signal.SIGTERM, None)
     asyncio.run(asyncio.wait_for(quiet.main_loop(), LONG_S))

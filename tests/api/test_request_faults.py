@@ -109,7 +109,7 @@ def test_invalid_request_fault_is_rejected(
     assert server.agent.held == []
 
 
-def test_ready_fault_set_creates_its_rules(server: Server, http: httpx.Client) -> None:
+def test_ready_made_fault_set_creates_its_rules(server: Server, http: httpx.Client) -> None:
     made = http.post(f"{FAULTS}/sets/not-leader", json={"topic": "orders", "times": 2})
     assert made.status_code == 201
     assert [(each["api"], each["topic"], each["times"], each["part_of"]) for each in made.json()] == [
@@ -123,14 +123,14 @@ def test_ready_fault_set_creates_its_rules(server: Server, http: httpx.Client) -
     ("name", "body", "status", "reason"),
     [("lost-ack", {}, 404, "sets are ack-lost"), ("ack-lost", {"group": "g"}, 422, "no request of the set")],
 )
-def test_invalid_ready_fault_set_request_is_rejected(
+def test_invalid_request_for_a_ready_made_fault_set_is_rejected(
     http: httpx.Client, name: str, body: dict[str, str], status: int, reason: str
 ) -> None:
     answer = http.post(f"{FAULTS}/sets/{name}", json=body)
     assert (answer.status_code, reason in answer.json()["detail"]) == (status, True)
 
 
-def test_ready_fault_sets_are_listed_with_their_outages(http: httpx.Client) -> None:
+def test_ready_made_fault_sets_are_listed_with_their_outages(http: httpx.Client) -> None:
     sets = {each["name"]: each for each in http.get(f"{FAULTS}/sets").json()}
     assert "leader stores the records" in sets["ack-lost"]["imitates"]
     assert sets["ack-lost"]["rules"] == [{"kind": "request", "effect": "drop_response", "api": "Produce", "times": 1}]
@@ -154,7 +154,7 @@ def test_command_adds_lists_and_removes_request_faults(
     assert capsys.readouterr().out == f"removed {fault_id}\nno fault is active\n"
 
 
-def test_command_adds_ready_fault_sets_and_link_faults(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_adds_ready_made_fault_sets_and_link_faults(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(server, "add", "connection-loss-on-create", "--path", "/app/*") == 0
     assert run(server, "add", "--from", "broker-1", "--to", "*", "--kind", "delay", "--delay-ms", "30") == 0
     client = ("--from", "client:shop", "--to", "broker-1", "--one-way")
@@ -169,14 +169,14 @@ def test_command_adds_ready_fault_sets_and_link_faults(server: Server, capsys: p
     assert capsys.readouterr().out == "removed 3 faults\n"
 
 
-def test_command_help_names_the_ready_fault_sets(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_help_names_the_ready_made_fault_sets(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["add", "--help"])
     text = "".join(capsys.readouterr().out.split())
     assert "ack-lost,not-leader,coordinator-loading" in text
 
 
-def test_command_prints_the_ready_fault_sets(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_the_ready_made_fault_sets(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(server, "sets") == 0
     assert "ack-lost: The leader stores the records" in capsys.readouterr().out
 

@@ -10,7 +10,7 @@ from tests.api.api_server import Server
 from zabka.journal.events import AdminRequested
 
 
-def test_only_accepted_changes_are_journalled(tmp_path: Path) -> None:
+def test_only_accepted_change_requests_are_journaled(tmp_path: Path) -> None:
     with Server(tmp_path) as running, httpx.Client(base_url=running.url, trust_env=False) as http:
         assert http.get("/api/v1/faults").status_code == 200
         assert http.post("/api/v1/faults", json={"from": "broker-1", "to": "nobody"}).status_code == 422

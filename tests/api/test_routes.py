@@ -65,7 +65,7 @@ def test_broker_with_a_stale_belief_is_shown_with_its_belief(server: Server, htt
     assert http.get(f"{V1}/controller").json()["broker_id"] == 1
 
 
-def test_journal_event_newer_than_the_status_wins(server: Server, http: httpx.Client) -> None:
+def test_journal_event_newer_than_the_status_overrides_it(server: Server, http: httpx.Client) -> None:
     server.agent.set_status(
         "broker-1", 60_000, is_controller=False, believes={"controller_id": 3, "controller_epoch": 2}
     )
@@ -129,7 +129,7 @@ def test_restarted_process_does_not_show_its_previous_state(server: Server, http
     _assert_no_status(http)
 
 
-def test_restarted_process_ignores_its_predecessors_events(server: Server, http: httpx.Client) -> None:
+def test_events_of_the_previous_process_do_not_affect_a_new_one(server: Server, http: httpx.Client) -> None:
     """The agent's response arrives before the journal, which is delayed briefly."""
     _lived(server)
     for path in ("brokers/1", "peers/1"):
@@ -268,7 +268,7 @@ def test_action_invalid_in_the_current_state_is_a_conflict(http: httpx.Client) -
     assert (again.status_code, again.json()["detail"]) == (409, "cannot kill broker-1: it is down")
 
 
-def test_fault_names_the_requester_sent_by_its_client(server: Server, http: httpx.Client) -> None:
+def test_fault_names_the_requester_from_the_request_header(server: Server, http: httpx.Client) -> None:
     named = {"zabka-requester": "drill 7"}
     assert http.post(f"{V1}/brokers/1/pause", headers=named).status_code == 202
     assert http.post(f"{V1}/peers/1/kill").status_code == 202
@@ -294,7 +294,7 @@ def test_binary_znode_is_returned_in_base64(http: httpx.Client) -> None:
     assert found["stat"]["ephemeral_owner"] == "0xffffffffffffffff"
 
 
-def test_missing_pipeline_table_names_the_command_to_run(http: httpx.Client) -> None:
+def test_response_without_pipeline_table_names_command_to_run(http: httpx.Client) -> None:
     assert "zabka pipeline tables --data" in http.get(f"{V1}/analytics/availability").json()["command"]
 
 
@@ -337,7 +337,7 @@ def test_journal_after_a_seq_is_returned_as_an_array(server: Server, http: httpx
     ]
 
 
-def test_search_finds_the_newest_matches_in_a_long_history(server: Server, http: httpx.Client) -> None:
+def test_history_search_returns_the_newest_matches(server: Server, http: httpx.Client) -> None:
     events: list[Event] = [
         EpochAccepted(1),
         EpochAccepted(2),
@@ -389,7 +389,7 @@ def test_stream_sends_past_events_and_then_new_ones(server: Server, http: httpx.
     assert ids == ["id: 2", "id: 3", "id: 4"]
 
 
-def test_metrics_use_the_jmx_exporters_names(server: Server, http: httpx.Client) -> None:
+def test_metrics_have_the_names_of_the_jmx_exporter(server: Server, http: httpx.Client) -> None:
     server.agent.set_status("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
     events = [ControllerElected(1, 3, 3), IsrChanged("orders", 0, [1, 2, 3], 1, 4, 5, "caught_up"),
               IsrChanged("orders", 0, [1, 2], 1, 4, 6, "lag")]  # fmt: skip
@@ -405,7 +405,9 @@ def test_metrics_use_the_jmx_exporters_names(server: Server, http: httpx.Client)
 
 
 @pytest.mark.parametrize(("value", "least"), [("two", 1), ("", 1), ("9" * 5_000, 1), ("-3", 1), (" 3 ", 3)])
-def test_metrics_parse_min_isr_as_brokers_do(server: Server, http: httpx.Client, value: str, least: int) -> None:
+def test_metrics_parse_min_insync_replicas_as_brokers_do(
+    server: Server, http: httpx.Client, value: str, least: int
+) -> None:
     topic = server.ensemble.reading.topics["orders"]
     server.ensemble.reading.topics["orders"] = topic._replace(config={"min.insync.replicas": value})
 
@@ -427,7 +429,7 @@ def test_status_of_a_dead_process_is_not_reported(server: Server, http: httpx.Cl
     assert gauge not in http.get("/metrics").text
 
 
-def test_metrics_report_a_stale_ensemble_reading(server: Server, http: httpx.Client) -> None:
+def test_metrics_report_that_the_ensemble_data_is_stale(server: Server, http: httpx.Client) -> None:
     assert "zabka_ensemble_reading_stale 0.0" in http.get("/metrics").text.splitlines()
     server.ensemble.stale = True
     lines = http.get("/metrics").text.splitlines()
@@ -462,7 +464,7 @@ def test_openapi_document_describes_every_route(http: httpx.Client) -> None:
         assert schemas[name]["example"], name
 
 
-def test_docs_page_lists_every_route_and_loads_nothing(http: httpx.Client) -> None:
+def test_docs_page_lists_every_route_and_loads_no_external_files(http: httpx.Client) -> None:
     document = http.get("/openapi.json").json()
     answer = http.get("/docs")
 
@@ -490,7 +492,7 @@ def test_page_is_served_with_a_strict_content_security_policy(http: httpx.Client
     assert library.headers["content-type"].startswith("text/javascript")
 
 
-def test_changes_need_the_configured_token(tmp_path: Path) -> None:
+def test_change_requests_need_the_configured_token(tmp_path: Path) -> None:
     with Server(tmp_path, token="secret") as running, httpx.Client(base_url=running.url, trust_env=False) as client:
         assert client.get(f"{V1}/peers").status_code == 200
         assert client.post(f"{V1}/peers/1/kill").status_code == 401
@@ -541,7 +543,7 @@ MANY = 60_000
         ("/seeds/1/runs", {"settings": {str(n): [] for n in range(MANY)}}),
     ],
 )
-def test_error_list_of_a_large_body_is_limited(http: httpx.Client, path: str, body: dict[str, Any]) -> None:
+def test_error_list_for_a_large_invalid_body_is_limited(http: httpx.Client, path: str, body: dict[str, Any]) -> None:
     answer = http.post(f"{V1}{path}", content=json.dumps(body, separators=(",", ":")))
 
     assert answer.status_code == 422
@@ -549,7 +551,7 @@ def test_error_list_of_a_large_body_is_limited(http: httpx.Client, path: str, bo
     assert 1 <= len(answer.json()["errors"]) <= ERRORS_MAX
 
 
-def test_errors_over_the_limit_are_counted(http: httpx.Client) -> None:
+def test_validation_errors_over_the_limit_are_counted(http: httpx.Client) -> None:
     wrong = http.post(f"{V1}/topics", json={"name": "t", **dict.fromkeys(map(str, range(ERRORS_MAX + 5)))}).json()
 
     assert len(wrong["errors"]) == ERRORS_MAX
@@ -584,7 +586,7 @@ def test_string_too_long_for_kafkas_protocol_is_rejected(
         assert f"Kafka's protocol has no text of {size} bytes" in refused.json()["detail"]
 
 
-def test_empty_change_to_a_missing_topic_returns_404(http: httpx.Client) -> None:
+def test_empty_config_change_of_a_missing_topic_returns_404(http: httpx.Client) -> None:
     began = time.monotonic()
     answer = http.patch(f"{V1}/topics/nothing/config", json={})
 

@@ -54,7 +54,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_truncation_traces_to_the_fault_that_killed_the_leader(http: httpx.Client) -> None:
+def test_truncation_is_traced_to_the_fault_that_killed_a_leader(http: httpx.Client) -> None:
     seq = seq_of(e.LogTruncated, "broker-4")
     steps: list[Any] = http.get(f"{V1}/runs/r0000000b/why", params={"seq": seq}).json()
 

@@ -68,7 +68,9 @@ def test_message_in_flight_during_the_window_is_included() -> None:
     assert messages.select(Window(1_000, 2_000, frozenset(), 10)).messages == [slow]
 
 
-def test_messages_of_a_kept_run_are_read_from_its_file(tmp_path: Path, recorded: tuple[MessageTap, list[Any]]) -> None:
+def test_messages_of_a_stored_run_are_read_from_its_file(
+    tmp_path: Path, recorded: tuple[MessageTap, list[Any]]
+) -> None:
     tap, journal = recorded
     with Server(tmp_path) as server:
         kept: KeptRuns = server.services.runs.kept
@@ -197,7 +199,7 @@ def test_invalid_message_requests_are_rejected(tmp_path: Path) -> None:
         assert httpx.get(f"{base}/live/messages", params={"limit": -1}).status_code == 422
 
 
-def test_message_file_round_trips(tmp_path: Path) -> None:
+def test_message_file_reads_back_as_written(tmp_path: Path) -> None:
     message = Message(1, 5, None, "peer-1", "peer-2", "ping", "PING", {}, lost="the link was cut")
     path = tmp_path / "messages.jsonl"
     path.write_bytes(message_line(message))

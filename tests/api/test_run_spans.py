@@ -112,7 +112,7 @@ def rows(found: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(s["from_us"], s["to_us"], s["state"], s.get("merged")) for s in found]
 
 
-def test_lanes_are_ordered_numerically() -> None:
+def test_timeline_lanes_are_ordered_numerically() -> None:
     names = ["faults", "isr:t-10", "isr:t-9", "process:peer-1", "controller", "belief:broker-2", "peer:1", "isr:2-1"]
     lasted = Lasted([span(name, "", 0, 1, "x") for name in names], 0, 1)
 
@@ -129,13 +129,13 @@ def test_lanes_are_ordered_numerically() -> None:
     ]
 
 
-def test_topic_with_an_unusual_name_has_a_lane() -> None:
+def test_topic_with_an_unusual_name_has_a_timeline_lane() -> None:
     names = ["isr:" + "9" * 5_000 + "-0", "isr:t-0", "isr:\u0663-0"]
     found = lanes(Lasted([span(name, "", 0, 1, "x") for name in names], 0, 1), (), None)
     assert {lane["lane"] for lane in found} == set(names)
 
 
-def test_spans_within_one_bin_are_merged_with_their_states() -> None:
+def test_spans_within_one_bin_are_merged_and_list_their_states() -> None:
     row = [
         span("isr:t-0", "1", 0, 40, "leader"), span("isr:t-0", "1", 40, 43, "in_sync"),
         span("isr:t-0", "1", 43, 48, "out"), span("isr:t-0", "1", 48, 49, "in_sync"),
@@ -178,7 +178,7 @@ def test_reading_cached_spans_yields_to_other_tasks(tmp_path: Path) -> None:
     assert turns >= len(history) // CHECKPOINT_EVERY
 
 
-def test_response_contains_the_lanes_unchanged() -> None:
+def test_response_contains_the_computed_lanes_unchanged() -> None:
     spans = Spans()
     for entry in played():
         spans.apply(entry)

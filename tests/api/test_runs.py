@@ -48,7 +48,7 @@ def kept(tmp_path: Path) -> KeptRuns:
     return KeptRuns(tmp_path / "runs")
 
 
-def test_state_of_a_kept_run_equals_the_fold_of_its_events(kept: KeptRuns, tmp_path: Path) -> None:
+def test_state_of_a_stored_run_equals_the_fold_of_its_events(kept: KeptRuns, tmp_path: Path) -> None:
     history = tuple(copies(played(), 2))
     keep(kept, kept_run("r00000001", 1, history), history)
     rewind = Runs(Collector(tmp_path / "c"), kept).rewind("r00000001")
@@ -104,7 +104,7 @@ def test_live_state_is_exact_after_oldest_events_are_deleted(tmp_path: Path) -> 
     again.close()
 
 
-def test_state_folded_by_another_version_is_folded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_folded_by_another_version_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector(tmp_path, file_bytes_max=1 << 17)
     history = collect_history(collector, list(played()))
     collector.close()
@@ -115,7 +115,7 @@ def test_state_folded_by_another_version_is_folded_again(tmp_path: Path, monkeyp
     again.close()
 
 
-def test_state_of_deleted_events_from_an_old_version_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upgrade_keeps_the_state_from_before_the_oldest_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kept history covers about two days. An upgrade must not lose the state from before that."""
     collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
     history = collect_history(collector, copies(played(), 5))
@@ -165,7 +165,7 @@ def test_events_deleted_during_a_fold_return_a_problem(tmp_path: Path) -> None:
 # ---- kept runs ---------------------------------------------------------------------------------------------------
 
 
-def test_kept_runs_survive_a_restart_and_the_oldest_are_evicted(tmp_path: Path) -> None:
+def test_stored_runs_survive_a_restart_and_the_oldest_is_evicted(tmp_path: Path) -> None:
     history = played()[:50]
     kept = KeptRuns(tmp_path, runs_max=2)
     for number in range(1, 4):
@@ -192,7 +192,7 @@ def test_incompletely_written_run_is_not_listed(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["r00000003"], "an unknown directory is left unchanged"
 
 
-def test_run_lists_its_pair_until_the_pair_is_removed(kept: KeptRuns) -> None:
+def test_run_lists_its_pair_until_the_other_run_is_deleted(kept: KeptRuns) -> None:
     history = played()[:10]
     keep(kept, kept_run("r00000001", 1, history, pair="r00000001.bug"), history)
     keep(kept, kept_run("r00000001.bug", 1, history, pair="r00000001"), history)
@@ -202,7 +202,7 @@ def test_run_lists_its_pair_until_the_pair_is_removed(kept: KeptRuns) -> None:
     assert kept.get("r00000001").pair is None
 
 
-def test_run_with_removed_files_is_not_found(kept: KeptRuns, tmp_path: Path) -> None:
+def test_run_without_its_files_is_not_found(kept: KeptRuns, tmp_path: Path) -> None:
     history = played()[:10]
     for number in (1, 2, 3):
         keep(kept, kept_run(f"r0000000{number}", number, history), history)
@@ -243,7 +243,7 @@ def test_unremovable_run_does_not_prevent_startup(tmp_path: Path, monkeypatch: p
     assert [run.id for run in KeptRuns(tmp_path, runs_max=1).all()] == ["r00000002"]
 
 
-def test_removed_runs_directory_is_recreated(tmp_path: Path) -> None:
+def test_deleted_directory_of_runs_is_created_again(tmp_path: Path) -> None:
     history = played()[:10]
     kept = KeptRuns(tmp_path / "runs")
     shutil.rmtree(tmp_path / "runs")
@@ -372,7 +372,7 @@ async def _kept_too(server: Server) -> None:
     keep(server.services.runs.kept, kept_run("r0000000b", 2, played()[:5]), played()[:5])
 
 
-def test_spans_are_served_by_lane(http: httpx.Client) -> None:
+def test_spans_are_returned_for_each_lane(http: httpx.Client) -> None:
     found = http.get(f"{V1}/runs/r0000000a/spans", params={"lanes": "controller,isr:orders-0", "bins": 800}).json()
 
     assert [lane["lane"] for lane in found["lanes"]] == ["controller", "isr:orders-0"]

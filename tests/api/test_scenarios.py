@@ -45,7 +45,7 @@ def ended(http: httpx.Client, started: httpx.Response) -> dict[str, Any]:
     return found
 
 
-def test_script_lists_its_expected_verdict_and_live_support(http: httpx.Client) -> None:
+def test_script_lists_its_expected_verdict_and_if_it_runs_live(http: httpx.Client) -> None:
     empty_isr, broken, _ = http.get(f"{V1}/scenarios").json()
 
     assert (empty_isr["name"], empty_isr["expected"], empty_isr["live"]) == ("kafka-708", "held", True)
@@ -128,7 +128,7 @@ def test_run_queue_is_bounded_and_cancelled_at_api_shutdown(tmp_path: Path) -> N
     assert server.player.cancelled.is_set()
 
 
-def test_scenario_player_bug_ends_only_its_own_run(tmp_path: Path) -> None:
+def test_bug_in_the_scenario_process_ends_only_its_own_run(tmp_path: Path) -> None:
     class Mistaken(FakePlayer):
         async def ask(self, *arguments: str, patience_s: float = 0) -> bytes:
             if "kafka-708" in arguments:
@@ -150,7 +150,7 @@ def test_scenario_player_bug_ends_only_its_own_run(tmp_path: Path) -> None:
     assert other == ("ended", "the player exited with code -9: it printed nothing")
 
 
-def test_only_the_latest_runs_are_remembered(tmp_path: Path) -> None:
+def test_only_the_latest_scenario_runs_are_listed(tmp_path: Path) -> None:
     async def play_many() -> list[str]:
         runs = ScenarioRuns(FakePlayer(), KeptRuns(tmp_path), HERE)
         playing = asyncio.create_task(runs.run())
@@ -173,7 +173,7 @@ def test_only_the_latest_runs_are_remembered(tmp_path: Path) -> None:
     assert len(asyncio.run(play_many())) == REMEMBERED_MAX
 
 
-def test_script_is_played_in_its_own_process() -> None:
+def test_script_runs_in_its_own_process() -> None:
     answer = json.loads(asyncio.run(ScenarioProcess(player_argv()).ask("scenarios", "run", "zookeeper-1549", "--json")))
 
     [run] = answer["runs"]
@@ -189,7 +189,7 @@ def test_script_is_played_in_its_own_process() -> None:
         ("import os; os.abort()", "exited with code -6: it printed nothing"),
     ],
 )
-def test_scenario_player_failure_is_reported_in_one_line(code: str, message: str) -> None:
+def test_failure_of_the_scenario_process_is_reported_in_one_line(code: str, message: str) -> None:
     patience_s = 0.1 if "sleep" in code else 10
     with pytest.raises(PlayerFailed, match=message):
         asyncio.run(ScenarioProcess([sys.executable, "-S", "-c", code]).ask("list", patience_s=patience_s))
@@ -208,7 +208,7 @@ time.sleep(60)
 """
 
 
-def test_scenario_player_can_repair_cluster_after_a_timeout(tmp_path: Path) -> None:
+def test_scenario_process_can_repair_the_cluster_after_a_timeout(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster"
     asked = ScenarioProcess([sys.executable, "-S", "-c", AFTERWARDS]).ask(str(cluster), patience_s=2)
 
@@ -221,7 +221,7 @@ def await_broken(cluster: Path) -> None:
         time.sleep(0.01)
 
 
-def test_scenario_player_can_repair_cluster_after_cancellation(tmp_path: Path) -> None:
+def test_scenario_process_can_repair_the_cluster_if_cancelled(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster"
 
     async def cancel() -> None:
@@ -234,7 +234,7 @@ def test_scenario_player_can_repair_cluster_after_cancellation(tmp_path: Path) -
     assert cluster.read_text() == "put right"
 
 
-def test_scenario_player_can_repair_if_cancelled_while_starting(tmp_path: Path) -> None:
+def test_scenario_process_can_repair_if_cancelled_while_starting(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster"
 
     async def cancel() -> None:
@@ -258,13 +258,13 @@ def test_script_runs_on_the_live_cluster_on_request(server: Server, http: httpx.
 
 
 @pytest.mark.parametrize("more", [{"keep": True}, {"seed": 7}, {"settings": {"tickTime": "250"}}])
-def test_live_script_does_not_accept_changes(http: httpx.Client, more: dict[str, Any]) -> None:
+def test_live_script_with_changed_settings_is_rejected(http: httpx.Client, more: dict[str, Any]) -> None:
     refused = http.post(f"{V1}/scenarios/kafka-708/runs", json={"live": True, **more})
     assert refused.status_code == 422
     assert "a live run" in refused.text
 
 
-def test_script_without_live_support_is_rejected(http: httpx.Client) -> None:
+def test_live_run_of_a_script_that_cannot_run_live_is_rejected(http: httpx.Client) -> None:
     refused = http.post(f"{V1}/scenarios/broken/runs", json={"live": True})
     assert refused.status_code == 422
     assert refused.json()["detail"] == "broken cannot run on this cluster: it chooses when a disk answers"

@@ -45,7 +45,7 @@ def test_requests_to_loopback_names_are_accepted(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "", "localhost.evil.example", "127.0.0.1:x"])
-def test_unknown_host_names_are_rejected_against_dns_rebinding(host: str) -> None:
+def test_unknown_host_names_are_rejected_to_stop_dns_rebinding(host: str) -> None:
     status, headers, body = call(OPEN, host=host)
 
     assert status == 400
@@ -57,7 +57,7 @@ def test_request_to_an_allowed_host_name_is_accepted() -> None:
     assert call(LOCKED, host="lab.example:8080")[0] == 200
 
 
-def test_wide_bind_accepts_addresses_but_rejects_unknown_names() -> None:
+def test_wildcard_bind_accepts_addresses_but_not_unknown_names() -> None:
     wide = Gate(_app, hosts=[], token="secret", policy="x", addresses=True)
 
     assert call(wide, host="192.0.2.7:8080")[0] == 200
@@ -76,7 +76,7 @@ def test_own_page_and_tools_can_change_the_cluster() -> None:
     assert call(OPEN, "POST", host="localhost:8080", sec_fetch_site="cross-site")[0] == 403
 
 
-def test_configured_token_is_required_only_for_changes() -> None:
+def test_configured_token_is_required_only_for_change_requests() -> None:
     assert call(LOCKED, host="localhost")[0] == 200
     status, headers, _ = call(LOCKED, "POST", host="localhost")
     assert (status, headers["www-authenticate"]) == (401, "Bearer")

@@ -19,7 +19,7 @@ def loaded(directory: Path, **keys: Any) -> Settings:
     return load_settings(file)
 
 
-def test_environment_sets_keys_missing_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_set_keys_missing_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZABKA_API_RUNS_MAX", "7")
     monkeypatch.setenv("ZABKA_API_ALLOWED_HOSTS", '["one", "two"]')
     monkeypatch.setenv("ZABKA_API_NODE_MODULES", "/modules")

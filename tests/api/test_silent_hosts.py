@@ -95,7 +95,7 @@ def test_faults_are_unknown_while_no_agent_replies(server: Server, http: httpx.C
     assert [fault["id"] for fault in http.get(f"{V1}/cluster").json()["faults"]] == [made["id"]]
 
 
-def test_silent_host_shows_in_readiness_and_metrics(server: Server, http: httpx.Client) -> None:
+def test_silent_host_is_reported_in_readiness_and_metrics(server: Server, http: httpx.Client) -> None:
     assert 'zk_up{peer="1"} 1.0' in http.get("/metrics").text
     server.agent.freeze(2.0)
     ready = http.get("/readyz")
@@ -107,7 +107,7 @@ def test_silent_host_shows_in_readiness_and_metrics(server: Server, http: httpx.
     assert "activecontrollercount{" not in text
 
 
-def test_action_on_a_silent_host_fails_and_names_the_remedy(tmp_path: Path) -> None:
+def test_action_on_a_silent_host_fails_and_says_what_to_do(tmp_path: Path) -> None:
     agents = [AgentAddress(name="host-1", url="http://127.0.0.1:1", nodes=NODES, remedy="repair the way to it")]
     with Server(tmp_path, agents=agents) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
         server.agent.freeze(2.0)
@@ -140,7 +140,7 @@ def test_agent_silent_during_an_action_means_unknown_outcome() -> None:
     assert "kill broker-1 may have been carried out" in refusal.detail
 
 
-def test_failed_poll_cancels_the_others_and_is_raised() -> None:
+def test_failed_poll_cancels_the_other_polls_and_is_raised() -> None:
     class Failing(Agent):
         async def refresh(self, fresh_ms: int = 0) -> None:
             raise ValueError("a fault of ours")

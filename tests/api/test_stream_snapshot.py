@@ -113,7 +113,7 @@ def named(server: Server, last_event_id: int) -> str:
         return next(lines).removeprefix("data: ")
 
 
-def test_history_name_changes_only_when_its_directory_is_emptied(
+def test_history_id_changes_only_if_its_directory_is_emptied(
     tmp_path: Path,
 ) -> None:
     """A browser was once suspended while the cluster was stopped and created again in an emptied directory. It then

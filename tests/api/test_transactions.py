@@ -47,7 +47,7 @@ def answered(server: Server) -> Any:
     return response.json()
 
 
-def test_cluster_without_transactions_lists_none(server: Server) -> None:
+def test_cluster_without_transactions_returns_an_empty_list(server: Server) -> None:
     assert answered(server) == {"open": [], "held": []}
 
 
@@ -93,7 +93,7 @@ def test_report_of_a_silent_coordinator_is_stale(server: Server) -> None:
     assert (found["coordinator_process"], found["stale"]) == ("unknown", True)
 
 
-def test_held_back_lso_names_its_transaction_or_none_if_hanging(server: Server) -> None:
+def test_blocked_lso_names_its_transaction_unless_it_is_hanging(server: Server) -> None:
     server.collect(chunk("broker-2", payments()))
     server.collect(chunk("broker-1", held(0, 7), held(1, 7)))
     named, hanging = answered(server)["held"]

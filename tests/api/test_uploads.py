@@ -55,7 +55,7 @@ def test_collected_history_is_ordered_by_its_event_numbers() -> None:
     assert order(data) == [("peer-2", 1), ("peer-1", 1)]
 
 
-def test_simulated_history_keeps_its_order_and_uses_true_time() -> None:
+def test_uploaded_simulation_keeps_its_order_and_uses_true_time() -> None:
     """The nodes' clocks are wrong on purpose. Replay writes the events in their true order."""
     taken = read_history(lines(played()))
 
@@ -92,7 +92,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("kind", STRANGE)
-def test_bad_line_rejects_the_upload_with_its_line_number(kind: str) -> None:
+def test_invalid_line_rejects_the_upload_with_its_line_number(kind: str) -> None:
     wrong, why = STRANGE[kind]
     with pytest.raises(NoHistory) as refused:
         read_history(GOOD + wrong + line("peer-2", 1, 30))
@@ -103,7 +103,7 @@ def test_bad_line_rejects_the_upload_with_its_line_number(kind: str) -> None:
     assert "line 2" in str(refused.value)
 
 
-def test_first_20_bad_lines_are_listed_and_all_are_counted() -> None:
+def test_first_20_invalid_lines_are_listed_and_all_are_counted() -> None:
     with pytest.raises(NoHistory, match="500 lines are not events") as refused:
         read_history(GOOD + b"x\n" * 500)
     assert [bad.line for bad in refused.value.bad] == list(range(2, 22))
@@ -164,7 +164,7 @@ def test_uploaded_journal_becomes_a_run(http: httpx.Client) -> None:
     assert (again["sha256"], again["id"] == run["id"]) == (run["sha256"], False)
 
 
-def test_bad_upload_returns_a_problem_listing_its_bad_lines(http: httpx.Client) -> None:
+def test_rejected_upload_returns_a_problem_with_invalid_lines(http: httpx.Client) -> None:
     before = len(http.get(f"{V1}/runs").json())
     answer = http.post(f"{V1}/runs", content=GOOD + b"what?\n")
 
@@ -173,7 +173,7 @@ def test_bad_upload_returns_a_problem_listing_its_bad_lines(http: httpx.Client) 
     assert len(http.get(f"{V1}/runs").json()) == before
 
 
-def test_oversized_upload_or_other_body_is_rejected(http: httpx.Client) -> None:
+def test_oversized_upload_or_oversized_request_body_is_rejected(http: httpx.Client) -> None:
     assert http.post(f"{V1}/runs", content=b" " * ((1 << 20) + 1)).status_code == 413
     assert http.post(f"{V1}/topics", content=b" " * ((1 << 20) + 1)).status_code == 413
 

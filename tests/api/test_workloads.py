@@ -65,7 +65,7 @@ def test_workload_is_running_until_its_stop_has_completed(journal: JournalWriter
     asyncio.run(scenario())
 
 
-def test_shutdown_closes_a_stopping_workload(journal: JournalWriter) -> None:
+def test_api_shutdown_closes_a_stopping_workload(journal: JournalWriter) -> None:
     async def scenario() -> None:
         running = SlowToEnd()
         manager = _manager(journal, running)

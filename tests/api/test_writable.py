@@ -20,7 +20,7 @@ CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["case"] for case in CASES])
-def test_golden_case_returns_the_expected_write_obstacle(case: dict[str, Any]) -> None:
+def test_golden_case_gives_the_expected_write_obstacle(case: dict[str, Any]) -> None:
     faults = [msgspec.convert(fault, LinkFault) for fault in case["faults"]]
     found = obstacle(
         leader=case["leader"], isr=case["isr"], min_isr=case["min_isr"], lagging=case["lagging"],
@@ -29,7 +29,7 @@ def test_golden_case_returns_the_expected_write_obstacle(case: dict[str, Any]) -
     assert found == case["obstacle"]
 
 
-def test_problems_list_cut_links_and_up_to_3_partitions() -> None:
+def test_problem_list_contains_cut_links_and_up_to_3_partitions() -> None:
     faults = [LinkFault("broker-5", "*", "cut"), LinkFault("broker-1", "broker-2", "delay", delay_ms=5)]
     found = problems(faults, [(f"orders-{number}", "it has no leader") for number in range(5)])
     assert found == [
@@ -70,7 +70,7 @@ def test_cluster_reports_lagging_followers(server: Server) -> None:
     )
 
 
-def test_report_of_an_older_leader_epoch_is_ignored(server: Server) -> None:
+def test_partition_report_of_an_older_leader_epoch_is_ignored(server: Server) -> None:
     row = {"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 3, "isr": [1, 2], "hw": 120, "leo": 121}
     server.agent.set_status("broker-1", 0, partitions=[{**row, "min_isr": 2, "lagging": [2]}])
     partition = cluster_of(server)["topics"][0]["partitions"][0]

@@ -62,7 +62,7 @@ def test_bad_option_is_rejected_before_anything_starts(options: list[str], monke
     assert "Error" in answer.output and "Traceback" not in answer.output
 
 
-def test_options_select_workloads_seconds_rounds_and_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_select_workloads_seconds_rounds_and_systems(monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[tuple[object, tuple[Side, ...]]] = []
     monkeypatch.setattr(ensemble, "build_zkload", lambda directory: Path("zkload"))
     monkeypatch.setattr("bench.run.missing", lambda apache: None)
@@ -102,7 +102,7 @@ class NoServers:
         return 1.0
 
 
-def test_compared_sides_alternate_and_each_has_its_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compared_systems_alternate_and_each_has_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     loads: list[tuple[Side, int, int]] = []
     sample = Sample(1, 1.0, 0, 0, 0, 1.0, 1.0)
 
@@ -134,7 +134,7 @@ def test_compared_sides_alternate_and_each_has_its_warm_up(monkeypatch: pytest.M
         ((5, 3, 0, 1), ["3 error replies", "1 dropped connections"]),
     ],
 )
-def test_broken_guarantees_are_counted(counts: tuple[int, int, int, int], problems: list[str]) -> None:
+def test_violated_guarantees_are_counted(counts: tuple[int, int, int, int], problems: list[str]) -> None:
     ops, errors, disorder, dropped = counts
     assert Sample(ops, 0.0, errors, disorder, dropped, 0.0, 0.0).problems == problems
 
@@ -160,7 +160,7 @@ def command(*options: str) -> list[str]:
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.timeout(SMOKE_TIMEOUT_S)
 @pytest.mark.long
-def test_short_run_measures_our_peers() -> None:
+def test_short_benchmark_run_measures_our_peers() -> None:
     options = ("--only", "ours", "--seconds", "1", "--rounds", "1", "--works", "set", "--grown", "5000", "--json")
     done = subprocess.run(
         command(*options), cwd=ROOT, capture_output=True, text=True, timeout=SMOKE_TIMEOUT_S, check=False

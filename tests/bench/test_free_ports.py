@@ -19,7 +19,7 @@ def test_repeated_calls_return_different_ports() -> None:
 
 
 @pytest.mark.skipif(not RANGE_OF_CONNECTIONS.exists(), reason="only Linux says which ports its connections take")
-def test_outgoing_connection_does_not_take_a_free_port() -> None:
+def test_outgoing_connection_does_not_use_a_reserved_port() -> None:
     assert max(free_ports(10)) < int(RANGE_OF_CONNECTIONS.read_text().split()[0])
 
 

@@ -8,7 +8,7 @@ import typer
 from bench.kafka import ACKS, CLIENTS, PARTITIONS, SIZES, Work, main, works
 
 
-def test_grid_has_each_combination_once_with_fetch_last() -> None:
+def test_grid_has_each_combination_once_and_fetch_workloads_last() -> None:
     found = [(work.acks, work.partitions, work.size, work.clients) for work in works(grid=True)]
     assert sorted(found) == sorted(
         (a, p, s, c) for a in (*ACKS, "") for p in PARTITIONS for s in SIZES for c in CLIENTS
@@ -19,7 +19,7 @@ def test_grid_has_each_combination_once_with_fetch_last() -> None:
             assert order == sorted(order, key=lambda acks: acks == "")
 
 
-def test_short_list_has_produce_fetch_paced_workloads_per_size() -> None:
+def test_short_list_has_produce_fetch_and_paced_work_per_size() -> None:
     assert [(work.size, work.acks, bool(work.rate)) for work in works(grid=False)] == [
         (size, acks, rate) for size in SIZES for acks, rate in (("all", False), ("", False), ("all", True))
     ]
@@ -31,7 +31,7 @@ def test_title_contains_the_rate_of_a_paced_producer() -> None:
 
 
 @pytest.mark.long
-def test_short_run_measures_our_brokers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_short_benchmark_run_measures_our_brokers(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as ended:
         main(only="ours", quick=True)
     assert ended.value.exit_code == 0

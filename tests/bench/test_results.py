@@ -54,13 +54,13 @@ def test_row_has_medians_and_ratio_of_ours_to_apache() -> None:
     ]
 
 
-def test_apache_rows_come_second() -> None:
+def test_kafka_rows_follow_the_zabka_rows() -> None:
     found = measured("kafka", 10) + measured("ours", 20)
     assert [row[1] for row in cells(comparison_table("", found, [RATE]))] == ["zabka", "Kafka", "÷"]
 
 
 @pytest.mark.parametrize("side", ["ours", "zookeeper"])
-def test_table_of_a_single_side_has_no_ratio(side: Side) -> None:
+def test_table_of_a_single_system_has_no_ratio(side: Side) -> None:
     table = comparison_table("", measured(side, 20_000), [RATE])
     assert len(cells(table)) == 1 and table.caption is None
 
@@ -71,7 +71,7 @@ def test_ratio_is_green_for_more_throughput_and_less_cpu() -> None:
     assert [str(list(column.cells)[2]) for column in table.columns[2:]] == ["[green]2.00[/]", "[green]0.10[/]"]
 
 
-def test_worse_ratio_is_red_and_one_near_1_has_no_colour() -> None:
+def test_worse_ratio_is_red_and_a_ratio_near_1_has_no_colour() -> None:
     found = measured("ours", 9_900, cpu=11.0) + measured("zookeeper", 10_000, cpu=10.0)
     table = comparison_table("", found, [RATE, CPU])
     assert [str(list(column.cells)[2]) for column in table.columns[2:]] == ["[default]0.99[/]", "[red]1.10[/]"]
@@ -99,13 +99,13 @@ def test_progress_line_has_figures_and_problems() -> None:
     assert measurement.text([RATE, CPU, WORST, SIZE]) == "set, zabka: ops/s 1,234, CPU 5.0, 3 error replies"
 
 
-def test_confidence_bounds_of_nine_pairs_are_second_and_eighth() -> None:
+def test_confidence_bounds_of_nine_pairs_are_ranks_2_and_8() -> None:
     # One ratio is excluded at each end: at least eight of nine fair coins show the same side with probability
     # 1/26.
     assert ratio_of([0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 9.0]) == (1.3, 1.0, 1.6)
 
 
-def test_five_pairs_are_never_significant() -> None:
+def test_difference_in_five_pairs_is_never_significant() -> None:
     assert ratio_of([1.5] * 5) == (1.5, 0.0, math.inf)
     assert not ratio_of([1.5] * 5).grew()
 
@@ -120,7 +120,7 @@ def test_five_pairs_are_never_significant() -> None:
         pytest.param([0.97] * 9, False, False, id="three per cent less"),
     ],
 )
-def test_significant_change_is_reported_from_five_per_cent(ratios: list[float], grew: bool, shrank: bool) -> None:
+def test_significant_change_is_reported_from_five_per_cent_on(ratios: list[float], grew: bool, shrank: bool) -> None:
     found = ratio_of(ratios)
     assert (found.grew(), found.shrank()) == (grew, shrank)
 
@@ -145,6 +145,6 @@ def test_interrupted_pair_is_skipped() -> None:
     assert paired_ratios(pairs_of(*[1.1] * 9)[:-1], [CPU])["set"] == [Ratio(*ratio_of([1.1] * 8))]
 
 
-def test_paired_table_has_ratio_range_and_colour() -> None:
+def test_table_of_pairs_has_ratio_range_and_colour() -> None:
     shown = paired_table("", pairs_of(*[1.25] * 9), [CPU])
     assert [str(next(iter(column.cells))) for column in shown.columns] == ["set", "[red]1.250[/] (1.25 to 1.25)"]

@@ -31,7 +31,7 @@ def code_of(*measurements: Measurement, failure: BaseException | None = None, as
     return ended.value.exit_code
 
 
-def test_run_prints_a_table_and_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_prints_a_results_table_and_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of(Measurement("kill", "ours", {"ms": 4.0})) == 0
     output = capsys.readouterr()
     assert "4.0" in output.out and "cores 2, load before 0.1" in output.out
@@ -39,7 +39,7 @@ def test_run_prints_a_table_and_the_machine(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize(("side", "code"), [("ours", 1), ("base", 1), ("zookeeper", 0)])
-def test_broken_guarantee_of_zabka_fails_the_run(
+def test_guarantee_violated_by_zabka_fails_the_run(
     side: servers.Side, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert code_of(Measurement("kill", side, {"ms": 4.0}, ["2 writes lost"])) == code
@@ -79,7 +79,7 @@ def sides_of(only: run.Only, capsys: pytest.CaptureFixture[str]) -> tuple[tuple[
     return found[0] if found else (), capsys.readouterr().err
 
 
-def test_run_measures_both_sides_or_only_the_requested_one(
+def test_run_measures_both_systems_or_only_the_requested_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "missing", lambda apache: None)
@@ -104,7 +104,7 @@ def test_old_java_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert missing("zookeeper") == "java is version 11, and 17 or newer is needed"
 
 
-def test_each_benchmark_has_its_options() -> None:
+def test_each_benchmark_accepts_its_own_options() -> None:
     assert all(app_of(name).registered_commands for name in BENCHES)
 
 

@@ -45,7 +45,7 @@ def test_growth_of_a_recently_started_process_is_not_checked() -> None:
     assert levels(grown(range(1, 20_000, 1000), [1] * 20, begin_s=990.0), 900.0) == []
 
 
-def test_sample_counts_this_process_and_skips_an_exited_one(tmp_path: Path) -> None:
+def test_sample_counts_this_process_and_skips_one_that_exited(tmp_path: Path) -> None:
     usage: Usage = {}
     with (tmp_path / "held").open("w"):
         take(usage, {"this": os.getpid()}, 1.0)
@@ -95,7 +95,7 @@ def test_missing_or_changed_acknowledged_record_is_reported(zabka_cluster: LiveC
 
 
 @pytest.mark.long
-def test_short_soak_passes() -> None:
+def test_short_soak_run_passes() -> None:
     result = CliRunner().invoke(app_of("soak"), ["--quick"])
 
     assert result.exit_code == 0, result.output

@@ -52,7 +52,7 @@ def test_broker_epoch_is_the_czxid_of_its_registration(cluster: Cluster) -> None
         assert path in cluster.ensemble.nodes
 
 
-def test_port_chosen_by_the_system_is_advertised(cluster: Cluster) -> None:
+def test_port_assigned_by_the_operating_system_is_advertised(cluster: Cluster) -> None:
     from zabka.broker_sim.configs.broker_config import Listener
 
     node = cluster.nodes[1]
@@ -61,7 +61,7 @@ def test_port_chosen_by_the_system_is_advertised(cluster: Cluster) -> None:
     assert registered is not None and registered.endpoints[0].port == 41234
 
 
-def test_broker_waits_for_an_id_held_by_a_dead_session(cluster: Cluster) -> None:
+def test_broker_waits_while_a_dead_session_still_holds_its_id(cluster: Cluster) -> None:
     cluster.start()
     node = cluster.nodes[3]
     before = epoch_of(cluster, 3)
@@ -73,7 +73,7 @@ def test_broker_waits_for_an_id_held_by_a_dead_session(cluster: Cluster) -> None
     assert len(node.logged) == 1 and "still registered" in node.logged[0]
 
 
-def test_broker_gives_up_on_an_id_held_by_a_live_broker(cluster: Cluster) -> None:
+def test_broker_exits_if_a_live_broker_has_its_id(cluster: Cluster) -> None:
     cluster.start()
     twin = Cluster(1)
     twin.scheduler, twin.ensemble = cluster.scheduler, cluster.ensemble
@@ -143,7 +143,7 @@ def test_unstarted_broker_does_not_respond(cluster: Cluster) -> None:
     assert refused == [True]
 
 
-def test_restarting_broker_ignores_requests_for_its_old_process(
+def test_restarted_broker_ignores_requests_for_its_old_process(
     cluster: Cluster,
 ) -> None:
     cluster.start()
@@ -183,7 +183,7 @@ def test_expired_broker_resigns_and_registers_again(cluster: Cluster) -> None:
     assert names.index("ControllerResigned") < len(names) - names[::-1].index("BrokerRegistered")
 
 
-def test_config_changes_during_session_expiration_are_read_later(cluster: Cluster) -> None:
+def test_config_changes_during_session_expiry_are_read_later(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 1, 3))
     node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
@@ -212,7 +212,7 @@ def test_topic_config_is_applied_to_a_log_before_its_leadership() -> None:
     cluster.stop_all()
 
 
-def test_brokers_journal_their_belief_in_a_controller(cluster: Cluster) -> None:
+def test_brokers_journal_which_controller_they_believe_in(cluster: Cluster) -> None:
     cluster.start()
     first = cluster.controller
     for node in cluster.nodes.values():
@@ -221,7 +221,7 @@ def test_brokers_journal_their_belief_in_a_controller(cluster: Cluster) -> None:
         assert believed.is_controller == (node is first)
 
 
-def test_status_shows_the_brokers_own_state(cluster: Cluster) -> None:
+def test_status_shows_what_the_broker_itself_knows(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 1, 3, assignment={0: [2, 1, 3]}))
     cluster.run(cluster.client.produce(P0, [Record(None, b"x")] * 3))
@@ -265,7 +265,7 @@ def update_metadata(**values: int) -> object:
     ],
 )
 @pytest.mark.parametrize("key", [ApiKey.UPDATE_METADATA, ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA])
-def test_control_requests_are_fenced_by_both_epochs(
+def test_control_requests_are_fenced_by_controller_and_own_epoch(
     cluster: Cluster, key: ApiKey, fields: dict[str, int], error: ErrorCode
 ) -> None:
     cluster.start()
@@ -283,7 +283,7 @@ def test_control_requests_are_fenced_by_both_epochs(
 # ---- shutdown -------------------------------------------------------------------------------------------------
 
 
-def test_clean_shutdown_moves_leaderships_first(cluster: Cluster) -> None:
+def test_clean_shutdown_first_moves_partition_leadership(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 6, 3))
     node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
@@ -297,7 +297,7 @@ def test_clean_shutdown_moves_leaderships_first(cluster: Cluster) -> None:
     assert all(row.leader > 0 and node.broker_id not in row.isr for row in described.partitions)
 
 
-def test_uncontrolled_shutdown_moves_no_leadership() -> None:
+def test_uncontrolled_shutdown_moves_no_partition_leadership() -> None:
     cluster = Cluster(2, controlled_shutdown_enable="false").start()
     cluster.run(cluster.client.create_topic("orders", 4, 2))
     node = next(n for n in cluster.nodes.values() if n is not cluster.controller)
@@ -308,7 +308,7 @@ def test_uncontrolled_shutdown_moves_no_leadership() -> None:
     cluster.stop_all()
 
 
-def test_stopping_controller_moves_its_leaderships_and_resigns(cluster: Cluster) -> None:
+def test_stopping_controller_moves_its_partition_leadership(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 6, 3))
     first = cluster.controller
@@ -320,7 +320,7 @@ def test_stopping_controller_moves_its_leaderships_and_resigns(cluster: Cluster)
     assert all(row.leader not in (-1, first.broker_id) for row in described.partitions)
 
 
-def test_last_broker_to_stop_does_not_wait_for_a_successor(cluster: Cluster) -> None:
+def test_last_broker_to_stop_does_not_wait_for_another_leader(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 3, 3))
     for broker_id in (1, 2, 3):
@@ -378,7 +378,7 @@ def test_find_coordinator_creates_the_offsets_topic(cluster: Cluster, asks_contr
         ("fresh", {"default_replication_factor": "5"}, ErrorCode.invalid_replication_factor),
     ],
 )
-def test_failed_automatic_creation_returns_the_reason(name: str, keys: dict[str, str], error: ErrorCode) -> None:
+def test_failed_automatic_topic_creation_returns_the_reason(name: str, keys: dict[str, str], error: ErrorCode) -> None:
     cluster = Cluster(1, **keys).start()
     node = cluster.nodes[1]
     asked = request(ApiKey.METADATA, 12, topics=[{"name": name}], allow_auto_topic_creation=True)
@@ -443,7 +443,7 @@ def test_enabling_broker_unclean_election_elects_immediately(cluster: Cluster) -
     assert described.partitions[0].leader == follower.broker_id
 
 
-def test_metadata_is_cached_until_it_changes(cluster: Cluster) -> None:
+def test_metadata_response_is_cached_until_metadata_changes(cluster: Cluster) -> None:
     cluster.start()
     node = cluster.nodes[1]
     asked = request(ApiKey.METADATA, 12, topics=None)
@@ -468,7 +468,7 @@ def test_session_that_expires_during_startup_is_replaced(cluster: Cluster) -> No
     assert cluster.ensemble.nodes["/brokers/ids/3"].owner == node.session.session_id
 
 
-def test_stop_before_the_logs_are_open_leaves_them_unchanged(cluster: Cluster) -> None:
+def test_shutdown_before_the_logs_are_open_leaves_them_unchanged(cluster: Cluster) -> None:
     node = cluster.nodes[1]
     node.directory.write_text("", "replication-offset-checkpoint", "0\n1\norders 0 7\n")
     node.boot()

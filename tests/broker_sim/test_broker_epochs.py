@@ -61,7 +61,7 @@ def test_request_with_a_later_broker_epoch_is_accepted(cluster: Cluster, key: Ap
 
 
 @KINDS
-def test_restarted_broker_rejects_controller_of_an_older_epoch(cluster: Cluster, key: ApiKey, version: int) -> None:
+def test_restarted_broker_rejects_a_controller_of_an_older_epoch(cluster: Cluster, key: ApiKey, version: int) -> None:
     # Kafka's broker accepts the first request from any controller (seed 400039): the controller of epoch 8, which
     # had not noticed its successor, made a restarted broker leader again.
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"9")
@@ -81,7 +81,7 @@ def test_restarted_broker_rejects_controller_of_an_older_epoch(cluster: Cluster,
 
 
 @KINDS
-def test_request_on_an_older_controller_connection_is_rejected(cluster: Cluster, key: ApiKey, version: int) -> None:
+def test_request_on_an_old_controllers_connection_is_rejected(cluster: Cluster, key: ApiKey, version: int) -> None:
     node = cluster.nodes[2]
 
     def obeys(connection: int, controller_epoch: int = 1) -> bool:
@@ -136,7 +136,7 @@ def test_late_leader_and_isr_does_not_block_a_recreated_topic(cluster: Cluster) 
     assert (partition.is_leader, partition.topic_id) == (True, topic_id)
 
 
-def test_newly_elected_controller_rejects_its_predecessor(cluster: Cluster) -> None:
+def test_newly_elected_controller_rejects_the_previous_one(cluster: Cluster) -> None:
     former = cluster.controller
     former.runtime.pause()
     cluster.expire(former)

@@ -123,7 +123,7 @@ def assert_others_are_served(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_invalid_znode_affects_only_its_own_entity(cluster: Cluster, seed: int) -> None:
+def test_invalid_znode_affects_only_the_entity_it_describes(cluster: Cluster, seed: int) -> None:
     random = Random(seed)
     for _ in range(random.choice((1, 1, 2, 3))):
         path = random.choice(list(LAWFUL))
@@ -212,7 +212,7 @@ def test_string_too_long_for_the_protocol_is_not_sent(cluster: Cluster, path: st
 
 
 @pytest.mark.parametrize("name", [str(2**31), "9" * 5_000, "\N{ARABIC-INDIC DIGIT THREE}", "x"])
-def test_registration_with_an_invalid_broker_id_is_ignored(cluster: Cluster, name: str) -> None:
+def test_broker_registration_with_an_invalid_id_is_ignored(cluster: Cluster, name: str) -> None:
     cluster.ensemble.put(f"/brokers/ids/{name}", json.dumps(LAWFUL["/brokers/ids/9"]).encode(), owner=FOREIGN_SESSION)
     change_controller(cluster)
     assert failures(cluster) == []
@@ -231,7 +231,7 @@ def test_invalid_controller_epoch_is_reported_until_corrected(cluster: Cluster, 
 
 
 @pytest.mark.parametrize("block", [b"{}", b"garbage", znodes.encode_producer_id_block(1, 2**63 - 1000, 2**63 - 1)])
-def test_producer_id_is_never_reused_if_its_block_is_unreadable(cluster: Cluster, block: bytes) -> None:
+def test_producer_ids_are_not_reused_if_the_block_is_unreadable(cluster: Cluster, block: bytes) -> None:
     cluster.ensemble.put(znodes.LATEST_PRODUCER_ID_BLOCK, block)
     refused = cluster.refused(cluster.client.init_producer_id())
     assert refused is not None and refused[0] is ErrorCode.unknown_server_error

@@ -59,7 +59,7 @@ def lose_power_and_wait_in_vain(cluster: Cluster, node: Node) -> None:
     task.cancel()
 
 
-def test_first_start_of_a_broker_registers_no_intact_log(cluster: Cluster) -> None:
+def test_first_start_of_a_broker_registers_its_log_as_not_intact(cluster: Cluster) -> None:
     assert [is_intact(cluster, node) for node in cluster.nodes.values()] == [False, False, False]
 
 
@@ -82,7 +82,7 @@ def test_log_is_intact_after_a_kill(cluster: Cluster) -> None:
     assert is_intact(cluster, node)
 
 
-def test_log_is_intact_after_power_loss_once_roles_are_assigned(
+def test_log_is_intact_after_power_loss_if_it_has_its_roles(
     cluster: Cluster,
 ) -> None:
     node = cluster.nodes[3]
@@ -95,7 +95,7 @@ def test_log_is_intact_after_power_loss_once_roles_are_assigned(
     assert is_intact(cluster, node)
 
 
-def test_kill_before_role_assignment_keeps_log_state_not_intact(cluster: Cluster) -> None:
+def test_log_killed_before_role_assignment_remains_not_intact(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     first_session = node.session.session_id
     lose_power_and_wait_in_vain(cluster, node)
@@ -133,7 +133,7 @@ def test_log_is_not_intact_after_a_disk_was_replaced(cluster: Cluster) -> None:
     assert not is_intact(cluster, node)
 
 
-def test_new_session_of_a_process_with_roles_has_an_intact_log(cluster: Cluster) -> None:
+def test_new_session_of_a_process_with_roles_has_intact_logs(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     assert not is_intact(cluster, node)
     cluster.expire(node)
@@ -141,7 +141,7 @@ def test_new_session_of_a_process_with_roles_has_an_intact_log(cluster: Cluster)
     assert is_intact(cluster, node)
 
 
-def test_clean_stop_before_role_assignment_keeps_previous_state(cluster: Cluster) -> None:
+def test_clean_stop_before_role_assignment_keeps_the_log_state(cluster: Cluster) -> None:
     """The process was still waiting for its predecessor's session to expire. Records that the predecessor lost remain
     lost.
     """
@@ -154,25 +154,25 @@ def test_clean_stop_before_role_assignment_keeps_previous_state(cluster: Cluster
 @pytest.mark.parametrize(
     "text", [None, "", "{}", '{"version":0}', "[]", '{"brokerEpoch":true}', "{", '{"brokerEpoch":"7"}']
 )
-def test_clean_shutdown_mark_without_broker_epoch_is_not_intact(text: str | None) -> None:
+def test_clean_shutdown_file_without_broker_epoch_is_not_intact(text: str | None) -> None:
     assert broker_epoch_of(text) == -1
 
 
 @pytest.mark.parametrize(
     "text", [None, "", "{}", '{"version":0,"brokerEpoch":7}', alive(7, "before"), alive(-1, "now")]
 )
-def test_clean_shutdown_mark_from_before_a_reboot_is_not_intact(text: str | None) -> None:
+def test_clean_shutdown_file_from_before_a_reboot_is_not_intact(text: str | None) -> None:
     assert broker_epoch_alive(text, "now") == -1
     assert broker_epoch_alive(alive(7, "now"), "now") == 7
     assert broker_epoch_alive(alive(7, ""), "") == -1
 
 
-def test_boot_id_is_constant_while_the_system_runs(tmp_path: Path) -> None:
+def test_boot_id_is_constant_until_the_system_reboots(tmp_path: Path) -> None:
     assert FileLogDirectory(tmp_path).boot_id == FileLogDirectory(tmp_path).boot_id
     if sys.platform == "linux":
         assert len(FileLogDirectory(tmp_path).boot_id) == 36
 
 
-def test_clean_shutdown_mark_has_kafkas_format() -> None:
+def test_clean_shutdown_file_has_kafkas_format() -> None:
     assert clean_shutdown(7) == '{"version":0,"brokerEpoch":7}'
     assert broker_epoch_of(clean_shutdown(7)) == 7

@@ -62,7 +62,7 @@ def test_late_update_metadata_changes_nothing(cache: MetadataCache) -> None:
     assert leader(cache) == 2
 
 
-def test_live_brokers_of_an_older_update_are_ignored(cache: MetadataCache) -> None:
+def test_live_brokers_in_an_older_update_metadata_are_ignored(cache: MetadataCache) -> None:
     cache.apply(update(1, 7, live=(1, 2, 3)))
     cache.apply(update(1, 8, live=(1, 2)))
     cache.apply(update(1, 7, live=(1, 2, 3)))
@@ -71,13 +71,13 @@ def test_live_brokers_of_an_older_update_are_ignored(cache: MetadataCache) -> No
     assert [broker.broker_id for broker in cache.brokers()] == [1, 2, 4], "an unchanged state is applied, too"
 
 
-def test_recreated_topic_starts_with_new_epochs(cache: MetadataCache) -> None:
+def test_recreated_topic_is_cached_with_its_new_epochs(cache: MetadataCache) -> None:
     cache.apply(update(2, 8))
     cache.apply(update(1, 0, SECOND))
     assert leader(cache) == 1
 
 
-def test_deletion_removes_a_partition_of_any_epoch(cache: MetadataCache) -> None:
+def test_topic_deletion_removes_a_partition_of_any_epoch(cache: MetadataCache) -> None:
     cache.apply(update(2, 8))
     assert cache.apply(update(-2, 0)) == [P0]
     assert leader(cache) is None
@@ -92,7 +92,7 @@ def test_late_deletion_of_a_former_topic_keeps_the_current_one(cache: MetadataCa
 
 
 @pytest.mark.parametrize("deletion_received", [False, True])
-def test_late_update_of_a_former_topic_is_ignored(cache: MetadataCache, deletion_received: bool) -> None:
+def test_late_update_for_a_former_topic_is_ignored(cache: MetadataCache, deletion_received: bool) -> None:
     cache.apply(update(2, 8))
     if deletion_received:
         cache.apply(update(-2, 0))
@@ -118,7 +118,7 @@ def test_recreated_topic_has_only_its_own_partitions(cache: MetadataCache) -> No
     assert cache.topic_of_id(FIRST) is None
 
 
-def test_deletion_of_a_later_topic_removes_the_former_one(cache: MetadataCache) -> None:
+def test_deletion_of_a_newer_topic_removes_the_former_one(cache: MetadataCache) -> None:
     # The topic's controller failed before it announced the deletion, and this broker was unreachable while the
     # next topic with that name was created.
     cache.apply(update(1, 7, partitions=3))

@@ -110,7 +110,7 @@ async def ask(port: int, message: KafkaMessage) -> KafkaMessage:
         channel.close()
 
 
-def test_clients_leave_reserved_descriptors_to_brokers() -> None:
+def test_clients_cannot_use_descriptors_reserved_for_brokers() -> None:
     """The inter-broker listener can use the reserved descriptors, just as it is exempt from max.connections. Otherwise
     replicas that cannot fetch leave the ISR, and producers fail.
     """
@@ -126,7 +126,7 @@ def test_clients_leave_reserved_descriptors_to_brokers() -> None:
     run(test)
 
 
-def test_connection_needing_the_last_descriptors_is_closed() -> None:
+def test_connection_that_needs_a_reserved_descriptor_is_closed() -> None:
     """The last descriptors are reserved for logs and checkpoints. A broker that cannot open such a file takes the log
     directory offline.
     """
@@ -159,7 +159,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("kind", GARBAGE)
-def test_invalid_bytes_close_only_their_connection(kind: str) -> None:
+def test_invalid_bytes_close_only_the_connection_they_came_on(kind: str) -> None:
     async def test() -> None:
         async with serving() as (served, port):
             other = AsyncioChannel("other")
@@ -189,7 +189,7 @@ def test_incomplete_frame_does_not_affect_other_connections() -> None:
     run(test)
 
 
-def test_idle_time_restarts_after_a_late_response() -> None:
+def test_idle_time_is_counted_from_a_late_response() -> None:
     async def test() -> None:
         loop = cast(Any, asyncio.get_running_loop())
         async with serving(idle_ms_max=40_000) as (served, port):
@@ -271,7 +271,7 @@ def test_responses_are_sent_in_request_order() -> None:
     run(test)
 
 
-def test_unknown_api_versions_version_keeps_the_connection_open() -> None:
+def test_unsupported_api_versions_version_keeps_connection_open() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
@@ -287,7 +287,7 @@ def test_unknown_api_versions_version_keeps_the_connection_open() -> None:
     run(test)
 
 
-def test_connections_with_equal_timestamps_are_ordered() -> None:
+def test_connections_accepted_at_the_same_time_are_ordered() -> None:
     # A resumed process accepts all pending connections in one iteration, with one reading of uvloop's clock.
     async def test() -> None:
         loop = asyncio.get_running_loop()
@@ -314,7 +314,7 @@ def test_connections_with_equal_timestamps_are_ordered() -> None:
         link.close()
 
 
-def test_acks_0_has_no_response_and_a_rejection_closes() -> None:
+def test_acks_0_gets_no_response_and_an_error_closes_connection() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             nothing = encode_request(1, "c", request(ApiKey.PRODUCE, 9, acks=0))
@@ -339,7 +339,7 @@ def test_internal_error_closes_its_connection_and_is_reported() -> None:
     run(test)
 
 
-def test_connection_over_max_connections_waits_for_a_free_one() -> None:
+def test_connection_over_max_connections_waits_for_a_free_slot() -> None:
     async def test() -> None:
         async with serving(ConnectionLimits(max_connections=1)) as (served, port):
             _reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
@@ -354,7 +354,7 @@ def test_connection_over_max_connections_waits_for_a_free_one() -> None:
     run(test)
 
 
-def test_connection_over_the_address_limit_is_closed() -> None:
+def test_connection_over_the_ip_address_limit_is_closed() -> None:
     async def test() -> None:
         async with serving(ConnectionLimits(per_address=5, overrides={"127.0.0.1": 1})) as (served, port):
             _reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
@@ -367,7 +367,7 @@ def test_connection_over_the_address_limit_is_closed() -> None:
     run(test)
 
 
-def test_request_time_excludes_waiting() -> None:
+def test_measured_request_time_excludes_waiting() -> None:
     async def test() -> None:
         quota = RequestTime(AsyncioRuntime(asyncio.get_running_loop(), on_failure=print), 11, 1)
         async with serving(times=RequestTimes(quota)) as (served, port):
@@ -442,7 +442,7 @@ def test_call_to_a_closed_port_raises_channel_broken() -> None:
     run(test)
 
 
-def test_timed_out_call_fails_all_later_calls_in_flight() -> None:
+def test_timed_out_call_also_fails_later_calls_in_flight() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             served.held = asyncio.Event()
@@ -475,7 +475,7 @@ def test_waiting_fetch_does_not_delay_other_requests() -> None:
     run(test)
 
 
-def test_removing_a_broker_fails_its_calls_in_flight() -> None:
+def test_removal_of_a_broker_fails_its_calls_in_flight() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             served.held = asyncio.Event()
@@ -489,7 +489,7 @@ def test_removing_a_broker_fails_its_calls_in_flight() -> None:
     run(test)
 
 
-def test_failing_listener_stops_the_broker() -> None:
+def test_failure_of_a_listener_stops_the_broker() -> None:
     async def test() -> None:
         async with serving() as (served, port):
 
@@ -505,7 +505,7 @@ def test_failing_listener_stops_the_broker() -> None:
     run(test)
 
 
-def test_internal_decoding_error_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_internal_error_while_decoding_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(frame: bytes) -> None:
         raise RecursionError("ours")
 

@@ -80,7 +80,7 @@ def test_request_fault_takes_effect_on_the_connection(
     run(test)
 
 
-def test_hanging_connection_closes_when_its_client_disconnects() -> None:
+def test_hung_connection_is_closed_when_its_client_disconnects() -> None:
     async def test() -> None:
         async with serving() as (served, port):
             once = Once(unanswered(True))

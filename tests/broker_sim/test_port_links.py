@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.broker_sim.test_port_connection import Served, run, serving
+from tests.event_loops import each_event_loop  # noqa: F401
 from zabka.broker_sim.kafka_port import KafkaPort, first_client
 from zabka.ensemble.runtime.client_links import ClientLinks, KnownClient
 from zabka.ensemble.runtime.link_fault import HeldFault
@@ -97,7 +98,16 @@ def test_link_fault_applies_immediately_to_an_open_connection() -> None:
     check(test)
 
 
-def test_link_fault_applies_to_first_request_of_a_connection() -> None:
+def test_new_client_without_a_matching_fault_is_served() -> None:
+    async def test(links: Links) -> None:
+        links.hold(fault("client:other"), fault("10.0.0.9", id="f2"))
+        client = await links.client()
+        assert [await client.ask() for _ in range(3)] == [1, 2, 3]
+
+    check(test)
+
+
+def test_link_fault_applies_to_the_first_request_of_a_connection() -> None:
     async def test(links: Links) -> None:
         links.hold(fault("client:shop"))
         client, other = await links.client(), await links.client("other")
@@ -111,7 +121,7 @@ def test_link_fault_applies_to_first_request_of_a_connection() -> None:
     check(test)
 
 
-def test_cut_towards_the_client_holds_back_only_responses() -> None:
+def test_link_cut_towards_the_client_holds_back_only_responses() -> None:
     async def test(links: Links) -> None:
         links.hold(fault("broker-1", "client:shop", both_ways=False))
         client = await links.client()
@@ -125,7 +135,7 @@ def test_cut_towards_the_client_holds_back_only_responses() -> None:
     check(test)
 
 
-def test_address_fault_affects_clients_but_not_brokers() -> None:
+def test_address_link_fault_affects_clients_but_not_brokers() -> None:
     async def test(links: Links) -> None:
         links.hold(fault("127.0.0.0/8"))
         client, broker, page = await links.client(), await links.client("broker-2"), await links.client("api-admin")
@@ -161,7 +171,7 @@ def test_bandwidth_fault_limits_the_bytes_per_second() -> None:
     check(test)
 
 
-def test_link_fault_is_journalled_once_for_each_client() -> None:
+def test_link_fault_is_journaled_once_for_each_client() -> None:
     async def test(links: Links) -> None:
         links.hold(fault("client:shop-*", kind="delay", delay_ms=1))
         for client_id in ("shop-1", "shop-1", "shop-2", "other"):
@@ -174,7 +184,7 @@ def test_link_fault_is_journalled_once_for_each_client() -> None:
     check(test)
 
 
-def test_connection_without_link_faults_uses_plain_transport() -> None:
+def test_connection_without_link_faults_uses_the_plain_transport() -> None:
     async def test(links: Links) -> None:
         client = await links.client()
         await client.ask()
@@ -190,7 +200,7 @@ def test_connection_without_link_faults_uses_plain_transport() -> None:
     check(test)
 
 
-def test_client_is_identified_once_its_client_id_is_complete() -> None:
+def test_client_is_matched_as_soon_as_its_client_id_is_complete() -> None:
     frame = encode_request(1, "shop", request(ApiKey.API_VERSIONS, 0))
     head = 4 + 2 + 2 + 4 + 2 + len("shop")
     assert [first_client(frame[:size]) for size in (0, head - 5, head - 1)] == [None] * 3

@@ -85,7 +85,7 @@ def counts(cluster: Cluster) -> Any:
 # ---- errors -------------------------------------------------------------------------------------------------------
 
 
-def test_produce_fault_rejects_without_appending(cluster: Cluster) -> None:
+def test_produce_fault_returns_an_error_and_appends_nothing(cluster: Cluster) -> None:
     hold(cluster, fault(topic="orders", effect="error", error="NOT_LEADER_OR_FOLLOWER", times=1))
     assert produced_errors(ask(cluster, produce())) == {"orders": ["not_leader_or_follower"]}
     assert log_end(cluster) == 0
@@ -93,7 +93,7 @@ def test_produce_fault_rejects_without_appending(cluster: Cluster) -> None:
     assert log_end(cluster) == 1
 
 
-def test_produce_fault_serves_other_topics_of_the_request(cluster: Cluster) -> None:
+def test_produce_fault_for_one_topic_does_not_affect_the_others(cluster: Cluster) -> None:
     hold(cluster, fault(topic="orders", effect="error", error="NOT_ENOUGH_REPLICAS"))
     answer = ask(cluster, produce("orders", "payments"))
     assert produced_errors(answer) == {"payments": ["none"], "orders": ["not_enough_replicas"]}
@@ -106,7 +106,7 @@ def test_produce_fault_without_acks_closes_the_connection(cluster: Cluster) -> N
     assert log_end(cluster) == 0
 
 
-def test_fetch_fault_applies_to_partitions_of_a_session(cluster: Cluster) -> None:
+def test_fetch_fault_applies_to_partitions_of_a_fetch_session(cluster: Cluster) -> None:
     ask(cluster, produce())
     first: Any = ask(cluster, fetch(session=(0, 0)))
     hold(cluster, fault(api="Fetch", topic="orders", effect="error", error="NOT_LEADER_OR_FOLLOWER", times=1))
@@ -119,7 +119,7 @@ def test_fetch_fault_applies_to_partitions_of_a_session(cluster: Cluster) -> Non
     assert bytes(third.responses[0].partitions[0].records) != b""
 
 
-def test_fetch_fault_matches_topics_by_id(cluster: Cluster) -> None:
+def test_fetch_fault_matches_topics_sent_by_id(cluster: Cluster) -> None:
     topic_id = cluster.nodes[1].broker.metadata.topic_id("orders")
     rows = [{"topic_id": topic_id, "partitions": [{"partition": 0, "partition_max_bytes": 1 << 20}]}]
     hold(cluster, fault(api="Fetch", topic="orders", effect="error", error="UNKNOWN_TOPIC_ID"))
@@ -129,7 +129,7 @@ def test_fetch_fault_matches_topics_by_id(cluster: Cluster) -> None:
     ]
 
 
-def test_session_error_fault_applies_to_the_whole_fetch_response(cluster: Cluster) -> None:
+def test_fetch_session_error_fault_applies_to_the_whole_response(cluster: Cluster) -> None:
     hold(cluster, fault(api="Fetch", effect="error", error="FETCH_SESSION_ID_NOT_FOUND"))
     answer: Any = ask(cluster, fetch())
     assert (answer.error_code, list(answer.responses)) == (ErrorCode.fetch_session_id_not_found, [])
@@ -161,7 +161,7 @@ def test_coordinator_fault_applies_only_to_its_group(cluster: Cluster) -> None:
 # ---- delays and lost messages -------------------------------------------------------------------------------------
 
 
-def test_delay_before_delays_the_append(cluster: Cluster) -> None:
+def test_delay_before_fault_delays_the_append(cluster: Cluster) -> None:
     hold(cluster, fault(effect="delay_before", delay_ms=500))
     asking = cluster.nodes[1].runtime.spawn(cluster.nodes[1].broker.handle(produce(), "shop-1"), "asking")
     cluster.wait(450)
@@ -170,7 +170,7 @@ def test_delay_before_delays_the_append(cluster: Cluster) -> None:
     assert (log_end(cluster), asking.done()) == (1, True)
 
 
-def test_delay_after_appends_immediately_and_delays_the_response(cluster: Cluster) -> None:
+def test_delay_after_fault_appends_first_and_delays_the_response(cluster: Cluster) -> None:
     hold(cluster, fault(effect="delay_after", delay_ms=500))
     asking = cluster.nodes[1].runtime.spawn(cluster.nodes[1].broker.handle(produce(), "shop-1"), "asking")
     cluster.wait(450)
@@ -189,7 +189,7 @@ def test_delay_after_appends_immediately_and_delays_the_response(cluster: Cluste
         ({"effect": "close"}, RequestRefused, 0),
     ],
 )
-def test_lost_request_or_response_raises_and_appends_accordingly(
+def test_lost_request_is_not_appended_but_lost_response_is(
     cluster: Cluster, fields: dict[str, Any], expected: type[Exception], appended: int
 ) -> None:
     hold(cluster, fault(**fields))
@@ -214,13 +214,13 @@ def test_throttle_fault_sets_throttle_time_and_mutes_the_client(cluster: Cluster
     assert (milliseconds(answer.throttle_time), context.muted_ms, log_end(cluster)) == (700, 700, 1)
 
 
-def test_corrupt_produce_is_rejected_by_the_broker(cluster: Cluster) -> None:
+def test_corrupted_produce_request_is_rejected_by_the_broker(cluster: Cluster) -> None:
     hold(cluster, fault(effect="corrupt", topic="orders"))
     answer = ask(cluster, produce("orders", "payments"))
     assert produced_errors(answer) == {"orders": ["corrupt_message"], "payments": ["none"]}
 
 
-def test_corrupt_fetch_counts_only_responses_with_records(cluster: Cluster) -> None:
+def test_corrupt_fetch_fault_counts_only_responses_with_records(cluster: Cluster) -> None:
     hold(cluster, fault(api="Fetch", effect="corrupt", topic="orders", times=1))
     ask(cluster, fetch())
     assert counts(cluster) == {"f1": [0, 0]}
@@ -234,7 +234,7 @@ def test_corrupt_fetch_counts_only_responses_with_records(cluster: Cluster) -> N
     assert whole.responses[0].partitions[0].records != records
 
 
-def test_stale_metadata_returns_the_previous_leader() -> None:
+def test_stale_metadata_fault_returns_the_previous_leader() -> None:
     cluster = Cluster(2).start()
     cluster.run(cluster.client.create_topic("orders", assignment={0: (1, 2)}))
     cluster.wait(200)
@@ -255,7 +255,7 @@ def test_stale_metadata_returns_the_previous_leader() -> None:
     cluster.stop_all()
 
 
-def test_stale_metadata_omits_topics_created_later(cluster: Cluster) -> None:
+def test_stale_metadata_fault_omits_topics_created_later(cluster: Cluster) -> None:
     hold(cluster, fault(api="Metadata", effect="stale"))
     cluster.run(cluster.client.create_topic("later", assignment={0: (1,)}))
     cluster.wait(200)
@@ -266,7 +266,7 @@ def test_stale_metadata_omits_topics_created_later(cluster: Cluster) -> None:
 # ---- counts and the journal ---------------------------------------------------------------------------------------
 
 
-def test_applied_request_fault_is_journalled_with_its_cause(cluster: Cluster) -> None:
+def test_applied_request_fault_is_journaled_with_its_cause(cluster: Cluster) -> None:
     hold(cluster, fault(effect="error", error="NOT_LEADER_OR_FOLLOWER", topic="orders", every=2))
     for _ in range(4):
         ask(cluster, produce())
@@ -282,7 +282,7 @@ def test_request_faults_do_not_apply_to_broker_requests(cluster: Cluster) -> Non
     assert counts(cluster) == {"f1": [0, 0]}
 
 
-def test_removed_faults_have_no_effect_and_no_counts(cluster: Cluster) -> None:
+def test_removed_request_faults_have_no_effect_and_no_counts(cluster: Cluster) -> None:
     hold(cluster, fault(effect="close"))
     hold(cluster)
     assert produced_errors(ask(cluster, produce())) == {"orders": ["none"]}

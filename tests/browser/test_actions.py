@@ -15,7 +15,7 @@ from tests.browser.test_page import act, button, card, region, row, turn_to
 from zabka.journal import events as e
 
 
-def test_killed_broker_is_shown_down_with_the_curl_command(page: Page, server: PageServer) -> None:
+def test_killed_broker_is_shown_as_down_with_the_curl_command(page: Page, server: PageServer) -> None:
     button(page, "Kill broker 2").click()
 
     expect(card(page, "Broker 2")).to_contain_text("down")
@@ -38,7 +38,7 @@ def test_every_valid_action_is_possible_from_the_page(page: Page, server: PageSe
         expect(region(page, "API calls")).to_contain_text(f"/{action.lower()}'")
 
 
-def test_rejection_is_shown_with_the_apis_message(page: Page) -> None:
+def test_rejected_action_is_shown_with_the_message_of_the_api(page: Page) -> None:
     button(page, "Create topic").click()
     form = page.get_by_role("form", name="Create topic")
     form.get_by_label("name").fill("orders")
@@ -88,7 +88,7 @@ def test_link_is_cut_and_healed(page: Page, server: PageServer) -> None:
     assert server.agent.held == []
 
 
-def test_bandwidth_of_a_client_is_limited_by_form(page: Page, server: PageServer) -> None:
+def test_client_bandwidth_is_limited_with_the_form(page: Page, server: PageServer) -> None:
     turn_to(page, "Lab")
     form = page.get_by_role("form", name="Inject a fault")
     form.get_by_label("fault").select_option("bandwidth")
@@ -117,7 +117,7 @@ def test_request_fault_is_added_counted_and_removed(page: Page, server: PageServ
     assert server.agent.held == []
 
 
-def test_ready_set_of_request_faults_is_added(page: Page, server: PageServer) -> None:
+def test_ready_made_set_of_request_faults_is_added(page: Page, server: PageServer) -> None:
     turn_to(page, "Lab")
     form = page.get_by_role("form", name="Add a ready set of request faults")
     form.get_by_label("ready set").select_option("connection-loss-on-create")
@@ -128,7 +128,7 @@ def test_ready_set_of_request_faults_is_added(page: Page, server: PageServer) ->
     )
 
 
-def test_producer_that_cannot_start_shows_the_reason(page: Page) -> None:
+def test_producer_that_cannot_start_is_shown_with_the_reason(page: Page) -> None:
     turn_to(page, "Lab")
     form = page.get_by_role("form", name="Start a producer")
     form.get_by_role("button", name="Start producer").click()
@@ -143,7 +143,7 @@ def test_missing_table_shows_the_command_that_creates_it(page: Page) -> None:
     expect(region(page, "Analytics")).to_contain_text("zabka pipeline tables --data ")
 
 
-def test_scenario_is_played_and_its_story_is_shown(page: Page) -> None:
+def test_scenario_runs_and_its_story_is_shown(page: Page) -> None:
     turn_to(page, "Lab")
     expect(row(page, "Scenario kafka-708")).to_contain_text("The last member stays.")
     expect(row(page, "Scenario kafka-708")).to_contain_text("empty-isr")
@@ -272,7 +272,7 @@ def test_link_to_a_past_moment_shows_the_recreated_cluster(
     expect(controller_terms).not_to_contain_text("1@3")
 
 
-def test_page_too_far_behind_restarts_from_a_snapshot(watched: Watched, tmp_path: Path) -> None:
+def test_page_too_far_behind_the_stream_restarts_from_a_snapshot(watched: Watched, tmp_path: Path) -> None:
     server = PageServer(tmp_path, served_max=60).start()
     try:
         write_healthy_cluster(server)
@@ -336,6 +336,6 @@ def test_live_script_requires_confirmation_and_opens_the_tracks(page: Page) -> N
     expect(page.locator(".when")).to_contain_text("LIVE")
 
 
-def test_script_without_live_support_is_only_simulated(page: Page) -> None:
+def test_script_that_cannot_run_live_is_only_simulated(page: Page) -> None:
     turn_to(page, "Lab")
     expect(page.get_by_role("button", name="Play broken live")).to_be_disabled()

@@ -12,7 +12,7 @@ from tests.browser.test_page import button, region
 from zabka.journal import events as e
 
 
-def test_empty_cluster_offers_a_topic_a_lesson_and_a_scenario(watched: Watched, tmp_path: Path) -> None:
+def test_empty_cluster_page_offers_topic_lesson_and_scenario(watched: Watched, tmp_path: Path) -> None:
     server = PageServer(tmp_path).start()
     try:
         server.ensemble.reading = server.ensemble.reading._replace(topics={})
@@ -37,13 +37,13 @@ def test_empty_cluster_offers_a_topic_a_lesson_and_a_scenario(watched: Watched, 
         server.stop()
 
 
-def test_cluster_with_topics_shows_no_empty_cluster_screen(page: Page) -> None:
+def test_cluster_with_topics_does_not_show_the_first_screen(page: Page) -> None:
     page.evaluate("location.hash = '#tab=tracks'")
     expect(region(page, "Tracks")).to_be_visible()
     expect(page.get_by_text("This cluster has no topics yet")).to_have_count(0)
 
 
-def test_search_finds_scenarios_by_words_and_kind(page: Page) -> None:
+def test_library_search_finds_scenarios_by_words_and_kind(page: Page) -> None:
     page.evaluate("location.hash = '#tab=lab'")
     library = region(page, "Outage library")
     rows = library.locator("tbody tr")

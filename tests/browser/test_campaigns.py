@@ -20,7 +20,7 @@ def test_empty_panel_shows_the_command_that_fills_it(page: Page) -> None:
     expect(region(page, "Campaigns")).to_contain_text("zabka campaign run docs/campaigns/session-timeout.toml")
 
 
-def test_pipeline_shows_rows_lag_and_spark_message(page: Page, tmp_path: Path) -> None:
+def test_pipeline_panel_shows_rows_lag_and_spark_message(page: Page, tmp_path: Path) -> None:
     lake = tmp_path / "analytics"
     (lake / "faults").mkdir(parents=True)
     pq.write_table(pa.table({"run": ["."], "kind": ["cut"]}), lake / "faults" / "part-0.parquet")
@@ -45,7 +45,7 @@ def test_pipeline_shows_rows_lag_and_spark_message(page: Page, tmp_path: Path) -
     expect(shown).to_contain_text("last report of Spark 1 min")
 
 
-def test_violation_shows_its_causes_and_replay_command(page: Page, tmp_path: Path) -> None:
+def test_audit_violation_shows_its_causes_and_replay_command(page: Page, tmp_path: Path) -> None:
     row = {"run": "seed-7.jsonl", "invariant": "one leader", "verdict": "violated", "events": 10, "set_aside": 0,
            "detail": "two of them", "node": "peer-1", "node_seq": 3, "chain": ["peer-1#3 leads", "begins with: start"],
            "command": "zabka replay --seed 7"}  # fmt: skip

@@ -96,7 +96,7 @@ def test_keys_and_links_work_in_an_exported_run(page: Page, exported: Path, runs
     expect(page.get_by_role("heading", name="orders")).to_be_visible()
 
 
-def test_exported_run_plays_and_shows_messages(page: Page) -> None:
+def test_exported_run_plays_back_and_shows_messages(page: Page) -> None:
     page.keyboard.press("Home")
     button(page, "▶ play").click()
     expect(page.locator(".when")).not_to_contain_text("event 1 ")
@@ -106,14 +106,14 @@ def test_exported_run_plays_and_shows_messages(page: Page) -> None:
     wait_until(page, "async () => (await import('web/messages/tab.js')).theDiagram().scene?.arrows.length > 0")
 
 
-def test_exported_runs_are_compared(page: Page, runs: list[Recorded]) -> None:
+def test_two_exported_runs_can_be_compared(page: Page, runs: list[Recorded]) -> None:
     page.get_by_role("link", name="Compare").click()
     found = first_difference(runs[1].entries, runs[0].entries)
     expect(region(page, "Side by side")).to_contain_text("truncated")
     assert ask(page, "divergence", "kafka-1211.bug", "kafka-1211")["at"] == in_json(found["at"])
 
 
-def test_exported_causes_equal_the_causes_of_the_api(page: Page, runs: list[Recorded]) -> None:
+def test_causes_in_an_exported_run_equal_the_causes_of_the_api(page: Page, runs: list[Recorded]) -> None:
     run = runs[1]
     explained = Explained(run)
     expected = {entry.seq: in_json(explained.why(entry.seq)) for entry in run.entries}
@@ -128,13 +128,13 @@ def test_exported_causes_equal_the_causes_of_the_api(page: Page, runs: list[Reco
         assert steps == [{name: step[name] for name in step if name != "link"} for step in known]
 
 
-def test_exported_states_equal_the_folded_journal(page: Page, runs: list[Recorded]) -> None:
+def test_states_in_an_exported_run_equal_the_folded_journal(page: Page, runs: list[Recorded]) -> None:
     run = runs[0]
     for seq in (0, 1, 700, 999, 1000, 1001, 1905, run.about.last_seq):
         assert ask(page, "state", run.about.id, seq) == in_json(fold(run.entries[:seq])), seq
 
 
-def test_exported_messages_equal_the_messages_of_the_api(page: Page, runs: list[Recorded]) -> None:
+def test_messages_in_an_exported_run_equal_those_of_the_api(page: Page, runs: list[Recorded]) -> None:
     run = runs[1]
     begin_us, end_us = run.about.first_us + 2_000_000, run.about.first_us + 5_000_000
     for classes, limit in ((["data", "fetch"], 50), ([], 0), (["controller"], 5_000)):
@@ -142,7 +142,7 @@ def test_exported_messages_equal_the_messages_of_the_api(page: Page, runs: list[
         assert ask(page, "messages", run.about.id, begin_us, end_us, classes, limit) == in_json(expected._asdict())
 
 
-def test_incidents_are_copied_as_markdown(page: Page) -> None:
+def test_incidents_of_an_exported_run_are_copied_as_markdown(page: Page) -> None:
     panel = region(page, "Incidents")
     expect(panel).to_contain_text("2 incidents in view")
     panel.locator("summary").first.click()
@@ -153,7 +153,26 @@ def test_incidents_are_copied_as_markdown(page: Page) -> None:
     assert page.evaluate("navigator.clipboard.readText()").startswith("### 22:13:22.")
 
 
-def test_exported_part_begins_with_the_state_before_it(offline: Watched, runs: list[Recorded], tmp_path: Path) -> None:
+def test_opened_file_does_not_replace_runs_with_its_ids(page: Page, exported: Path, runs: list[Recorded]) -> None:
+    page.goto("about:blank")
+    page.goto(exported.as_uri())
+    expect(region(page, "Tracks")).to_be_visible()
+    part = runs[0].part(None, runs[0].about.first_us + 2_000_000)
+    opened = page.evaluate(
+        """async (text) => {
+          const {source} = await import("web/source/source.js");
+          return source().open(new File([text], "other.html"));
+        }""",
+        page_of([part], part.about.id),
+    )
+    assert opened == f"{part.about.id}-2"
+    assert ask(page, "info", opened)["last_seq"] == part.about.last_seq
+    assert ask(page, "info", part.about.id)["last_seq"] == runs[0].about.last_seq
+
+
+def test_exported_part_of_a_run_starts_with_the_state_before_it(
+    offline: Watched, runs: list[Recorded], tmp_path: Path
+) -> None:
     run = runs[1]
     begin_us = run.about.first_us + 5_000_000
     part = run.part(begin_us, run.about.first_us + 9_500_000)
@@ -175,14 +194,14 @@ def test_exported_part_begins_with_the_state_before_it(offline: Watched, runs: l
     assert offline.leave() == []
 
 
-def test_url_of_another_run_shows_the_end_and_the_reason(offline: Watched, exported: Path) -> None:
+def test_url_of_another_run_shows_this_run_and_an_error(offline: Watched, exported: Path) -> None:
     offline.page.goto(f"{exported.as_uri()}#run=r1a2b3c4d&at=5")
     expect(offline.page.get_by_role("alert")).to_contain_text("does not contain the run r1a2b3c4d")
     expect(region(offline.page, "Tracks")).to_be_visible()
     assert offline.leave() == []
 
 
-def test_exported_seed_run_has_at_most_1_5_mb() -> None:
+def test_exported_seed_run_is_at_most_1_5_mb() -> None:
     """A run of 20,000 events, with its messages, has at most 1.5 MB."""
     run = seed_run(7, "chaos", None, "")
     size = len(page_of([run], run.about.id))

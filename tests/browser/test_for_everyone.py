@@ -50,7 +50,7 @@ CONTRASTS = """() => {
 }"""
 
 
-def test_focus_stays_on_the_node_after_kill(page: Page) -> None:
+def test_focus_stays_on_the_node_after_the_node_is_killed(page: Page) -> None:
     button(page, "Kill broker 2").focus()
     page.keyboard.press("Enter")
     expect(card(page, "Broker 2").locator(".process")).to_contain_text("down")
@@ -76,7 +76,7 @@ def test_focus_stays_in_the_panel_after_a_topic_deletion(page: Page) -> None:
     assert page.evaluate("document.activeElement.id") == "partitions"
 
 
-def test_failover_status_message_includes_its_result(page: Page, server: PageServer) -> None:
+def test_status_message_of_a_failover_includes_its_result(page: Page, server: PageServer) -> None:
     expect(row(page, "Partition orders-0")).to_be_visible()
     server.is_controller(3, 4)
     server.append_events(
@@ -121,7 +121,9 @@ GROUND = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_forced_colours_use_the_systems_background(browser_process: Browser, server: PageServer, scheme: Any) -> None:
+def test_forced_colours_mode_uses_the_system_background(
+    browser_process: Browser, server: PageServer, scheme: Any
+) -> None:
     context = browser_process.new_context(forced_colors="active", color_scheme=scheme)
     page = context.new_page()
     page.goto(server.url)
@@ -132,7 +134,7 @@ def test_forced_colours_use_the_systems_background(browser_process: Browser, ser
     assert drawn == system
 
 
-def test_phone_shows_everything_without_horizontal_scrolling(page: Page, server: PageServer) -> None:
+def test_page_on_a_phone_shows_all_without_horizontal_scrolling(page: Page, server: PageServer) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     for node in ("broker 1", "peer 2"):
         button(page, f"Kill {node}").click()

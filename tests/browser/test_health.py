@@ -16,7 +16,7 @@ def health(page: Page) -> Locator:
     return page.get_by_role("group", name="Health")
 
 
-def test_isolated_leader_and_its_partition_are_shown(page: Page, server: PageServer) -> None:
+def test_isolated_leader_and_its_network_partition_are_shown(page: Page, server: PageServer) -> None:
     server.agent.held = [HeldFault("broker-1", "broker-2", "cut", id="f1")]
     server.append_events("host-1", e.FaultInjected("f1", "cut", "broker-1", "broker-2", True))
 
@@ -40,7 +40,7 @@ def test_lagging_isr_member_is_shown_as_lagging(page: Page, server: PageServer) 
     expect(row(page, "Partition orders-0").get_by_role("cell").nth(3)).to_contain_text("in the ISR, lagging")
 
 
-def test_unreachable_api_is_unhealthy_and_disables_every_action(watched: Watched, server: PageServer) -> None:
+def test_unreachable_api_is_unhealthy_and_disables_all_actions(watched: Watched, server: PageServer) -> None:
     page = watched.page
     page.goto(f"{server.url}#tab=lab")
     expect(button(page, "Start producer")).to_be_enabled()
@@ -84,7 +84,7 @@ def lose_records(server: PageServer) -> None:
     server.append_events("broker-1", e.RecordsLost(1, "orders", 0, 90, 120, 31, 30, "diverging_epoch"))
 
 
-def test_acknowledged_loss_no_longer_degrades_the_cluster(page: Page, server: PageServer) -> None:
+def test_acknowledged_loss_no_longer_degrades_cluster_health(page: Page, server: PageServer) -> None:
     server.append_events("broker-1", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
     lose_records(server)
     expect(health(page)).to_contain_text("30 committed records lost")
@@ -111,7 +111,7 @@ def test_acknowledged_loss_no_longer_degrades_the_cluster(page: Page, server: Pa
     expect(button(page, "Acknowledge the losses")).to_be_enabled()
 
 
-def test_api_link_of_the_page_leads_to_its_documentation(page: Page, server: PageServer) -> None:
+def test_api_link_of_the_page_opens_the_api_documentation(page: Page, server: PageServer) -> None:
     link = page.get_by_role("navigation", name="Views").get_by_role("link", name="API", exact=True)
     expect(link).to_have_attribute("href", "/docs")
     documents = page.request.get(f"{server.url}/docs")

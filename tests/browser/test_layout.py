@@ -13,7 +13,7 @@ SEVEN = list(range(1, 8))
 OVERFLOW = "(box) => box.scrollWidth - box.clientWidth"
 
 
-def test_row_of_seven_replicas_fits_next_to_the_rail(page: Page, server: PageServer) -> None:
+def test_row_of_seven_replicas_fits_next_to_the_side_panel(page: Page, server: PageServer) -> None:
     for broker in SEVEN[3:]:
         server.agent.write(f"broker-{broker}", e.NodeStarted("broker", broker, {}))
         server.agent.write("api", e.BrokerRegistered(broker, 24 + broker, broker))
@@ -35,7 +35,7 @@ def test_row_of_seven_replicas_fits_next_to_the_rail(page: Page, server: PageSer
     assert region(page, "Partitions").locator(".scroll").evaluate(OVERFLOW) <= 0
 
 
-def test_header_with_six_faults_at_a_past_moment_is_compact(page: Page, server: PageServer) -> None:
+def test_header_with_six_faults_and_a_past_moment_is_compact(page: Page, server: PageServer) -> None:
     slow = [HeldFault(f"peer-{peer}", "broker-2", "delay", id=f"d{peer}", delay_ms=9) for peer in (1, 2, 3)]
     server.agent.held = [*slow, *(HeldFault("broker-2", f"broker-{b}", "cut", id=f"c{b}") for b in (1, 3))]
     for fault in server.agent.held:

@@ -50,7 +50,7 @@ def press_until(page: Page, key: str, name: str) -> None:
     pytest.fail(f"{name} cannot be reached with {key}")
 
 
-def test_lesson_can_be_completed_by_keyboard(pupil: Page) -> None:
+def test_lesson_can_be_completed_with_only_the_keyboard(pupil: Page) -> None:
     lesson = pupil.get_by_role("article", name="A follower truncates committed records")
     expect(lesson).to_contain_text("Before Kafka 0.11: what does it truncate?")
     expect(button(pupil, "Predict and run")).to_be_disabled()

@@ -35,7 +35,7 @@ def drag(page: Page, one: str, other: str) -> None:
         then()
 
 
-def test_drag_and_form_send_the_same_request(page: Page, server: PageServer) -> None:
+def test_link_fault_by_drag_and_by_form_sends_the_same_request(page: Page, server: PageServer) -> None:
     turn_to(page, "Links")
     expect(region(page, "Links")).to_contain_text("no link faults")
     asked = faults_asked_for(page)
@@ -58,7 +58,7 @@ def test_drag_and_form_send_the_same_request(page: Page, server: PageServer) -> 
     assert [(fault.source, fault.target) for fault in server.agent.held] == [("broker-1", "peer-2")]
 
 
-def test_drag_that_ends_on_no_other_node_shows_a_note(page: Page, server: PageServer) -> None:
+def test_drag_that_does_not_end_on_another_node_shows_a_note(page: Page, server: PageServer) -> None:
     turn_to(page, "Links")
     expect(page.locator("svg.ring .spot")).to_have_count(6)
     asked = faults_asked_for(page)

@@ -67,7 +67,7 @@ def folds(server: PageServer, numbers: list[int]) -> dict[int, Any]:
     return found
 
 
-def test_moments_of_20000_events_equal_the_folded_states(page: Page, long_history: PageServer) -> None:
+def test_past_states_of_20000_events_equal_the_folded_states(page: Page, long_history: PageServer) -> None:
     numbers = random.Random(11).sample(range(1, long_history.last_seq), MOMENTS)
     expected = folds(long_history, numbers)
     for seq in numbers:

@@ -157,7 +157,7 @@ def test_failover_phases_are_shown_above_the_diagram(page: Page) -> None:
     )
 
 
-def test_request_fault_is_filled_in_from_a_message(watched: Watched, tmp_path: Path) -> None:
+def test_request_fault_form_is_filled_in_from_a_message(watched: Watched, tmp_path: Path) -> None:
     request = {
         "id": 1, "arrived_us": 1, "from": "shop-1", "to": "broker-2", "class": "data", "kind": "Produce",
         "subject": {"acks": -1, "names": ["my-orders-0"]}, "bytes": 9, "answers": None, "lost": None,
@@ -199,7 +199,7 @@ def test_keys_select_messages_and_jump_to_their_moments(page: Page) -> None:
     expect(page.locator("#messages .told")).to_contain_text("→")
 
 
-def test_tracks_of_a_kept_run_show_its_lanes(page: Page) -> None:
+def test_tracks_of_a_stored_run_show_its_lanes(page: Page) -> None:
     turn_to(page, "Tracks")
     wait_until(page, "async () => (await import('/web/tracks/tab.js')).theStage()?.window?.spans.count > 20")
     expect(page.get_by_text("Cannot read the history")).to_have_count(0)
@@ -215,7 +215,7 @@ def test_reloaded_page_shows_the_name_of_its_run(page: Page, failover: Failover)
 
 
 @pytest.mark.parametrize("axis", ["Even spacing", "Real time", "Skip idle time"])
-def test_diagram_is_painted_with_every_axis(page: Page, axis: str) -> None:
+def test_message_diagram_is_painted_with_every_axis(page: Page, axis: str) -> None:
     chosen = page.get_by_role("group", name="axis").get_by_role("button", name=axis)
     chosen.click()
     expect(chosen).to_have_attribute("aria-pressed", "true")
@@ -243,7 +243,7 @@ def shown_window(page: Page) -> tuple[int, int]:
     return begin, end
 
 
-def test_zoom_near_an_edge_keeps_the_moment_visible(page: Page) -> None:
+def test_zoom_near_an_edge_keeps_the_current_moment_visible(page: Page) -> None:
     wait_until(page, f"() => {MOMENT}")
     moment = page.evaluate(MOMENT)
     page.get_by_role("button", name="Real time").click()
@@ -259,7 +259,7 @@ def test_zoom_near_an_edge_keeps_the_moment_visible(page: Page) -> None:
     assert begin <= moment <= end
 
 
-def test_window_moved_by_the_user_is_not_moved_back(page: Page) -> None:
+def test_diagram_window_moved_by_the_user_is_not_moved_back(page: Page) -> None:
     before = shown_window(page)
     # The page rounds up if half of the width is between two microseconds.
     step = (before[1] - before[0] + 1) // 2
@@ -273,7 +273,7 @@ def test_window_moved_by_the_user_is_not_moved_back(page: Page) -> None:
     wait_until(page, f"(begin) => {WINDOW}.then(([now]) => now === begin)", before[0])
 
 
-def test_moment_outside_the_window_moves_the_window_to_it(page: Page) -> None:
+def test_moment_outside_the_diagram_window_moves_the_window(page: Page) -> None:
     for _ in range(4):
         page.get_by_role("button", name="Later").click()
     page.keyboard.press("ArrowLeft")
@@ -282,7 +282,7 @@ def test_moment_outside_the_window_moves_the_window_to_it(page: Page) -> None:
     )
 
 
-def test_burst_fills_the_width_of_the_diagram(page: Page) -> None:
+def test_burst_of_messages_fills_the_width_of_the_diagram(page: Page) -> None:
     page.get_by_role("button", name="Real time").click()
     share = """async () => {
       const {arrows, points, gutter, width} = (await import('/web/messages/tab.js')).theDiagram().scene;
@@ -292,7 +292,7 @@ def test_burst_fills_the_width_of_the_diagram(page: Page) -> None:
     wait_until(page, share)
 
 
-def test_diagram_on_a_phone_does_not_scroll_horizontally(page: Page) -> None:
+def test_message_diagram_on_a_phone_does_not_scroll_horizontally(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     wait_until(page, "() => document.querySelector('.spacetime canvas').clientWidth < 390")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

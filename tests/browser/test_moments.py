@@ -79,7 +79,7 @@ def folded(server: PageServer, seq: int) -> Any:
     return as_the_page_has_it(json.loads(msgspec.json.encode(state)))
 
 
-def test_each_moment_equals_the_fold_of_the_history_up_to_it(tracks: Page, failed_over: PageServer) -> None:
+def test_each_past_moment_equals_the_fold_of_the_events_up_to_it(tracks: Page, failed_over: PageServer) -> None:
     last = failed_over.numbered()[-1].seq
     for seq in random.Random(7).sample(range(1, last), MOMENTS):
         go_to(tracks, seq)
@@ -88,7 +88,7 @@ def test_each_moment_equals_the_fold_of_the_history_up_to_it(tracks: Page, faile
         assert shown["state"] == folded(failed_over, seq)
 
 
-def test_link_to_a_past_moment_disables_actions(watched: Watched, failed_over: PageServer) -> None:
+def test_link_to_a_past_moment_opens_it_with_actions_disabled(watched: Watched, failed_over: PageServer) -> None:
     page = watched.page
     elected = next(entry.seq for entry in failed_over.numbered() if entry.event == e.ControllerElected(3, 4, 4))
     page.goto(f"{failed_over.url}#run=live&at={elected - 1}")
@@ -187,7 +187,7 @@ def test_jump_continues_across_several_api_responses(
         expect(page.locator(".when.past")).to_contain_text(re.compile(rf"event {loss}\b"))
 
 
-def test_comparison_with_a_pinned_moment_shows_only_changes(tracks: Page, failed_over: PageServer) -> None:
+def test_comparison_with_a_pinned_moment_shows_only_differences(tracks: Page, failed_over: PageServer) -> None:
     killed = next(entry.seq for entry in failed_over.numbered() if isinstance(entry.event, e.SessionClosed)) - 1
     go_to(tracks, killed - 1)
     tracks.keyboard.press("a")
@@ -233,7 +233,7 @@ def test_playback_resumes_where_it_was_paused(tracks: Page) -> None:
     wait_until(tracks, f"(paused) => {seq}.then((seq) => seq > paused)", paused)
 
 
-def test_home_and_end_keys_go_to_the_first_and_live_moments(tracks: Page) -> None:
+def test_home_key_goes_to_first_moment_and_end_key_to_live(tracks: Page) -> None:
     tracks.keyboard.press("Home")
     expect(tracks.locator(".when.past")).to_contain_text("event 1")
     assert tracks.evaluate(SHOWN)["seq"] == 1
@@ -249,7 +249,7 @@ def test_home_and_end_keys_go_to_the_first_and_live_moments(tracks: Page) -> Non
     wait_until(tracks, "() => document.querySelector('.events').scrollTop === 0")
 
 
-def test_late_response_does_not_replace_a_later_moment(tracks: Page) -> None:
+def test_late_response_does_not_replace_a_moment_chosen_later(tracks: Page) -> None:
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -279,7 +279,7 @@ def test_moment_without_a_response_shows_an_error_and_goes_live(tracks: Page) ->
     expect(tracks.get_by_role("alert")).to_have_count(0)
 
 
-def test_unknown_run_shows_an_error_over_the_live_cluster(watched: Watched, failed_over: PageServer) -> None:
+def test_unknown_run_shows_an_error_and_the_live_cluster(watched: Watched, failed_over: PageServer) -> None:
     watched.page.goto(f"{failed_over.url}#run=r0000000&at=5")
     expect(watched.page.get_by_role("alert")).to_contain_text("This moment cannot be shown:")
     expect(card(watched.page, "Broker 2")).to_be_visible()
@@ -291,7 +291,7 @@ def test_internal_link_opens_the_tab_of_its_panel(tracks: Page) -> None:
     assert "tab=table" in tracks.evaluate("location.hash")
 
 
-def test_moment_survives_a_reload_and_the_back_button(tracks: Page) -> None:
+def test_past_moment_survives_a_reload_and_the_back_button(tracks: Page) -> None:
     go_to(tracks, 20)
     turn_to(tracks, "Table")
     tracks.reload()

@@ -78,7 +78,7 @@ def test_broker_with_a_stale_belief_is_marked(page: Page, server: PageServer) ->
     expect(page.get_by_role("group", name="Health")).to_contain_text("broker 1 wrong about the controller")
 
 
-def test_fenced_writes_and_requests_are_counted_per_broker(page: Page, server: PageServer) -> None:
+def test_fenced_writes_and_requests_are_counted_for_each_broker(page: Page, server: PageServer) -> None:
     server.agent.write("broker-1", e.WriteFenced(1, 3, "set", "/brokers/topics/orders/partitions/0/state"))
     server.append_events("broker-2", e.RequestFenced(2, "LeaderAndIsr", 1, "STALE_CONTROLLER_EPOCH", 3, 4))
 
@@ -166,7 +166,7 @@ def test_unclean_election_and_its_lost_records_are_shown(page: Page, server: Pag
     expect(region(page, "Records removed from a replica")).to_contain_text("90\N{EN DASH}120")
 
 
-def test_loss_on_three_replicas_is_the_same_number_everywhere(page: Page, server: PageServer) -> None:
+def test_loss_on_three_replicas_is_shown_as_the_same_number(page: Page, server: PageServer) -> None:
     for broker, first, last, committed in (
         (1, 100, 325, 226),
         (2, 156, 325, 170),
@@ -212,7 +212,7 @@ def test_state_without_a_quorum_is_shown_as_last_known(page: Page, server: PageS
     expect(card(page, "Broker 1")).to_contain_text("running")
 
 
-def test_dead_controllers_session_remains_while_no_peer_leads(page: Page, server: PageServer) -> None:
+def test_session_of_a_dead_controller_remains_without_a_leader(page: Page, server: PageServer) -> None:
     """The session timeout has long passed, but without a leader no peer can expire the session."""
     act(page, "Kill", "broker 1")
     expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("session expires in about")

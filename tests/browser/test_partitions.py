@@ -62,7 +62,7 @@ def test_filter_finds_topics_and_single_partitions(crowded: PageServer, page: Pa
     expect(region(page, "Partitions")).to_contain_text("The filter matches none of 2 topics.")
 
 
-def test_problem_filter_shows_only_partitions_with_problems(crowded: PageServer, page: Page) -> None:
+def test_problem_filter_shows_only_partitions_that_have_one(crowded: PageServer, page: Page) -> None:
     crowded.append_events("broker-1", e.IsrChanged("archive", 77, [3, 1], 3, 0, 1, "lag"))
     expect(region(page, "Partitions")).to_contain_text("1 under-replicated")
     region(page, "Partitions").get_by_label("with problems only").check()
@@ -72,7 +72,7 @@ def test_problem_filter_shows_only_partitions_with_problems(crowded: PageServer,
     expect(page.get_by_role("row", name="Partition archive-")).to_have_count(1)
 
 
-def test_topic_with_requested_deletion_is_not_offline(crowded: PageServer, page: Page) -> None:
+def test_topic_whose_deletion_was_requested_is_not_offline(crowded: PageServer, page: Page) -> None:
     expect(row(page, "Partition orders-0")).to_be_visible()
     health = page.get_by_role("group", name="Health")
     page.evaluate(

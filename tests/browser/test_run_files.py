@@ -54,7 +54,7 @@ def test_downloaded_run_opens_from_disk(page: Page, tmp_path: Path) -> None:
     expect(page.get_by_role("region", name="The cluster at this moment")).to_contain_text("broker 1")
 
 
-def test_chosen_and_dropped_journals_are_opened(page: Page, tmp_path: Path) -> None:
+def test_journal_files_can_be_chosen_or_dropped_on_the_page(page: Page, tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_bytes(lines(played()))
     page.locator("input[type=file]").set_input_files(tmp_path / "mine.jsonl")
     expect(page.locator("#run option:checked")).to_contain_text("mine.jsonl")
@@ -65,7 +65,7 @@ def test_chosen_and_dropped_journals_are_opened(page: Page, tmp_path: Path) -> N
     expect(page.locator(".banner")).to_contain_text("not events of one history")
 
 
-def test_scenario_link_and_its_copy_play_the_scenario(page: Page, playing: PageServer) -> None:
+def test_link_to_a_scenario_and_its_copy_run_the_scenario(page: Page, playing: PageServer) -> None:
     page.goto("about:blank")
     page.goto(f"{playing.url}#scenario=kafka-1211&bug=yes&at=700&with=pair")
     expect(page.locator(".when")).to_contain_text("event 700", timeout=PLAYED_MS)

@@ -189,7 +189,7 @@ def test_no_tab_scrolls_horizontally_on_a_phone(tracks: Page, tab: str) -> None:
     assert tracks.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_projector_shows_only_tracks_and_a_drawer_with_the_rail(tracks: Page) -> None:
+def test_projector_shows_only_tracks_and_a_drawer_for_the_rest(tracks: Page) -> None:
     tracks.keyboard.press("p")
     expect(region(tracks, "The cluster")).to_be_hidden()
     expect(slider(tracks)).to_be_visible()

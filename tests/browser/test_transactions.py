@@ -74,19 +74,19 @@ def test_open_transaction_shows_age_producer_and_coordinator(page_of_stuck: Page
     expect(row(page_of_stuck, "Transaction of reports").locator("td.n")).to_have_text("unknown")
 
 
-def test_blocked_consumers_show_their_transaction_or_hanging(page_of_stuck: Page) -> None:
+def test_blocked_consumers_show_their_transaction_or_hanging_one(page_of_stuck: Page) -> None:
     expect(row(page_of_stuck, "Consumers of orders-0")).to_contain_text("payments, producer 7, epoch 3")
     expect(row(page_of_stuck, "Consumers of orders-0")).to_contain_text("112")
     expect(row(page_of_stuck, "Consumers of orders-1")).to_contain_text("hanging: no coordinator has reported one")
     expect(page_of_stuck.get_by_role("banner")).to_contain_text("read_committed consumers wait for a transaction")
 
 
-def test_stopped_coordinator_shows_its_last_report(page_of_stuck: Page) -> None:
+def test_last_report_of_a_stopped_coordinator_is_shown(page_of_stuck: Page) -> None:
     act(page_of_stuck, "Kill", "broker 2")
     expect(row(page_of_stuck, "Transaction of payments")).to_contain_text(re.compile("down, last report .* ago"))
 
 
-def test_silent_coordinator_is_shown_as_unknown(page_of_stuck: Page, stuck: PageServer) -> None:
+def test_transactions_of_a_silent_coordinator_are_unknown(page_of_stuck: Page, stuck: PageServer) -> None:
     stuck.agent.freeze(for_s=10)
     expect(row(page_of_stuck, "Transaction of payments")).to_contain_text(re.compile("unknown since .*, last report"))
     expect(row(page_of_stuck, "Consumers of orders-0")).to_contain_text("broker 1 is unknown: last known")
@@ -105,7 +105,7 @@ def test_marker_removes_the_transaction_from_the_live_page(page_of_stuck: Page, 
     expect(row(page_of_stuck, "Consumers of orders-0")).to_contain_text("payments")
 
 
-def test_tracks_show_a_held_back_lso_until_its_release(page_of_stuck: Page, stuck: PageServer) -> None:
+def test_tracks_show_a_blocked_lso_until_it_advances(page_of_stuck: Page, stuck: PageServer) -> None:
     page_of_stuck.goto(f"{stuck.url}#tab=tracks")
     expect(slider(page_of_stuck)).to_be_visible()
     assert page_of_stuck.evaluate(LANES)["trouble:orders-0"] == ["held"]

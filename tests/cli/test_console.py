@@ -28,7 +28,7 @@ def started(cluster: LiveCluster, *arguments: str) -> Iterator[subprocess.Popen[
         process.communicate()
 
 
-def test_producer_sends_each_line_immediately_until_ctrl_c(zabka_cluster: LiveCluster) -> None:
+def test_console_producer_sends_each_line_immediately(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("typed")
     with started(zabka_cluster, "produce", "--topic", "typed") as producer:
         assert producer.stdin is not None
@@ -41,7 +41,7 @@ def test_producer_sends_each_line_immediately_until_ctrl_c(zabka_cluster: LiveCl
         assert producer.stderr is not None and producer.stderr.read() == b""
 
 
-def test_lines_before_a_line_without_a_key_are_sent(zabka_cluster: LiveCluster) -> None:
+def test_lines_before_an_invalid_line_without_a_key_are_sent(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("keyed")
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
     here = ("--data", str(zabka_cluster.data))
@@ -56,7 +56,7 @@ def test_empty_key_separator_gives_an_empty_key() -> None:
     assert (record.key, record.value) == (b"", b"a:1")
 
 
-def test_consumer_prints_its_record_count_on_ctrl_c(zabka_cluster: LiveCluster) -> None:
+def test_console_consumer_prints_its_record_count_on_ctrl_c(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("read")
     zabka_cluster.produce("read", ["one", "two", "three"])
     with started(zabka_cluster, "consume", "--topic", "read", "--from-beginning") as consumer:
@@ -67,7 +67,7 @@ def test_consumer_prints_its_record_count_on_ctrl_c(zabka_cluster: LiveCluster) 
         assert consumer.stderr.read() == b"Processed a total of 3 messages\n"
 
 
-def test_offset_option_overrides_the_groups_offset(zabka_cluster: LiveCluster) -> None:
+def test_offset_option_overrides_the_committed_offset(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("grouped")
     zabka_cluster.produce("grouped", ["one", "two"])
     reading = ("--topic", "grouped", "--group", "g", "--timeout-ms", "200", "--data", str(zabka_cluster.data))
@@ -87,7 +87,7 @@ def test_offset_option_overrides_from_beginning(zabka_cluster: LiveCluster) -> N
         assert called(consume.main, *reading, "--partition", "0", "--offset", offset)[1] == printed
 
 
-def test_consumer_with_a_deleted_offset_continues_at_log_start(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
+def test_consumer_at_a_deleted_offset_continues_at_the_log_start(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
     zabka_cluster.topics.create("shortened")
     zabka_cluster.produce("shortened", ["one", "two", "three"])
     here = ("--data", str(zabka_cluster.data))
@@ -134,7 +134,7 @@ def test_consumer_continues_while_one_partition_has_no_leader(zabka_cluster: Liv
         assert consumer.stdout.readline() == b"after\n"
 
 
-def test_consume_of_an_unknown_topic_warns_with_a_suggestion(zabka_cluster: LiveCluster) -> None:
+def test_consuming_an_unknown_topic_warns_and_suggests_a_name(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("invoices")
     here = ("--timeout-ms", "1000", "--data", str(zabka_cluster.data))
     code, _, err = called(consume.main, "--topic", "invoice", *here)

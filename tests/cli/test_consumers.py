@@ -32,7 +32,7 @@ def consumers_of_both_kinds_read_everything_once_and_in_order(cluster: Cluster) 
     assert counts[1].lag == counts[2].lag == 0
 
 
-def test_live_consumers_of_both_kinds_read_all_once_in_order(zabka_cluster: LiveCluster) -> None:
+def test_consumers_of_both_kinds_read_all_once_in_order_live(zabka_cluster: LiveCluster) -> None:
     cluster = zabka_cluster
     consumers_of_both_kinds_read_everything_once_and_in_order(cluster)
     offset = int(cluster.get("/api/v1/znodes/consumers/old-readers/offsets/orders/0")["data"])
@@ -43,7 +43,7 @@ def test_consumers_of_both_kinds_read_all_in_order_simulated(zabka_world: Simula
     consumers_of_both_kinds_read_everything_once_and_in_order(zabka_world)
 
 
-def test_both_consumer_kinds_survive_a_kill_of_each_broker(
+def test_consumers_of_both_kinds_survive_a_kill_of_each_broker(
     zabka_world: SimulatedCluster,
 ) -> None:
     cluster = zabka_world

@@ -9,11 +9,14 @@ import pytest
 import typer
 
 from tests.api.api_server import Server
+from zabka.agent.protocol import JournalChunk, Position
 from zabka.api.exports.opened import opened
 from zabka.cli.export import command
+from zabka.journal.events import BrokerSessionChanged
+from zabka.journal.writer import encode_line
 
 
-def test_scenario_is_exported_with_its_bug(tmp_path: Path) -> None:
+def test_scenario_is_exported_with_and_without_its_bug(tmp_path: Path) -> None:
     out = tmp_path / "new" / "run.html"
     command(out, scenario="kafka-1211", from_="0", to="100 s")
     shown, other = opened(out.read_bytes())
@@ -22,7 +25,7 @@ def test_scenario_is_exported_with_its_bug(tmp_path: Path) -> None:
     assert shown.messages
 
 
-def test_seed_and_its_journal_export_the_same_events(tmp_path: Path) -> None:
+def test_seed_and_its_journal_are_exported_with_the_same_events(tmp_path: Path) -> None:
     from zabka.cli.replay import replay
 
     command(tmp_path / "seed.html", seed=3, scenario="ensemble")
@@ -38,13 +41,23 @@ def test_trace_of_a_seed_is_written(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "trace.json").read_bytes())["traceEvents"]
 
 
-def test_live_cluster_is_exported_by_its_url(tmp_path: Path) -> None:
+def test_live_cluster_is_exported_from_its_url(tmp_path: Path) -> None:
+    events = [BrokerSessionChanged(1, "connected", 7), BrokerSessionChanged(1, "suspended", 7)]
+    lines = b"".join(encode_line("broker-1", at, at * 1_000, at * 1_000, event) for at, event in enumerate(events, 1))
     with Server(tmp_path / "data") as server:
-        with pytest.raises(typer.Exit):
-            command(tmp_path / "run.html", run="live", on=server.url)
-        with pytest.raises(typer.Exit):
-            command(tmp_path / "run.html", run="r00000000", on=server.url)
+        server.collect(JournalChunk("broker-1", lines, Position("f", len(lines))))
+        command(tmp_path / "run.html", run="live", on=server.url)
+    [run] = opened((tmp_path / "run.html").read_bytes())
+    assert [entry.event for entry in run.taken.entries] == events
+
+
+def test_unknown_or_empty_run_of_a_cluster_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Server(tmp_path / "data") as server:
+        for run in ("live", "r00000000"):
+            with pytest.raises(typer.Exit):
+                command(tmp_path / "run.html", run=run, on=server.url)
     assert not (tmp_path / "run.html").exists()
+    assert capsys.readouterr().err.count("zabka:") == 2
 
 
 @pytest.mark.parametrize(

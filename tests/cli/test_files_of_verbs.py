@@ -44,7 +44,7 @@ def test_unusable_file_is_reported_with_its_path(verb: str, tmp_path: Path, caps
         assert str(file) in output and len(output.splitlines()) == 1, output
 
 
-def test_agent_file_of_another_host_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agent_file_for_another_host_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     save(plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None), tmp_path)
     file = tmp_path / "agent.json"

@@ -67,7 +67,7 @@ def called(main: Callable[[list[str]], int], *arguments: str, stdin: bytes = b""
         ("t:0,other:1", ["t-0", "other-1"]),
     ],
 )
-def test_patterns_of_topic_partitions_match_as_in_kafkas_tool(patterns: str, matching: list[str]) -> None:
+def test_topic_partition_patterns_match_as_in_kafkas_tool(patterns: str, matching: list[str]) -> None:
     matches = get_offsets.any_of(patterns)
     everything = [TopicPartition(topic, number) for topic in ("t", "other") for number in range(3)]
     assert [str(each) for each in everything if matches(each)] == matching
@@ -79,7 +79,7 @@ def test_invalid_pattern_is_rejected(pattern: str) -> None:
         get_offsets.any_of(pattern)
 
 
-def test_get_offsets_accepts_the_names_of_special_times() -> None:
+def test_get_offsets_accepts_names_for_special_timestamps() -> None:
     assert [get_offsets.parse_time(text) for text in ("latest", "earliest", "-3", "12345")] == [-1, -2, -3, 12345]
     with pytest.raises(CommandFailed, match="Malformed time argument soon"):
         get_offsets.parse_time("soon")
@@ -93,7 +93,7 @@ def test_keys_are_assigned_to_partitions_as_in_kafka() -> None:
     assert partition_for(b"21", 3, 0) == partition_for(b"21", 3, 1)
 
 
-def test_line_with_a_separator_is_parsed_to_key_and_value() -> None:
+def test_line_with_a_separator_is_split_into_key_and_value() -> None:
     assert produce.parse_line(b"a:b:c", b":", 1)[:2] == (b"a", b"b:c")
     assert produce.parse_line(b"a:b", None, 1)[:2] == (None, b"a:b")
     with pytest.raises(CommandFailed, match="No key separator found on line number 7: 'ab'"):
@@ -129,21 +129,21 @@ def test_binary_file_is_reported_by_path_without_its_content(tmp_path: Path) -> 
         ('{"partitions":[{"topic":"t"}]}', "cannot be read"),
     ],
 )
-def test_unreadable_plan_is_rejected(tmp_path: Path, text: str, message: str) -> None:
+def test_unreadable_reassignment_plan_is_rejected(tmp_path: Path, text: str, message: str) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(text)
     with pytest.raises(CommandFailed, match=message):
         reassign.read_plan(plan)
 
 
-def test_throttle_covers_old_and_new_replicas() -> None:
+def test_reassignment_throttle_covers_old_and_new_replicas() -> None:
     assert reassign.move([1, 2], [2, 3]) == ((1, 2), (3,))
 
 
 # ---- outputs ----------------------------------------------------------------------------------------------------
 
 
-def test_group_is_printed_as_by_kafkas_tool(capsys: pytest.CaptureFixture[str]) -> None:
+def test_consumer_group_is_printed_as_by_kafkas_tool(capsys: pytest.CaptureFixture[str]) -> None:
     partitions = (TopicPartition("t", 0), TopicPartition("t", 1))
     member = MemberInfo("reader-1", None, "reader", "/127.0.0.1", partitions)
     group = GroupInfo("g", Endpoint(2, "localhost", 9092), "Stable", "consumer", "range", (member,))
@@ -184,7 +184,7 @@ def test_missing_option_is_reported_with_exit_code_1(
     assert code == 1 and message in err and "usage: zabka" in err
 
 
-def test_moving_partition_is_not_under_replicated() -> None:
+def test_moving_partition_is_not_listed_as_under_replicated() -> None:
     """The partition's line in the output lists the replicas that are being added and removed."""
     row = PartitionInfo(
         partition=0, leader=1, leader_epoch=0, replicas=(3, 1, 2), isr=(1, 2), offline=(), error=ErrorCode.none
@@ -202,7 +202,7 @@ def test_moving_partition_is_not_under_replicated() -> None:
     assert topics.describe(topic, {1, 2, 3}, options) == []
 
 
-def test_overrides_are_listed_in_java_hash_map_order() -> None:
+def test_config_overrides_are_listed_in_java_hash_map_order() -> None:
     # The order in which kafka-topics prints these three overrides of a topic with 36 keys.
     names = [*TOPIC_KEYS]
     entries = [
@@ -214,7 +214,7 @@ def test_overrides_are_listed_in_java_hash_map_order() -> None:
     assert ordered == ["compression.type", "cleanup.policy", "segment.bytes"]
 
 
-def test_api_names_equal_kafkas() -> None:
+def test_api_names_equal_those_of_kafka() -> None:
     assert [broker_api_versions.api_name(key) for key in (2, 4, 18, 45)] == [
         "ListOffsets",
         "LeaderAndIsr",
@@ -223,7 +223,7 @@ def test_api_names_equal_kafkas() -> None:
     ]
 
 
-def test_record_passes_through_all_command_line_tools(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
+def test_record_passes_through_all_console_tools(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
     here = ("--data", str(zabka_cluster.data))
     assert called(topics.main, "--create", "--topic", "t", "--replica-assignment", "1:2,2:3", *here)[0] == 0
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
@@ -262,7 +262,7 @@ SHOWN = consume._Shown(
 )  # fmt: skip
 
 
-def test_record_without_a_key_is_printed_with_null() -> None:
+def test_record_without_a_key_is_printed_with_null_as_its_key() -> None:
     assert SHOWN.line(Record(None, b"v", 5, 7), 3) == b"CreateTime:5\tPartition:3\tOffset:7\tnull\tv\n"
     assert SHOWN._replace(null=b"-").line(Record(b"k", None, 5, 7), 3).endswith(b"\tk\t-\n")
 

@@ -46,7 +46,7 @@ HUGE = "9" * 5000
         ),
     ],
 )
-def test_number_out_of_the_protocols_range_is_rejected(
+def test_number_outside_the_range_of_the_protocol_is_rejected(
     main: Callable[[list[str]], int], arguments: list[str], message: str
 ) -> None:
     code, out, err = called(main, *arguments, *NO_BROKER)
@@ -64,7 +64,7 @@ def test_number_out_of_the_protocols_range_is_rejected(
         (["--describe", "--topic", "t"], 'Option "[describe]" can\'t be used with option "[add-config]"'),
     ],
 )
-def test_two_entities_in_one_call_are_rejected(arguments: list[str], message: str) -> None:
+def test_command_with_two_entities_is_rejected(arguments: list[str], message: str) -> None:
     code, out, err = called(configs.main, *arguments, "--add-config", "a=b", *NO_BROKER)
     assert (code, out) == (1, "")
     assert message in err
@@ -88,7 +88,7 @@ def test_name_that_is_not_utf_8_is_rejected(
     assert "\\udcff' is no UTF-8" in out + err
 
 
-def test_numbers_are_parsed_as_in_java() -> None:
+def test_numbers_in_arguments_are_parsed_as_in_java() -> None:
     assert java_numbers.java_int("-2147483648") == -(2**31)
     assert java_numbers.java_long("9223372036854775807") == 2**63 - 1
     with pytest.raises(argparse.ArgumentTypeError):
@@ -103,7 +103,7 @@ def test_numbers_are_parsed_as_in_java() -> None:
                                  '{"topic":"t","partition":99999999999,"replicas":[1],"offset":0}',
                                  '{"topic":"\\udcff","partition":0,"replicas":[1],"offset":0}',
                                  '{"topic":7,"partition":0,"replicas":[1],"offset":0}', '7'])  # fmt: skip
-def test_plan_row_that_cannot_be_encoded_is_rejected(row: str, tmp_path: Path) -> None:
+def test_plan_entry_that_cannot_be_encoded_is_rejected(row: str, tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     file.write_text(f'{{"partitions":[{row}],"topics":[{row}]}}')
     for read in (read_plan, elect.read_partitions, delete_records.read_offsets):
@@ -111,7 +111,7 @@ def test_plan_row_that_cannot_be_encoded_is_rejected(row: str, tmp_path: Path) -
             read(file)
 
 
-def test_broker_ids_are_ints_and_offsets_are_longs(tmp_path: Path) -> None:
+def test_broker_ids_are_32_bit_and_offsets_64_bit_numbers(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     # The string is one number, not brokers 1 and 2.
     file.write_text('{"partitions":[{"topic":"t","partition":0,"replicas":"12","offset":9223372036854775808}]}')

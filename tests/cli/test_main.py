@@ -35,13 +35,13 @@ print(sorted({"fastapi", "uvicorn", "httpx", "pyspark", "zabka.simulation.cluste
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in WITHOUT_TYPER])
-def test_every_verb_has_a_module_with_its_command(verb: str) -> None:
+def test_every_subcommand_has_a_module_with_its_command(verb: str) -> None:
     command = load(verb)
     assert command.name == verb or verb == "scenarios"
     assert command.help == VERBS[verb]
 
 
-def test_help_lists_verbs_without_importing_their_modules() -> None:
+def test_help_lists_subcommands_without_importing_their_modules() -> None:
     output = subprocess.run([sys.executable, "-c", LISTS_ITS_VERBS], capture_output=True, text=True, check=True).stdout
     assert all(f"  {verb} " in output for verb in VERBS)
     assert output.splitlines()[-1] == (
@@ -51,7 +51,7 @@ def test_help_lists_verbs_without_importing_their_modules() -> None:
     )
 
 
-def test_options_of_a_verb_load_without_its_implementation() -> None:
+def test_subcommand_options_load_without_its_implementation() -> None:
     output = subprocess.run([sys.executable, "-c", LOADS_ALL], capture_output=True, text=True, check=True).stdout
     assert output == "[]\n"
 
@@ -114,7 +114,7 @@ def test_closed_output_pipe_is_not_reported_as_a_violation(arguments: list[str],
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_closed_streams_do_not_change_the_result(closed: str, tmp_path: Path) -> None:
+def test_closed_standard_streams_do_not_change_the_result(closed: str, tmp_path: Path) -> None:
     out = tmp_path / "journal.jsonl"
     played = [
         sys.executable,

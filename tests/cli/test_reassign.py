@@ -35,7 +35,7 @@ def plan_file(path: Path, *rows: tuple[str, int, list[int], list[str] | None]) -
 # ---- plans ----------------------------------------------------------------------------------------------------
 
 
-def test_plan_ignores_log_directories_named_any(tmp_path: Path) -> None:
+def test_plan_ignores_log_directories_given_as_any(tmp_path: Path) -> None:
     plan = read_plan(plan_file(tmp_path, ("t", 0, [1, 2], ["any", LEFT]), ("t", 1, [2], None)))
     assert plan.rows == [(T0, [1, 2]), (T1, [2])]
     assert plan.directories == {TopicPartitionReplica(2, T0): LEFT}
@@ -49,7 +49,7 @@ def test_plan_requires_one_log_directory_per_replica(tmp_path: Path) -> None:
     )
 
 
-def test_rollback_plan_lets_brokers_choose_log_directories() -> None:
+def test_rollback_plan_lets_the_brokers_choose_log_directories() -> None:
     rows = '{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}'
     assert as_json({T0: [1, 2]}) == f'{{"version":1,"partitions":[{rows}]}}'
 
@@ -76,7 +76,7 @@ def test_replica_being_added_is_not_a_source_of_a_move() -> None:
     assert again == {T0: ((1, 2), (4,))}
 
 
-def test_hash_order_equals_javas_hash_map() -> None:
+def test_partitions_are_ordered_as_in_a_java_hash_map() -> None:
     names = ["orders", "a", "payments", "b", "x1", "hello", "t.u", "v_w"]
     assert hash_order(names) == ["a", "b", "payments", "x1", "orders", "t.u", "hello", "v_w"]
 
@@ -182,7 +182,7 @@ def test_missing_replicas_are_listed_after_the_timeout(cluster: broker_world.Clu
     assert 2_000 <= (cluster.scheduler.now_us - began_us) // 1000 < 2_300
 
 
-def test_missing_log_directory_of_a_broker_is_rejected(cluster: broker_world.Cluster) -> None:
+def test_log_directory_that_a_broker_lacks_is_rejected(cluster: broker_world.Cluster) -> None:
     target = {TopicPartitionReplica(1, T0): "/elsewhere"}
     assert refused(cluster, begin_moves(cluster.client, cluster.runtime, target, 2_000)) == (
         CommandFailed,
@@ -190,5 +190,5 @@ def test_missing_log_directory_of_a_broker_is_rejected(cluster: broker_world.Clu
     )
 
 
-def test_replica_on_an_offline_directory_has_no_location(cluster: broker_world.Cluster) -> None:
+def test_replica_in_an_offline_directory_has_no_location(cluster: broker_world.Cluster) -> None:
     assert lies_in(cluster, 2) == Place()

@@ -74,7 +74,7 @@ def test_invalid_token_is_rejected_without_printing_it(tmp_path: Path) -> None:
     assert refused("http://127.0.0.1:1", "--token-file", str(file)) == f"{file} contains no token: it is empty\n"
 
 
-def test_token_without_a_live_cluster_is_rejected(tmp_path: Path) -> None:
+def test_token_without_the_url_of_a_cluster_is_rejected(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "zabka.cli.main", "scenarios", "run", "leader-killed"]
     for more in ([], ["--live"]):
         done = subprocess.run(

@@ -75,7 +75,7 @@ def finding(tmp_path_factory: pytest.TempPathFactory) -> Finding:
     return Finding(code, output, path)
 
 
-def test_finding_exits_1_and_its_choices_file_can_be_replayed(finding: Finding) -> None:
+def test_search_that_finds_a_bug_exits_1_with_a_replayable_file(finding: Finding) -> None:
     code, output, path = finding
     assert code == 1
     assert f"zabka replay {path} --story" in output
@@ -96,7 +96,7 @@ def test_replayed_choices_give_the_same_journal(finding: Finding, tmp_path: Path
 
 
 @pytest.mark.long
-def test_search_with_two_processes_finds_the_bug(tmp_path: Path) -> None:
+def test_search_with_two_processes_finds_the_injected_bug(tmp_path: Path) -> None:
     assert search("--bug", INJECTED_BUG, "--jobs", "2", "--out", str(tmp_path))[0] == 1
 
 
@@ -114,7 +114,7 @@ def test_invalid_search_option_is_reported_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_long_search_frees_memory_of_ended_simulations(tmp_path: Path) -> None:
+def test_long_search_frees_memory_of_finished_simulations(tmp_path: Path) -> None:
     gc.collect()
     before = _worlds()
     runs = 2 * SEEDS_A_COLLECTION + 1
@@ -126,7 +126,7 @@ def _worlds() -> int:
     return sum(isinstance(each, World) for each in gc.get_objects())
 
 
-def test_directory_can_be_used_by_only_one_search(tmp_path: Path) -> None:
+def test_search_directory_can_be_used_by_only_one_search(tmp_path: Path) -> None:
     search("--runs", "2", "--out", str(tmp_path))
     code, output = search("--runs", "2", "--seed", "7", "--out", str(tmp_path))
     assert code == 2
@@ -160,14 +160,14 @@ def test_damaged_search_file_is_reported_in_one_line(tmp_path: Path) -> None:
     assert len(output.splitlines()) == 1
 
 
-def test_concurrent_searches_require_different_directories(tmp_path: Path) -> None:
+def test_searches_at_the_same_time_need_different_directories(tmp_path: Path) -> None:
     with held(tmp_path):
         code, output = search("--runs", "2", "--out", str(tmp_path))
     assert code == 2
     assert "another process searches" in output
 
 
-def test_replay_accepts_either_a_seed_or_a_choices_file(tmp_path: Path) -> None:
+def test_replay_requires_a_seed_or_a_readable_choices_file(tmp_path: Path) -> None:
     assert replay()[0] == 2
     (tmp_path / "choices.json").write_text("{}")
     code, output = replay(str(tmp_path / "choices.json"))

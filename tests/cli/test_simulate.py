@@ -26,7 +26,7 @@ def test_passing_seeds_exit_0_and_report_the_speed(capsys: pytest.CaptureFixture
     assert "simulated hours" in output and "core-hours" in output and "faults injected" in output
 
 
-def test_violation_exits_1_with_its_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_violation_exits_1_and_prints_its_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
     with injected.INJECTED["ack before fsync"]():
         assert cli.simulate("0-1", "ensemble", ["tickTime=500"], 1, False) == 1
     lines = [line for line in capsys.readouterr().out.splitlines() if "replay: zabka replay --seed" in line]
@@ -49,7 +49,7 @@ def test_json_output_contains_every_run(capsys: pytest.CaptureFixture[str]) -> N
         lambda out: outage_library.run(["zookeeper-4646"], None, outage_library.PlayOptions(out=out, messages=out)),
     ],
 )
-def test_journal_and_messages_require_different_files(
+def test_journal_and_messages_must_be_written_to_different_files(
     run: Callable[[Path], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "both.jsonl"
@@ -117,7 +117,9 @@ def test_replay_writes_messages_only_with_a_simulated_network(
     assert f"--messages: {bare} has no simulated network" in capsys.readouterr().err
 
 
-def test_script_writes_the_messages_of_its_outage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_of_a_script_writes_the_messages_of_its_outage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     messages = tmp_path / "play.messages.jsonl"
     assert outage_library.run(["kafka-1211"], None, outage_library.PlayOptions(messages=messages)) == 0
     assert b'"LeaderAndIsr"' in messages.read_bytes()
@@ -138,12 +140,12 @@ def test_library_scenarios_run_over_seeds_and_can_be_replayed(
     assert written[0] == written[1] != b""
 
 
-def test_settings_for_a_script_are_rejected_with_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_for_a_script_are_rejected_with_the_right_call(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.simulate("0-4", "kip-966", ["min.insync.replicas=1"], 1, False) == 2
     assert "zabka scenarios run kip-966 --set" in capsys.readouterr().err
 
 
-def test_kafka_and_zookeeper_keys_are_passed_to_the_world() -> None:
+def test_kafka_and_zookeeper_keys_are_passed_to_the_simulation() -> None:
     settings = world_settings(["tickTime=250", "unclean.leader.election.enable=true", "brokers=5"])
     assert (settings.tick_time_ms, settings.brokers) == (250, 5)
     assert settings.broker_keys == {"unclean.leader.election.enable": "true"}

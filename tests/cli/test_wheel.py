@@ -61,13 +61,13 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     return Installed(directory, plain_bytes)
 
 
-def test_wheel_has_one_top_level_package(wheel: Path) -> None:
+def test_wheel_contains_one_top_level_package(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         tops = {name.split("/")[0] for name in archive.namelist()}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"zabka"}
 
 
-def test_plain_installation_has_the_size_stated_in_the_readme(installed: Installed) -> None:
+def test_installation_without_extras_has_the_size_in_the_readme(installed: Installed) -> None:
     (stated_mb,) = README_SIZE.findall((ROOT / "README.md").read_text())
     assert round(installed.plain_bytes / 1_000_000) == int(stated_mb)
 
@@ -91,7 +91,7 @@ def test_installed_wheel_starts_a_cluster_with_the_page(cluster: dict[str, Any])
             assert client.get(address).status_code == 200, address
 
 
-def test_users_test_runs_with_the_fixtures_of_the_wheel(installed: Installed, tmp_path: Path) -> None:
+def test_of_a_user_runs_with_the_fixtures_of_the_wheel(installed: Installed, tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         """def test_a_cluster(zabka_cluster):
     zabka_cluster.topics.create("orders")

@@ -46,7 +46,7 @@ def loss(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("effect", ["records_lost", "broker-1#3"])
-def test_each_causal_step_is_printed_on_a_line_with_its_inputs(loss: Path, effect: str) -> None:
+def test_each_cause_is_printed_on_a_line_with_its_inputs(loss: Path, effect: str) -> None:
     result = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
     assert result.exit_code == 0
     assert [line for line in result.output.splitlines() if not line.startswith("    ")] == [
@@ -60,7 +60,7 @@ def test_each_causal_step_is_printed_on_a_line_with_its_inputs(loss: Path, effec
     ]
 
 
-def test_each_step_is_followed_by_its_rule_and_sources(loss: Path) -> None:
+def test_each_cause_is_followed_by_its_rule_and_sources(loss: Path) -> None:
     lines = CliRunner().invoke(APP, ["leader_elected", "--journal", str(loss)]).output.splitlines()
     assert lines[1].startswith("    rule: If no replica of the ISR is alive, and unclean.leader.election.enable")
     here, _, there = lines[2].partition("; upstream: ")

@@ -92,7 +92,7 @@ def write_down(number: int, directory: Path) -> int:
     return number
 
 
-def test_results_are_ordered_and_closing_skips_unstarted_calls(tmp_path: Path) -> None:
+def test_results_are_in_order_and_closing_skips_unstarted_calls(tmp_path: Path) -> None:
     calls = (partial(write_down, number, tmp_path) for number in range(10_000))
     with closing(results_of(calls, jobs=2, ahead=1_000, begin=int)) as found:
         assert [next(found) for _ in range(20)] == list(range(20))

@@ -62,12 +62,12 @@ def zabka(*arguments: str) -> subprocess.CompletedProcess[str]:
 # ---- the committed files --------------------------------------------------------------------------------------------
 
 
-def test_committed_files_equal_the_generators_output() -> None:
+def test_committed_files_equal_the_output_of_the_generator() -> None:
     for name, text in kept_files().items():
         assert (HERE / name).read_text() == text
 
 
-def test_committed_composition_equals_the_commands_output() -> None:
+def test_committed_compose_file_equals_the_output_of_the_command() -> None:
     out = HERE / "compose.yaml.of-a-test.tmp"
     try:
         done = zabka("compose", "--peers", "3", "--brokers", "3", "--out", str(out))
@@ -157,7 +157,7 @@ def test_nodes_reach_each_other_by_service_name(tmp_path: Path) -> None:
     assert "inter.broker.listener.name=INTERNAL\n" in properties
 
 
-def test_api_settings_list_every_agent_and_external_address(tmp_path: Path) -> None:
+def test_api_settings_list_all_agents_and_external_addresses(tmp_path: Path) -> None:
     settings = api_settings(TOPOLOGY, tmp_path)
 
     agents: Any = settings["agents"]
@@ -182,7 +182,7 @@ def test_agents_share_a_token_that_differs_from_the_api_token(tmp_path: Path) ->
     assert (tokens / "agent.token").read_text() == made
 
 
-def test_volume_of_an_ensemble_of_another_size_is_rejected(tmp_path: Path) -> None:
+def test_data_volume_of_an_ensemble_of_another_size_is_rejected(tmp_path: Path) -> None:
     save(container_topology(peers=3), tmp_path)
     with pytest.raises(BadPlan, match="ensemble of 3 peers, not 5"):
         lay_out("host-2", tmp_path, container_topology(peers=5))
@@ -226,7 +226,7 @@ def test_unknown_setting_is_rejected_with_a_message() -> None:
     assert done.stderr.startswith("zabka: nonsense is neither")
 
 
-def test_file_with_settings_is_readable_only_by_its_user(tmp_path: Path) -> None:
+def test_settings_file_is_readable_only_by_its_user(tmp_path: Path) -> None:
     out = tmp_path / "compose.yaml"
     assert zabka("compose", "--set", "tickTime=300", "--out", str(out)).returncode == 0
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
@@ -270,7 +270,7 @@ def test_every_imported_package_is_in_the_node_lock_file() -> None:
     assert {"fastapi", "msgspec"} <= required
 
 
-def test_document_edits_do_not_invalidate_the_build_cache() -> None:
+def test_editing_documents_does_not_invalidate_the_build_cache() -> None:
     rules = [line for line in dockerignore().splitlines() if not line.startswith("#")]
     assert rules[0] == "*"
     kept = [rule.removeprefix("!") for rule in rules if rule.startswith("!")]

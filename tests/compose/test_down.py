@@ -26,7 +26,7 @@ def bystander() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_pid_of_an_earlier_run_is_not_signalled(
+def test_process_id_of_an_earlier_run_is_not_signalled(
     tmp_path: Path, bystander: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_run(tmp_path, Run(bystander.pid, "http://127.0.0.1:1"))
@@ -54,7 +54,7 @@ def own_signals() -> Iterator[None]:
 
 @pytest.mark.parametrize("step", ["save_run", "wait_until_ready"])
 @pytest.mark.usefixtures("own_signals")
-def test_full_disk_while_saving_the_run_stops_its_processes(
+def test_run_whose_file_cannot_be_saved_stops_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     agents: list[subprocess.Popen[bytes]] = []

@@ -89,7 +89,7 @@ def test_node_image_is_smaller_than_250_mb(api: httpx.Client) -> None:
     assert int(docker("image", "inspect", "--format", "{{.Size}}", "zabka")) < 250_000_000
 
 
-def test_clients_inside_and_outside_share_records(api: httpx.Client) -> None:
+def test_clients_inside_and_outside_containers_share_records(api: httpx.Client) -> None:
     from confluent_kafka import Consumer, Producer
 
     docker(*FILE, "exec", "-T", "api", "zabka", "topics", "--create", "--topic", "orders", "--replication-factor", "3")
@@ -146,7 +146,7 @@ def test_disconnected_container_is_shown_within_three_seconds(api: httpx.Client,
     until(lambda: process(api, service) == "running", BACK_S)
 
 
-def test_node_killed_over_http_leaves_its_container_up(api: httpx.Client) -> None:
+def test_node_killed_over_http_leaves_its_container_running(api: httpx.Client) -> None:
     assert api.post("/brokers/2/kill").status_code == 202
     assert process(api, "broker-2") == "down"
     assert docker("inspect", "--format", "{{.State.Running}}", container("broker-2")).strip() == "true"

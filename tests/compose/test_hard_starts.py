@@ -79,7 +79,7 @@ def elected(api: httpx.Client) -> list[int]:
     return [event["controller_epoch"] for event in events if event["type"] == "controller_elected"]
 
 
-def test_upgrade_keeps_records_and_history(tmp_path: Path) -> None:
+def test_upgrade_of_the_image_keeps_records_and_history(tmp_path: Path) -> None:
     file = ("compose", "-p", "zabka-test", "-f", str(earlier(tmp_path)))
     docker(*file, "up", "--build", "--wait", timeout_s=UP_S)
     create = ("zabka", "topics", "--create", "--topic", "orders", "--partitions", "1", "--replication-factor", "3")

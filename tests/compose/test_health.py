@@ -16,14 +16,14 @@ WELL: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_health_comes_from_the_api_of_a_cluster(tmp_path: Path) -> None:
+def test_status_command_reads_health_from_the_api_of_the_cluster(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         found = read_health(server.url)
     assert found is not None
     assert found.keys() == WELL.keys()
 
 
-def test_health_of_a_silent_api_is_unknown() -> None:
+def test_health_is_unknown_if_the_api_does_not_respond() -> None:
     assert read_health("http://127.0.0.1:9") is None
     assert show_health(None, colours=False) == ["  health       unknown: the API does not respond"]
 
@@ -43,7 +43,7 @@ def test_health_of_a_silent_api_is_unknown() -> None:
         ),
     ],
 )
-def test_health_is_one_line_per_subject(changes: dict[str, Any], line: str) -> None:
+def test_health_is_printed_as_one_line_per_subject(changes: dict[str, Any], line: str) -> None:
     assert line in show_health({**WELL, **changes}, colours=False)
 
 

@@ -66,7 +66,7 @@ def host(tmp_path: Path) -> Iterator[RunningHost]:
     made.close_journal()
 
 
-def test_probe_imports_only_the_standard_library() -> None:
+def test_health_probe_imports_only_the_standard_library() -> None:
     listing = "import sys, zabka.compose.healthcheck; print(*{name.partition('.')[0] for name in sys.modules})"
     found = subprocess.run([sys.executable, "-S", "-P", "-c", listing], env=os.environ | {"PYTHONPATH": str(
         Path(healthcheck.__file__).parents[2])}, capture_output=True, text=True, check=True)  # fmt: skip
@@ -88,7 +88,7 @@ def cpu_s(argv: list[str], message: str, code: int) -> float:
     return min(costs)
 
 
-def test_probe_uses_little_more_cpu_than_an_idle_interpreter() -> None:
+def test_health_probe_uses_little_more_cpu_than_an_idle_python() -> None:
     with socket.socket() as closed_port:
         closed_port.bind(("127.0.0.1", 0))
         port = closed_port.getsockname()[1]
@@ -105,7 +105,7 @@ def test_probe_uses_little_more_cpu_than_an_idle_interpreter() -> None:
         (b"SSH-2.0-x\r\n", "port"),
     ],
 )
-def test_only_status_200_is_healthy(answer: bytes, message: str) -> None:
+def test_only_http_status_200_is_healthy(answer: bytes, message: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -121,7 +121,7 @@ def test_only_status_200_is_healthy(answer: bytes, message: str) -> None:
     assert message in found and bool(found) is bool(message)
 
 
-def test_host_with_serving_nodes_is_healthy(host: RunningHost) -> None:
+def test_host_whose_nodes_all_serve_requests_is_healthy(host: RunningHost) -> None:
     assert host.trouble() is None
 
 
@@ -133,7 +133,7 @@ def test_host_with_a_paused_or_dead_process_is_unhealthy(host: RunningHost) -> N
 
 
 @pytest.mark.parametrize("link", [Link(), Link(STALE_MS + 1, up=True)])
-def test_host_with_a_silent_node_is_unhealthy(host: RunningHost, link: Link) -> None:
+def test_host_with_an_unresponsive_node_is_unhealthy(host: RunningHost, link: Link) -> None:
     host.set_link("broker-1", link)
     assert host.trouble() == "broker-1 does not answer"
 
@@ -154,7 +154,7 @@ def asked(of: Host, path: str) -> httpx.Response:
     return asyncio.run(ask())
 
 
-def test_agent_serves_only_its_health_without_a_token(host: RunningHost) -> None:
+def test_request_without_a_token_can_only_read_agent_health(host: RunningHost) -> None:
     assert asked(host, "/healthz").status_code == 200
     host.processes["peer-1"].state = "down"
     answer = asked(host, "/healthz")

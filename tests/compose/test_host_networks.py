@@ -251,12 +251,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         network.close()
 
 
-def test_nodes_run_on_their_hosts(cluster: Cluster) -> None:
+def test_nodes_run_on_their_assigned_hosts(cluster: Cluster) -> None:
     assert [cluster.nodes(number) for number in (1, 2, 3)] == [{"running"}] * 3
     assert len({cluster.get(f"/api/v1/brokers/{number}")["host"] for number in (1, 2, 3)}) == 3
 
 
-def test_host_without_network_is_unknown_and_loses_no_records(cluster: Cluster) -> None:
+def test_host_without_network_is_unknown_but_loses_no_records(cluster: Cluster) -> None:
     cluster.topic("cut")
     workload = cluster.workload("cut")
     until(lambda: cluster.acknowledged(workload) > 20, 20)
@@ -277,7 +277,7 @@ def test_host_without_network_is_unknown_and_loses_no_records(cluster: Cluster) 
     until(cluster.ready, BACK_S)
 
 
-def test_host_with_a_new_address_is_found_by_name(cluster: Cluster) -> None:
+def test_host_is_found_by_name_after_its_address_changed(cluster: Cluster) -> None:
     cluster.topic("moved")
     workload = cluster.workload("moved")
     until(lambda: cluster.acknowledged(workload) > 20, 20)
@@ -316,7 +316,7 @@ def fill_up(disk: Path) -> Path:
     return path
 
 
-def test_full_disk_stops_only_its_broker(cluster: Cluster) -> None:
+def test_full_disk_stops_only_the_broker_that_uses_it(cluster: Cluster) -> None:
     cluster.topic("full")
     workload = cluster.workload("full")
     until(lambda: cluster.acknowledged(workload) > 20, 20)

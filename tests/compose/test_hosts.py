@@ -17,7 +17,7 @@ from zabka.compose.topology import node_directory, server_properties, zoo_cfg
 THREE = ["alpha", "beta", "gamma"]
 
 
-def test_nodes_are_distributed_and_the_first_host_runs_the_api(tmp_path: Path) -> None:
+def test_nodes_are_spread_over_hosts_and_the_first_runs_the_api(tmp_path: Path) -> None:
     topology = hosts_topology(THREE, peers=3, brokers=4, tokens=tmp_path)
     assert [(h.address, h.nodes, h.runs_api) for h in topology.hosts] == [
         ("alpha", ["peer-1", "broker-1", "broker-4"], True),
@@ -97,7 +97,7 @@ def test_host_list_in_another_order_is_rejected(tmp_path: Path) -> None:
         (["--hosts", "a,b", "--here", "a", "--set", "nonsense=1"], "nonsense is neither"),
     ],
 )
-def test_agent_error_lists_its_missing_options(tmp_path: Path, options: list[str], message: str) -> None:
+def test_agent_command_error_lists_the_missing_options(tmp_path: Path, options: list[str], message: str) -> None:
     done = zabka("agent", *options, "--data", str(tmp_path))
     assert done.returncode == 1
     assert message in done.stderr and "Traceback" not in done.stderr

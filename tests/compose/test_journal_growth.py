@@ -45,7 +45,7 @@ def growth(journal: Path) -> Iterator[JournalGrowth]:
 
 
 @needs_inotify
-def test_close_wakes_the_waiting_journal_readers(growth: JournalGrowth) -> None:
+def test_closing_the_watcher_wakes_all_waiting_journal_readers(growth: JournalGrowth) -> None:
     async def scene() -> None:
         waiting = asyncio.create_task(growth.grown(growth.next_growth(), 2 * LONG_S))
         await asyncio.sleep(0)
@@ -56,7 +56,7 @@ def test_close_wakes_the_waiting_journal_readers(growth: JournalGrowth) -> None:
 
 
 @needs_inotify
-def test_new_line_wakes_the_waiting_journal_readers(journal: Path, growth: JournalGrowth) -> None:
+def test_new_journal_line_wakes_the_waiting_readers(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
         waiting = asyncio.create_task(growth.grown(notice, 2 * LONG_S))
@@ -69,7 +69,7 @@ def test_new_line_wakes_the_waiting_journal_readers(journal: Path, growth: Journ
 
 
 @needs_inotify
-def test_line_written_between_read_and_wait_is_not_missed(journal: Path, growth: JournalGrowth) -> None:
+def test_line_written_between_read_and_wait_is_not_overlooked(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
         add(journal / FIRST)
@@ -104,7 +104,7 @@ def test_message_log_does_not_wake_the_waiting_readers(journal: Path, growth: Jo
 
 
 @needs_inotify
-def test_new_file_is_watched_from_its_creation(journal: Path, growth: JournalGrowth) -> None:
+def test_new_journal_file_is_watched_from_its_creation(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
         add(journal / SECOND)
@@ -117,7 +117,7 @@ def test_new_file_is_watched_from_its_creation(journal: Path, growth: JournalGro
 
 
 @needs_inotify
-def test_recreated_directory_is_watched_again(
+def test_recreated_journal_directory_is_watched_again(
     journal: Path, growth: JournalGrowth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_growth, "RETRY_S", -1.0)
@@ -137,7 +137,7 @@ def test_recreated_directory_is_watched_again(
 
 
 @needs_inotify
-def test_replaced_directory_is_watched_after_a_timeout(journal: Path, growth: JournalGrowth) -> None:
+def test_replaced_journal_directory_is_watched_after_a_timeout(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         growth.next_growth()
         os.rename(journal, journal.with_name("old"))  # noqa: PTH104

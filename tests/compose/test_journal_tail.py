@@ -42,13 +42,13 @@ def at_the_end(directory: Path) -> tuple[JournalTail, Position]:
     return JournalTail(directory, "peer-1"), Position(FIRST, 4)
 
 
-def test_unchanged_journal_is_listed_once(tmp_path: Path, listed: list[str]) -> None:
+def test_directory_of_an_unchanged_journal_is_listed_once(tmp_path: Path, listed: list[str]) -> None:
     tail, end = at_the_end(tmp_path)
     assert [tail.read_on(end) for _ in range(5)] == [None] * 5
     assert listed == ["peer-1"]
 
 
-def test_added_line_is_read(tmp_path: Path) -> None:
+def test_appended_journal_line_is_read(tmp_path: Path) -> None:
     tail, end = at_the_end(tmp_path)
     assert tail.read_on(end) is None
     with (tmp_path / FIRST).open("ab") as file:
@@ -56,7 +56,7 @@ def test_added_line_is_read(tmp_path: Path) -> None:
     assert tail.read_on(end) == JournalChunk("peer-1", b"two\n", Position(FIRST, 8))
 
 
-def test_line_is_read_only_after_it_is_complete(tmp_path: Path) -> None:
+def test_journal_line_is_read_only_after_it_is_complete(tmp_path: Path) -> None:
     tail, end = at_the_end(tmp_path)
     with (tmp_path / FIRST).open("ab", buffering=0) as file:
         file.write(b"tw")
@@ -65,14 +65,14 @@ def test_line_is_read_only_after_it_is_complete(tmp_path: Path) -> None:
     assert tail.read_on(end) == JournalChunk("peer-1", b"two\n", Position(FIRST, 8))
 
 
-def test_added_file_is_read(tmp_path: Path) -> None:
+def test_added_journal_file_is_read(tmp_path: Path) -> None:
     tail, end = at_the_end(tmp_path)
     assert tail.read_on(end) is None
     (tmp_path / SECOND).write_bytes(b"nine\n")
     assert tail.read_on(end) == JournalChunk("peer-1", b"nine\n", Position(SECOND, 5))
 
 
-def test_file_added_within_one_clock_step_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_added_within_one_clock_tick_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Increase the limit, so that the test does not depend on the time between the writes of the two files.
     monkeypatch.setattr(journal_files, "SETTLED_NS", 3600 * 10**9)
     (tmp_path / FIRST).write_bytes(b"one\n")
@@ -84,7 +84,7 @@ def test_file_added_within_one_clock_step_is_read(tmp_path: Path, monkeypatch: p
     assert tail.read_on(end) is not None
 
 
-def test_earlier_position_is_read_again(tmp_path: Path) -> None:
+def test_lines_after_an_earlier_position_are_read_again(tmp_path: Path) -> None:
     tail, end = at_the_end(tmp_path)
     assert tail.read_on(end) is None
     assert tail.read_on(Position()) == JournalChunk("peer-1", b"one\n", Position(FIRST, 4))

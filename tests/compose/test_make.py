@@ -25,11 +25,11 @@ def parent(proc: Path, comm: str, blocked: str) -> Path:
     ("comm", "blocked", "interrupted"),
     [("make", INTERRUPTED, True), ("make", WAITING, False), ("bash", INTERRUPTED, False), ("gmake", INTERRUPTED, True)],
 )
-def test_interrupt_is_reported_only_for_make_handling_sigint(
+def test_interrupt_is_reported_only_if_make_received_sigint(
     tmp_path: Path, comm: str, blocked: str, interrupted: bool
 ) -> None:
     assert make_was_interrupted(parent(tmp_path, comm, blocked)) is interrupted
 
 
-def test_interrupt_is_not_detected_without_proc(tmp_path: Path) -> None:
+def test_interrupt_of_make_is_not_detected_without_proc(tmp_path: Path) -> None:
     assert not make_was_interrupted(tmp_path)

@@ -61,7 +61,7 @@ def named_ports(container: Object) -> dict[str, int]:
 # ---- the committed file ---------------------------------------------------------------------------------------------
 
 
-def test_committed_manifests_equal_the_commands_output(tmp_path: Path) -> None:
+def test_committed_manifests_equal_the_output_of_the_command(tmp_path: Path) -> None:
     out = tmp_path / "kubernetes.yaml"
     done = zabka("kubernetes", "--peers", "3", "--brokers", "3", "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
@@ -75,7 +75,7 @@ def test_committed_manifests_equal_the_commands_output(tmp_path: Path) -> None:
         {"l": "Null"},
     ],
 )
-def test_yaml_round_trips(value: Object) -> None:
+def test_written_yaml_reads_back_as_the_same_data(value: Object) -> None:
     assert yaml.safe_load(as_yaml(value)) == value
 
 
@@ -100,7 +100,7 @@ def test_settings_are_stored_in_a_secret() -> None:
 # ---- references between objects -------------------------------------------------------------------------------------
 
 
-def test_selector_selects_only_the_pods_of_one_workload() -> None:
+def test_selector_matches_only_the_pods_of_one_workload() -> None:
     labels = {name: each["spec"]["template"]["metadata"]["labels"] for name, each in workloads().items()}
 
     def selected(selector: dict[str, str]) -> list[str]:
@@ -124,14 +124,14 @@ def test_every_stateful_set_has_its_headless_service() -> None:
         assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
 
 
-def test_service_port_exists_in_its_container() -> None:
+def test_port_of_every_service_exists_in_its_container() -> None:
     for name, workload in {"peers": "peer", "brokers": "broker", "api": "api"}.items():
         own = named_ports(containers()[workload])
         for port in of_kind("Service")[name]["spec"]["ports"]:
             assert own[port["targetPort"]] == port["port"]
 
 
-def test_path_of_every_probe_is_served(tmp_path: Path) -> None:
+def test_path_of_every_probe_is_a_route_of_its_container(tmp_path: Path) -> None:
     local = plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(local, local.hosts[0], tmp_path)
     of_agent = {getattr(route, "path", "") for route in create_app(host, "t").routes}
@@ -144,7 +144,7 @@ def test_path_of_every_probe_is_served(tmp_path: Path) -> None:
         assert (container["readinessProbe"]["httpGet"]["port"] == "http") is (name == "api")
 
 
-def test_killed_node_does_not_restart_its_agents_container() -> None:
+def test_agent_container_stays_healthy_after_its_node_is_killed() -> None:
     for container in containers().values():
         assert container["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "agent"}
         assert container["startupProbe"]["httpGet"] == {"path": "/livez", "port": "agent"}

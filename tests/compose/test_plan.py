@@ -27,7 +27,7 @@ def test_peers_and_brokers_are_numbered_from_one() -> None:
     assert topology.hosts[0].nodes == [p.name for p in topology.peers] + [b.name for b in topology.brokers]
 
 
-def test_client_ports_follow_the_first_port() -> None:
+def test_client_ports_are_numbered_from_the_first_port() -> None:
     topology = plan(PICK, None)
 
     first = topology.peers[0].client_port
@@ -43,7 +43,7 @@ def test_every_port_is_assigned_only_once() -> None:
     assert len(ports) == len(set(ports))
 
 
-def test_second_up_uses_the_saved_topology(tmp_path: Path) -> None:
+def test_second_up_command_uses_the_saved_topology(tmp_path: Path) -> None:
     first = plan(PICK, None)
     save(first, tmp_path)
 
@@ -109,7 +109,7 @@ def test_listening_outside_loopback_logs_a_warning() -> None:
     assert "brokers advertise 127.0.0.1" in exposed(msgspec.structs.replace(everywhere, brokers=alone))[1]
 
 
-def test_too_low_file_limit_is_an_error_before_any_start(tmp_path: Path) -> None:
+def test_too_low_open_file_limit_is_an_error_before_any_start(tmp_path: Path) -> None:
     limited = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))\n"
     code = f"{limited}from zabka.cli.main import main\nmain()"
     command = [sys.executable, "-c", code, "up", "--data", str(tmp_path / "d")]
@@ -129,7 +129,7 @@ def test_port_in_use_is_reported_with_its_address() -> None:
             plan(Requested(api_port=port, zk_port=0, kafka_port=0), None)
 
 
-def test_picked_ports_are_below_the_ephemeral_range() -> None:
+def test_chosen_ports_are_below_the_ephemeral_range() -> None:
     low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
 
     base = pick_block("127.0.0.1", 5)
@@ -162,12 +162,12 @@ def test_settings_are_split_between_kafka_and_zookeeper_by_key() -> None:
     assert found.kafka == {"replica.lag.time.max.ms": "1000", "zookeeper.session.timeout.ms": "4000"}
 
 
-def test_zabka_historical_setting_applies_only_to_brokers() -> None:
+def test_zabka_historical_setting_is_passed_only_to_brokers() -> None:
     found = split_settings(["zabka.historical=empty-isr,ghost-controller"])
     assert found == Overrides({}, {"zabka.historical": "empty-isr,ghost-controller"})
 
 
-def test_journal_level_applies_to_every_node() -> None:
+def test_journal_level_setting_applies_to_every_node() -> None:
     assert split_settings(["zabka.journal.level=full"]) == Overrides(
         {"zabka.journal.level": "full"}, {"zabka.journal.level": "full"}
     )
@@ -190,7 +190,7 @@ def test_journal_level_applies_to_every_node() -> None:
         ("dataLogDir=/a\nserver.9=evil:1:2", "one line"),
     ],
 )
-def test_bad_setting_is_rejected_with_the_reason(setting: str, reason: str) -> None:
+def test_invalid_setting_is_rejected_with_the_reason(setting: str, reason: str) -> None:
     with pytest.raises(BadSetting, match=reason):
         split_settings([setting])
 
@@ -241,7 +241,7 @@ def test_broker_gets_its_server_properties(tmp_path: Path) -> None:
     assert found["zabka.node.name"] == "broker-2"
 
 
-def test_kafka_profile_uses_kafkas_own_timeouts(tmp_path: Path) -> None:
+def test_kafka_profile_uses_the_default_timeouts_of_kafka(tmp_path: Path) -> None:
     topology = _topology(profile="kafka")
 
     assert _settings(write_node(topology, topology.brokers[0], tmp_path))["replica.lag.time.max.ms"] == "30000"

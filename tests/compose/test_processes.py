@@ -86,7 +86,9 @@ def test_pause_stops_the_process_and_resume_continues_it(tmp_path: Path) -> None
     run(scenario())
 
 
-def test_process_that_ignores_sigstop_is_not_reported_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_ignores_sigstop_is_not_reported_as_paused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The process waits uninterruptibly for a child that opens a pipe. This simulates waiting for a disk."""
     monkeypatch.setattr(processes, "SIGNAL_TIMEOUT_S", 0.2)
     pipe = tmp_path / "pipe"
@@ -126,7 +128,7 @@ def test_paused_process_can_be_killed_and_stopped(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_stop_escalates_to_sigkill(tmp_path: Path) -> None:
+def test_stop_sends_sigkill_to_a_process_that_ignores_sigterm(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = await Watched(tmp_path, STUBBORN).up()
         await process.stop(timeout_s=0.1)
@@ -135,7 +137,7 @@ def test_stop_escalates_to_sigkill(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_kill_works_during_a_hanging_stop(tmp_path: Path) -> None:
+def test_kill_takes_effect_during_a_hanging_stop(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = await Watched(tmp_path, STUBBORN).up()
         stopping = asyncio.create_task(process.stop(timeout_s=20))
@@ -203,7 +205,7 @@ def test_external_kill_and_pause_are_detected(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_child_process_leads_its_own_session(tmp_path: Path) -> None:
+def test_child_process_is_leader_of_its_own_session(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = await Watched(tmp_path, SLEEPER).up()
         assert process.pid is not None
@@ -214,7 +216,7 @@ def test_child_process_leads_its_own_session(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG is Linux's")
-def test_child_dies_when_its_parent_is_killed() -> None:
+def test_child_process_dies_when_its_parent_is_killed() -> None:
     child = (
         "import os, signal, sys, time\n"
         "from zabka.compose.launch import die_with_parent\n"
@@ -238,7 +240,7 @@ def test_child_dies_when_its_parent_is_killed() -> None:
             time.sleep(0.01)
 
 
-def test_log_size_is_bounded_while_its_process_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_file_of_a_running_process_is_limited_in_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LOG_BYTES_MAX", 10_000)
     talker = [sys.executable, "-c", "import time\nwhile True:\n    print('x' * 99, flush=True)\n    time.sleep(0.0001)"]
 

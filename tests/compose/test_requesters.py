@@ -17,7 +17,7 @@ from zabka.journal.reader import node_files, read_file
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
-def test_process_changes_name_their_requesters(tmp_path: Path) -> None:
+def test_process_change_events_name_their_requesters(tmp_path: Path) -> None:
     """The journal also contains exits of the process by itself and at the end of its host. A start by the host has no
     requester.
     """

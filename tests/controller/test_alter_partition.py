@@ -72,7 +72,7 @@ def alter(
     return answer.topics[0].partitions[0] if answer.topics else answer
 
 
-def test_isr_shrink_and_expansion_raise_only_the_partition_epoch(world: World) -> None:
+def test_isr_shrink_and_expansion_increment_only_partition_epoch(world: World) -> None:
     row = alter(world, [2, 3])
     assert (row.error_code, row.leader_id, row.leader_epoch, row.isr, row.partition_epoch) == (
         KafkaError.none,
@@ -96,7 +96,7 @@ def test_isr_shrink_and_expansion_raise_only_the_partition_epoch(world: World) -
 
 
 @pytest.mark.scenario(61)
-def test_invalid_isr_change_returns_the_matching_error(world: World) -> None:
+def test_invalid_isr_change_returns_the_error_for_its_cause(world: World) -> None:
     # testAlterPartitionErrors
     assert alter(world, [2, 3]).error_code is KafkaError.none
     context = world.active().controller.term.context
@@ -192,7 +192,7 @@ def test_recovering_isr_keeps_one_member_after_unclean_election() -> None:
     assert world.brief("t") == (2, (2, 3), 3)
 
 
-def test_state_changed_by_another_client_is_an_invalid_version(world: World) -> None:
+def test_isr_change_after_an_external_write_is_invalid_version(world: World) -> None:
     world.set_isr("t", 0, [2, 4])
     assert alter(world, [2, 3]).error_code is KafkaError.invalid_update_version
     assert world.state("t").isr == (2, 4)
@@ -217,7 +217,7 @@ def test_fenced_controller_returns_not_controller(world: World) -> None:
     assert (fenced.operation, fenced.path) == ("setData", "/brokers/topics/t/partitions/0/state")
 
 
-def test_unexpected_failure_returns_an_error_and_resigns(world: World) -> None:
+def test_unexpected_failure_returns_an_error_and_ends_the_term(world: World) -> None:
     world.active().controller.term.batch.add_update_metadata([2], [])
     answer = alter(world, [2, 3])
     assert answer.error_code is KafkaError.unknown_server_error
@@ -250,7 +250,7 @@ def alter_in(world: World, version: int, isr: list[int], **fields: int) -> Any:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_older_alter_partition_gets_a_response_of_its_version(world: World, version: int) -> None:
+def test_older_alter_partition_version_gets_its_response_version(world: World, version: int) -> None:
     [topic] = alter_in(world, version, [2, 3]).topics
     [row] = topic.partitions
     assert (row.error_code, row.isr, row.partition_epoch) == (KafkaError.none, (2, 3), 1)
@@ -260,7 +260,7 @@ def test_older_alter_partition_gets_a_response_of_its_version(world: World, vers
 
 
 @pytest.mark.parametrize(("version", "error"), [(0, "operation_not_attempted"), (2, "ineligible_replica")])
-def test_dead_isr_member_error_depends_on_the_request_version(world: World, version: int, error: str) -> None:
+def test_error_for_a_dead_isr_member_depends_on_request_version(world: World, version: int, error: str) -> None:
     world.leave(4)
     world.settle()
     [topic] = alter_in(world, version, [2, 3, 4]).topics

@@ -64,7 +64,7 @@ def test_registration_with_a_lost_response_is_recognized(world: World) -> None:
 
 
 @pytest.mark.scenario(21)
-def test_registration_of_an_earlier_own_session_is_replaced(world: World) -> None:
+def test_registration_of_a_brokers_earlier_session_is_replaced(world: World) -> None:
     opened, zk = session(world)
     old = world.ensemble.put("/brokers/ids/5", b"{}", owner=0x4444)
     epoch = world.call(register_broker(zk, INFO, 0, {0x4444: None}))
@@ -82,7 +82,7 @@ def test_registration_of_another_session_is_rejected(world: World) -> None:
     assert world.ensemble.nodes["/brokers/ids/5"].owner == 0x4444
 
 
-def test_rejected_start_can_be_retried(world: World) -> None:
+def test_start_rejected_because_of_a_registration_can_be_retried(world: World) -> None:
     from tests.controller.controller_world import Node
     from zabka.controller.config import ControllerConfig
 
@@ -137,7 +137,7 @@ def test_cluster_id_is_created_once(world: World) -> None:
 
 
 @pytest.mark.scenario(16)
-def test_controller_uses_the_broker_epochs_of_the_ensemble(world: World) -> None:
+def test_controller_uses_broker_epochs_from_the_registrations(world: World) -> None:
     world.start(1, 2)
     world.join(3)
     world.settle()
@@ -147,7 +147,7 @@ def test_controller_uses_the_broker_epochs_of_the_ensemble(world: World) -> None
         assert context.broker_epoch(broker_id) == world.ensemble.nodes[f"/brokers/ids/{broker_id}"].czxid
 
 
-def test_control_requests_contain_the_receivers_broker_epoch(world: World) -> None:
+def test_control_request_has_the_broker_epoch_of_its_receiver(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -162,7 +162,7 @@ def test_control_requests_contain_the_receivers_broker_epoch(world: World) -> No
 
 
 @pytest.mark.scenario(20)
-def test_bounced_broker_is_handled_as_failure_and_startup(world: World) -> None:
+def test_bounced_broker_is_handled_as_failed_and_then_started(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -183,7 +183,7 @@ def test_bounced_broker_is_handled_as_failure_and_startup(world: World) -> None:
 
 
 @pytest.mark.parametrize("intact", [2, 3])
-def test_bounced_isr_keeps_the_member_with_an_intact_log(world: World, intact: int) -> None:
+def test_isr_keeps_a_bounced_member_with_an_intact_log(world: World, intact: int) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -197,7 +197,7 @@ def test_bounced_isr_keeps_the_member_with_an_intact_log(world: World, intact: i
 
 
 @pytest.mark.parametrize("away", [2, 3])
-def test_bounced_member_with_intact_log_leads_if_others_died(world: World, away: int) -> None:
+def test_bounced_member_with_intact_log_leads_if_the_others_died(world: World, away: int) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]}, unclean_leader_election_enable="false")
@@ -210,7 +210,7 @@ def test_bounced_member_with_intact_log_leads_if_others_died(world: World, away:
     assert world.brief("t")[:2] == (back, (back,))
 
 
-def test_election_waits_for_dead_last_isr_member(world: World) -> None:
+def test_election_waits_for_the_dead_last_isr_member(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]}, unclean_leader_election_enable="false")
@@ -233,7 +233,7 @@ def test_broker_that_bounces_twice_is_detected_twice(world: World) -> None:
 
 
 @pytest.mark.scenario(23)
-def test_brokers_without_replicas_are_in_all_metadata(world: World) -> None:
+def test_brokers_without_replicas_are_listed_in_the_metadata(world: World) -> None:
     world.start(1)
     world.join(2)
     world.settle()
@@ -277,7 +277,7 @@ def test_metadata_lists_dead_replicas_as_offline(world: World) -> None:
 
 
 @pytest.mark.scenario(25)
-def test_requests_are_sent_only_to_live_and_stopping_brokers(world: World) -> None:
+def test_control_requests_are_sent_only_to_registered_brokers(world: World) -> None:
     world.start(1)
     world.join(2, 3, 4)
     world.create_topic("t", {0: [2, 3, 4]})
@@ -294,7 +294,7 @@ def test_requests_are_sent_only_to_live_and_stopping_brokers(world: World) -> No
     assert not any(to == 4 for _, to in kinds)
 
 
-def test_live_brokers_are_sent_before_leader_and_isr(world: World) -> None:
+def test_live_brokers_are_sent_before_leader_and_isr_requests(world: World) -> None:
     # KAFKA-4443
     world.start(1)
     world.join(2, 3)
@@ -332,7 +332,7 @@ def test_unanswered_request_is_retried_every_100_ms_in_order(world: World) -> No
     assert topics == ["t", "u"] and channels.queue_size(3) == 0
 
 
-def test_changed_broker_endpoint_is_propagated(world: World) -> None:
+def test_changed_broker_endpoint_is_sent_to_all_brokers(world: World) -> None:
     world.start(1)
     world.join(2)
     world.settle()
@@ -375,7 +375,7 @@ def test_controlled_shutdown_with_a_stale_epoch_is_rejected(world: World) -> Non
 
 
 @pytest.mark.scenario(37)
-def test_all_brokers_can_shut_down_in_turn(world: World) -> None:
+def test_all_brokers_can_shut_down_one_after_the_other(world: World) -> None:
     # Port of Kafka's testControlledShutdown.
     world.start(9)
     world.join(0, 1, 2)
@@ -393,7 +393,7 @@ def test_all_brokers_can_shut_down_in_turn(world: World) -> None:
     assert world.brief("t") == (0, (0,), 2)
 
 
-def test_controlled_shutdown_moves_leadership_by_one_epoch(world: World) -> None:
+def test_controlled_shutdown_moves_leaders_with_one_new_epoch(world: World) -> None:
     world.start(9)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -419,7 +419,7 @@ def test_controlled_shutdown_moves_leadership_by_one_epoch(world: World) -> None
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_controlled_shutdown_response_has_the_request_version(world: World, version: int) -> None:
+def test_controlled_shutdown_response_has_its_requests_version(world: World, version: int) -> None:
     world.start(9)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -437,7 +437,7 @@ def test_controlled_shutdown_response_has_the_request_version(world: World, vers
 # ---- the wire -------------------------------------------------------------------------------------------------
 
 
-def test_control_requests_round_trip_in_kafkas_encoding(world: World) -> None:
+def test_control_requests_decode_to_what_was_encoded(world: World) -> None:
     from io import BytesIO
 
     from kio.serial import entity_reader, entity_writer

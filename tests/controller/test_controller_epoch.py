@@ -20,7 +20,7 @@ def world() -> World:
     return World()
 
 
-def test_request_of_a_later_controller_makes_a_zombie_resign(world: World) -> None:
+def test_request_of_a_later_controller_makes_the_zombie_resign(world: World) -> None:
     world.start(1)
     node = world.nodes[1]
     node.session.hold_watches = True
@@ -51,7 +51,7 @@ def test_every_controller_write_checks_the_controller_epoch(world: World) -> Non
         assert ops[0] == Check(znodes.CONTROLLER_EPOCH, 1) and len(ops) >= 2
 
 
-def test_later_epoch_of_a_broker_makes_the_controller_check(world: World) -> None:
+def test_later_epoch_seen_at_a_broker_makes_the_controller_check(world: World) -> None:
     world.start(1)
     world.join(2)
     world.settle()
@@ -68,7 +68,7 @@ def test_later_epoch_of_a_broker_makes_the_controller_check(world: World) -> Non
     assert world.requests("UpdateMetadata", 3)[-1].request.controller_epoch == 8
 
 
-def test_wrong_epoch_of_a_broker_does_not_end_the_term(world: World) -> None:
+def test_wrong_epoch_seen_at_a_broker_does_not_end_the_term(world: World) -> None:
     world.start(1)
     world.epochs_known[3] = 7
     world.join(3)
@@ -77,7 +77,7 @@ def test_wrong_epoch_of_a_broker_does_not_end_the_term(world: World) -> None:
     assert not world.events(ControllerResigned)
 
 
-def test_changed_epoch_znode_restarts_the_controller_term(world: World) -> None:
+def test_overwritten_epoch_znode_restarts_the_controller_term(world: World) -> None:
     world.start(1)
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
     world.nodes[1].controller.controller_changed()

@@ -22,7 +22,7 @@ def world() -> World:
     return world
 
 
-def test_topic_being_reassigned_is_deleted_afterwards(world: World) -> None:
+def test_topic_being_reassigned_is_deleted_after_reassignment(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, P0, [2])
@@ -58,7 +58,7 @@ def test_topic_with_a_delayed_deletion_stays_in_metadata(world: World) -> None:
     assert -2 in leaders_sent()
 
 
-def test_replica_moved_during_a_delayed_deletion_is_stopped(world: World) -> None:
+def test_replica_removed_during_a_delayed_deletion_is_stopped(world: World) -> None:
     world.create_topic("orders", {0: [1], 1: [1]})
     world.settle()
     reassign(world, P0, [2])
@@ -93,7 +93,7 @@ def test_topic_is_deleted_after_its_last_reassignment_completes(world: World) ->
     assert last == dict.fromkeys((P0, P1, TopicPartition("orders", 2)), -2), "otherwise brokers would show it for ever"
 
 
-def test_halted_deletion_stays_halted_when_a_broker_returns(world: World) -> None:
+def test_halted_deletion_remains_halted_when_a_broker_returns(world: World) -> None:
     world.create_topic("orders", {0: [1, 3]})
     world.settle()
     reassign(world, P0, [3, 2])

@@ -38,7 +38,7 @@ def world() -> World:
 
 
 @pytest.mark.scenario(1)
-def test_first_broker_becomes_controller_with_epoch_1(world: World) -> None:
+def test_first_broker_becomes_controller_with_controller_epoch_1(world: World) -> None:
     world.start(1)
     assert world.nodes[1].controller.is_active
     content = json.loads(world.ensemble.data(znodes.CONTROLLER))
@@ -87,7 +87,7 @@ def test_exactly_one_of_many_brokers_is_elected(world: World) -> None:
 
 
 @pytest.mark.scenario(5)
-def test_election_recognizes_its_write_after_a_lost_response(world: World) -> None:
+def test_election_detects_its_own_write_after_a_lost_response(world: World) -> None:
     node = world.nodes[1] = Node(world, 1, ControllerConfig())
     lost: list[int] = []
 
@@ -126,7 +126,7 @@ def test_kraft_controller_znode_is_not_replaced(world: World) -> None:
         "dead_broker",
     ],
 )
-def test_zombie_is_fenced_and_resigns_without_a_write(world: World, work: str) -> None:
+def test_zombie_controller_is_fenced_and_resigns_without_a_write(world: World, work: str) -> None:
     world.start(1)
     world.join(2, 3)
     world.create_topic("old", {0: [2, 3]})
@@ -172,7 +172,7 @@ def test_zombie_is_fenced_and_resigns_without_a_write(world: World, work: str) -
         assert znodes.REASSIGN_PARTITIONS in world.ensemble.nodes
 
 
-def test_zombie_that_reads_a_later_state_resigns_first(
+def test_zombie_controller_that_reads_a_later_state_resigns(
     world: World,
 ) -> None:
     # Kafka's controller fails only the election of that partition, then sends the broker the leader epoch of its
@@ -198,7 +198,7 @@ def test_zombie_that_reads_a_later_state_resigns_first(
 
 
 @pytest.mark.scenario(10)
-def test_unsent_batch_is_an_illegal_state_and_causes_a_failover(world: World) -> None:
+def test_unsent_request_batch_is_an_illegal_state_and_fails_over(world: World) -> None:
     world.start(1, 2)
     world.join(3)
     first = world.active()
@@ -220,7 +220,7 @@ def test_unsent_batch_is_an_illegal_state_and_causes_a_failover(world: World) ->
     assert world.active() is first and epoch(world) == ("3", 3)
 
 
-def test_only_controller_is_reelected_after_an_illegal_state(world: World) -> None:
+def test_single_controller_is_reelected_after_an_illegal_state(world: World) -> None:
     world.start(1)
     world.nodes[1].controller.term.batch.add_update_metadata([1], [])
     world.join(3)
@@ -230,7 +230,7 @@ def test_only_controller_is_reelected_after_an_illegal_state(world: World) -> No
     assert world.nodes[1].controller.is_active and epoch(world) == ("2", 2)
 
 
-def test_fenced_controllers_batch_does_not_affect_the_next_term(world: World) -> None:
+def test_fenced_controllers_batch_is_not_sent_in_the_next_term(world: World) -> None:
     # KAFKA-12315: ControllerMoved in the replica state machine must not leave requests in the batch.
     world.start(1)
     world.join(2, 3)
@@ -252,7 +252,7 @@ def test_fenced_controllers_batch_does_not_affect_the_next_term(world: World) ->
     assert not world.events(ControllerEventFailed)
 
 
-def test_own_controller_znode_without_a_term_is_replaced(world: World) -> None:
+def test_own_controller_znode_from_no_known_term_is_replaced(world: World) -> None:
     # KAFKA-13407: /controller contains the id of this broker, which has resigned, so no other broker would ever
     # become active.
     world.start(1, 2)
@@ -284,7 +284,7 @@ def test_expired_controller_resigns_then_registers_again(world: World) -> None:
     assert epoch(world) == ("2", 2)
 
 
-def test_propagation_is_reported_after_all_brokers_replied(world: World) -> None:
+def test_propagation_is_reported_after_all_brokers_have_replied(world: World) -> None:
     world.start(1)
     world.join(2, 3)
     world.settle()
@@ -300,7 +300,7 @@ def test_propagation_is_reported_after_all_brokers_replied(world: World) -> None
     assert second.propagate_ms >= 200
 
 
-def test_broker_initially_knows_no_controller(world: World) -> None:
+def test_broker_knows_no_controller_before_its_first_request(world: World) -> None:
     node = Node(world, 1, ControllerConfig())
     assert (node.controller.active_controller_id, node.controller.controller_epoch) == (-1, 0)
     node.start()
@@ -318,7 +318,7 @@ def test_first_broker_creates_the_persistent_paths() -> None:
     assert world.nodes[1].controller.is_active
 
 
-def test_term_ended_by_session_expiry_reports_no_fenced_write(world: World) -> None:
+def test_term_ended_by_session_expiry_reports_no_rejected_write(world: World) -> None:
     """The term's /controller znode was deleted together with the session. A resignation that finds nothing to delete is
     not a rejected write.
     """
@@ -329,7 +329,7 @@ def test_term_ended_by_session_expiry_reports_no_fenced_write(world: World) -> N
     assert not world.events(WriteFenced)
 
 
-def test_session_expiry_during_an_event_ends_the_event_and_term(world: World) -> None:
+def test_session_expiry_while_an_event_runs_ends_event_and_term(world: World) -> None:
     world.start(1)
     node = world.nodes[1]
     world.join(2)
@@ -343,7 +343,7 @@ def test_session_expiry_during_an_event_ends_the_event_and_term(world: World) ->
     assert all(world.brief("t", n) == (2, (2,), 0) for n in range(50))
 
 
-def test_resumed_controller_finds_its_successor(world: World) -> None:
+def test_resumed_former_controller_finds_the_new_controller(world: World) -> None:
     world.start(1, 2, 3)
     world.join(4, 5)
     world.create_topic("t", {0: [4, 5]})
@@ -427,7 +427,7 @@ def test_shutdown_skips_queued_events_and_fails_their_callers(world: World) -> N
     world.call(controller.shutdown())
 
 
-def test_shutdown_does_not_wait_for_an_unresponsive_service(world: World) -> None:
+def test_shutdown_does_not_wait_for_an_unresponsive_ensemble(world: World) -> None:
     world.start(1)
     world.join(2)
     world.nodes[1].session.lose_requests = 10**9
@@ -439,7 +439,7 @@ def test_shutdown_does_not_wait_for_an_unresponsive_service(world: World) -> Non
     assert not world.nodes[1].controller.is_active
 
 
-def test_inactive_broker_rejects_controller_requests(world: World) -> None:
+def test_broker_that_is_not_controller_rejects_its_requests(world: World) -> None:
     world.start(1, 2)
     loser = next(n for n in world.nodes.values() if not n.controller.is_active).controller
     request = AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=())
@@ -454,7 +454,7 @@ def test_inactive_broker_rejects_controller_requests(world: World) -> None:
 
 
 @pytest.mark.scenario(34)
-def test_failover_of_a_leading_controller_adds_two_leader_epochs(world: World) -> None:
+def test_death_of_controller_that_leads_adds_two_leader_epochs(world: World) -> None:
     world.start(1, 2, 3)
     leader = world.active().broker_id
     others = sorted({1, 2, 3} - {leader})

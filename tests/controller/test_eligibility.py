@@ -53,7 +53,7 @@ def last_election(world: World) -> tuple[int, str, bool]:
 # ---- eligibility ----------------------------------------------------------------------------------------------
 
 
-def test_replica_leaving_an_isr_at_min_isr_is_not_eligible(world: World) -> None:
+def test_replica_leaving_an_isr_of_min_isr_size_is_not_eligible(world: World) -> None:
     leave(world, 4)
     assert stands(world) == (2, (2, 3), ())
 
@@ -71,7 +71,7 @@ def test_eligibility_ends_when_isr_reaches_the_minimum_again(world: World) -> No
     assert settled.written[T0].eligible == ()
 
 
-def test_state_znode_with_min_isr_one_equals_kafkas(world: World) -> None:
+def test_state_znode_with_min_isr_1_has_kafkas_bytes(world: World) -> None:
     world.create_topic("plain", {0: [2, 3]})
     world.settle()
     leave(world, 3, 2)
@@ -79,7 +79,7 @@ def test_state_znode_with_min_isr_one_equals_kafkas(world: World) -> None:
     assert data == b'{"version":1,"leader":-1,"leader_epoch":2,"controller_epoch":1,"isr":[2]}'
 
 
-def test_state_with_eligible_replicas_round_trips() -> None:
+def test_state_with_eligible_replicas_decodes_as_encoded() -> None:
     state = LeaderAndIsr(-1, 4, (2,), 3, 7, eligible=(3, 4), eligible_by_zxid=99, doubtful=(2,), broker_epoch_seen=77)
     data = znodes.encode_partition_state(state)
     assert data.endswith(
@@ -111,7 +111,7 @@ def test_invalid_min_isr_makes_no_replica_eligible(world: World) -> None:
     assert world.events(ControllerEventFailed) == []
 
 
-def test_new_default_min_isr_does_not_yet_make_replica_eligible(world: World) -> None:
+def test_just_changed_default_min_isr_makes_no_replica_eligible(world: World) -> None:
     world.create_topic("u", {0: [2, 3, 4]})
     world.settle()
     node, path = world.active(), znodes.config_path("brokers", "<default>")
@@ -134,7 +134,7 @@ def test_eligible_replica_is_elected_cleanly_if_no_isr_is_live(world: World) -> 
     assert last_election(world) == (3, "offline", False)
 
 
-def test_last_isr_member_is_awaited_as_in_kafka() -> None:
+def test_election_waits_for_the_last_isr_member_as_in_kafka() -> None:
     world = World()
     world.start(1, historical=frozenset({Historical.LAST_REPLICA_STANDING}))
     world.join(2, 3, 4)
@@ -156,7 +156,7 @@ def test_lowered_min_isr_removes_eligible_replicas(world: World) -> None:
     assert stands(world) == (-1, (2,), ())
 
 
-def test_changed_broker_default_min_isr_removes_eligibility(world: World) -> None:
+def test_changed_broker_default_of_min_isr_ends_eligibility(world: World) -> None:
     leave(world, 4, 3)
     join(world, 3, intact=True)
     world.ensemble.put(znodes.config_path("brokers", "<default>"), znodes.encode_config({"min.insync.replicas": "1"}))
@@ -177,7 +177,7 @@ def test_eligible_replica_without_an_intact_log_is_removed(world: World) -> None
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader_epoch == leader_epoch + 1
 
 
-def test_broker_that_deleted_its_replica_gets_no_new_request(world: World) -> None:
+def test_broker_that_deleted_its_replica_gets_no_later_request(world: World) -> None:
     leave(world, 4, 3)
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
@@ -192,7 +192,7 @@ def test_broker_that_deleted_its_replica_gets_no_new_request(world: World) -> No
     assert not world.has("t")
 
 
-def test_last_isr_member_without_its_log_waits_for_eligible_one(world: World) -> None:
+def test_last_isr_member_with_lost_log_waits_for_an_eligible_one(world: World) -> None:
     leave(world, 4, 3, 2)
     assert stands(world) == (-1, (2,), (3,))
     join(world, 2, intact=False)
@@ -204,7 +204,7 @@ def test_last_isr_member_without_its_log_waits_for_eligible_one(world: World) ->
     assert last_election(world) == (3, "offline", False)
 
 
-def test_last_isr_member_with_an_intact_log_leads(world: World) -> None:
+def test_returning_last_isr_member_with_an_intact_log_leads(world: World) -> None:
     leave(world, 4, 3, 2)
     join(world, 2, intact=True)
     assert stands(world) == (2, (2,), (3,))
@@ -217,7 +217,7 @@ def test_last_isr_member_leads_if_no_replica_has_an_intact_log(world: World) -> 
     assert stands(world) == (2, (2,), ()) and world.state("t").doubtful == ()
 
 
-def test_replica_with_lost_records_leads_if_unclean_is_allowed(world: World) -> None:
+def test_replica_with_lost_records_leads_if_unclean_is_enabled(world: World) -> None:
     world.create_topic("u", {0: [4, 3, 2]}, min_insync_replicas="3", unclean_leader_election_enable="true")
     world.settle()
     leave(world, 4, 3, 2)
@@ -227,7 +227,7 @@ def test_replica_with_lost_records_leads_if_unclean_is_allowed(world: World) -> 
     assert [(e.leader, e.unclean) for e in world.events(LeaderElected) if e.topic == "u"][-1] == (2, True)
 
 
-def test_next_controller_handles_a_return_that_no_controller_saw(world: World) -> None:
+def test_next_controller_handles_a_broker_return_none_has_seen(world: World) -> None:
     leave(world, 4, 3)
     world.kill(1)
     world.leave(2)
@@ -239,7 +239,7 @@ def test_next_controller_handles_a_return_that_no_controller_saw(world: World) -
     assert stands(world) == (3, (3,), ())
 
 
-def test_unseen_broker_return_is_handled_if_state_is_newer(world: World) -> None:
+def test_unseen_broker_return_is_handled_despite_a_newer_state(world: World) -> None:
     leave(world, 4, 3)
     # Replica 3 returns while the controller receives no watch events. The controller then writes the state again,
     # as after a shrink, and dies.
@@ -264,7 +264,7 @@ def test_possibly_incomplete_replica_stays_marked_on_failover(world: World) -> N
     assert stands(world) == (-1, (2,), (3,)) and world.state("t").doubtful == (2,)
 
 
-def test_state_without_eligible_replicas_round_trips() -> None:
+def test_state_without_eligible_replicas_decodes_as_encoded() -> None:
     """A repeated write is recognized by the content of the znode, so decoding must return exactly what was encoded."""
     state = LeaderAndIsr(2, 7, (2,), 3, 11, eligible=(3,), eligible_by_zxid=9)
     for changed in (with_isr(state, (2, 3)), not_eligible(state, [3]), without_eligible(state)):

@@ -13,7 +13,7 @@ from zabka.simulation.engine.scheduler import Scheduler
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_wait_for_a_processed_event_returns_immediately(late: bool) -> None:
+def test_waiting_for_an_already_processed_event_returns_at_once(late: bool) -> None:
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
 
@@ -40,7 +40,7 @@ def test_wait_for_a_processed_event_returns_immediately(late: bool) -> None:
     queue.stop()
 
 
-def test_wait_for_an_event_times_out() -> None:
+def test_waiting_for_an_event_can_time_out() -> None:
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
 

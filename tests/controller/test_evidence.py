@@ -23,7 +23,7 @@ def led_by_the_second(world: World) -> None:
     assert alter(world, [2, 3, 4]).error_code == 0
 
 
-def test_election_event_has_previous_leader_and_candidates() -> None:
+def test_election_event_contains_previous_leader_and_candidates() -> None:
     world = World()
     led_by_the_second(world)
     world.kill(2)
@@ -33,7 +33,7 @@ def test_election_event_has_previous_leader_and_candidates() -> None:
     assert elected.candidates == [(2, "not_alive"), (1, "not_in_sync"), (3, "elected"), (4, "available")]
 
 
-def test_write_without_an_election_has_no_candidates() -> None:
+def test_state_write_without_an_election_lists_no_candidates() -> None:
     """A write without an election either keeps the leader, or removes it and leaves the election to a later write."""
     world = World()
     led_by_the_second(world)
@@ -49,7 +49,7 @@ def test_write_without_an_election_has_no_candidates() -> None:
     assert candidates(context, T0, None, old) == [(2, "elected"), (1, "available"), (3, "available"), (4, "available")]
 
 
-def test_liveness_event_contains_the_ended_registration() -> None:
+def test_liveness_event_contains_the_registration_that_ended() -> None:
     world = World()
     led_by_the_second(world)
     registration = world.nodes[2].controller.broker_epoch
@@ -59,7 +59,7 @@ def test_liveness_event_contains_the_ended_registration() -> None:
     assert gone.removed == [2] and gone.ended == [(2, registration_cause(2, registration))]
 
 
-def test_isr_event_contains_the_removed_replicas_and_proposal() -> None:
+def test_isr_event_contains_removed_replicas_and_the_proposal() -> None:
     world = World()
     led_by_the_second(world)
     changed = world.events(IsrChanged)[-1]

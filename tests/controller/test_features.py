@@ -30,7 +30,7 @@ from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo
     ],
     ids=["absent", "disabled", "enabled", "of-version-1", "unreadable"],
 )
-def test_new_controller_enables_features_and_keeps_finalized(before: bytes | None, after: bytes) -> None:
+def test_new_controller_enables_features_and_keeps_present_ones(before: bytes | None, after: bytes) -> None:
     world = World()
     if before is not None:
         world.ensemble.put(znodes.FEATURE, before)
@@ -56,5 +56,5 @@ def test_broker_without_a_finalized_feature_is_ignored() -> None:
     [None, b"", b"[]", b'{"version":3,"status":1,"features":{}}', b'{"version":2,"features":{}}',
      b'{"version":2,"status":1,"features":{"f":3}}', b'{"version":2,"status":1,"features":[]}'],
 )  # fmt: skip
-def test_unreadable_feature_znode_is_handled_as_empty(content: bytes | None) -> None:
+def test_unreadable_feature_znode_is_treated_as_empty(content: bytes | None) -> None:
     assert decode_features(content) is None

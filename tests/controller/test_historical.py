@@ -72,7 +72,7 @@ def test_zombie_writes_succeed_only_without_fencing(world: World, on: bool) -> N
 
 
 @ON_AND_OFF
-def test_unfenced_resumed_controller_removes_its_successor(world: World, on: bool) -> None:
+def test_unfenced_resumed_controller_removes_the_next_one(world: World, on: bool) -> None:
     start(world, 1, 2, on=on, switch=Historical.UNFENCED_CONTROLLER)
     zombie = world.active()
     zombie.runtime.pause()
@@ -87,7 +87,7 @@ def test_unfenced_resumed_controller_removes_its_successor(world: World, on: boo
 
 
 @ON_AND_OFF
-def test_ghost_controller_bug_leaves_the_cluster_uncontrolled(world: World, on: bool) -> None:
+def test_ghost_controller_bug_leaves_no_active_controller(world: World, on: bool) -> None:
     start(world, 1, 2, on=on, switch=Historical.GHOST_CONTROLLER)
     ghost = world.active()
     # The controller has resigned, but /controller still belongs to its session.
@@ -99,7 +99,7 @@ def test_ghost_controller_bug_leaves_the_cluster_uncontrolled(world: World, on: 
 
 
 @ON_AND_OFF
-def test_registration_held_by_a_lost_session_is_awaited_or_fatal(world: World, on: bool) -> None:
+def test_broker_id_held_by_a_lost_session_is_awaited_or_fatal(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.FOREIGN_EPHEMERAL)
     world.ensemble.end_session(world.nodes[1].session.session_id)
     world.ensemble.put(znodes.broker_path(1), b"{}", owner=0x4444)
@@ -113,7 +113,7 @@ def test_registration_held_by_a_lost_session_is_awaited_or_fatal(world: World, o
 
 
 @ON_AND_OFF
-def test_poisoned_batch_loses_changes_of_the_next_controller(world: World, on: bool) -> None:
+def test_unsent_batch_loses_changes_of_the_next_controller(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.POISONED_BATCH)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
@@ -163,7 +163,7 @@ def test_stale_context_restores_an_old_reassignment(world: World, on: bool) -> N
 
 
 @ON_AND_OFF
-def test_stale_context_contains_a_topic_deleted_by_another(world: World, on: bool) -> None:
+def test_stale_context_contains_a_topic_another_client_deleted(world: World, on: bool) -> None:
     start(world, 1, 8, on=on, switch=Historical.CONTEXT_KEPT)
     world.join(2)
     world.create_topic("t", {0: [2]})
@@ -186,7 +186,7 @@ def test_stale_context_contains_a_topic_deleted_by_another(world: World, on: boo
 
 
 @ON_AND_OFF
-def test_leader_and_isr_first_bug_sends_it_before_live_brokers(world: World, on: bool) -> None:
+def test_bug_sends_leader_and_isr_before_the_live_brokers(world: World, on: bool) -> None:
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
     start(world, 1, on=False, switch=Historical.LEADER_AND_ISR_FIRST)
@@ -218,7 +218,7 @@ def test_fast_bounce_is_undetected_without_broker_epochs(world: World, on: bool)
 
 
 @ON_AND_OFF
-def test_former_broker_process_can_join_isr_without_epochs(world: World, on: bool) -> None:
+def test_without_epochs_isr_admits_a_former_broker_process(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.NO_MEMBER_EPOCHS)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})

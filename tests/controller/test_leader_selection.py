@@ -18,14 +18,14 @@ def state(leader: int, *isr: int, recovering: bool = False) -> LeaderAndIsr:
     return LeaderAndIsr(leader, 7, isr, 3, 11, recovering)
 
 
-def test_offline_election_picks_first_live_isr_member_in_order() -> None:
+def test_offline_election_picks_the_first_live_isr_member() -> None:
     chosen = leader_for_offline(state(9, 4, 2), [2, 4], {4}, unclean=False)
     assert chosen == LeaderAndIsr(4, 8, (4,), 3, 11, eligible=(2,))
     assert leader_for_offline(state(9, 4, 2), [2, 4], {2, 4}, unclean=False) == LeaderAndIsr(2, 8, (4, 2), 3, 11)
 
 
 @pytest.mark.scenario(35)
-def test_offline_election_without_live_isr_fails_unless_unclean() -> None:
+def test_offline_election_without_live_isr_member_fails_if_clean() -> None:
     assert leader_for_offline(state(2, 2), [2, 4], {4}, unclean=False) is None
     chosen = leader_for_offline(state(2, 2), [2, 4, 5], {4, 5}, unclean=True)
     assert chosen == LeaderAndIsr(4, 8, (4,), 3, 11, recovering=True)
@@ -58,12 +58,12 @@ def test_offline_election_prefers_a_clean_leader() -> None:
     assert leader_for_offline(state(9, 4), [2, 4], {2, 4}, unclean=True) == LeaderAndIsr(4, 8, (4,), 3, 11)
 
 
-def test_clean_election_keeps_the_recovery_state() -> None:
+def test_clean_election_does_not_change_the_recovery_state() -> None:
     chosen = leader_for_offline(state(9, 4, recovering=True), [4], {4}, unclean=False)
     assert chosen is not None and chosen.recovering
 
 
-def test_reassignment_election_picks_first_live_target_in_isr() -> None:
+def test_reassignment_election_picks_first_live_in_sync_target() -> None:
     assert leader_for_reassignment(state(2, 2, 4), [2, 4], {4}) == LeaderAndIsr(4, 8, (2, 4), 3, 11)
     assert leader_for_reassignment(state(2, 2), [2, 4], {4}) is None
     assert leader_for_reassignment(state(2), [2, 4], {2}) is None

@@ -45,7 +45,7 @@ def test_log_dir_failure_moves_leadership_of_its_replicas(world: World) -> None:
     assert world.requests("UpdateMetadata", 3)[-1].partitions()[T0].offline_replicas == (2,)
 
 
-def test_only_replica_on_a_failed_log_dir_is_offline(world: World) -> None:
+def test_only_the_replica_on_the_failed_log_dir_is_offline(world: World) -> None:
     world.leave(3)
     world.settle()
     fail_log_dir(world, 2, T0)
@@ -93,7 +93,7 @@ def test_late_log_dir_response_does_not_affect_a_new_process(
     assert world.active().controller.term.context.replica_states[Replica(T0, 2)] is ReplicaState.ONLINE
 
 
-def test_reassignment_to_a_failed_log_dir_does_not_progress(world: World) -> None:
+def test_reassignment_to_a_failed_log_dir_does_not_complete(world: World) -> None:
     world.join(4)
     world.settle()
     fail_log_dir(world, 4, T0)
@@ -109,7 +109,7 @@ def test_unreadable_log_dir_notification_is_removed(world: World) -> None:
     assert world.events(ControllerEventFailed)[0].event == "LogDirEventNotification"
 
 
-def test_notifications_left_by_a_dead_controller_are_removed(world: World) -> None:
+def test_log_dir_notifications_of_a_dead_controller_are_removed(world: World) -> None:
     world.kill(1)
     world.ensemble.put(f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000000", znodes.encode_log_dir_event(2))
     world.offline_replicas[2] = {T0}

@@ -28,7 +28,7 @@ def stats(world: World) -> dict[str, int]:
     return world.nodes[1].controller.metrics()["ControllerStats"]
 
 
-def test_healthy_cluster_metrics_show_one_controller(world: World) -> None:
+def test_metrics_of_a_healthy_cluster_show_one_controller(world: World) -> None:
     assert gauges(world) == {
         "ActiveControllerCount": 1,
         "OfflinePartitionsCount": 0,
@@ -45,7 +45,7 @@ def test_healthy_cluster_metrics_show_one_controller(world: World) -> None:
     }
 
 
-def test_inactive_controller_metrics_are_zero(world: World) -> None:
+def test_metrics_of_an_inactive_controller_are_zero(world: World) -> None:
     world.start(4)
     assert set(gauges(world, 4).values()) == {0}
 
@@ -71,7 +71,7 @@ def test_topics_being_deleted_are_not_counted_as_offline(world: World) -> None:
     assert found["ReplicasToDeleteCount"] == 2
 
 
-def test_events_are_timed_by_controller_state(world: World) -> None:
+def test_event_durations_are_recorded_by_controller_state(world: World) -> None:
     world.run(10_000)
     before = stats(world)
     world.leave(2)
@@ -85,7 +85,7 @@ def test_events_are_timed_by_controller_state(world: World) -> None:
     assert after["LeaderElectionRateAndTimeMs_Max"] <= 300
 
 
-def test_queue_metrics_include_length_and_waiting_times(world: World) -> None:
+def test_event_queue_metrics_have_its_length_and_waiting_times(world: World) -> None:
     controller = world.nodes[1].controller
     world.leave(2)
     world.run(3)
@@ -106,6 +106,6 @@ def test_requests_waiting_for_brokers_are_counted(world: World) -> None:
     assert world.nodes[1].controller.metrics()["ControllerChannelManager"]["TotalQueueSize"] >= 2
 
 
-def test_controller_state_values_equal_kafkas() -> None:
+def test_controller_state_values_equal_those_of_kafka() -> None:
     assert [int(state) for state in ControllerState] == list(range(18))
     assert STATE_DURING["ZkPartitionReassignment"] == 5 and STATE_DURING["ListPartitionReassignments"] == 15

@@ -31,7 +31,7 @@ def causes(world: World) -> list[tuple[int, int, str]]:
 
 
 @pytest.mark.scenario(34)
-def test_dead_leader_is_replaced_with_the_next_leader_epoch(world: World) -> None:
+def test_dead_leader_is_replaced_in_the_next_leader_epoch(world: World) -> None:
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
     world.received.clear()
@@ -47,7 +47,7 @@ def test_dead_leader_is_replaced_with_the_next_leader_epoch(world: World) -> Non
         assert (row.leader, row.isr, row.leader_epoch, row.partition_epoch, row.is_new) == (3, (3, 4), 1, 1, False)
 
 
-def test_dead_follower_leaves_the_isr_with_the_next_epoch(world: World) -> None:
+def test_dead_follower_leaves_the_isr_in_the_next_leader_epoch(world: World) -> None:
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
     world.leave(4)
@@ -58,7 +58,7 @@ def test_dead_follower_leaves_the_isr_with_the_next_epoch(world: World) -> None:
 
 
 @pytest.mark.scenario(36)
-def test_last_isr_member_stays_in_the_isr_when_all_are_dead(world: World) -> None:
+def test_last_isr_member_stays_in_the_isr_if_all_replicas_die(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(3)
@@ -123,7 +123,7 @@ def test_dead_replica_outside_the_isr_does_not_change_the_state(world: World) ->
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader_epoch == before.leader_epoch
 
 
-def test_failover_leaves_healthy_partitions_unchanged(world: World) -> None:
+def test_failover_does_not_change_healthy_partitions(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     before = world.state("t")
@@ -158,7 +158,7 @@ def test_broker_default_allows_unclean_elections() -> None:
 
 
 @pytest.mark.scenario(43)
-def test_default_without_unclean_election_waits_for_old_leader(world: World) -> None:
+def test_default_without_unclean_election_awaits_the_old_leader(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     lose_all_but(world, "t", survivor=3, last=2)
@@ -188,7 +188,7 @@ def test_topic_override_forbids_unclean_elections() -> None:
     assert world.brief("t") == (-1, (2,), 2)
 
 
-def test_invalid_unclean_override_elects_no_leader() -> None:
+def test_invalid_unclean_election_override_elects_no_leader() -> None:
     world = World()
     world.start(1, unclean_leader_election_enable=True)
     world.join(2, 3)
@@ -201,7 +201,7 @@ def test_invalid_unclean_override_elects_no_leader() -> None:
 
 
 @pytest.mark.scenario(45)
-def test_enabling_topic_unclean_override_elects_immediately(world: World) -> None:
+def test_enabling_unclean_election_of_a_topic_elects_immediately(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.create_topic("u", {0: [2, 3]})
     world.settle()
@@ -214,7 +214,7 @@ def test_enabling_topic_unclean_override_elects_immediately(world: World) -> Non
     assert world.brief("t") == (3, (3,), 3) and world.brief("u") == (-1, (2,), 2)
 
 
-def test_enabling_the_unclean_default_elects_immediately(world: World) -> None:
+def test_enabling_unclean_election_by_default_elects_immediately(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     lose_all_but(world, "t", survivor=3, last=2)
@@ -228,7 +228,7 @@ def test_enabling_the_unclean_default_elects_immediately(world: World) -> None:
 
 
 @pytest.mark.scenario(47)
-def test_concurrently_changed_state_is_read_again(world: World) -> None:
+def test_state_changed_by_another_client_is_read_again(world: World) -> None:
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
     context = world.active().controller.term.context
@@ -319,7 +319,7 @@ REPLICA_PREVIOUS = {
 
 
 @pytest.mark.parametrize("target", list(PartitionState))
-def test_partition_transitions_need_a_valid_previous_state(world: World, target: PartitionState) -> None:
+def test_partition_state_change_needs_a_valid_previous_state(world: World, target: PartitionState) -> None:
     term = world.active().controller.term
     for current in PartitionState:
         world.create_topic("t", {0: [2, 3]})
@@ -338,7 +338,7 @@ def test_partition_transitions_need_a_valid_previous_state(world: World, target:
 
 
 @pytest.mark.parametrize("target", list(ReplicaState))
-def test_replica_transitions_need_a_valid_previous_state(world: World, target: ReplicaState) -> None:
+def test_replica_state_change_needs_a_valid_previous_state(world: World, target: ReplicaState) -> None:
     term = world.active().controller.term
     replica = Replica(T0, 3)
     for current in ReplicaState:
@@ -356,7 +356,7 @@ def test_replica_transitions_need_a_valid_previous_state(world: World, target: R
         world.settle()
 
 
-def test_replica_without_leadership_goes_offline(world: World) -> None:
+def test_replica_of_a_leaderless_partition_can_go_offline(world: World) -> None:
     """ReplicaStateMachine.doHandleStateChanges: a replica without a leader also changes state, and UpdateMetadata
     reports it.
     """
@@ -368,7 +368,7 @@ def test_replica_without_leadership_goes_offline(world: World) -> None:
     assert term.context.replica_states[Replica(T0, 3)] is ReplicaState.OFFLINE
 
 
-def test_replica_with_an_unreadable_state_does_not_go_offline(world: World) -> None:
+def test_replica_with_unreadable_partition_state_stays_online(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     term = world.active().controller.term

@@ -31,7 +31,7 @@ def allocate(world: World, broker_id: int, broker_epoch: int | None = None) -> A
     return world.call(world.active().controller.allocate_producer_ids(asked))
 
 
-def test_producer_id_blocks_are_consecutive_and_name_the_broker(world: World) -> None:
+def test_producer_id_blocks_are_consecutive_and_name_a_broker(world: World) -> None:
     for first in (0, 1000, 2000):
         answer = allocate(world, 2)
         assert (answer.error_code, answer.producer_id_start, answer.producer_id_len) == (KafkaError.none, first, 1000)
@@ -39,7 +39,7 @@ def test_producer_id_blocks_are_consecutive_and_name_the_broker(world: World) ->
     assert block == {"version": 1, "broker": 2, "block_start": "2000", "block_end": "2999"}
 
 
-def test_only_the_registered_broker_epoch_gets_producer_ids(world: World) -> None:
+def test_producer_ids_are_allocated_only_to_a_current_epoch(world: World) -> None:
     epoch = world.active().controller.term.context.broker_epoch(2)
     assert allocate(world, 2, epoch - 1).error_code == KafkaError.stale_broker_epoch
     assert allocate(world, 2, epoch + 1).error_code == KafkaError.stale_broker_epoch
@@ -54,13 +54,13 @@ def test_inactive_controller_rejects_allocate_producer_ids(world: World) -> None
     assert world.call(world.nodes[3].controller.allocate_producer_ids(asked)).error_code == KafkaError.not_controller
 
 
-def test_unreadable_producer_id_block_allocates_nothing(world: World) -> None:
+def test_unreadable_producer_id_block_prevents_allocation(world: World) -> None:
     world.ensemble.put(znodes.LATEST_PRODUCER_ID_BLOCK, b"junk")
     assert allocate(world, 2).error_code == KafkaError.unknown_server_error
     assert [event.event for event in world.events(ControllerEventFailed)] == ["AllocateProducerIds"]
 
 
-def test_removed_producer_id_block_allocates_nothing(world: World) -> None:
+def test_removed_producer_id_block_prevents_allocation(world: World) -> None:
     world.ensemble.delete(znodes.LATEST_PRODUCER_ID_BLOCK)
     assert allocate(world, 2).error_code == KafkaError.unknown_server_error
     assert world.nodes[1].controller.is_active

@@ -70,7 +70,7 @@ def path_is_gone(world: World) -> bool:
         (ReplicaAssignment((1, 2, 3)), (3, 2, 1), ReplicaAssignment((3, 2, 1))),
     ],
 )
-def test_reassignment_keeps_target_and_origin_and_is_cancelable(
+def test_reassignment_has_target_and_origin_and_is_cancelable(
     start: ReplicaAssignment, target: tuple[int, ...], expected: ReplicaAssignment
 ) -> None:
     moving = start.reassign_to(target)
@@ -83,7 +83,7 @@ def test_reassignment_keeps_target_and_origin_and_is_cancelable(
     assert cancelled.adding == ()
 
 
-def test_later_target_supersedes_and_keeps_the_first_origin() -> None:
+def test_later_target_replaces_the_target_but_keeps_first_origin() -> None:
     moving = ReplicaAssignment((1, 2)).reassign_to((2, 3)).reassign_to((4, 2))
     assert moving == ReplicaAssignment((4, 2, 1), (4,), (1,))
 
@@ -100,7 +100,7 @@ class _Compared(int):
     __hash__ = int.__hash__
 
 
-def test_target_lookup_is_not_quadratic_in_the_replicas() -> None:
+def test_target_lookup_is_linear_in_the_number_of_replicas() -> None:
     origin, target = (tuple(map(_Compared, range(first, first + 1_000))) for first in (0, 500))
     moving = ReplicaAssignment(origin).reassign_to(target)
     assert len(moving.replicas) == 1_500 and sorted(moving.origin) == list(origin) and moving.target == target
@@ -109,7 +109,7 @@ def test_target_lookup_is_not_quadratic_in_the_replicas() -> None:
 
 
 @given(st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True), min_size=2, max_size=6))
-def test_superseding_keeps_the_origin_without_duplicates(targets: list[list[int]]) -> None:
+def test_new_target_keeps_the_original_replicas_once(targets: list[list[int]]) -> None:
     start = ReplicaAssignment(tuple(targets[0]))
     moving = start
     for target in targets[1:]:
@@ -125,7 +125,7 @@ def test_superseding_keeps_the_origin_without_duplicates(targets: list[list[int]
 
 
 @pytest.mark.scenario(48)
-def test_reassignment_by_znode_takes_three_leader_epochs(world: World) -> None:
+def test_reassignment_by_znode_adds_three_leader_epochs(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     assert world.brief("orders") == (1, (1,), 0)
@@ -151,7 +151,7 @@ def test_reassignment_by_znode_takes_three_leader_epochs(world: World) -> None:
 
 
 @pytest.mark.scenario(49)
-def test_dead_target_halts_reassignment_after_one_leader_epoch(world: World) -> None:
+def test_dead_target_halts_a_reassignment_after_one_leader_epoch(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     world.leave(2)
@@ -178,7 +178,7 @@ def test_halted_reassignment_resumes_with_four_leader_epochs(world: World) -> No
     assert path_is_gone(world)
 
 
-def test_reassignment_to_in_sync_target_completes_immediately(world: World) -> None:
+def test_reassignment_to_an_in_sync_target_completes_at_once(world: World) -> None:
     world.create_topic("orders", {0: [1, 2, 3]})
     world.settle()
     assert reassign(world, [2, 1]) == (KafkaError.none, None)
@@ -187,7 +187,7 @@ def test_reassignment_to_in_sync_target_completes_immediately(world: World) -> N
     assert assignment(world) == ReplicaAssignment((2, 1))
 
 
-def test_leader_outside_the_target_moves_to_the_first_target(world: World) -> None:
+def test_leader_outside_the_target_moves_to_first_target_replica(world: World) -> None:
     world.create_topic("orders", {0: [1, 2]})
     world.settle()
     reassign(world, [3, 2])
@@ -209,7 +209,7 @@ def test_reassignments_in_progress_are_listed_and_filtered(world: World) -> None
 # ---- cancelling and superseding -------------------------------------------------------------------------------
 
 
-def test_cancellation_restores_the_origin_and_deletes_the_rest(world: World) -> None:
+def test_cancellation_restores_origin_and_deletes_other_replicas(world: World) -> None:
     world.create_topic("orders", {0: [1, 2]})
     world.settle()
     reassign(world, [3, 4])
@@ -227,7 +227,7 @@ def test_cancellation_restores_the_origin_and_deletes_the_rest(world: World) -> 
     )
 
 
-def test_new_target_supersedes_and_stops_unneeded_replicas(world: World) -> None:
+def test_new_target_replaces_the_old_and_stops_its_replicas(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, [2, 3])
@@ -239,7 +239,7 @@ def test_new_target_supersedes_and_stops_unneeded_replicas(world: World) -> None
     assert world.brief("orders")[:2] == (3, (3, 4))
 
 
-def test_superseded_leader_is_replaced_by_an_isr_member(world: World) -> None:
+def test_leader_outside_a_new_target_is_replaced_from_the_isr(world: World) -> None:
     # In this case Kafka's controller leaves the partition without a leader, and the reassignment never ends (seed
     # 500116).
     world.create_topic("orders", {0: [3]})
@@ -279,7 +279,7 @@ def test_reassignment_cannot_delete_every_in_sync_replica(world: World) -> None:
     assert world.brief("orders")[:2] == (3, (3,)) and assignment(world).replicas == (3,)
 
 
-def test_reassignment_request_removes_only_its_znode_entries(world: World) -> None:
+def test_reassignment_request_removes_only_its_own_znode_entries(world: World) -> None:
     for topic in ("orders", "users"):
         world.create_topic(topic, {0: [1]})
     world.settle()
@@ -300,7 +300,7 @@ def test_reassignment_request_removes_only_its_znode_entries(world: World) -> No
 
 
 @pytest.mark.parametrize("target", [[], [2, 2], [2, -1], [2, 7]])
-def test_invalid_targets_are_rejected(world: World, target: list[int]) -> None:
+def test_invalid_reassignment_targets_are_rejected(world: World, target: list[int]) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     error, message = reassign(world, target)
@@ -371,7 +371,7 @@ def test_leaderless_new_partition_starts_on_its_target_replicas(leaderless: Worl
     assert not leaderless.events(ControllerEventFailed)
 
 
-def test_returning_replica_gets_the_started_partition_again(leaderless: World) -> None:
+def test_returning_replica_is_sent_the_started_partition_again(leaderless: World) -> None:
     reassign(leaderless, [2, 3])
     # A broker leaves, so the controller elects a leader for the partition; that leader then proposes an ISR.
     leaderless.leave(4)
@@ -411,7 +411,7 @@ def test_reassignment_waits_for_a_replica_that_can_start(leaderless: World) -> N
     assert not leaderless.events(ControllerEventFailed)
 
 
-def test_replicas_removed_together_receive_no_later_leader(world: World) -> None:
+def test_replicas_removed_together_get_no_later_leader_and_isr(world: World) -> None:
     world.create_topic("orders", {0: [3, 1, 2]})
     world.settle()
     caught_up(world, [1, 3])
@@ -482,7 +482,7 @@ def begun_with_its_only_leader_on_the_way_out(world: World) -> None:
     assert not world.requests("StopReplica", 2)
 
 
-def test_target_that_is_shutting_down_is_awaited(world: World) -> None:
+def test_reassignment_waits_for_a_target_that_is_shutting_down(world: World) -> None:
     begun_with_its_only_leader_on_the_way_out(world)
     world.leave(1)
     world.settle()
@@ -492,14 +492,14 @@ def test_target_that_is_shutting_down_is_awaited(world: World) -> None:
     assert not world.events(ControllerEventFailed)
 
 
-def test_cancellation_without_removals_needs_no_leader(world: World) -> None:
+def test_cancellation_that_removes_no_replica_needs_no_leader(world: World) -> None:
     begun_with_its_only_leader_on_the_way_out(world)
     assert reassign(world, None) == (KafkaError.none, None)
     assert assignment(world) == ReplicaAssignment((1, 2)) and under_way(world) == {}
     assert not world.events(ControllerEventFailed)
 
 
-def test_next_controller_runs_reassignments_requested_earlier(world: World) -> None:
+def test_next_controller_runs_reassignments_requested_before(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     world.kill(9)

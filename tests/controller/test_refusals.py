@@ -32,7 +32,7 @@ def problems(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize("path", [znodes.FEATURE, znodes.broker_path(2), TOPIC])
-def test_controller_resigns_if_it_cannot_read_required_state(path: str) -> None:
+def test_controller_that_cannot_read_required_state_resigns(path: str) -> None:
     """KafkaController.elect: any exception during the election makes the controller resign, so that another broker
     takes over.
     """
@@ -51,7 +51,7 @@ def test_controller_resigns_if_it_cannot_read_required_state(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [znodes.FEATURE])
-def test_controller_resigns_if_it_cannot_write_required_state(path: str) -> None:
+def test_controller_that_cannot_write_required_state_resigns(path: str) -> None:
     world = World()
     world.ensemble.unwritable[path] = ErrorCode.NO_AUTH
     world.start(1)
@@ -73,7 +73,7 @@ def test_partition_with_an_unreadable_state_is_reported() -> None:
     assert T0 not in context.leadership and TopicPartition("u", 0) in context.leadership
 
 
-def test_topic_with_an_unwritable_state_has_no_leader() -> None:
+def test_topic_whose_state_cannot_be_written_has_no_leader() -> None:
     world = World()
     world.start(1)
     world.join(2, 3)
@@ -88,7 +88,7 @@ def test_topic_with_an_unwritable_state_has_no_leader() -> None:
     assert context.partition_states[TopicPartition("u", 0)] is PartitionState.ONLINE
 
 
-def test_partition_with_an_unwritable_leader_is_offline() -> None:
+def test_partition_whose_leader_cannot_be_written_is_offline() -> None:
     world = led()
     world.create_topic("u", {0: [2, 3]})
     world.settle()

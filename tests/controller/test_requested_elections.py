@@ -60,7 +60,7 @@ def back_in_isr(world: World) -> None:
     world.settle()
 
 
-def test_isr_change_by_a_leader_is_read_and_sent_to_brokers(world: World) -> None:
+def test_isr_change_written_by_a_leader_is_read_and_propagated(world: World) -> None:
     move_off_the_preferred(world)
     assert world.active().controller.term.context.leadership[T0] == world.state("t")
     assert not world.ensemble.nodes[znodes.ISR_CHANGE_NOTIFICATION].children
@@ -69,7 +69,7 @@ def test_isr_change_by_a_leader_is_read_and_sent_to_brokers(world: World) -> Non
 
 
 @pytest.mark.scenario(39)
-def test_two_preferred_elections_by_znode_succeed_in_sequence(world: World) -> None:
+def test_two_preferred_elections_requested_by_znode_succeed(world: World) -> None:
     move_off_the_preferred(world)
     for epoch in (2, 4):
         world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partition_set([T0]))
@@ -87,7 +87,7 @@ def test_two_preferred_elections_by_znode_succeed_in_sequence(world: World) -> N
 
 
 @pytest.mark.scenario(40)
-def test_preferred_election_of_an_offline_replica_is_removed(world: World) -> None:
+def test_preferred_election_request_for_dead_replica_is_removed(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(2)
@@ -132,7 +132,7 @@ def test_preferred_election_by_request_elects_first_replica(world: World) -> Non
     assert elect(world, 0) == {TopicPartition("u", 0): KafkaError.preferred_leader_not_available}
 
 
-def test_requested_unclean_election_needs_no_configuration(world: World) -> None:
+def test_requested_unclean_election_needs_no_config(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     assert elect(world, 1, T0) == {T0: KafkaError.election_not_needed}
@@ -157,7 +157,7 @@ def test_election_for_deleted_topic_or_unknown_type_is_rejected(world: World) ->
 
 
 @pytest.mark.scenario(41)
-def test_imbalance_check_restores_the_preferred_leader() -> None:
+def test_imbalance_check_moves_leadership_to_preferred_leader() -> None:
     world = World()
     world.start(1, leader_imbalance_check_interval_seconds=10)
     world.join(2, 3)
@@ -211,7 +211,7 @@ def test_admin_request_is_journaled_only_by_the_controller() -> None:
     assert asked == [("ElectLeaders", "adminclient-1")]
 
 
-def test_imbalance_check_runs_soon_and_then_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imbalance_check_runs_after_5_s_and_then_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     """KafkaController.scheduleAutoLeaderRebalanceTask: first after five seconds, then at the configured interval."""
     asked_ms: list[int] = []
     schedule = ControllerTerm.schedule_rebalance

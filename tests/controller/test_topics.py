@@ -63,7 +63,7 @@ def test_new_topic_is_led_by_the_first_replica(world: World) -> None:
     assert elected[0].zxid == world.ensemble.nodes["/brokers/topics/t/partitions/0/state"].czxid
 
 
-def test_new_topic_is_sent_once_to_replicas_and_in_metadata(world: World) -> None:
+def test_new_topic_is_sent_once_to_its_replicas_and_in_metadata(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     assert not world.requests("LeaderAndIsr", 1)
@@ -95,7 +95,7 @@ def test_dead_replica_is_not_in_the_isr_of_a_new_topic(world: World) -> None:
 
 
 @pytest.mark.scenario(29)
-def test_partition_without_a_live_replica_stays_in_state_new(world: World) -> None:
+def test_partition_without_a_live_replica_remains_new(world: World) -> None:
     world.create_topic("t", {0: [7, 8]})
     world.settle()
     assert "/brokers/topics/t/partitions/0/state" not in world.ensemble.nodes
@@ -220,7 +220,7 @@ def test_repaired_topic_is_loaded_with_its_isr(world: World) -> None:
     assert len(world.events(TopicCreated)) == 1
 
 
-def test_topic_created_without_a_controller_is_loaded_later(world: World) -> None:
+def test_topic_created_without_an_active_controller_loads_later(world: World) -> None:
     world.kill(1)
     world.create_topic("t", {0: [2, 3]})
     world.start(4)
@@ -244,7 +244,7 @@ def gone(world: World, topic: str) -> bool:
 
 
 @pytest.mark.scenario(30)
-def test_topic_deletion_removes_replicas_then_znodes(world: World) -> None:
+def test_topic_deletion_first_removes_replicas_and_then_znodes(world: World) -> None:
     world.create_topic("t", {0: [2, 3], 1: [3, 2]}, min_insync_replicas="2")
     world.settle()
     world.received.clear()
@@ -378,7 +378,7 @@ def test_immediately_recreated_topic_can_be_deleted_immediately(world: World) ->
     assert gone(world, "t")
 
 
-def test_deletion_request_remains_if_topic_cannot_be_removed(world: World) -> None:
+def test_deletion_request_remains_if_the_topic_cannot_be_removed(world: World) -> None:
     """Otherwise the next controller would load a topic without records and configuration."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
@@ -459,7 +459,7 @@ def test_restarted_leader_does_not_lead_a_topic_being_deleted(world: World) -> N
 
 
 @pytest.mark.scenario(32)
-def test_broker_failure_during_a_deletion_halts_it(world: World) -> None:
+def test_broker_failure_halts_the_deletion_of_its_topics(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.unreachable.add(3)
@@ -502,7 +502,7 @@ def test_deletion_continues_under_the_next_controller(world: World) -> None:
     assert gone(world, "t")
 
 
-def test_deletion_requested_without_a_controller_is_done_later(world: World) -> None:
+def test_deletion_requested_without_a_controller_runs_later(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.kill(1)
@@ -512,7 +512,7 @@ def test_deletion_requested_without_a_controller_is_done_later(world: World) -> 
     assert gone(world, "t") and gone(world, "never-existed")
 
 
-def test_broker_that_rejects_deletion_makes_the_topic_ineligible(world: World) -> None:
+def test_topic_is_ineligible_for_deletion_if_a_broker_rejects_it(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.refuse_deletes.add(3)
@@ -528,7 +528,7 @@ def test_broker_that_rejects_deletion_makes_the_topic_ineligible(world: World) -
 
 
 @pytest.mark.parametrize("bounced_after_ms", range(10, 25))
-def test_late_rejection_by_a_former_process_is_ignored(
+def test_late_deletion_error_from_a_former_process_is_ignored(
     world: World, monkeypatch: pytest.MonkeyPatch, bounced_after_ms: int
 ) -> None:
     monkeypatch.setattr(controller_world, "LATENCY_US", 2 * controller_world.LATENCY_US)
@@ -564,7 +564,7 @@ def test_second_topic_deletion_does_not_wait_for_the_first(
     assert gone(world, "t") and gone(world, "u")
 
 
-def test_disabled_deletion_only_removes_the_request() -> None:
+def test_delete_request_is_only_removed_if_deletion_is_disabled() -> None:
     world = World()
     world.start(1, delete_topic_enable=False)
     world.join(2)
@@ -597,7 +597,7 @@ def test_partitions_added_to_a_topic_being_deleted_are_removed(world: World) -> 
     assert gone(world, "t")
 
 
-def test_topic_being_deleted_keeps_its_id_with_old_tools(world: World) -> None:
+def test_topic_being_deleted_keeps_its_id_despite_old_tools(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     before = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]
@@ -613,7 +613,7 @@ def test_topic_being_deleted_keeps_its_id_with_old_tools(world: World) -> None:
     assert world.ensemble.nodes["/brokers/topics/t"].version == version + 2
 
 
-def test_topic_with_a_removed_znode_is_removed(world: World) -> None:
+def test_topic_whose_znode_was_removed_is_removed(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.ensemble.delete("/brokers/topics/t")
@@ -625,7 +625,7 @@ def test_topic_with_a_removed_znode_is_removed(world: World) -> None:
     assert world.nodes[1].controller.is_active and not world.events(ControllerEventFailed)
 
 
-def test_topic_deleted_manually_can_be_recreated(world: World) -> None:
+def test_topic_with_manually_deleted_znodes_can_be_recreated(world: World) -> None:
     """Otherwise the next controller would find the remaining deletion request and delete the new topic."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()

@@ -47,7 +47,7 @@ def test_topic_creation_sends_the_expected_requests() -> None:
 
 
 @pytest.mark.scenario(27)
-def test_topic_creation_with_dead_preferred_leader() -> None:
+def test_topic_created_with_dead_preferred_leader_sends_requests() -> None:
     world, transcript = cluster(2)
     world.create_topic("t", {0: [1, 2]})
     expect(
@@ -73,7 +73,7 @@ def test_topic_creation_with_dead_preferred_leader() -> None:
 
 
 @pytest.mark.scenario(28)
-def test_partition_addition_sends_the_expected_requests() -> None:
+def test_added_partition_sends_the_expected_requests() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -151,7 +151,7 @@ def test_topic_deletion_waits_for_a_dead_broker() -> None:
 
 
 @pytest.mark.scenario(34)
-def test_leader_death_and_return_send_the_expected_requests() -> None:
+def test_death_and_return_of_a_leader_send_the_expected_requests() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -388,7 +388,7 @@ def test_broker_bounce_sends_the_expected_requests() -> None:
 
 
 @pytest.mark.scenario(23)
-def test_start_and_stop_of_a_broker_without_replicas() -> None:
+def test_broker_without_replicas_sends_the_expected_requests() -> None:
     world, transcript = cluster(1)
     world.join(2)
     expect(
@@ -407,7 +407,7 @@ def test_start_and_stop_of_a_broker_without_replicas() -> None:
 
 
 @pytest.mark.scenario(34)
-def test_death_of_leading_controller_sends_expected_requests() -> None:
+def test_death_of_controller_that_leads_sends_expected_requests() -> None:
     world = World()
     world.start(1)
     world.start(2)

@@ -60,7 +60,7 @@ def causes(world: World) -> list[str]:
     return [event.cause for event in world.events(LeaderElected)]
 
 
-def test_isr_member_replaces_leader_that_bounced_unseen(world: World) -> None:
+def test_isr_member_replaces_a_leader_whose_bounce_was_not_seen(world: World) -> None:
     create(world, 2, 3)
     world.kill(1)
     bounce(world, 2)
@@ -75,7 +75,7 @@ def test_isr_member_replaces_leader_that_bounced_unseen(world: World) -> None:
     assert next(received.kind for received in world.received if received.to == 2) == "UpdateMetadata"
 
 
-def test_follower_that_bounced_unseen_leaves_the_isr(world: World) -> None:
+def test_follower_whose_bounce_was_not_seen_leaves_the_isr(world: World) -> None:
     create(world, 2, 3, 4)
     world.kill(1)
     bounce(world, 3)
@@ -92,7 +92,7 @@ def test_first_isr_member_that_did_not_bounce_leads(world: World) -> None:
     assert world.brief("t") == (4, (4, 3), 1)
 
 
-def test_only_replica_that_bounced_unseen_leads_in_a_new_epoch(world: World) -> None:
+def test_only_replica_leads_in_a_new_epoch_after_unseen_bounce(world: World) -> None:
     create(world, 2)
     world.kill(1)
     bounce(world, 2)
@@ -101,7 +101,7 @@ def test_only_replica_that_bounced_unseen_leads_in_a_new_epoch(world: World) -> 
     assert set(epochs_sent(world, 2)) == {1}
 
 
-def test_isr_that_bounced_completely_stays_in_a_new_epoch(world: World) -> None:
+def test_isr_whose_members_all_bounced_stays_in_a_new_epoch(world: World) -> None:
     create(world, 2, 3, 4)
     world.kill(1)
     bounce(world, 4, 3, 2)
@@ -109,7 +109,7 @@ def test_isr_that_bounced_completely_stays_in_a_new_epoch(world: World) -> None:
     assert world.brief("t") == (2, (2, 3, 4), 1)
 
 
-def test_isr_that_bounced_keeps_members_with_intact_logs(world: World) -> None:
+def test_isr_whose_members_bounced_keeps_those_with_intact_logs(world: World) -> None:
     create(world, 2, 3, 4)
     world.kill(1)
     bounce(world, 2)
@@ -137,7 +137,7 @@ def test_possibly_incomplete_replica_is_not_counted_for_min_isr(world: World) ->
     assert world.state("t").leader == 2
 
 
-def test_returned_replica_without_its_log_waits_for_eligible_one(world: World) -> None:
+def test_replica_back_without_its_log_waits_for_an_eligible_one(world: World) -> None:
     create(world, 2, 3, 4, min_insync_replicas="2")
     world.leave(4)
     world.settle()
@@ -221,7 +221,7 @@ def test_state_newer_than_the_registration_is_not_changed(world: World) -> None:
     assert epochs_sent(world, 2) == epochs_sent(world, 3) == [1]
 
 
-def test_handled_bounce_is_ignored_by_the_next_controller(world: World) -> None:
+def test_bounce_handled_before_is_ignored_by_the_next_controller(world: World) -> None:
     create(world, 2, 3)
     world.kill(1)
     bounce(world, 2, 3)
@@ -243,7 +243,7 @@ def test_bounces_before_and_after_a_failover_are_both_handled(world: World) -> N
     assert world.brief("t") == (3, (3,), 3)
 
 
-def test_fencing_write_with_a_lost_response_is_recognized(world: World) -> None:
+def test_fencing_write_is_recognized_after_a_lost_response(world: World) -> None:
     create(world, 2, 3)
     world.kill(1)
     bounce(world, 2)
@@ -296,7 +296,7 @@ def test_topic_being_deleted_is_deleted_if_its_leader_bounced(world: World) -> N
     assert not world.has("t") and not world.events(ControllerEventFailed)
 
 
-def test_isr_after_any_bounce_contains_the_leader() -> None:
+def test_isr_after_any_set_of_bounces_contains_the_leader() -> None:
     replicas = (1, 2, 3)
     # Each replica is outside the ISR, dead in it, bounced in it, or steady in it.
     for places in product(("out", "dead", "bounced", "steady"), repeat=3):
@@ -315,7 +315,7 @@ def test_isr_after_any_bounce_contains_the_leader() -> None:
                 assert new.leader == leader
 
 
-def test_pending_bounce_is_handled_after_a_later_broker_return(
+def test_pending_bounce_is_handled_after_another_broker_returned(
     world: World,
 ) -> None:
     create(world, 2, 3, min_insync_replicas="2")

@@ -38,21 +38,21 @@ def handles(world: World, zxid: int) -> bool:
     return True
 
 
-def test_new_partitions_are_caused_by_the_topic_znode_write(world: World) -> None:
+def test_new_partitions_event_names_the_topic_znode_write(world: World) -> None:
     world.create_topic("t", {0: [2, 3], 1: [3, 2]})
     written = world.ensemble.nodes[znodes.topic_path("t")].mzxid
     world.settle()
     assert [(e.partition, e.caused_by) for e in world.events(LeaderElected)] == [(1, transaction_cause(written))]
 
 
-def test_topic_removal_is_caused_by_its_znode_deletion(world: World) -> None:
+def test_topic_removal_event_names_the_znode_deletion(world: World) -> None:
     world.ensemble.delete(znodes.topic_path("t"))
     removed = world.ensemble.zxid
     world.settle()
     assert [(e.topic, e.caused_by) for e in world.events(TopicDeleted)] == [("t", transaction_cause(removed))]
 
 
-def test_preferred_election_is_caused_by_its_znode_write(world: World) -> None:
+def test_preferred_election_event_names_its_znode_write(world: World) -> None:
     world.leave(2)
     world.settle()
     world.join(2)
@@ -66,7 +66,7 @@ def test_preferred_election_is_caused_by_its_znode_write(world: World) -> None:
     assert last_election_cause(world) == transaction_cause(asked.mzxid)
 
 
-def test_log_dir_election_is_caused_by_the_notification(world: World) -> None:
+def test_log_dir_election_event_names_the_notification_write(world: World) -> None:
     world.offline_replicas[2] = {T0}
     path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000001"
     received = world.ensemble.put(path, znodes.encode_log_dir_event(2))
@@ -75,12 +75,12 @@ def test_log_dir_election_is_caused_by_the_notification(world: World) -> None:
     assert world.brief("t")[0] == 3
 
 
-def test_topic_deletion_is_caused_by_its_request_znode(world: World) -> None:
+def test_topic_deletion_event_names_its_request_znode_write(world: World) -> None:
     asked = world.ensemble.put(f"{znodes.DELETE_TOPICS}/t")
     assert handles(world, asked.czxid)
 
 
-def test_liveness_change_is_caused_by_the_list_transaction(world: World) -> None:
+def test_liveness_event_names_the_transaction_that_changed_it(world: World) -> None:
     world.join(5)
     joined = world.ensemble.nodes[znodes.broker_path(5)].czxid
     world.settle()
@@ -95,7 +95,7 @@ def test_liveness_change_is_caused_by_the_list_transaction(world: World) -> None
     assert last_election_cause(world) == registration_cause(2, epoch)
 
 
-def test_topic_created_event_is_caused_by_the_topic_creation(world: World) -> None:
+def test_topic_created_event_names_the_topic_znode_creation(world: World) -> None:
     world.create_topic("u", {0: [3, 4]})
     world.settle()
     [made] = world.events(TopicCreated)

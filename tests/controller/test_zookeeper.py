@@ -53,7 +53,7 @@ def test_controller_epoch_is_created_once_and_incremented(world: World, session:
 
 
 @pytest.mark.scenario(14)
-def test_kraft_controller_is_never_replaced(world: World, session: FakeSession, zk: Zk) -> None:
+def test_kraft_controller_znode_is_never_replaced(world: World, session: FakeSession, zk: Zk) -> None:
     world.ensemble.put(znodes.CONTROLLER, b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":7}')
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"12")
     assert world.call(register_controller(zk, 1, 0)) is None
@@ -61,7 +61,7 @@ def test_kraft_controller_is_never_replaced(world: World, session: FakeSession, 
 
 
 @pytest.mark.scenario(69)
-def test_batch_of_state_writes_returns_an_outcome_for_each(world: World, session: FakeSession, zk: Zk) -> None:
+def test_batch_of_state_writes_returns_an_outcome_for_each_write(world: World, session: FakeSession, zk: Zk) -> None:
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"4")
     state = LeaderAndIsr(1, 0, (1, 2), 4)
     for partition in (GOOD, STALE):
@@ -98,7 +98,7 @@ def test_notifications_are_numbered_and_their_removal_is_fenced(world: World, se
 
 
 @pytest.mark.scenario(71)
-def test_generated_broker_ids_increase_above_the_reserved_ids(world: World, zk: Zk) -> None:
+def test_generated_broker_ids_start_above_the_reserved_ids(world: World, zk: Zk) -> None:
     assert [world.call(next_broker_id(zk, reserved_max=1000)) for _ in range(3)] == [1001, 1002, 1003]
 
 
@@ -107,7 +107,7 @@ def test_generated_broker_ids_increase_above_the_reserved_ids(world: World, zk: 
     ["/admin/delete_topics", "/admin", "/brokers/topics", "/isr_change_notification", "/log_dir_event_notification"],
 )
 @pytest.mark.parametrize("is_active_controller", [True, False])
-def test_removed_list_znode_is_recreated_and_watched(world: World, path: str, is_active_controller: bool) -> None:
+def test_removed_parent_znode_is_recreated_and_watched(world: World, path: str, is_active_controller: bool) -> None:
     world.start(1, 2)
     world.join(3)
     if not is_active_controller:

@@ -52,12 +52,12 @@ def with_faults(project: Path) -> None:
     path.write_text(path.read_text().replace(PLAIN, DECORATOR))
 
 
-def test_service_passes_without_faults(project: Path) -> None:
+def test_tutorial_service_passes_without_faults(project: Path) -> None:
     assert "1 passed" in run(project, "--zabka-seeds", "0:2")
 
 
 @pytest.mark.timeout(300)
-def test_seed_of_the_tutorial_finds_the_bug_and_shows_notes(project: Path) -> None:
+def test_seed_named_by_the_tutorial_finds_the_bug(project: Path) -> None:
     with_faults(project)
     before, after = NOTING.split("    ...\n")
     (project / "points.py").write_text(
@@ -75,7 +75,7 @@ def test_seed_of_the_tutorial_finds_the_bug_and_shows_notes(project: Path) -> No
 
 
 @pytest.mark.timeout(300)
-def test_corrected_service_passes_with_faults(project: Path) -> None:
+def test_corrected_tutorial_service_passes_with_faults(project: Path) -> None:
     with_faults(project)
     (project / "points.py").write_text(CORRECTED)
     assert "1 passed" in run(project, "--zabka-seeds", f"{SEED}:{int(SEED) + 4}")

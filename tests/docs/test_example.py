@@ -29,7 +29,7 @@ def output(project: str, tmp_path: Path, **environment: str) -> str:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_recipes_pass_in_their_own_pytest(tmp_path: Path) -> None:
+def test_recipes_pass_in_a_separate_pytest(tmp_path: Path) -> None:
     text = output("recipes", tmp_path)
     assert "10 passed" in text, text
 
@@ -41,13 +41,13 @@ def test_corrected_services_pass_in_every_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_ready_fault_sets_expose_the_mistakes_of_the_worker(tmp_path: Path) -> None:
+def test_ready_made_fault_sets_expose_the_mistakes_of_the_worker(tmp_path: Path) -> None:
     text = output("worker", tmp_path, PYTHONHASHSEED="0")
     assert "20 passed" in text, text
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_mistakes_of_services_are_found_within_fifty_seeds(tmp_path: Path) -> None:
+def test_mistakes_of_services_are_found_within_50_seeds(tmp_path: Path) -> None:
     text = output("services", tmp_path, PYTHONHASHSEED="0", ZABKA_MISTAKES="1")
     assert len(re.findall(r"zabka: \w+ fails with seed \d+ and", text)) == MISTAKES, text

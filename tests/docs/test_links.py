@@ -74,7 +74,7 @@ def is_code(dotted: str) -> bool:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
-def test_every_link_has_a_target(path: Path) -> None:
+def test_every_link_in_the_documents_has_a_target(path: Path) -> None:
     wrong = []
     for target, anchor in _LINK.findall(prose(path.read_text())):
         found = (path.parent / target).resolve() if target else path
@@ -97,7 +97,7 @@ def test_every_documented_path_exists(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CURRENT)
-def test_every_documented_name_is_defined_where_stated(path: Path) -> None:
+def test_every_documented_name_is_defined_in_the_stated_file(path: Path) -> None:
     text = prose(path.read_text())
     wrong = [f"{name} in {place}" for name, place in _DEFINED.findall(text) if not is_defined(name, place)]
     assert wrong == []

@@ -25,7 +25,7 @@ TOUR = [
 ]
 
 
-def test_readme_starts_with_two_commands() -> None:
+def test_readme_starts_a_cluster_with_two_commands() -> None:
     assert [line for line in commands(README) if line.startswith("make ")] == ["make up", "make test"]
 
 
@@ -52,7 +52,7 @@ def test_tour_commands_of_the_readme_work(started: Started, tmp_path: Path, comm
 
 
 @pytest.mark.parametrize("fixture", ["zabka_cluster", "zabka_world"])
-def test_readme_example_for_test_authors_passes(tmp_path: Path, fixture: str) -> None:
+def test_example_test_in_the_readme_passes(tmp_path: Path, fixture: str) -> None:
     (example,) = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
     (tmp_path / "test_example.py").write_text(example.replace("zabka_cluster", fixture))
     done = subprocess.run(

@@ -23,7 +23,7 @@ EXCUSED = {
     "make reference": "it writes the pages; test_reference compares them",
     "make up ARGS=": "another cluster with a full journal; the first one is started in the same way",
     "for s in 1 2 3 10 20": (
-        "25 histories take a minute; test_contributing_command_writes_the_history_hash_file runs it for one"
+        "25 histories take a minute; test_command_in_contributing_writes_the_history_hash_file runs it for one"
     ),
     ".venv/bin/zabka simulate --seeds 0-": "the README's tour simulates ten seeds",
     "pip install .": "test_wheel and `make dist` install the wheel into environments of their own",
@@ -81,7 +81,7 @@ def script(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", [page for page in PAGES if script(page).strip()], ids=name_of)
-def test_commands_of_each_page_work(started: Started, tmp_path: Path, path: Path) -> None:
+def test_shell_commands_of_each_page_succeed(started: Started, tmp_path: Path, path: Path) -> None:
     if name_of(path) in AFTER_AN_OUTAGE:
         have_an_outage(started)
     started.settle()
@@ -91,7 +91,7 @@ def test_commands_of_each_page_work(started: Started, tmp_path: Path, path: Path
     assert "Traceback" not in output
 
 
-def test_contributing_command_writes_the_history_hash_file(tmp_path: Path) -> None:
+def test_command_in_contributing_writes_the_history_hash_file(tmp_path: Path) -> None:
     (command,) = [line for line in commands((ROOT / "CONTRIBUTING.md").read_text()) if "hashes.txt" in line]
     shorter = re.sub(r"in 1 2 3 10 20;(.*) in chaos [\w -]+;", r"in 1;\1 in ensemble;", command)
     assert shorter != command

@@ -17,7 +17,7 @@ def test_every_site_generator_package_has_a_hash() -> None:
     assert all(line.rstrip().endswith("\\") for line in pins), "a pinned package without hashes"
 
 
-def test_lock_file_contains_the_dependency_group() -> None:
+def test_lock_file_contains_the_group_of_site_dependencies() -> None:
     group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["docs"]
     required = {re.split(r"[<>=]", requirement)[0] for requirement in group}
     pinned = set(re.findall(r"^([\w.-]+)==", LOCK, re.MULTILINE))

@@ -124,7 +124,7 @@ def test_upgrade_table_has_exactly_one_case_per_cell() -> None:
     assert cases == {(name, direction) for name, direction, _ in CELLS}
 
 
-def test_versions_in_the_upgrade_table_match_the_code() -> None:
+def test_versions_in_the_upgrade_table_equal_those_in_the_code() -> None:
     found = {name: re.findall(r"\d+", version) for name, (version, _, _) in rows().items()}
     assert found == {name: [] if number is None else [str(number)] for name, number in VERSIONS.items()}
 
@@ -135,7 +135,7 @@ def test_release_on_the_upgrade_page_matches_the_package() -> None:
     assert re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE) == [version]
 
 
-def test_figures_on_the_upgrade_page_match_the_code() -> None:
+def test_figures_on_the_upgrade_page_equal_those_in_the_code() -> None:
     assert f"exit code {NEWER_STATE};" in " ".join(PAGE.split())
     assert f"newest {message_log.FILE_LINES * message_log.FILES_MAX:,} messages" in " ".join(PAGE.split())
     assert [LOG_MAGIC.to_bytes(4, "big"), SNAPSHOT_MAGIC.to_bytes(4, "big")] == [b"ZKLG", b"ZKSN"]
@@ -188,7 +188,7 @@ def test_unknown_fields_of_a_journal_are_ignored(tmp_path: Path) -> None:
     assert not isinstance(check_line(line.rstrip(b"\n")), Refused)
 
 
-def test_upload_with_a_newer_line_is_rejected_as_a_whole() -> None:
+def test_upload_with_a_line_of_a_newer_version_is_rejected() -> None:
     lines = [encode_line("peer-1", number, 1, 1, STARTED) for number in (1, 2)]
     with pytest.raises(NoHistory, match=f"line 2: schema {SCHEMA_VERSION + 1} is newer"):
         read_history(lines[0] + edited(lines[1], schema=SCHEMA_VERSION + 1))
@@ -287,7 +287,7 @@ def refuse_newer_collected_history(tmp_path: Path) -> str:
 
 
 @pytest.mark.timeout(120)
-def test_up_reports_why_the_api_does_not_start(tmp_path: Path) -> None:
+def test_up_command_reports_why_the_api_does_not_start(tmp_path: Path) -> None:
     file = collected(tmp_path / "api" / "collected")
     change_first_line(file, schema=SCHEMA_VERSION + 1)
     ended = subprocess.run(
@@ -455,7 +455,7 @@ def read_log_with_a_newer_version(tmp_path: Path) -> str:
     return "read; an unknown transaction is refused"
 
 
-def test_log_with_another_magic_is_rejected(tmp_path: Path) -> None:
+def test_log_with_another_magic_number_is_rejected(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     header(tmp_path / "log.100000001", LOG_MAGIC + 1, LOG_VERSION)
     with pytest.raises(DataDirectoryError, match="is not a ZooKeeper transaction log"):
@@ -481,7 +481,7 @@ def read_snapshot_with_a_newer_version(tmp_path: Path) -> str:
     return read_snapshot_of(tmp_path, SNAPSHOT_VERSION + 1)
 
 
-def test_snapshot_with_another_magic_is_skipped(tmp_path: Path) -> None:
+def test_snapshot_with_another_magic_number_is_skipped(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4), snapshots=(0, EPOCH_1 + 2))
     header(tmp_path / "snapshot.100000002", SNAPSHOT_MAGIC + 1, SNAPSHOT_VERSION)
     recovered = recover(directories).recovered
@@ -634,7 +634,7 @@ def read_newer_partition_metadata(tmp_path: Path) -> str:
     return "read"
 
 
-def test_alive_mark_of_another_version_is_ignored() -> None:
+def test_clean_shutdown_file_of_another_version_is_ignored() -> None:
     mark = checkpoints.alive(7, "boot")
     assert checkpoints.broker_epoch_alive(mark, "boot") == 7
     assert checkpoints.broker_epoch_alive(mark.replace('"version":0', '"version":1'), "boot") == -1

@@ -72,7 +72,7 @@ def test_killed_controller_is_replaced_and_leaders_are_elected(cluster: Cluster)
 @pytest.mark.scenario(34)
 @pytest.mark.scenario(39)
 @pytest.mark.parametrize("cluster", ["simulated", pytest.param("live", marks=pytest.mark.long)], indirect=True)
-def test_killed_leader_increments_the_leader_epoch_once(cluster: Cluster) -> None:
+def test_leader_kill_increments_the_leader_epoch_once(cluster: Cluster) -> None:
     controller = controller_of(cluster)
     epoch = cluster.controller_epoch
     first, second = (broker for broker in cluster.brokers.values() if broker.id != controller.id)
@@ -101,7 +101,7 @@ def test_killed_leader_increments_the_leader_epoch_once(cluster: Cluster) -> Non
 
 
 @pytest.mark.scenario(37)
-def test_stopping_broker_first_hands_over_its_leaderships(cluster: Cluster) -> None:
+def test_stopping_broker_first_moves_its_leadership(cluster: Cluster) -> None:
     controller = controller_of(cluster)
     leaver = next(broker for broker in cluster.brokers.values() if broker.id != controller.id)
     others = [number for number in cluster.brokers if number != leaver.id]
@@ -139,7 +139,7 @@ def test_every_broker_learns_the_current_controller(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("zabka_seed", range(20))
-def test_controller_is_replaced_in_time_in_every_simulation(zabka_world: SimulatedCluster) -> None:
+def test_controller_is_replaced_in_time_in_every_simulated_run(zabka_world: SimulatedCluster) -> None:
     for _ in range(3):
         controller = controller_of(zabka_world)
         epoch = zabka_world.controller_epoch

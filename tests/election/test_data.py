@@ -69,7 +69,7 @@ def end(cluster: LiveCluster, how: signal.Signals) -> None:
 @pytest.mark.long
 @pytest.mark.scenario(3)
 @pytest.mark.scenario(33)
-def test_restart_keeps_records_and_a_signal_frees_all_ports(tmp_path: Path) -> None:
+def test_restart_keeps_records_and_a_signal_releases_all_ports(tmp_path: Path) -> None:
     first = start_live(tmp_path)
     try:
         first.topics.create("orders", partitions=2, config={"min.insync.replicas": "2"})

@@ -8,7 +8,7 @@ from zabka.testing.cluster import Cluster, ClusterFailed
 from zabka.testing.worlds.cluster import start_simulated
 
 
-def test_test_starts_with_an_empty_cluster_in_sync(cluster: Cluster) -> None:
+def test_cluster_fixture_is_empty_and_in_sync_when_a_test_starts(cluster: Cluster) -> None:
     assert {node.process for node in (*cluster.peers.values(), *cluster.brokers.values())} == {"running"}
     assert all(broker.registered for broker in cluster.brokers.values())
     assert cluster.controller is not None
@@ -30,7 +30,7 @@ def test_produced_records_can_be_consumed(cluster: Cluster) -> None:
     cluster.until(lambda: cluster.topics.names() == [])
 
 
-def test_cluster_error_contains_the_reason(cluster: Cluster) -> None:
+def test_error_of_a_cluster_operation_contains_the_reason(cluster: Cluster) -> None:
     cluster.topics.create("orders")
 
     with pytest.raises(ClusterFailed, match="exists"):
@@ -50,7 +50,7 @@ def test_condition_timeout_error_contains_the_last_value(cluster: Cluster) -> No
 
 
 @pytest.mark.zabka(peers=1, brokers=1, settings={"replica.lag.time.max.ms": "1234"})
-def test_marked_test_gets_its_own_cluster_settings(cluster: Cluster) -> None:
+def test_settings_marker_applies_to_the_cluster_of_its_test(cluster: Cluster) -> None:
     assert list(cluster.peers) == list(cluster.brokers) == [1]
     assert cluster.settings()["replica.lag.time.max.ms"] == "1234"
     assert cluster.settings("peer-1")["tickTime"] == "500"

@@ -12,7 +12,7 @@ from zabka.journal.checkers.znode_register import Answered, Asked
 from zabka.testing.live.cluster import LiveCluster
 
 
-def test_histories_under_faults_are_linearizable(zabka_cluster: LiveCluster) -> None:
+def test_client_histories_under_faults_are_linearizable(zabka_cluster: LiveCluster) -> None:
     checked = check_zookeeper(zabka_cluster, seconds=5.0, clients=5, seed=3)
 
     assert checked.wrong == []
@@ -20,7 +20,7 @@ def test_histories_under_faults_are_linearizable(zabka_cluster: LiveCluster) -> 
     assert checked.counts["ordered replies"] > 100
 
 
-def test_checker_detects_stale_and_backward_reads() -> None:
+def test_checker_detects_stale_reads_and_reads_that_go_back() -> None:
     history = History()
     history.operations += [
         Operation("a", "/x", 0, 1, Asked("create", b"1"), Answered("ok")),

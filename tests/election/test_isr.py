@@ -90,7 +90,7 @@ def test_paused_follower_leaves_the_isr_by_lag_and_returns(cluster: Cluster) -> 
 
 
 @pytest.mark.parametrize("direction", ["what it asks", "what it is answered"])
-def test_partitioned_follower_leaves_the_isr_and_returns(cluster: Cluster, direction: str) -> None:
+def test_isolated_follower_leaves_the_isr_and_returns(cluster: Cluster, direction: str) -> None:
     roles = under_load(cluster)
     # The follower fetches: it opens the connection, and a fault in either direction is enough to delay it.
     ends = (roles.follower, roles.leader) if direction == "what it asks" else (roles.leader, roles.follower)
@@ -132,7 +132,7 @@ def test_slow_link_alone_does_not_shrink_the_isr(zabka_world: SimulatedCluster) 
 
 @pytest.mark.zabka(settings={"replica.lag.time.max.ms": "1000"})
 @pytest.mark.parametrize("zabka_seed", range(10))
-def test_isr_eviction_bounds_hold_in_simulation_for_any_lag(zabka_world: SimulatedCluster) -> None:
+def test_isr_eviction_time_is_bounded_in_simulation_for_any_lag(zabka_world: SimulatedCluster) -> None:
     roles = under_load(zabka_world)
     for _ in range(5):
         paused_us = zabka_world.now_us

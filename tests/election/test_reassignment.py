@@ -48,7 +48,7 @@ def test_reassigned_partition_keeps_every_acknowledged_record(zabka_world: Simul
 
 @pytest.mark.scenario(50)
 @pytest.mark.zabka(brokers=4)
-def test_next_controller_completes_the_earlier_reassignment(zabka_world: SimulatedCluster) -> None:
+def test_next_controller_completes_a_started_reassignment(zabka_world: SimulatedCluster) -> None:
     controller = zabka_world.until(lambda: zabka_world.controller)
     leader, target = [broker for broker in zabka_world.brokers.values() if broker.id != controller.id][:2]
     orders = zabka_world.topics.create("orders", assignment={0: [leader.id]})

@@ -19,7 +19,7 @@ LIVE = [
 
 
 @pytest.mark.parametrize("name", LIVE)
-def test_listed_scenarios_can_be_played_live(name: str) -> None:
+def test_listed_scenarios_can_run_live(name: str) -> None:
     assert LivePlayer().unplayable(LIBRARY[name]) is None
 
 
@@ -30,11 +30,11 @@ def test_listed_scenarios_can_be_played_live(name: str) -> None:
         ("kafka-14617", "what it shows (StrongIsr) is seen only by looking into every broker's disk and memory"),
     ],
 )
-def test_script_that_real_processes_cannot_play_is_rejected(name: str, reason: str) -> None:
+def test_script_that_cannot_run_on_real_processes_is_rejected(name: str, reason: str) -> None:
     assert LivePlayer().unplayable(LIBRARY[name]) == reason
 
 
-def test_script_on_real_processes_has_the_simulated_outcome(zabka_cluster: LiveCluster) -> None:
+def test_script_has_the_same_result_simulated_and_on_processes(zabka_cluster: LiveCluster) -> None:
     scenario = LIBRARY["leader-killed"]
     assert isinstance(scenario, WorldScenario)
     stage = LiveStage(zabka_cluster, False, ACKS_ALL)

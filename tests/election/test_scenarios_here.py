@@ -32,7 +32,7 @@ from zabka.testing.live.stage import LiveStage
         ("kafka-14845", "it writes /brokers/ids/2, which belongs to the cluster that runs"),
     ],
 )
-def test_script_that_a_running_cluster_cannot_play_is_rejected(name: str, reason: str) -> None:
+def test_script_that_cannot_run_on_a_running_cluster_is_rejected(name: str, reason: str) -> None:
     assert running_obstacle(LIBRARY[name]) == reason
 
 
@@ -45,7 +45,7 @@ def test_script_can_edit_only_the_znodes_of_its_topics() -> None:
     assert running_obstacle(foreign) == "it writes /brokers/topics/orders2, which belongs to the cluster that runs"
 
 
-def test_script_topics_get_unused_names() -> None:
+def test_topics_of_a_script_get_unused_names() -> None:
     script = LIBRARY["leader-killed"]
     assert isinstance(script, WorldScenario)
     own = with_own_topics(script, {"orders", "orders.1"})
@@ -72,7 +72,7 @@ CUT = world_steps.Cut("broker-1", ("broker-2",))
 PAUSE = world_steps.Pause("broker-3")
 
 
-def test_unexpected_step_error_is_reported_and_script_undone(
+def test_unexpected_step_error_is_reported_and_script_is_undone(
     zabka_cluster: LiveCluster,
 ) -> None:
     script = WorldScenario("s", "", "", "", "", brokers=3, steps=(CUT, PAUSE, world_steps.Kill(("broker-9",))))
@@ -84,7 +84,7 @@ def test_unexpected_step_error_is_reported_and_script_undone(
     assert {node.process for node in zabka_cluster.brokers.values()} == {"running"}
 
 
-def test_externally_stopped_script_is_undone(zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_stopped_from_outside_is_undone(zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def play_step(stage: LiveStage, step: AnyWorldStep) -> None:
         if isinstance(step, world_steps.Wait):
             raise KeyboardInterrupt
@@ -98,7 +98,7 @@ def test_externally_stopped_script_is_undone(zabka_cluster: LiveCluster, monkeyp
     assert {node.process for node in zabka_cluster.brokers.values()} == {"running"}
 
 
-def test_api_player_undoes_its_script_when_terminated(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
+def test_scenario_process_undoes_its_script_when_terminated(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
     script = WorldScenario("s", "", "", "", "", brokers=3, steps=(CUT, PAUSE, world_steps.Wait(60_000)))
     file = tmp_path / "s.json"
     file.write_bytes(msgspec.json.encode(script))
@@ -114,9 +114,7 @@ def test_api_player_undoes_its_script_when_terminated(zabka_cluster: LiveCluster
     assert zabka_cluster.brokers[3].process == "running"
 
 
-def test_removal_of_a_fault_is_retried_after_a_failure(
-    zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fault_removal_is_retried_after_a_failure(zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     heal, refusals = Fault.heal, [Refused("500", 500), ClusterFailed("no answer")]
 
     def unwilling(fault: Fault) -> None:
@@ -132,7 +130,7 @@ def test_removal_of_a_fault_is_retried_after_a_failure(
     assert zabka_cluster.get("/api/v1/faults") == []
 
 
-def test_script_does_not_overwrite_znodes_and_cleans_up(
+def test_script_does_not_overwrite_znodes_and_deletes_its_own(
     zabka_cluster: LiveCluster,
 ) -> None:
     steps = (
@@ -155,7 +153,7 @@ def test_script_does_not_overwrite_znodes_and_cleans_up(
         stage.stop_clients()
 
 
-def test_two_scripts_are_not_played_at_the_same_time(zabka_cluster: LiveCluster) -> None:
+def test_two_scripts_do_not_run_at_the_same_time(zabka_cluster: LiveCluster) -> None:
     stage = LiveStage(zabka_cluster, False, -1)
     try:
         stage.ask(stage.clients.join("other", (1, 2, 3), 10_000))
@@ -166,7 +164,7 @@ def test_two_scripts_are_not_played_at_the_same_time(zabka_cluster: LiveCluster)
     assert refused.problems == ["another script is played on this cluster just now"]
 
 
-def test_script_for_too_many_brokers_is_rejected_without_faults(zabka_cluster: LiveCluster) -> None:
+def test_script_for_too_many_brokers_injects_no_faults(zabka_cluster: LiveCluster) -> None:
     verdict = RunningPlayer(zabka_cluster.url).play(LIBRARY["kafka-1211"])
     assert verdict.problems == ["the script has 4 brokers, and this cluster 3"]
     assert verdict.journal == []

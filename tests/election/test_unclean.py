@@ -85,7 +85,7 @@ def a_returns_and_the_logs_converge(cluster: Cluster, case: OfflineCase) -> None
 
 @pytest.mark.scenario(43)
 @pytest.mark.parametrize("cluster", ["simulated", pytest.param("live", marks=pytest.mark.long)], indirect=True)
-def test_partition_without_unclean_election_waits_for_old_leader(cluster: Cluster) -> None:
+def test_partition_waits_for_old_leader_if_unclean_is_disabled(cluster: Cluster) -> None:
     case = offline_case(cluster)
 
     # B is live but must not be elected.
@@ -105,7 +105,7 @@ def test_partition_without_unclean_election_waits_for_old_leader(cluster: Cluste
 
 
 @pytest.mark.scenario(45)
-def test_topic_override_elects_the_replica_and_reports_the_loss(
+def test_topic_override_elects_a_stale_replica_and_reports_loss(
     cluster: Cluster,
 ) -> None:
     case = offline_case(cluster)
@@ -131,7 +131,7 @@ def test_broker_default_elects_a_returning_out_of_sync_replica(
 
 
 @pytest.mark.zabka(settings={UNCLEAN: "true"})
-def test_topic_override_against_default_keeps_partition_offline(
+def test_topic_override_disables_unclean_election_of_the_default(
     zabka_world: SimulatedCluster,
 ) -> None:
     zabka_world.topics.create("other")
@@ -176,7 +176,7 @@ def test_topic_override_applies_after_a_controller_failover(zabka_world: Simulat
 
 
 @pytest.mark.parametrize("zabka_seed", range(10))
-def test_logs_converge_in_every_simulation(zabka_world: SimulatedCluster) -> None:
+def test_logs_converge_in_every_simulated_run(zabka_world: SimulatedCluster) -> None:
     case = offline_case(zabka_world)
     case.orders.set_config({UNCLEAN: "true"})
     b_leads(zabka_world, case)

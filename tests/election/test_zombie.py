@@ -69,11 +69,11 @@ def test_zombie_controller_is_fenced_and_changes_no_state(cluster: Cluster) -> N
 
 
 @pytest.mark.parametrize("zabka_seed", range(1, 21))
-def test_zombie_controller_is_fenced_in_every_simulation(zabka_world: SimulatedCluster) -> None:
+def test_zombie_controller_is_fenced_in_every_simulated_run(zabka_world: SimulatedCluster) -> None:
     a_zombie_is_fenced(zabka_world)
 
 
-def test_pause_shorter_than_the_session_has_no_effect(zabka_world: SimulatedCluster) -> None:
+def test_controller_pause_shorter_than_its_session_has_no_effect(zabka_world: SimulatedCluster) -> None:
     controller = zabka_world.until(lambda: zabka_world.controller)
     epoch = zabka_world.controller_epoch
     orders = zabka_world.topics.create("orders", partitions=3)

@@ -34,12 +34,12 @@ def test_properties_file_is_parsed_as_in_java(data: bytes) -> None:
 
 
 @given(st.text(max_size=100))
-def test_logical_lines_concatenate_to_the_original(text: str) -> None:
+def test_logical_lines_of_a_file_join_to_the_original(text: str) -> None:
     assert "".join(line.source for line in logical_lines(text)) == text
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b.c", "clientPort"]), st.text(max_size=40)))
-def test_property_lines_round_trip(properties: dict[str, str]) -> None:
+def test_property_lines_are_parsed_to_what_was_written(properties: dict[str, str]) -> None:
     text = "\n".join(property_line(key, value) for key, value in properties.items())
     assert text.isascii()
     assert read_properties(text) == properties
@@ -61,7 +61,7 @@ def test_zoo_cfg_is_read_as_iso_8859_1(tmp_path: Path) -> None:
     assert load(path).data_dir == Path("/zürich")
 
 
-def test_zoo_cfg_with_a_bad_escape_is_rejected(tmp_path: Path) -> None:
+def test_zoo_cfg_with_an_invalid_escape_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "zoo.cfg"
     path.write_bytes(b"clientPort=1\ndataDir=C:\\users\n")
     with pytest.raises(ConfigError, match=r"\\users is not \\u and four hexadecimal digits \(in "):
@@ -81,7 +81,7 @@ def test_dynamic_file_is_parsed_as_properties(tmp_path: Path) -> None:
         load(path)
 
 
-def test_reconfigured_zoo_cfg_keeps_bytes_and_values(tmp_path: Path) -> None:
+def test_rewritten_zoo_cfg_keeps_all_other_bytes_and_values(tmp_path: Path) -> None:
     """Only the members' lines are removed, including continued lines. All other bytes stay the same."""
     path = tmp_path / "zürich.cfg"
     kept = b"# z\xfcrich\r\ndataDir = /z\xfcrich\r\na=1\\\n  2\n"
@@ -98,6 +98,6 @@ def test_reconfigured_zoo_cfg_keeps_bytes_and_values(tmp_path: Path) -> None:
     }
 
 
-def test_membership_with_a_bad_escape_is_rejected() -> None:
+def test_membership_with_an_invalid_escape_is_rejected() -> None:
     with pytest.raises(BadMembership, match="four hexadecimal digits"):
         Membership.parse("server.1=h:1:2\\u00")

@@ -44,7 +44,7 @@ def test_rule_selects_requests_by_nth_every_and_times(fields: dict[str, int], ex
     assert taken(FaultUses(held(**fields), 0, SharedCounts().count), 6) == expected
 
 
-def test_rule_with_probability_draws_for_each_request() -> None:
+def test_rule_with_a_probability_decides_for_each_request() -> None:
     numbers = taken(FaultUses(held(probability=0.5), 0, SharedCounts().count), 1_000)
     assert 400 < len(numbers) < 600
     assert numbers == taken(FaultUses(held(probability=0.5), 0, SharedCounts().count), 1_000)
@@ -66,7 +66,7 @@ def test_only_the_oldest_due_rule_applies() -> None:
 @pytest.mark.parametrize(
     ("fields", "expected"), [({"times": 2}, [1, 2]), ({"nth": 3}, [3]), ({"every": 2, "times": 2}, [2, 4])]
 )
-def test_nodes_share_the_use_count_of_a_rule(fields: dict[str, int], expected: list[int]) -> None:
+def test_nodes_share_the_injection_count_of_a_rule(fields: dict[str, int], expected: list[int]) -> None:
     shared = SharedCounts()
     nodes = [FaultUses(held(**fields), 0, shared.count) for _ in range(3)]
     found = []
@@ -77,7 +77,7 @@ def test_nodes_share_the_use_count_of_a_rule(fields: dict[str, int], expected: l
     assert found == expected
 
 
-def test_unchanged_rules_keep_their_counts() -> None:
+def test_unchanged_fault_rules_keep_their_counts() -> None:
     active = ActiveFaults(SharedCounts().count)
     assert [each.id for each in active.replace([held(id="a")], 0)] == ["a"]
     active.due(lambda _: True, 0, lambda: 0.0)
@@ -115,7 +115,7 @@ def test_contradictory_rule_is_rejected_with_the_reason(body: str, reason: str) 
         rule(body)
 
 
-def test_request_fault_json_round_trips() -> None:
+def test_request_fault_json_decodes_as_encoded() -> None:
     body = (
         '{"kind":"request","effect":"error","api":"Produce","client_id":"shop-*","topic":"orders",'
         '"error":"NOT_LEADER_OR_FOLLOWER","times":1}'
@@ -125,7 +125,7 @@ def test_request_fault_json_round_trips() -> None:
     assert describe(read) == "Produce client_id=shop-* topic=orders: error NOT_LEADER_OR_FOLLOWER, once"
 
 
-def test_rule_applies_only_to_nodes_that_serve_its_requests() -> None:
+def test_rule_applies_only_to_nodes_that_handle_its_requests() -> None:
     everywhere = held()
     assert everywhere.is_for("broker-2") and not everywhere.is_for("peer-2")
     assert held(node="broker-1").is_for("broker-1") and not held(node="broker-1").is_for("broker-2")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from zabka.ensemble.summary import Summary
 
 
-def test_empty_summary_returns_zeros() -> None:
+def test_empty_summary_has_only_zeros() -> None:
     summary = Summary()
     assert (summary.count, summary.minimum, summary.maximum, summary.average) == (0, 0, 0, 0.0)
     assert summary.quantile(0.99) == 0
 
 
-def test_small_values_are_kept_exactly() -> None:
+def test_quantiles_of_small_values_are_exact() -> None:
     summary = Summary()
     for value in range(1, 101):
         summary.add(value)
@@ -27,7 +27,7 @@ def test_value_can_be_counted_several_times() -> None:
     assert (summary.quantile(0.9), summary.quantile(0.91)) == (3, 50)
 
 
-def test_large_values_share_buckets_with_accurate_quantiles() -> None:
+def test_large_values_share_buckets_but_quantiles_are_accurate() -> None:
     summary = Summary()
     for value in range(0, 1_000_000, 7):
         summary.add(value)

@@ -70,7 +70,7 @@ def sent_by(server: int, frame: bytes) -> tuple[Ensemble, list[object]]:
 
 
 @pytest.mark.parametrize("op", WHOLE)
-def test_learner_rejects_a_malformed_write_itself(op: OpCode) -> None:
+def test_learner_rejects_a_malformed_write_without_its_leader(op: OpCode) -> None:
     """A leader of another implementation might crash on such a write."""
     whole = WHOLE[op]
     huge, null = struct.pack(">i", 0x7FFFFFFF), struct.pack(">i", -1)
@@ -109,7 +109,7 @@ def test_number_of_client_identities_is_limited() -> None:
     assert connection in ensemble.closed
 
 
-def test_multi_whose_transaction_grows_too_large_is_rejected() -> None:
+def test_multi_whose_transaction_is_too_large_is_rejected() -> None:
     ensemble = Ensemble(auth=AuthPolicy())
     connection = ensemble.connect()
     ensemble.send(connection, (OpCode.AUTH, AuthPacket(0, "digest", b"n" * 60_000 + b":secret")), xid=-4)
@@ -146,7 +146,7 @@ def test_closed_session_with_many_ephemerals_deletes_them_all() -> None:
         struct.pack(">ii", OpCode.ERROR, 4) + b"\xff" * 4 + struct.pack(">ii", OpCode.DELETE, 6) + b"\0\0\0\2/a",
     ],
 )
-def test_multi_with_inapplicable_operations_is_malformed(sub: bytes) -> None:
+def test_multi_with_operations_that_cannot_apply_is_malformed(sub: bytes) -> None:
     count = 2 if len(sub) > 20 else 1
     head = Txn(SESSION, 1, Zxid(1), 0, OpCode.MULTI, MultiTxn([])).encoded()[:-4]
     with pytest.raises(MalformedRecord):
@@ -156,7 +156,7 @@ def test_multi_with_inapplicable_operations_is_malformed(sub: bytes) -> None:
 # -- peers
 
 
-def test_learner_rejects_an_implausible_epoch() -> None:
+def test_learner_rejects_an_epoch_that_is_too_large() -> None:
     lone = Lone()
     link = lone.follow(0)
     assert link is not None
@@ -167,7 +167,7 @@ def test_learner_rejects_an_implausible_epoch() -> None:
 
 
 @pytest.mark.parametrize("epoch", [EPOCH_LEAP_MAX + 1, 0x7FFFFFFF, -1])
-def test_leader_rejects_an_implausible_epoch(epoch: int) -> None:
+def test_leader_rejects_an_epoch_that_is_too_large(epoch: int) -> None:
     lone = Lone()
     link = lone.lead(0)
     assert link is not None
@@ -176,7 +176,7 @@ def test_leader_rejects_an_implausible_epoch(epoch: int) -> None:
     assert link not in lone.links and lone.peer.state is PeerState.LEADING and lone.peer.accepted_epoch == 0
 
 
-def test_looking_peer_rejects_an_implausible_round() -> None:
+def test_looking_peer_rejects_a_round_that_is_too_large() -> None:
     lone = Lone()
     vote = Vote(PeerId(3), Zxid(1), Epoch(1))
     for state in (PeerState.LOOKING, PeerState.LEADING, PeerState.FOLLOWING):
@@ -236,7 +236,7 @@ def test_impossible_file_name_is_a_config_error(name: str) -> None:
 
 @pytest.mark.parametrize("char", "\x1e\x0b\x85\u2028\t []\0")
 @pytest.mark.parametrize("line", ["h{}:1:2;3", "h:1:2;g{}:3", "h:1:2|i{}:3:4"])
-def test_membership_that_cannot_be_read_again_is_rejected(char: str, line: str) -> None:
+def test_membership_that_does_not_read_back_is_rejected(char: str, line: str) -> None:
     """Otherwise a client could commit such a membership, and then no server could follow a leader."""
     with pytest.raises(BadMembership):
         Membership.parse("server.1=" + line.format(f"{char}x"))

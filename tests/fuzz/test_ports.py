@@ -7,5 +7,5 @@ from pathlib import Path
 from tests.fuzz.ports import attack_new_ensemble
 
 
-def test_client_is_served_while_every_port_receives_garbage(tmp_path: Path) -> None:
+def test_client_gets_replies_while_every_port_receives_garbage(tmp_path: Path) -> None:
     attack_new_ensemble(tmp_path, seconds=4, seed=1)

@@ -33,7 +33,7 @@ GROWTH_BYTES = 256 * 1024
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_valid_messages_and_files_are_accepted(name: str) -> None:
+def test_valid_messages_and_files_are_decoded(name: str) -> None:
     for seed in SEEDS[name]:
         TARGETS[name].run(seed)
 

@@ -61,10 +61,10 @@ def circles(graph: Graph) -> list[list[str]]:
     return found
 
 
-def test_import_cycle_contains_only_modules_on_the_cycle() -> None:
+def test_reported_import_cycle_has_only_modules_on_the_cycle() -> None:
     graph = {"a": ["b"], "b": ["c"], "c": ["a", "d"], "d": [], "e": ["a", "f"], "f": ["e"], "g": ["g"]}
     assert sorted(circles(graph)) == [["a", "b", "c"], ["e", "f"]]
 
 
-def test_files_have_no_import_cycle() -> None:
+def test_source_files_have_no_import_cycle() -> None:
     assert circles(imports()) == []

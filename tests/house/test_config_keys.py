@@ -50,25 +50,25 @@ def _named() -> frozenset[str]:
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_config_key_is_in_exactly_one_list(kind: str) -> None:
+def test_each_config_key_is_in_exactly_one_list(kind: str) -> None:
     keys, *lists = LISTS[kind]
     listed = [key for each in lists for key in each]
     assert sorted(listed) == sorted(keys)
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_supported_keys_are_read(kind: str) -> None:
+def test_supported_config_keys_are_read_by_the_code(kind: str) -> None:
     _, honoured, _, _ = LISTS[kind]
     assert honoured.keys() - _named() == set()
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_keys_without_effect_are_not_read(kind: str) -> None:
+def test_config_keys_without_effect_are_not_read_by_the_code(kind: str) -> None:
     _, _, without_effect, _ = LISTS[kind]
     assert not (without_effect.keys() - CHECKED_ONLY) & _named()
 
 
-def test_each_key_description_is_one_line() -> None:
+def test_description_of_each_config_key_is_one_line() -> None:
     for _, *lists in LISTS.values():
         for each in lists:
             for key, description in each.items():

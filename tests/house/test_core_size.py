@@ -37,7 +37,7 @@ def files_of_the_core() -> Iterator[Path]:
         yield from (path for path in folder.resolve().rglob("*") if path.suffix != ".pyc")
 
 
-def test_plain_installation_has_no_command_line_or_web_page() -> None:
+def test_plain_installation_has_neither_commands_nor_web_page() -> None:
     assert {"fastapi", "uvicorn", "kio", "msgspec"} <= CORE
     assert CORE.isdisjoint(ABSENT)
 

@@ -103,7 +103,7 @@ def test_package_imports_only_allowed_packages(own_package: str) -> None:
     assert wrong == {}
 
 
-def test_allowed_imports_are_used() -> None:
+def test_every_allowed_import_is_used() -> None:
     for own_package, allowed in MAY_IMPORT.items():
         assert allowed <= {package for path in files_of(own_package) for package in imported(path)}, own_package
     for place, extra in OF_EXTRAS.items():
@@ -127,7 +127,7 @@ def packages_of(requirements: list[str]) -> set[str]:
     return {package for package in found if not package.startswith("_")}
 
 
-def test_project_extras_equal_the_table_of_extra_packages() -> None:
+def test_extras_in_pyproject_equal_the_table_of_extra_packages() -> None:
     extras = dict(PROJECT["optional-dependencies"])
     assert extras.pop("all") == [f"zabka[{','.join(sorted(extras))}]"]
     assert set(extras) == set(PACKAGES)
@@ -161,7 +161,7 @@ def run_without(extra: str, code: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_hidden_package_cannot_be_imported() -> None:
+def test_package_hidden_by_the_test_cannot_be_imported() -> None:
     for extra in PACKAGES:
         done = run_without(
             extra, f"from zabka.ensemble.runtime.extras import is_installed; print(is_installed({extra!r}))"
@@ -186,7 +186,7 @@ def test_missing_extra_message_contains_the_install_command() -> None:
         ("kazoo", "import zabka.ensemble.client.kazoo", "kazoo, whose recipes run on this client, is not installed"),
     ],
 )
-def test_module_without_its_extra_prints_the_install_command(extra: str, code: str, message: str) -> None:
+def test_module_without_its_extra_names_the_install_command(extra: str, code: str, message: str) -> None:
     done = run_without(extra, code)
     assert done.returncode == 1
     assert f"{message}: {install_command(extra)}" in done.stderr
@@ -212,13 +212,13 @@ def test_command_without_typer_runs_without_the_cli_extra(verb: str) -> None:
         (["no-such-verb"], "the command line is"),
     ],
 )
-def test_command_without_the_cli_extra_prints_its_installation(arguments: list[str], missing: str) -> None:
+def test_command_without_the_cli_extra_names_the_install_command(arguments: list[str], missing: str) -> None:
     done = run_zabka_without("cli", *arguments)
     assert (done.returncode, done.stdout) == (MISSING, "")
     assert done.stderr == f"zabka: {missing} not installed: pip install 'zabka[cli]'\n"
 
 
-def test_key_store_without_its_extra_prints_the_install_command() -> None:
+def test_key_store_without_its_extra_names_the_install_command() -> None:
     code = """
 import ssl
 from pathlib import Path

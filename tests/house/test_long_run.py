@@ -43,7 +43,7 @@ def test_long_run_page_starts_with_its_heading() -> None:
     assert long_run.PAGE.read_text().startswith(long_run.HEAD)
 
 
-def test_stopped_run_keeps_the_results_of_finished_files(tmp_path: Path) -> None:
+def test_stopped_long_run_keeps_the_results_of_finished_files(tmp_path: Path) -> None:
     tests, kept = tmp_path / "tests", tmp_path / "kept" / "abc.jsonl"
     tests.mkdir()
     (tests / "test_a.py").write_text("def test_one(): pass\ndef test_two(): assert False\n")
@@ -63,6 +63,6 @@ def test_stopped_run_keeps_the_results_of_finished_files(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("commit", "name"), [("1a2b3c4", "1a2b3c4.jsonl"), ("1a2b3c4-dirty", None), ("unknown", None)])
-def test_results_of_a_modified_tree_are_not_stored(commit: str, name: str | None) -> None:
+def test_long_run_results_of_a_modified_tree_are_not_stored(commit: str, name: str | None) -> None:
     kept = long_run.kept_of(commit)
     assert (kept and kept.name) == name

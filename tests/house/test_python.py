@@ -35,7 +35,7 @@ def chosen(tmp_path: Path) -> str:
     return done.stdout.strip()
 
 
-def test_optimised_python_is_chosen_from_path(tmp_path: Path) -> None:
+def test_optimised_python_on_the_path_is_chosen(tmp_path: Path) -> None:
     interpreter(tmp_path / "path", "python3")
     interpreter(tmp_path / "distribution", f"python{VERSION}")
     assert chosen(tmp_path) == "python3"

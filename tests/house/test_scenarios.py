@@ -23,7 +23,7 @@ def marked(path: Path) -> set[int]:
     }
 
 
-def test_acceptance_scenarios_have_tests() -> None:
+def test_every_acceptance_scenario_has_a_test() -> None:
     found = {number for path in sorted(TESTS.rglob("test_*.py")) for number in marked(path)}
     missing = [number for number in SCENARIOS if number not in found]
     assert missing == [], f"no test has @pytest.mark.scenario for {missing}"

@@ -38,7 +38,7 @@ def test_module_is_small_and_has_a_specific_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_function_fits_a_screen(name: str) -> None:
+def test_every_function_fits_a_screen(name: str) -> None:
     long = [
         f"{node.name} ({size} lines)"
         for node in ast.walk(ast.parse((ROOT / name).read_text()))
@@ -78,7 +78,7 @@ FOREIGN = re.compile(
 UNFINISHED = re.compile(r"\b(T[O]DO|F[I]XME|X[X]X|H[A]CK)\b|Not[I]mplementedError")
 
 
-def test_no_file_contains_a_registry_or_machine_path() -> None:
+def test_no_file_contains_a_registry_url_or_machine_path() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {match.group()}"
         for path in _tracked_text()

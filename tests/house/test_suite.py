@@ -21,15 +21,15 @@ def test_tests_of_each_package_are_in_exactly_one_run() -> None:
     assert ignored == together | set(alone)
 
 
-def test_suite_uses_all_cores() -> None:
+def test_suite_script_uses_all_cores() -> None:
     assert ["--numprocesses=7" in run for run in suite.runs([], cores=7)] == [True, True, False]
 
 
-def test_suite_passes_its_arguments_to_one_pytest_run() -> None:
+def test_suite_script_passes_its_arguments_to_one_pytest_run() -> None:
     assert suite.runs(["tests/controller", "-q"], cores=2) == [["tests/controller", "-q"]]
 
 
-def test_suite_returns_the_failure_of_its_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suite_script_returns_the_failure_of_its_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
     codes = iter([1, 0, 0])
     monkeypatch.setattr(suite.subprocess, "call", lambda command, cwd: next(codes))
     assert suite.main([]) == 1

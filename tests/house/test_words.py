@@ -34,7 +34,7 @@ def test_sentence_is_flagged_with_its_reason(text: str, reason: str | None) -> N
 @pytest.mark.parametrize(
     ("name", "flagged"), [("end_reign", True), ("NobodyReads", True), ("essay", False), ("saying", False)]
 )
-def test_name_is_flagged_only_by_whole_words(name: str, flagged: bool) -> None:
+def test_name_is_flagged_only_for_whole_words(name: str, flagged: bool) -> None:
     assert (words.reason_against_name(name) is not None) == flagged
 
 
@@ -53,7 +53,7 @@ def test_commit_subject_names_an_area_in_plain_words(subject: str, accepted: boo
     assert (words.reason_against_subject(subject) is None) == accepted
 
 
-def test_tables_and_fragments_are_not_sentences() -> None:
+def test_tables_and_fragments_are_not_checked_as_sentences() -> None:
     table = "| key | its meaning here |\n|---|---|\nstate   event of the state   next state"
     assert words.sentences(f"Two words. One whole sentence here.\n\n{table}") == ["One whole sentence here."]
 

@@ -31,11 +31,15 @@ ONE_BROKER: dict[str, object] = {
 
 
 class Outcomes(NamedTuple):
-    """Names of tests by outcome, and for each failed test the end of its report."""
+    """Tests by outcome, as CLASS::NAME, and for each failed test the end of its report."""
 
     passed: set[str]
     skipped: set[str]
     failed: dict[str, str]
+
+    def has_passed(self, name: str) -> bool:
+        """Return whether a test function of that name passed, in any class."""
+        return any(each.endswith(f"::{name}") for each in self.passed)
 
 
 def checkout(name: str, home: Path) -> Path:
@@ -78,7 +82,7 @@ def run(
 def _outcomes(report: ElementTree.Element) -> Outcomes:
     found = Outcomes(set(), set(), {})
     for case in report.iter("testcase"):
-        name = case.get("name", "")
+        name = f"{case.get('classname', '')}::{case.get('name', '')}"
         wrong = [part for kind in ("failure", "error") for part in case.iter(kind)]
         if wrong:
             found.failed[name] = "\n".join((part.text or "")[-3000:] for part in wrong)

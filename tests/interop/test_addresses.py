@@ -56,7 +56,7 @@ def lose(ensemble: MixedEnsemble, network: str) -> None:
             assert control.recv(100) == b'{"ok":true}\n'
 
 
-def test_ensemble_continues_on_its_other_network(in_two_networks: MixedEnsemble) -> None:
+def test_ensemble_keeps_working_on_its_second_network(in_two_networks: MixedEnsemble) -> None:
     in_two_networks.start()
     in_two_networks.wait_for_quorum()
     with in_two_networks.client() as client:

@@ -154,7 +154,7 @@ def sasl_users(port: int) -> list[object]:
     return replies
 
 
-def test_same_auth_packets_get_equal_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_same_auth_packets_get_equal_replies_from_both_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jaas = tmp_path / "jaas"
     jaas.write_text(JAAS)
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.auth.login.config={jaas}")

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
 
 
 @pytest.mark.parametrize("kind", ["ours", "zookeeper"])
-def test_broker_creates_its_chroot(tmp_path: Path, kind: str) -> None:
+def test_broker_creates_its_zookeeper_chroot(tmp_path: Path, kind: str) -> None:
     (tmp_path / "peers").mkdir()
     with running(kind, 1, tmp_path / "peers") as ensemble:
         chroot = f"{ensemble.hosts}/data/kafka"

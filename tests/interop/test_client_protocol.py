@@ -274,14 +274,14 @@ def transcript(port: int, steps: list[Step]) -> list[list[object]]:
 
 
 @pytest.mark.parametrize("steps", [WATCHES, NODES, QUESTIONS, QUOTAS], ids=["watches", "nodes", "questions", "quotas"])
-def test_same_frames_get_equal_replies(ports: tuple[int, int], steps: list[Step]) -> None:
+def test_same_frames_get_equal_replies_from_both_servers(ports: tuple[int, int], steps: list[Step]) -> None:
     ours, theirs = (transcript(port, steps) for port in ports)
     for step, our, their in zip(steps, ours, theirs, strict=True):
         assert our == their, step
 
 
 @pytest.mark.parametrize("op", UNKNOWN)
-def test_unknown_op_gets_equal_errors_and_closes(ports: tuple[int, int], op: int) -> None:
+def test_unknown_operation_gets_equal_errors_and_closes(ports: tuple[int, int], op: int) -> None:
     answers = []
     for port in ports:
         talk = Talk(port)

@@ -56,7 +56,7 @@ def cluster(suite: GoSuite, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield running
 
 
-def test_franz_gos_own_tests_pass(suite: GoSuite, cluster: BrokerCluster) -> None:
+def test_own_tests_of_franz_go_pass(suite: GoSuite, cluster: BrokerCluster) -> None:
     assert not suite.missing(PASSED_OVER.keys())
     settings = {"KGO_SEEDS": cluster.bootstrap, "KGO_TEST_RF": "3", "KGO_TEST_RECORDS": str(RECORDS)}
     ended = suite.run((), settings, SUITE_S)

@@ -56,7 +56,7 @@ def numbered(count: int, first: int = 0) -> list[str]:
     return [f"record {number}" for number in range(first, first + count)]
 
 
-def test_kafkas_broker_joins_ours_with_no_unusual_log_lines(cluster: MixedCluster) -> None:
+def test_kafka_broker_joins_ours_without_unusual_log_lines(cluster: MixedCluster) -> None:
     kafka = cluster.nodes[KAFKA]
     assert isinstance(kafka, KafkaServer)
     assert cluster.registered == list(ALL_BROKERS)
@@ -64,7 +64,9 @@ def test_kafkas_broker_joins_ours_with_no_unusual_log_lines(cluster: MixedCluste
 
 
 @CONTROLLERS
-def test_brokers_of_both_kinds_follow_each_others_leaders(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
+def test_brokers_of_both_kinds_follow_leaders_of_the_other_kind(
+    cluster: MixedCluster, controllers: tuple[int, ...]
+) -> None:
     cluster.make_controller(*controllers)
     topic = f"three-ways-{controllers[0]}"
     cluster.create(topic, *THREE_WAYS)
@@ -76,7 +78,7 @@ def test_brokers_of_both_kinds_follow_each_others_leaders(cluster: MixedCluster,
 
 
 @CONTROLLERS
-def test_topics_get_partitions_and_are_deleted(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
+def test_topics_get_more_partitions_and_are_deleted(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
     cluster.make_controller(*controllers)
     topic = f"grows-{controllers[0]}"
     cluster.create(topic, ALL_BROKERS)
@@ -90,7 +92,7 @@ def test_topics_get_partitions_and_are_deleted(cluster: MixedCluster, controller
 
 
 @CONTROLLERS
-def test_replicas_move_to_kafkas_broker_and_back(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
+def test_replicas_move_to_the_kafka_broker_and_back(cluster: MixedCluster, controllers: tuple[int, ...]) -> None:
     cluster.make_controller(*controllers)
     topic = f"moves-{controllers[0]}"
     cluster.create(topic, (1,), (101,))
@@ -177,7 +179,7 @@ def test_killed_controller_is_replaced_by_other_implementation(
 
 @CONTROLLERS
 @pytest.mark.parametrize(("leaving", "staying"), [(101, 1), (1, 101)])
-def test_controlled_shutdown_hands_leaderships_over(
+def test_controlled_shutdown_moves_leadership_to_other_broker(
     cluster: MixedCluster, controllers: tuple[int, ...], leaving: int, staying: int
 ) -> None:
     """A controlled shutdown also works for the controller: it handles its own request and then resigns."""
@@ -201,7 +203,9 @@ def test_controlled_shutdown_hands_leaderships_over(
 
 
 @pytest.mark.parametrize(("last", "out_of_sync"), [(1, 101), (101, 1)])
-def test_unclean_election_truncates_the_other_brokers_log(cluster: MixedCluster, last: int, out_of_sync: int) -> None:
+def test_unclean_election_truncates_the_log_of_the_other_broker(
+    cluster: MixedCluster, last: int, out_of_sync: int
+) -> None:
     cluster.make_controller(2)
     topic = f"unclean-{last}"
     cluster.create(topic, (last, out_of_sync), min_insync_replicas="1")
@@ -227,7 +231,7 @@ def test_unclean_election_truncates_the_other_brokers_log(cluster: MixedCluster,
 
 
 @pytest.mark.parametrize(("first", "second"), [(KAFKA, 1), (1, KAFKA)])
-def test_group_continues_from_the_other_coordinators_offsets(cluster: MixedCluster, first: int, second: int) -> None:
+def test_group_continues_from_offsets_of_the_other_coordinator(cluster: MixedCluster, first: int, second: int) -> None:
     """The coordinator is the leader of a __consumer_offsets partition, and each broker reads records written by the
     other.
     """
@@ -284,7 +288,7 @@ def read_in_group(cluster: MixedCluster, topic: str, group: str, count: int) -> 
     return found
 
 
-def test_acknowledged_records_survive_the_kill_of_each_broker(cluster: MixedCluster) -> None:
+def test_acknowledged_records_survive_a_kill_of_each_broker(cluster: MixedCluster) -> None:
     """Kafka's VerifiableProducer runs while each of the three brokers is killed and restarted."""
     topic = "outlives"
     cluster.create(topic, *THREE_WAYS, min_insync_replicas="2")

@@ -146,7 +146,7 @@ def test_partition_history_is_equal_under_both_controllers(tmp_path: Path, act: 
     assert histories[OURS] == histories[KAFKA]
 
 
-def test_topic_deleted_by_kafkas_controller_can_be_recreated(tmp_path: Path) -> None:
+def test_topic_deleted_by_kafka_controller_can_be_recreated(tmp_path: Path) -> None:
     # This project's brokers delete replicas only after an UpdateMetadata request has announced the deletion.
     with commanded_by(tmp_path, KAFKA) as cluster:
         cluster.create("t", (A, B), (B, A))

@@ -118,7 +118,7 @@ def a_follower(cluster: MixedCluster) -> Server:
 
 
 @CONTROLLERS
-def test_killed_peers_lose_no_kafka_session_and_no_record(
+def test_kills_of_peers_lose_no_kafka_session_and_no_record(
     cluster: MixedCluster, clients: Clients, controllers: tuple[int, ...]
 ) -> None:
     cluster.make_controller(*controllers)

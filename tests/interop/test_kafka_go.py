@@ -95,7 +95,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory, cluster: BrokerCluster) ->
 
 
 @pytest.mark.parametrize("package", LEFT_OUT)
-def test_kafka_gos_own_tests_pass(sources: Path, package: str) -> None:
+def test_own_tests_of_kafka_go_pass(sources: Path, package: str) -> None:
     suite = built(sources / package)
     assert not suite.missing(LEFT_OUT[package].keys() | PASSED_OVER[package].keys())
     settings = {"KAFKA_VERSION": KAFKA_VERSION, "KAFKA_SKIP_NETTEST": "1"}
@@ -105,7 +105,7 @@ def test_kafka_gos_own_tests_pass(sources: Path, package: str) -> None:
     assert len(ended.outcomes("PASS")) >= PASSED_MIN[package]
 
 
-def test_kafka_gos_transaction_tests_pass(sources: Path) -> None:
+def test_transaction_tests_of_kafka_go_pass(sources: Path) -> None:
     settings = {"KAFKA_VERSION": OLDER_VERSION, "KAFKA_SKIP_NETTEST": "1"}
     ended = built(sources).run(
         [NO_STATIC_MEMBER], settings, SUITE_S, run="|".join(f"^{name}$" for name in sorted(TRANSACTIONS))

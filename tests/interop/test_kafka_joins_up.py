@@ -88,7 +88,7 @@ def reassign(cluster: LiveCluster, directory: Path, topic: str, *replicas: int) 
     assert "is completed" in called(reassign_tool.main, *arguments, "--verify").out
 
 
-def test_joined_kafka_broker_is_listed_serves_and_can_control(
+def test_joined_kafka_broker_is_listed_and_can_be_controller(
     zabka_cluster: LiveCluster, joined: KafkaServer, tmp_path: Path
 ) -> None:
     cluster = zabka_cluster

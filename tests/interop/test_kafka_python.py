@@ -49,7 +49,9 @@ def consume(cluster: BrokerCluster, topic: str, partitions: int, count: int) -> 
     return found
 
 
-def test_default_producers_records_are_read_without_a_group(cluster: BrokerCluster, admin: KafkaAdminClient) -> None:
+def test_records_of_a_default_producer_are_read_without_a_group(
+    cluster: BrokerCluster, admin: KafkaAdminClient
+) -> None:
     admin.create_topics([NewTopic("orders", 3, 3)])
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap)
     sent = [producer.send("orders", key=b"k%d" % n, value=b"v%d" % n) for n in range(1500)]

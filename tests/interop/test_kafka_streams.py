@@ -164,7 +164,7 @@ def freeze(broker: BrokerServer) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("begin", [kill, freeze])
-def test_streams_output_equals_the_expected_fold_after_outages(
+def test_streams_output_equals_the_expected_result_after_outages(
     cluster: BrokerCluster, classes: Path, tmp_path: Path, begin: Callable[[BrokerServer], Callable[[], None]]
 ) -> None:
     numbers = Input(cluster.bootstrap)

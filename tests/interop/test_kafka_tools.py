@@ -131,7 +131,7 @@ def test_partitions_are_added_and_topics_are_deleted(both: TwoClusters) -> None:
 
 
 @pytest.mark.parametrize("kind", ["preferred", "unclean"])
-def test_leader_elections_run_or_report_not_needed(both: TwoClusters, kind: str) -> None:
+def test_leader_elections_run_or_are_reported_as_not_needed(both: TwoClusters, kind: str) -> None:
     both.run("topics", "--create", "--topic", "t", "--replica-assignment", "1:2:3,2:3:1", "--if-not-exists")
     row = {"topic": "t", "partition": 0}
     good = both.file("good.json", json.dumps({"partitions": [row, {**row, "partition": 1}]}))
@@ -187,7 +187,7 @@ def test_topic_configurations_are_set_shown_and_removed(both: TwoClusters) -> No
     )
 
 
-def test_broker_configurations_are_set_for_one_or_for_all(both: TwoClusters) -> None:
+def test_broker_configs_are_set_for_one_broker_or_as_default(both: TwoClusters) -> None:
     one, every = "--entity-type brokers --entity-name 1", "--entity-type brokers --entity-default"
     play(
         both,
@@ -414,7 +414,7 @@ def test_running_reassignment_is_cancelled(both: TwoClusters) -> None:
 DESCRIBE_SLOW = ("--describe", "--topic", "slow")
 
 
-def test_our_reassign_tool_cancels_like_kafkas(both: TwoClusters) -> None:
+def test_our_reassign_tool_cancels_as_kafkas_tool_does(both: TwoClusters) -> None:
     plan = _begin_to_move(both, "own-slow", [3, 1], [3, 2])
     differences = []
     for arguments in (
@@ -554,13 +554,13 @@ def test_acl_token_and_transaction_tools_get_equal_responses(both: TwoClusters) 
         both.same("delegation-tokens", *action, "--command-config", "/dev/null")
 
 
-def test_log_dirs_describes_the_same_replicas(both: TwoClusters) -> None:
+def test_log_dirs_tool_describes_the_same_replicas(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "d", "--replica-assignment", "1:2,2:3")
     both.same("log-dirs", "--describe", "--broker-list", "1,2", "--topic-list", "d", mask=_in_order)
     both.same("log-dirs", "--describe", "--broker-list", "1,9")
 
 
-def test_replicas_move_to_the_log_directories_of_a_plan(both: TwoClusters) -> None:
+def test_replicas_move_to_the_log_directories_in_a_plan(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "m", "--replica-assignment", "1:2,2:1")
     both.run("console-producer", "--topic", "m", stdin="line\n" * 2_000)
     kafka, ours = (_moved(both, bootstrap, homes) for bootstrap, homes in both.homes())
@@ -623,7 +623,7 @@ def _in_order(text: str) -> str:
     return re.sub(r'(?m)^\{"brokers".*$', ordered, text)
 
 
-def test_version_ranges_of_all_requests_equal_kafkas(both: TwoClusters) -> None:
+def test_version_ranges_of_all_requests_equal_those_of_kafka(both: TwoClusters) -> None:
     kafka, ours = (_version_ranges(output.out) for output in both.run("broker-api-versions"))
     assert len(kafka) > 60
     assert kafka == ours
@@ -652,7 +652,7 @@ def test_verifiable_and_performance_clients_work_on_our_brokers(both: TwoCluster
     assert float(read.strip().splitlines()[-1].split(", ")[4]) >= 500
 
 
-def test_kafka_reads_our_segments(both: TwoClusters) -> None:
+def test_kafka_tool_reads_our_segments(both: TwoClusters) -> None:
     create = ("--create", "--topic", "s", "--replica-assignment", "1")
     both.tools.run("topics", "--bootstrap-server", both.ours.bootstrap, *create)
     both.tools.run("console-producer", "--bootstrap-server", both.ours.bootstrap, "--topic", "s", stdin="one\ntwo\n")
@@ -662,7 +662,7 @@ def test_kafka_reads_our_segments(both: TwoClusters) -> None:
     assert "isvalid: true" in dumped
 
 
-def test_kafka_reads_our_producer_snapshots(tmp_path: Path) -> None:
+def test_kafka_tool_reads_our_producer_snapshots(tmp_path: Path) -> None:
     entry = producer_snapshots.ProducerEntry(7, 1, 41, 100, 2, 1_234)
     path = tmp_path / producer_snapshots.file_name(101)
     path.write_bytes(producer_snapshots.encode([entry]))
@@ -685,7 +685,7 @@ OWN_TOOLS: dict[str, Callable[[list[str]], int]] = {
 }
 
 
-def test_our_own_tools_print_the_same_as_kafkas(both: TwoClusters) -> None:
+def test_our_tools_print_the_same_as_kafkas_tools(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "own", "--replica-assignment", "1:2,2:3", "--config", "retention.ms=9")
     both.run("console-producer", "--topic", "own", stdin="line\n" * 10)
     both.run("console-consumer", "--topic", "own", "--group", "owners", "--from-beginning", "--timeout-ms", "8000")

@@ -112,7 +112,9 @@ def described(cluster: MixedCluster, transactional_id: str) -> list[str]:
 
 
 @COORDINATORS
-def test_producer_continues_with_the_other_coordinator(cluster: MixedCluster, first: int, second: int) -> None:
+def test_producer_continues_with_a_coordinator_of_the_other_kind(
+    cluster: MixedCluster, first: int, second: int
+) -> None:
     """Each coordinator handles a commit and an abort. The second coordinator has loaded the transactional id from the
     first one's log.
     """
@@ -137,7 +139,7 @@ def test_producer_continues_with_the_other_coordinator(cluster: MixedCluster, fi
 
 @COORDINATORS
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
-def test_open_transaction_moves_to_the_other_coordinator(
+def test_open_transaction_moves_to_the_other_kind_of_coordinator(
     cluster: MixedCluster, first: int, second: int, commits: bool
 ) -> None:
     topic = producer_id = f"open-{first}-{commits}"
@@ -162,7 +164,9 @@ def test_open_transaction_moves_to_the_other_coordinator(
 
 
 @COORDINATORS
-def test_second_coordinator_writes_markers_after_a_kill(cluster: MixedCluster, first: int, second: int) -> None:
+def test_second_coordinator_writes_markers_after_first_is_killed(
+    cluster: MixedCluster, first: int, second: int
+) -> None:
     """The first coordinator is killed right after its response to EndTxn. The markers may not be written by then."""
     topic = producer_id = f"killed-{first}"
     # If the broker that is killed is Kafka's, it must not be a replica of any partition of the topic.
@@ -198,7 +202,7 @@ def test_producer_of_the_first_coordinator_is_fenced(cluster: MixedCluster, firs
 
 
 @COORDINATORS
-def test_second_coordinator_aborts_after_the_timeout(cluster: MixedCluster, first: int, second: int) -> None:
+def test_second_coordinator_aborts_a_transaction_at_its_timeout(cluster: MixedCluster, first: int, second: int) -> None:
     topic = producer_id = f"times-out-{first}"
     cluster.create(topic, *THREE_WAYS)
     coordinate(cluster, first, producer_id)

@@ -206,7 +206,7 @@ def of_zookeeper(node: Node) -> list[str]:
     return [line for line in node.complaints() if re.search(r"zookeeper|kafka\.zk", line)]
 
 
-def test_same_actions_give_the_same_znodes_as_kafka(tmp_path: Path) -> None:
+def test_same_actions_result_in_the_same_znodes_as_with_kafka(tmp_path: Path) -> None:
     trees = []
     for name, make in (("ours", our_brokers), ("kafka", kafka_brokers)):
         with cluster(tmp_path / name, make) as actions:

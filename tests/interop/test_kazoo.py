@@ -108,7 +108,7 @@ def test_znodes_are_created_read_changed_and_deleted(make: MakeClient) -> None:
     assert client.get_children("/") == []
 
 
-def test_kazoos_own_exceptions_are_raised(make: MakeClient) -> None:
+def test_kazoo_exceptions_are_raised(make: MakeClient) -> None:
     client = make()
     client.create("/a", ephemeral=True)
     client.create("/p/q", makepath=True)
@@ -320,7 +320,7 @@ def test_election_has_one_leader_and_continues_when_it_stops(make: MakeClient) -
     assert led == ["one", "two"]
 
 
-def test_data_and_children_watches_see_every_final_state(make: MakeClient) -> None:
+def test_data_and_children_watches_see_the_final_state(make: MakeClient) -> None:
     client, other = make(), make()
     client.create("/d", b"0")
     data: list[Any] = []
@@ -395,13 +395,13 @@ def test_session_can_be_resumed_by_another_client(make: MakeClient, servers: Ens
     assert client.get("/e")[1].owner_session_id == session_id
 
 
-def test_expired_session_is_replaced_by_a_new_one(make: MakeClient) -> None:
+def test_expired_session_is_replaced_by_a_new_session(make: MakeClient) -> None:
     client = make(client_id=(0x1234, bytes(16)))
     assert client.client_id[0] not in (0, 0x1234)
     assert client.get_children("/") == []
 
 
-def test_expired_kazoo_client_renews_its_session_and_recipes(make: MakeClient, servers: Ensemble) -> None:
+def test_kazoo_client_recovers_after_its_session_expires(make: MakeClient, servers: Ensemble) -> None:
     client, other = make(), make()
     other.create("/d", b"0")
     client.sync("/")
@@ -480,12 +480,12 @@ def test_start_without_any_server_times_out(make: MakeClient) -> None:
     ],
     ids=["GSSAPI", "DIGEST-MD5", "an object as handler", "a class as handler", "another chroot"],
 )
-def test_unsupported_shim_options_are_rejected_immediately(options: dict[str, Any]) -> None:
+def test_options_unsupported_by_kazoo_client_are_rejected(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
         KazooClient(**options).set_hosts("h:1/b")
 
 
-def test_asyncio_client_uses_every_operation_in_a_session(servers: Ensemble, chroot: str) -> None:
+def test_asyncio_client_runs_every_operation_in_one_session(servers: Ensemble, chroot: str) -> None:
     async def session() -> None:
         events: list[WatchEvent] = []
         async with connect(chroot, session_timeout_ms=6_000) as client, connect(chroot) as other:

@@ -13,7 +13,7 @@ from tests.interop.test_kazoo_suite import LIMIT_S, TESTS, TESTS_MIN
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_kazoos_own_tests_pass_without_a_jvm(tmp_path: Path) -> None:
+def test_kazoo_tests_pass_with_our_harness_without_a_jvm(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "zabka.testing.kazoo_harness",
          "--pyargs", *(f"kazoo.tests.test_{test}" for test in TESTS)],

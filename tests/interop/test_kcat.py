@@ -41,7 +41,7 @@ def test_kcat_lists_brokers_and_the_controller(cluster: BrokerCluster) -> None:
 @pytest.mark.parametrize(
     "options", [(), ("-X", "acks=1"), ("-X", "acks=0"), ("-X", "enable.idempotence=true"), ("-z", "gzip")]
 )
-def test_records_produced_by_kcat_are_consumed_by_kcat(cluster: BrokerCluster, options: tuple[str, ...]) -> None:
+def test_records_produced_by_kcat_can_be_consumed_by_kcat(cluster: BrokerCluster, options: tuple[str, ...]) -> None:
     topic = "kcat" + "".join(c for c in "".join(options) if c.isalnum())
     lines = [f"line {number}" for number in range(2000)]
     kcat(cluster, "-P", "-t", topic, *options, stdin="\n".join(lines) + "\n")
@@ -78,7 +78,7 @@ def test_kcat_continues_after_a_failover(cluster: BrokerCluster) -> None:
     cluster.until(all_in_sync)
 
 
-def test_clean_shutdown_leaves_no_gap_for_kcat(cluster: BrokerCluster) -> None:
+def test_shutdown_of_a_broker_keeps_its_records_readable_by_kcat(cluster: BrokerCluster) -> None:
     kcat(cluster, "-P", "-t", "stopping", stdin="before\n")
     broker = next(b for b in cluster.brokers.values() if b is not cluster.controller())
     assert broker.stop() == 0
@@ -114,7 +114,7 @@ def test_garbage_on_the_broker_port_affects_no_client(cluster: BrokerCluster) ->
     cluster.until(lambda: sum(event["count"] for event in broker.events("peer_protocol_broken")) >= len(garbage))
 
 
-def test_second_broker_on_one_log_directory_exits_with_one_line(cluster: BrokerCluster, tmp_path: Path) -> None:
+def test_second_broker_on_a_log_directory_exits_with_one_line(cluster: BrokerCluster, tmp_path: Path) -> None:
     import sys
 
     from tests.interop.interop_brokers import PROGRAM, ROOT
@@ -127,7 +127,7 @@ def test_second_broker_on_one_log_directory_exits_with_one_line(cluster: BrokerC
     assert done.stderr.startswith("zabka broker: Failed to acquire lock") and len(done.stderr.splitlines()) == 1
 
 
-def test_brokers_serve_without_the_ensemble(cluster: BrokerCluster) -> None:
+def test_brokers_serve_kcat_without_the_ensemble(cluster: BrokerCluster) -> None:
     kcat(cluster, "-P", "-t", "headless", "-p", "0", stdin="before\n")
     controller = cluster.controller()
     epoch = controller.status()["believes"]["controller_epoch"]
@@ -143,7 +143,7 @@ def test_brokers_serve_without_the_ensemble(cluster: BrokerCluster) -> None:
     kcat(cluster, "-P", "-t", "made-afterwards", stdin="x\n")
 
 
-def test_paused_broker_corrects_its_beliefs_after_resuming(cluster: BrokerCluster) -> None:
+def test_resumed_controller_knows_the_next_controller_epoch(cluster: BrokerCluster) -> None:
     old = cluster.controller()
     epoch = old.status()["believes"]["controller_epoch"]
     old.stand_still()

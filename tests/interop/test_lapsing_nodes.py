@@ -105,7 +105,7 @@ async def lapse(ensemble: MixedEnsemble, at: int, container: str) -> str:
 
 
 @needs_java
-def test_our_leader_deletes_expired_znodes_at_a_java_follower(tmp_path: Path) -> None:
+def test_our_leader_deletes_expired_znodes_of_a_java_follower(tmp_path: Path) -> None:
     ensemble = mixed(tmp_path, 3)
 
     async def scene() -> None:
@@ -133,7 +133,7 @@ def test_our_leader_deletes_expired_znodes_at_a_java_follower(tmp_path: Path) ->
 
 @needs_java
 @pytest.mark.parametrize("java", [False, True])
-def test_ttl_is_checked_more_often_than_every_tick(tmp_path: Path, java: bool) -> None:
+def test_ttl_is_checked_more_often_than_once_a_tick(tmp_path: Path, java: bool) -> None:
     ensemble = mixed(tmp_path, 1, tick_time=20_000)
     # Java reads this property without the prefix `zookeeper.`, so that a line of zoo.cfg does not set it.
     ensemble.java_options = ("-Dznode.container.checkIntervalMs=300",)

@@ -53,7 +53,7 @@ class Trio(MixedEnsemble):
         return leaders[0]
 
 
-def test_leader_with_leader_serves_disabled_serves_no_client(trio: Trio) -> None:
+def test_leader_with_leader_serves_no_rejects_all_clients(trio: Trio) -> None:
     leader = trio.wait_for_leader()
     assert [trio.word(leader, word) for word in ("srvr", "isro", "ruok")] == [NOT_SERVING, "null", "imok"]
     with socket.create_connection(("127.0.0.1", trio.client_ports[leader]), 10) as connection:

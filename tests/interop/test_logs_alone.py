@@ -29,7 +29,7 @@ def files(ensemble: MixedEnsemble) -> dict[str, bytes]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["java", "ours"])
-def test_logs_without_snapshot_are_kept_until_trusted(tmp_path: Path, kind: str) -> None:
+def test_logs_without_a_snapshot_are_rejected_until_trusted(tmp_path: Path, kind: str) -> None:
     ensemble = MixedEnsemble(tmp_path, 3)
     try:
         start(ensemble, kind)

@@ -23,7 +23,7 @@ def _exchange(connection: socket.socket, frame: bytes) -> bytes:
     return connection.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
 
 
-def test_our_follower_forwards_no_malformed_write_to_java(tmp_path: Path) -> None:
+def test_our_follower_sends_no_malformed_write_to_a_java_leader(tmp_path: Path) -> None:
     ensemble = MixedEnsemble(tmp_path, 3)
     try:
         ensemble.start_java(2, 3)

@@ -54,7 +54,7 @@ def test_kafka_and_ours_reply_and_store_records_equally(both: tuple[Wire, Wire],
     assert ours == kafkas
 
 
-def test_kafka_and_ours_serve_the_same_record_api_versions(both: tuple[Wire, Wire]) -> None:
+def test_kafka_and_ours_support_the_same_record_api_versions(both: tuple[Wire, Wire]) -> None:
     ranges = []
     for wire in both:
         served = {row.api_key: (row.min_version, row.max_version) for row in wire.ask(ApiKey.API_VERSIONS, 0).api_keys}
@@ -64,7 +64,9 @@ def test_kafka_and_ours_serve_the_same_record_api_versions(both: tuple[Wire, Wir
 
 @pytest.mark.parametrize("timestamp", [-1, -2, -3, 0, 1 << 62])
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_kafka_and_ours_list_the_same_offsets_in_version_0(both: tuple[Wire, Wire], timestamp: int, count: int) -> None:
+def test_kafka_and_ours_return_equal_list_offsets_v0_responses(
+    both: tuple[Wire, Wire], timestamp: int, count: int
+) -> None:
     answers = []
     for wire in both:
         assert wire.produce("listed", message_set(1), 2).error_code == 0
@@ -75,7 +77,7 @@ def test_kafka_and_ours_list_the_same_offsets_in_version_0(both: tuple[Wire, Wir
     assert answers[0] == answers[1]
 
 
-def test_kafka_and_ours_reject_conversion_if_topic_forbids_it(both: tuple[Wire, Wire]) -> None:
+def test_kafka_and_ours_reject_down_conversion_if_disabled(both: tuple[Wire, Wire]) -> None:
     errors = []
     for wire in both:
         assert wire.produce("unconverted", build_batch(some()), 9).error_code == 0

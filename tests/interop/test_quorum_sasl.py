@@ -75,7 +75,7 @@ def test_servers_of_both_kinds_with_the_password_form_a_quorum(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("stranger_is_java", [True, False], ids=["java", "ours"])
-def test_wrong_password_keeps_a_server_out_and_is_logged_by_both(
+def test_wrong_password_excludes_a_server_and_both_sides_log_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stranger_is_java: bool
 ) -> None:
     ensemble = Guarded(tmp_path, monkeypatch)

@@ -23,7 +23,7 @@ pytestmark = needs_java
 
 
 @pytest.mark.parametrize("java", [(2, 3), (1, 2)], ids=["a Java leader", "Java followers"])
-def test_servers_of_both_kinds_follow_each_others_reconfigs(tmp_path: Path, java: tuple[int, ...]) -> None:
+def test_servers_of_both_kinds_apply_reconfigs_of_the_other_kind(tmp_path: Path, java: tuple[int, ...]) -> None:
     ensemble = MixedEnsemble(tmp_path, 3)
     try:
         enable(ensemble)

@@ -83,7 +83,7 @@ def moved_host(line: str) -> str:
 
 
 @pytest.mark.parametrize("java", KINDS)
-def test_ensemble_grown_by_rolling_restart_serves(tmp_path: Path, java: tuple[int, ...]) -> None:
+def test_ensemble_grown_by_a_rolling_restart_serves_requests(tmp_path: Path, java: tuple[int, ...]) -> None:
     with ensemble(tmp_path, 4, java, members=3) as rolling:
         rolling.use(rolling.server_lines, 4)
         rolling.begin(4)
@@ -100,7 +100,7 @@ def test_ensemble_grown_by_rolling_restart_serves(tmp_path: Path, java: tuple[in
 
 @pytest.mark.parametrize("java", KINDS)
 @pytest.mark.parametrize("moved", [moved_port, pytest.param(moved_host, marks=pytest.mark.long)])
-def test_ensemble_with_a_moved_server_serves_at_each_step(
+def test_ensemble_with_a_moved_server_serves_at_every_step(
     tmp_path: Path, java: tuple[int, ...], moved: Callable[[str], str]
 ) -> None:
     with ensemble(tmp_path, 3, java, members=3) as rolling:
@@ -111,7 +111,7 @@ def test_ensemble_with_a_moved_server_serves_at_each_step(
 
 
 @pytest.mark.parametrize("java", [needs_no_java, *KINDS[1:2]])
-def test_ensemble_shrunk_by_rolling_restart_serves(tmp_path: Path, java: tuple[int, ...]) -> None:
+def test_ensemble_shrunk_by_a_rolling_restart_serves_requests(tmp_path: Path, java: tuple[int, ...]) -> None:
     with ensemble(tmp_path, 4, java, members=4) as rolling:
         rolling.stop(4)
         wait_until(lambda: "none" not in rolling.modes().values())

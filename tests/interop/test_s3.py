@@ -159,7 +159,7 @@ def test_audits_of_a_bucket_equal_the_audits_of_its_files(
         ),
     ],
 )
-def test_unreadable_data_exits_with_a_one_sentence_error(
+def test_unreadable_bucket_data_exits_with_a_one_line_error(
     data: str, lacking: dict[str, str], expected: str, configured: dict[str, str], tmp_path: Path
 ) -> None:
     done = pipeline("tables", "--data", data, "--out", str(tmp_path / "out"), env={**configured, **lacking})
@@ -168,7 +168,7 @@ def test_unreadable_data_exits_with_a_one_sentence_error(
     assert "Traceback" not in done.stderr and "\tat " not in done.stderr
 
 
-def test_documentation_names_the_tested_versions() -> None:
+def test_documentation_names_the_tested_s3_library_versions() -> None:
     versions = dict(re.findall(r"<(hadoop|awssdk)\.version>(.+?)<", S3A_POM.read_text()))
     page = PAGE.read_text()
     assert f"hadoop-aws:{versions['hadoop']}," in page

@@ -134,11 +134,11 @@ def suite(tmp_path_factory: pytest.TempPathFactory, listening: dict[int, int]) -
     return built(copy, "functional")
 
 
-def test_skipped_sarama_tests_exist(suite: GoSuite) -> None:
+def test_every_sarama_test_listed_as_skipped_exists(suite: GoSuite) -> None:
     assert not suite.missing(PASSED_OVER.keys())
 
 
-def test_saramas_functional_tests_pass(
+def test_functional_tests_of_sarama_pass(
     suite: GoSuite, listening: dict[int, int], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     toxiproxy = program_of(TOXIPROXY, "cmd/server", tmp_path_factory.mktemp("toxiproxy"))

@@ -8,7 +8,7 @@ from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 
 @needs_java
-def test_server_with_id_0_can_lead_as_java_and_as_ours(tmp_path: Path) -> None:
+def test_server_with_id_0_can_lead_java_and_our_servers(tmp_path: Path) -> None:
     """Only one server has a weight. Only it can lead, and it forms a quorum alone."""
     ensemble = MixedEnsemble(tmp_path, 3, first=0)
     for i in ensemble.client_ports:

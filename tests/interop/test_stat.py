@@ -180,7 +180,7 @@ SCRIPT = [
 ]  # fmt: skip
 
 
-def test_replies_events_and_digests_equal_zookeepers(zookeeper, dial):
+def test_replies_events_and_digests_equal_those_of_zookeeper(zookeeper, dial):
     logs = zookeeper[1]
     real = dial()
     ours = Ensemble(tick_ms=500)

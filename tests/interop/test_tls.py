@@ -25,7 +25,7 @@ def secured(directory: Path) -> MixedEnsemble:
 
 @needs_java
 @needs_openssl
-def test_ours_follows_and_leads_java_servers_over_tls(tmp_path: Path) -> None:
+def test_our_server_follows_and_leads_java_servers_over_tls(tmp_path: Path) -> None:
     ensemble = secured(tmp_path)
     try:
         ensemble.start_java(3)

@@ -30,7 +30,7 @@ def stores(directory: Path) -> tuple[Path, Path]:
     return key, trust
 
 
-def test_ours_follows_and_leads_java_with_keytool_stores(tmp_path: Path) -> None:
+def test_our_server_follows_and_leads_java_with_keytool_stores(tmp_path: Path) -> None:
     ensemble = MixedEnsemble(tmp_path, 3, tick_time=500)
     key, trust = stores(tmp_path)
     for i in ensemble.client_ports:

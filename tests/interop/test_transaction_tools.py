@@ -99,7 +99,7 @@ def test_transactional_id_is_described(both: TwoClusters) -> None:
     assert same_tables(both, "describe", "--transactional-id", "commits")[1][2] == "CompleteCommit"
 
 
-def test_unknown_transactional_id_is_refused_with_exit_code_1(both: TwoClusters) -> None:
+def test_unknown_transactional_id_is_rejected_with_exit_code_1(both: TwoClusters) -> None:
     arguments = ("describe", "--transactional-id", "nothing")
     kafka, ours = both.run("transactions", *arguments)
     own = called(transactions.main, "--bootstrap-server", both.ours.bootstrap, *arguments)

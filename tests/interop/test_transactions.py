@@ -200,7 +200,7 @@ def zabka(cluster: BrokerCluster, verb: str, *arguments: str, lines: str = "") -
     return done.stdout.splitlines()
 
 
-def test_command_line_produces_lists_and_aborts_transactions(cluster: BrokerCluster, topic: str) -> None:
+def test_console_tools_produce_list_and_abort_transactions(cluster: BrokerCluster, topic: str) -> None:
     zabka(cluster, "produce", "--topic", topic, "--transactional-id", "of-the-command", lines="a\nb\n")
     committed = ("--topic", topic, "--from-beginning", "--timeout-ms", "1000", "--isolation-level", "read_committed")
     assert sorted(zabka(cluster, "consume", *committed)) == ["a", "b"]

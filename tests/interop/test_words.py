@@ -78,7 +78,7 @@ def connections_apart(lines: list[str]) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("word", ALIKE)
-def test_command_reply_has_the_same_lines(pair: Pair, word: str) -> None:
+def test_four_letter_word_reply_has_the_same_lines(pair: Pair, word: str) -> None:
     java, ours = pair.replies(word)
     assert connections_apart(shape(ours)) == connections_apart(shape(java))
 
@@ -93,7 +93,7 @@ def is_listed(server: MixedEnsemble, line: str) -> bool:
     return line in server.word(1, "cons")
 
 
-def test_connections_without_session_are_listed_equally(pair: Pair) -> None:
+def test_connections_without_a_session_are_listed_equally(pair: Pair) -> None:
     idle = [socket.create_connection(("127.0.0.1", server.client_ports[1]), 5) for server in pair.servers]
     try:
         for server, connection in zip(pair.servers, idle, strict=True):
@@ -115,7 +115,7 @@ def test_connection_without_session_closes_after_its_time_limit(pair: Pair) -> N
         assert "zk_sessionless_connections_expired\t1\n" in server.word(1, "mntr")
 
 
-def test_envi_has_every_key_of_zookeeper_in_order(pair: Pair) -> None:
+def test_envi_reply_has_every_key_of_zookeepers_in_order(pair: Pair) -> None:
     java, ours = ([line.split("=")[0] for line in answer.splitlines()] for answer in pair.replies("envi"))
     assert ours[: len(java)] == java and "java.version" in java
     assert all(key.startswith("python.") for key in ours[len(java) :])
@@ -154,7 +154,7 @@ def test_hash_command_of_both_servers_has_the_same_format(pair: Pair) -> None:
     assert len(java) == len(ours) == 2 and re.fullmatch(r"[0-9a-f]+:", ours[0])
 
 
-def test_mntr_has_only_names_that_zookeeper_has(pair: Pair) -> None:
+def test_mntr_reply_has_only_names_that_zookeepers_has(pair: Pair) -> None:
     java, ours = (
         {line.split("\t")[0].removeprefix("zk_") for line in answer.splitlines()} for answer in pair.replies("mntr")
     )
@@ -174,7 +174,7 @@ def test_counts_kept_by_both_servers_are_equal(pair: Pair) -> None:
         assert ours[f"zk_{name}"] == java[f"zk_{name}"], name
 
 
-def test_dump_has_the_same_sessions_and_ephemerals(pair: Pair) -> None:
+def test_dump_lists_the_same_sessions_and_ephemerals(pair: Pair) -> None:
     java, ours = (answer.partition("Connections dump:")[0].splitlines() for answer in pair.replies("dump"))
     # ZooKeeper keeps sets that have become empty.
     lines = [line for line in java if not line.startswith("0 expire")]

@@ -77,7 +77,7 @@ def no_complaints(ensemble: MixedEnsemble) -> None:
             assert "peer_protocol_broken" not in journal
 
 
-def test_ours_follows_a_java_leader_and_leads_java_followers(ensemble: MixedEnsemble) -> None:
+def test_our_server_follows_a_java_leader_and_leads_java_servers(ensemble: MixedEnsemble) -> None:
     ensemble.start_java(1, 3)
     assert ensemble.wait_for_quorum() == 3
     work(ensemble, 1, "/before")

@@ -77,7 +77,7 @@ class WritingClient:
             time.sleep(0.05)
 
 
-def test_rolling_replacement_of_java_and_back_loses_no_data(ensemble: MixedEnsemble) -> None:
+def test_replacing_java_servers_and_back_loses_no_data(ensemble: MixedEnsemble) -> None:
     ensemble.start_java(1, 2, 3)
     ensemble.wait_for_quorum()
     writing = WritingClient(ensemble.hosts)

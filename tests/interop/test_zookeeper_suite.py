@@ -68,7 +68,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
             peers.send_signal(signal.SIGTERM)
 
 
-def test_every_suite_class_is_run_or_excluded_with_a_reason() -> None:
+def test_every_zookeeper_test_class_is_run_or_excluded() -> None:
     jars(SUITE / "pom.xml", KEPT, TESTS_JAR, "Apache ZooKeeper's tests")
     with zipfile.ZipFile(KEPT / TESTS_JAR) as jar:
         found = [
@@ -84,7 +84,7 @@ def test_every_suite_class_is_run_or_excluded_with_a_reason() -> None:
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_zookeepers_own_tests_pass(suite: Suite, name: str, tmp_path: Path) -> None:
+def test_own_client_tests_of_zookeeper_pass(suite: Suite, name: str, tmp_path: Path) -> None:
     left_out = METHODS.get(name, {})
     before = suite.started()
     outcomes = _run(suite, name, list(left_out), tmp_path)

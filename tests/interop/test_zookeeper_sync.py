@@ -73,7 +73,7 @@ def append_unseen(ensemble: MixedEnsemble, i: int) -> None:
     writer.roll()
 
 
-def test_ours_receives_snap_diff_and_trunc_from_a_java_leader(ensemble: MixedEnsemble) -> None:
+def test_our_learner_gets_snap_diff_and_trunc_from_a_java_leader(ensemble: MixedEnsemble) -> None:
     ensemble.start_java(1, 3)
     assert ensemble.wait_for_quorum() == 3
     write(ensemble, 1, "first")
@@ -105,7 +105,7 @@ def test_ours_receives_snap_diff_and_trunc_from_a_java_leader(ensemble: MixedEns
     assert modes[1:] == ["DIFF", "TRUNC", "SNAP"] and modes[0] in ("DIFF", "SNAP"), modes
 
 
-def test_java_receives_snap_diff_and_trunc_from_our_leader(ensemble: MixedEnsemble) -> None:
+def test_java_learner_gets_snap_diff_and_trunc_from_our_leader(ensemble: MixedEnsemble) -> None:
     for i in (1, 3):
         add_to_config(ensemble, i, "zabka.snapshotSizeFactor=1000")
     ensemble.start(1, 3)
@@ -161,7 +161,7 @@ def make_observer(ensemble: MixedEnsemble, observer: int) -> None:
         ensemble.config(i).write_text("\n".join(lines) + "\n")
 
 
-def test_ours_observes_a_java_leader(ensemble: MixedEnsemble) -> None:
+def test_our_observer_follows_a_java_leader(ensemble: MixedEnsemble) -> None:
     make_observer(ensemble, 2)
     ensemble.start_java(1, 3)
     ensemble.wait_for_quorum()
@@ -173,7 +173,7 @@ def test_ours_observes_a_java_leader(ensemble: MixedEnsemble) -> None:
     assert ensemble.modes()[2] == "observer"
 
 
-def test_java_observes_our_leader(ensemble: MixedEnsemble) -> None:
+def test_java_observer_follows_our_leader(ensemble: MixedEnsemble) -> None:
     make_observer(ensemble, 2)
     add_to_config(ensemble, 2, "peerType=observer")
     ensemble.start(1, 3)

@@ -110,7 +110,7 @@ def test_deleted_registration_is_not_caused_by_a_later_expiry() -> None:
     assert history.chain(early).end is End.UNKNOWN
 
 
-def test_absence_of_a_broker_is_caused_by_its_last_session_end() -> None:
+def test_missing_broker_is_caused_by_its_last_session_end() -> None:
     history = History()
     for session, czxid in ((0xA1, 0x11), (0xA2, 0x12)):
         history.add("broker-1", e.BrokerRegistered(1, czxid, session, START))
@@ -146,7 +146,7 @@ def test_isr_shrink_is_caused_by_the_leaders_isr_timer() -> None:
     assert history.chain(left)[1:] == (End.TIMER, "timer isr-expiration")
 
 
-def test_epoch_of_a_recreated_topic_refers_to_its_last_election() -> None:
+def test_recreated_topics_leader_epoch_names_its_newest_election() -> None:
     history = History()
     history.add("broker-3", elected(0, -1, request_cause("of the first topic")))
     history.add("broker-3", elected(0, -1, request_cause("of the second topic")))
@@ -176,7 +176,7 @@ def test_topic_creation_is_caused_by_its_request() -> None:
         (Cause(""), End.UNKNOWN),
     ],
 )
-def test_unresolved_cause_reference_ends_the_chain_by_its_kind(cause: Cause, end: End) -> None:
+def test_unknown_cause_ends_the_chain_according_to_its_kind(cause: Cause, end: End) -> None:
     history = History()
     won = history.add("broker-2", e.ControllerElected(2, 5, 4, 0x50, cause))
     assert history.chain(won).end is end
@@ -201,7 +201,7 @@ def test_leader_change_is_caused_by_the_kill_of_the_old_leader() -> None:
     assert broken_chains(history.entries) == []
 
 
-def test_looking_leader_is_the_cause_of_its_follower_looking() -> None:
+def test_leader_that_starts_looking_is_why_its_follower_does() -> None:
     history = History()
     history.add("peer-3", looking(3, silence_cause(1)))
     state_change = history.add("peer-2", looking(2, looking_cause(3)))
@@ -211,7 +211,7 @@ def test_looking_leader_is_the_cause_of_its_follower_looking() -> None:
     assert (chain.end, chain.says) == (End.TIMER, "silence peer-1")
 
 
-def test_lost_link_to_a_restarted_peer_ignores_its_old_crash() -> None:
+def test_lost_link_to_a_restarted_peer_is_not_due_to_its_crash() -> None:
     history = History()
     history.add("world", e.FaultInjected("f1", "crash", "peer-3", "peer-3", False))
     history.add("peer-3", e.NodeStarted("peer", 3, {}))
@@ -222,7 +222,7 @@ def test_lost_link_to_a_restarted_peer_ignores_its_old_crash() -> None:
     assert (history.chain(lost).end, history.chain(lost).says) == (End.FAULT, "link peer-3")
 
 
-def test_lost_link_is_caused_by_a_kill_that_is_logged_later() -> None:
+def test_lost_link_is_caused_by_a_kill_that_is_journaled_later() -> None:
     """The host writes the kill after a peer has noticed it. The killed peer was LOOKING for some time after its
     start."""
     history = History()
@@ -244,7 +244,7 @@ def test_applied_request_fault_is_caused_by_its_injection() -> None:
     assert history.chain(use).end is End.FAULT
 
 
-def test_cause_chain_of_an_unlogged_fault_ends_at_the_fault() -> None:
+def test_cause_chain_of_an_unjournaled_fault_ends_at_the_fault() -> None:
     history = History()
     use = history.add("broker-1", e.RequestFaultApplied("f1", "Produce", "shop", "", "close", 1, fault_cause("f1")))
 
@@ -290,13 +290,13 @@ def expired_after(*events: tuple[int, str, Event], heard_ms_ago: int = 6_300, he
         KILLED,
     ],
 )
-def test_session_expiry_is_caused_by_the_fault_since_last_ping(event: Event) -> None:
+def test_session_expiry_is_caused_by_a_fault_after_the_last_ping(event: Event) -> None:
     chain = expired_after((14_000, "world", event))
     assert [step.event for step in chain.steps[1:]] == [event]
     assert chain.end is End.FAULT
 
 
-def test_expiry_after_restarts_is_caused_by_the_first_kill() -> None:
+def test_session_expiry_after_restarts_is_caused_by_first_kill() -> None:
     """A new process opens a new session. The old session has been silent since the first kill, whatever happened to the
     process later.
     """
@@ -306,7 +306,7 @@ def test_expiry_after_restarts_is_caused_by_the_first_kill() -> None:
     assert chain.end is End.FAULT
 
 
-def test_fault_must_precede_expiry_by_a_third_of_the_timeout() -> None:
+def test_fault_needs_a_third_of_the_timeout_to_cause_an_expiry() -> None:
     """A fault is the cause only if it began at least a third of the timeout (2,000 of 6,000 ms) earlier."""
     assert expired_after((18_000, "world", PAUSED), heard_ms_ago=-1, heard_by=0).end is End.FAULT
     assert expired_after((18_001, "world", PAUSED), heard_ms_ago=-1, heard_by=0).end is End.TIMER
@@ -331,12 +331,12 @@ def test_fault_must_precede_expiry_by_a_third_of_the_timeout() -> None:
         ),
     ],
 )  # fmt: skip
-def test_cause_chain_of_unexplained_expiry_ends_at_its_timer(events: list[tuple[int, str, Event]]) -> None:
+def test_cause_chain_of_an_unexplained_expiry_ends_at_its_timer(events: list[tuple[int, str, Event]]) -> None:
     chain = expired_after(*events)
     assert (len(chain.steps), chain.end, chain.says) == (1, End.TIMER, "timer session-expiry")
 
 
-def test_expiry_prefers_the_fault_closest_to_the_last_ping() -> None:
+def test_expiry_is_caused_by_the_fault_nearest_to_the_last_ping() -> None:
     both_ways = msgspec.structs.replace(CUT, both_ways=True)
     chain = expired_after((1_000, "world", both_ways), (13_500, "world", PAUSED))
     assert [step.event for step in chain.steps[1:]] == [PAUSED]
@@ -365,7 +365,7 @@ def test_isr_shrink_is_caused_by_a_cut_link_to_the_leader() -> None:
     assert leaving(3).end is End.FAULT
 
 
-def test_follower_without_responses_is_silent() -> None:
+def test_follower_that_receives_no_responses_counts_as_silent() -> None:
     one_way = e.FaultInjected("f1", "cut", "broker-1", "broker-3", False)
     assert leaving(3, events=[one_way]).end is End.FAULT
 
@@ -407,11 +407,11 @@ def test_removed_request_fault_does_not_cause_an_isr_shrink() -> None:
     assert shrink_under_a_request_fault(client="broker-2").end is End.TIMER
 
 
-def test_joint_isr_shrink_needs_a_fault_for_each_follower() -> None:
+def test_isr_shrink_of_two_followers_needs_a_fault_for_each() -> None:
     assert (leaving(2, 3).end, leaving(2, 3).says) == (End.TIMER, "timer isr-expiration")
 
 
-def test_cause_of_isr_shrink_by_different_faults_is_its_timer() -> None:
+def test_isr_shrink_with_different_faults_is_caused_by_its_timer() -> None:
     stopped = e.FaultInjected("f2", "pause", "broker-2", "broker-2", False)
     assert leaving(2, 3, events=[CUT_FROM_LEADER, stopped]).end is End.TIMER
     assert leaving(2, events=[CUT_FROM_LEADER, stopped]).end is End.FAULT
@@ -426,7 +426,7 @@ def test_election_or_resignation_without_cause_is_reported(event: Event) -> None
     assert len(broken_chains(history.entries)) == 1
 
 
-def test_start_refers_to_the_last_start_of_the_same_node() -> None:
+def test_start_event_refers_to_the_last_start_of_the_same_node() -> None:
     history = History()
     history.add("broker-2", e.NodeStarted("broker", 2, {}))
     history.add("broker-3", e.NodeStarted("broker", 3, {}))
@@ -448,7 +448,7 @@ def test_transaction_without_a_zxid_has_no_cause() -> None:
     assert transaction_cause(0) == transaction_cause(-1) == ""
 
 
-def test_decision_with_missing_or_later_cause_is_reported() -> None:
+def test_decision_whose_cause_is_missing_or_later_is_reported() -> None:
     history = History()
     history.add("broker-2", e.ControllerElected(2, 1, 1, 0x50))
     history.add("broker-2", elected(7, 1, event_cause("broker-2", 3)))

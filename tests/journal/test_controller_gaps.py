@@ -56,7 +56,7 @@ def test_controller_gap_without_session_end_has_no_detection() -> None:
     assert gap_before(controller_terms, 2) is None, "no event shows when controller 2 stopped"
 
 
-def test_gap_of_an_isolated_controller_starts_at_session_end() -> None:
+def test_gap_of_an_isolated_controller_starts_at_its_session_end() -> None:
     controller_terms = fold(
         _entries(
             (500, "broker-1", e.BrokerRegistered(1, 1, 7)),
@@ -69,7 +69,7 @@ def test_gap_of_an_isolated_controller_starts_at_session_end() -> None:
     assert gap_before(controller_terms, 1) == ControllerGap(7_000, 7_900, 0, 300, 600)
 
 
-def test_clock_skew_does_not_change_the_loading_time() -> None:
+def test_clock_skew_does_not_change_the_controller_loading_time() -> None:
     """Broker 2's clock is two seconds slow, so that its election has an earlier time than the end of the session."""
     controller_terms = fold(
         _entries(

@@ -14,7 +14,7 @@ def as_entries(*events: Event) -> list[Entry]:
     ]
 
 
-def test_term_ends_with_its_session_after_a_broker_restart() -> None:
+def test_controller_term_ends_with_its_session_despite_a_restart() -> None:
     history = as_entries(
         e.BrokerRegistered(1, 10, 7),
         e.ControllerElected(1, 1, 1, 11),
@@ -31,7 +31,7 @@ def _process(process: str, action: str) -> e.ProcessChanged:
     return e.ProcessChanged("broker-1", process, None if process == "down" else 1, action)
 
 
-def test_dead_controllers_term_is_not_resumed_by_a_new_process() -> None:
+def test_new_process_does_not_resume_a_dead_controllers_term() -> None:
     """A controller that was killed, started, paused and resumed within its session timeout was once shown as active."""
     history = as_entries(
         e.BrokerRegistered(1, 10, 7),
@@ -45,7 +45,7 @@ def test_dead_controllers_term_is_not_resumed_by_a_new_process() -> None:
     assert (term.holder_lost_by, term.holder_lost_us, term.until_us) == ("kill", 3_000_000, None)
 
 
-def test_controller_killed_while_paused_is_dead() -> None:
+def test_controller_killed_while_paused_is_shown_as_dead() -> None:
     history = as_entries(
         e.BrokerRegistered(1, 10, 7),
         e.ControllerElected(1, 1, 1, 11),

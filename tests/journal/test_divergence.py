@@ -22,17 +22,17 @@ def history(*events: tuple[str, Event], clock_us: int = 0) -> list[Entry]:
 ONE, TWO, THREE = ("peer-1", e.EpochAccepted(1)), ("peer-2", e.EpochAccepted(2)), ("peer-1", e.EpochAdopted(3))
 
 
-def test_same_events_with_other_clocks_do_not_diverge() -> None:
+def test_equal_events_with_different_clocks_do_not_diverge() -> None:
     assert parting(history(ONE, TWO, THREE), history(ONE, TWO, THREE, clock_us=10**9)) is None
 
 
-def test_interleaving_of_nodes_is_not_a_divergence() -> None:
+def test_different_interleaving_of_nodes_is_not_a_divergence() -> None:
     assert parting(history(ONE, TWO, THREE), history(TWO, ONE, THREE)) is None
     found = parting(history(ONE, THREE), history(THREE, ONE))
     assert found is not None, "the order of a node's own events is a difference"
 
 
-def test_durations_configs_and_line_numbers_are_not_compared() -> None:
+def test_durations_configs_and_source_lines_are_not_compared() -> None:
     def variant(ms: int, config: str) -> list[Entry]:
         proposed = e.IsrProposed(
             1, "t", 0, [1], 0, 0, "lag", [e.ReplicaStanding(2, 5, 9, 5, ms, 100)], f"broker-1#{ms}"
@@ -51,7 +51,7 @@ def test_durations_configs_and_line_numbers_are_not_compared() -> None:
     assert (found.one, found.other) == (variant(3, "")[2], changed[2])
 
 
-def test_longer_history_diverges_at_the_end_of_the_other() -> None:
+def test_longer_history_diverges_at_the_end_of_the_shorter() -> None:
     found = parting(history(ONE), history(ONE, TWO))
 
     assert found is not None
@@ -60,7 +60,7 @@ def test_longer_history_diverges_at_the_end_of_the_other() -> None:
     assert found.other.node == "peer-2"
 
 
-def test_kafka_1211_diverges_where_broker_4_truncates() -> None:
+def test_runs_of_kafka_1211_diverge_where_broker_4_truncates() -> None:
     verdict = play(LIBRARY["kafka-1211"])
     assert verdict.shown is not None
     found = parting(verdict.journal, verdict.shown.journal)

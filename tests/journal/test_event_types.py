@@ -39,6 +39,6 @@ def test_unlisted_event_cannot_be_written(tmp_path: Path) -> None:
     assert [path.stat().st_size for path in tmp_path.iterdir()] == [0]
 
 
-def test_line_of_an_unlisted_type_is_reported_as_unknown() -> None:
+def test_journal_line_of_an_unlisted_type_is_reported_as_unknown() -> None:
     with pytest.raises(ValueError, match="unknown or missing 'unlisted_event'"):
         decode_line(b'{"schema":1,"node":"peer-1","node_seq":1,"wall_us":2,"mono_us":3,"type":"unlisted_event"}\n')

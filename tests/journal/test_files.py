@@ -20,7 +20,7 @@ def writer(directory: Path, **options: object) -> JournalWriter:
     return JournalWriter(directory, "peer-1", clocks=lambda: (next(ticks), 7), **options)  # type: ignore[arg-type]
 
 
-def test_event_round_trips(tmp_path: Path) -> None:
+def test_journal_event_reads_back_as_written(tmp_path: Path) -> None:
     journal = writer(tmp_path)
     events = [
         e.EpochAccepted(3),
@@ -35,7 +35,7 @@ def test_event_round_trips(tmp_path: Path) -> None:
     assert [entry.node_seq for entry in entries] == [1, 2, 3]
 
 
-def test_line_is_flat_json_with_the_envelope_first(tmp_path: Path) -> None:
+def test_journal_line_is_flat_json_with_the_envelope_first(tmp_path: Path) -> None:
     journal = writer(tmp_path)
     journal.write(e.ControllerElected(1, 3, 3))
     journal.close()
@@ -45,7 +45,7 @@ def test_line_is_flat_json_with_the_envelope_first(tmp_path: Path) -> None:
     assert line["controller_epoch"] == 3
 
 
-def test_full_level_events_are_written_only_at_that_level(tmp_path: Path) -> None:
+def test_detailed_events_are_written_only_at_the_full_level(tmp_path: Path) -> None:
     for full, expected in ((False, 0), (True, 1)):
         journal = writer(tmp_path / str(full), full=full)
         journal.write(e.TxnLogged(5))
@@ -53,7 +53,7 @@ def test_full_level_events_are_written_only_at_that_level(tmp_path: Path) -> Non
         assert len(list(read_directory(tmp_path / str(full)))) == expected
 
 
-def test_node_sequence_continues_after_a_restart(tmp_path: Path) -> None:
+def test_node_sequence_numbers_continue_after_a_restart(tmp_path: Path) -> None:
     for expected in (1, 2, 3):
         journal = writer(tmp_path)
         journal.write(e.EpochAccepted(expected))
@@ -61,7 +61,7 @@ def test_node_sequence_continues_after_a_restart(tmp_path: Path) -> None:
     assert [entry.node_seq for entry in read_directory(tmp_path)] == [1, 2, 3]
 
 
-def test_copied_file_next_to_the_journal_is_ignored(tmp_path: Path) -> None:
+def test_file_copied_into_the_journal_directory_is_ignored(tmp_path: Path) -> None:
     journal = writer(tmp_path)
     journal.write(e.EpochAccepted(1))
     journal.close()
@@ -74,7 +74,7 @@ def test_copied_file_next_to_the_journal_is_ignored(tmp_path: Path) -> None:
     assert [entry.node_seq for entry in read_directory(tmp_path)] == [1, 2]
 
 
-def test_torn_last_line_is_skipped_after_a_restart(tmp_path: Path) -> None:
+def test_incomplete_last_line_is_skipped_after_a_restart(tmp_path: Path) -> None:
     journal = writer(tmp_path)
     journal.write(e.EpochAccepted(1))
     journal.write(e.EpochAccepted(2))
@@ -101,14 +101,14 @@ def test_torn_last_line_is_skipped_after_a_restart(tmp_path: Path) -> None:
         encode_line("peer-1", 1, 1, 1, e.IsrChanged("t", 0, [-(2**63) - 1], 1, 1, 1, "lag"))[:-1],
     ],
 )  # fmt: skip
-def test_invalid_line_is_set_aside_with_its_reason(tmp_path: Path, line: bytes) -> None:
+def test_invalid_journal_line_is_set_aside_with_its_reason(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "x-1.000000000001.jsonl").write_bytes(line + b"\n")
     bad: list[BadLine] = []
     assert list(read_directory(tmp_path, bad)) == []
     assert len(bad) == 1 and bad[0].reason
 
 
-def test_rotated_files_are_limited_and_have_no_gaps(tmp_path: Path) -> None:
+def test_rotated_journal_files_are_limited_and_have_no_gaps(tmp_path: Path) -> None:
     journal = writer(tmp_path, file_bytes_max=500, files_max=3)
     for number in range(100):
         journal.write(e.EpochAccepted(number))
@@ -120,7 +120,7 @@ def test_rotated_files_are_limited_and_have_no_gaps(tmp_path: Path) -> None:
     assert kept == list(range(kept[0], 101))
 
 
-def test_merge_keeps_node_order_when_its_clock_steps_back() -> None:
+def test_merge_keeps_the_order_of_a_node_if_its_clock_steps_back() -> None:
     a = [Entry("a", n, wall, 0, e.EpochAccepted(n)) for n, wall in ((1, 10), (2, 5), (3, 20))]
     b = [Entry("b", 1, 7, 0, e.EpochAccepted(1)), Entry("b", 2, 15, 0, e.EpochAccepted(2))]
     merged = [(entry.node, entry.node_seq) for entry in merge([*a, *b])]
@@ -128,7 +128,7 @@ def test_merge_keeps_node_order_when_its_clock_steps_back() -> None:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_event_type_has_a_docstring_and_round_trips_in_json(name: str) -> None:
+def test_event_type_has_a_docstring_and_decodes_as_encoded(name: str) -> None:
     kind = BY_NAME[name]
     assert kind.__doc__
     sample = {"int": 1, "str": "x", "bool": True}
@@ -146,7 +146,9 @@ def test_event_type_has_a_docstring_and_round_trips_in_json(name: str) -> None:
     assert entry_from_dict(json.loads(json.dumps(entry.to_dict()))) == entry
 
 
-def test_events_wait_in_memory_while_the_disk_is_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_journal_events_wait_in_memory_while_the_disk_is_full(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     journal = writer(tmp_path)
     with no_file_grows_beyond(1_000):
         for epoch in range(50):
@@ -166,7 +168,7 @@ def test_events_wait_in_memory_while_the_disk_is_full(tmp_path: Path, capsys: py
     ]
 
 
-def test_oldest_waiting_events_are_dropped_as_whole_lines(
+def test_oldest_waiting_events_are_dropped_completely(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(writer_module, "WAITING_BYTES_MAX", 5_000)
@@ -185,7 +187,7 @@ def test_oldest_waiting_events_are_dropped_as_whole_lines(
     assert errors[-1] == f"journal of peer-1: it goes on, without {500 - len(epochs)} events that were lost"
 
 
-def test_exit_with_a_full_disk_reports_lost_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_with_a_full_disk_reports_the_lost_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The next writer starts with a new line."""
     full = writer(tmp_path)
     with no_file_grows_beyond(1_000):

@@ -28,7 +28,7 @@ from zabka.journal.sentences import holds, render
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.stem)
-def test_golden_history_folds_to_its_golden_state(history: Path) -> None:
+def test_golden_history_folds_to_the_state_in_its_file(history: Path) -> None:
     assert state_after(entries_of(history)) == json.loads(state_file(history).read_text())
 
 
@@ -58,7 +58,7 @@ def test_golden_files_are_up_to_date() -> None:
         assert state_text(history) == state_file(history).read_text()
 
 
-def test_every_event_type_has_one_sentence() -> None:
+def test_every_event_type_has_exactly_one_sentence() -> None:
     table = json.loads(SENTENCES.read_bytes())
     assert sorted(table) == sorted(kind.__struct_config__.tag for kind in EVENT_TYPES)
 
@@ -77,16 +77,16 @@ def test_every_event_type_has_one_sentence() -> None:
         ("[word=two_words?the same]", "the same"),
     ],
 )
-def test_template_fields_are_filled_in(template: str, text: str) -> None:
+def test_fields_of_a_sentence_template_are_filled_in(template: str, text: str) -> None:
     fields = {"a": 7, "c": 1, "big": 1_234_567, "minus": -1, "map": {"x": 1, "y": 2}, "none": [], "word": "two_words"}
     assert render(template, fields) == text
 
 
 @pytest.mark.parametrize("condition", ["absent", "a&absent", "a>many", "a ? b"])
-def test_condition_that_cannot_be_evaluated_is_an_error(condition: str) -> None:
+def test_template_condition_that_cannot_be_evaluated_is_an_error(condition: str) -> None:
     with pytest.raises((KeyError, ValueError)):
         holds(condition, {"a": 7})
 
 
-def test_empty_condition_always_holds() -> None:
+def test_empty_template_condition_is_always_true() -> None:
     assert holds("", {})

@@ -35,7 +35,7 @@ def test_recreated_topic_does_not_inherit_the_high_watermark() -> None:
     assert high_watermarks_reached([progressed(8, 9), leads]) == {T0: 1}
 
 
-def test_journal_is_read_across_rotations_and_bad_lines(tmp_path: Path) -> None:
+def test_journal_is_read_across_rotations_and_invalid_lines(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path, "broker-1", file_bytes_max=200)
     for mark in (3, 5):
         writer.write(progressed(mark, 9))

@@ -79,7 +79,7 @@ def killed_controller(history: History) -> None:
     history.add(17_000, "broker-2", elected(2, 2, [2, 3], gone))
 
 
-def test_controller_kill_is_one_incident_with_all_effects() -> None:
+def test_controller_kill_and_all_its_effects_are_one_incident() -> None:
     history = cluster()
     killed_controller(history)
     (found,) = history.incidents()
@@ -117,7 +117,7 @@ def test_return_of_the_killed_broker_ends_the_incident() -> None:
     assert text(found)[-1] == "recovered after 12,500 ms"
 
 
-def test_unclean_election_after_restart_belongs_to_the_kill() -> None:
+def test_unclean_election_after_restart_is_in_the_kill_incident() -> None:
     history = cluster()
     history.add(10_000, "host-1", KILLED)
     history.add(16_000, "peer-1", e.SessionExpired(11, 6_000, 6_000, 1))
@@ -134,7 +134,7 @@ def test_unclean_election_after_restart_belongs_to_the_kill() -> None:
     assert found.acknowledged is None, "no workload wrote to the topic"
 
 
-def test_each_acknowledged_loss_counts_in_one_incident() -> None:
+def test_each_acknowledged_loss_is_counted_in_one_incident() -> None:
     """The workload misses offsets 52 to 54, and seven records from 60 to 90: six are in the first loss, one is not."""
     history = cluster()
     lost = [(50, 65, "diverging_epoch"), (60, 99, "offset_out_of_range")]
@@ -153,7 +153,7 @@ def test_each_acknowledged_loss_counts_in_one_incident() -> None:
     assert "lost: 16 records of t-0, 9 acknowledged to workloads" in text(first_one)
 
 
-def test_cut_between_replicas_is_an_incident_of_the_link() -> None:
+def test_link_cut_between_replicas_is_an_incident_of_the_link() -> None:
     history = cluster()
     history.add(10_000, "host-1", e.FaultInjected("f1", "cut", "broker-1", "broker-3", True))
     standing = e.ReplicaStanding(3, 90, 120, 90, 10_000, 10_000)
@@ -167,7 +167,7 @@ def test_cut_between_replicas_is_an_incident_of_the_link() -> None:
     assert text(found)[-2:] == ["ISRs without broker 3 for a time that still lasts: t-0", "not recovered yet"]
 
 
-def test_unexplained_expiry_starts_an_incident() -> None:
+def test_session_expiry_without_known_cause_starts_an_incident() -> None:
     history = cluster()
     history.add(16_000, "peer-1", e.SessionExpired(12, 6_000, 6_000, 1))
     (found,) = history.incidents()
@@ -175,7 +175,7 @@ def test_unexplained_expiry_starts_an_incident() -> None:
     assert [each.node for each in found.expiries] == ["broker-2"]
 
 
-def test_headline_contains_the_time_of_day_in_utc() -> None:
+def test_headline_of_an_incident_contains_its_time_in_utc() -> None:
     """1,700,000,028,575 ms after 1970 is 2023-11-14 22:13:48.575 UTC."""
     history = cluster()
     history.add(1_700_000_028_575, "peer-1", e.SessionExpired(12, 6_000, -1, 0))
@@ -201,7 +201,7 @@ def reported(history: History, at_s: int, waited_ms: int, *counts: int, topic: s
     history.entries.sort(key=lambda entry: entry.wall_us)
 
 
-def test_wait_of_a_workload_belongs_to_the_outage_of_its_topic() -> None:
+def test_workload_wait_is_attributed_to_its_topics_outage() -> None:
     """Writes to t wait from 10.5 s to 18 s. The wait of 0.2 s in second 5 is before the kill."""
     history = cluster()
     killed_controller(history)
@@ -218,7 +218,7 @@ def test_wait_of_a_workload_belongs_to_the_outage_of_its_topic() -> None:
     assert "clients: workload w-t (t, acks=all) waited 7,500 ms, 5 records failed" in text(found)
 
 
-def test_wait_of_a_workload_without_a_later_reply_is_unfinished() -> None:
+def test_workload_wait_without_a_later_reply_is_unfinished() -> None:
     history = cluster()
     killed_controller(history)
     reported(history, 9, 0, 90, 90, 0)
@@ -228,7 +228,7 @@ def test_wait_of_a_workload_without_a_later_reply_is_unfinished() -> None:
     assert "clients: workload w-t (t, acks=all) waited a time that still lasts, 20 records failed" in text(found)
 
 
-def test_workload_report_of_an_older_version_has_no_waits() -> None:
+def test_workload_report_of_an_older_version_contains_no_waits() -> None:
     history = cluster()
     killed_controller(history)
     reported(history, 9, -1, 90, 90, 0)
@@ -237,7 +237,7 @@ def test_workload_report_of_an_older_version_has_no_waits() -> None:
     assert found.stalls == []
 
 
-def test_planned_stop_is_an_incident_only_with_an_outage() -> None:
+def test_planned_stop_is_an_incident_only_if_it_causes_an_outage() -> None:
     history = cluster()
     history.add(10_000, "broker-3", e.NodeStopped("shutdown"))
     history.add(10_100, "broker-1", e.IsrChanged("t", 0, [1, 2], 1, 0, 1, "controller", 1, 120, left=[1, 2, 3],
@@ -259,7 +259,7 @@ def test_cut_from_all_nodes_is_the_cause_of_the_expiry() -> None:
     assert [each.node for each in found.expiries] == ["broker-1"]
 
 
-def test_lag_after_a_pause_of_the_leader_belongs_to_the_pause() -> None:
+def test_lag_after_a_pause_of_the_leader_is_attributed_to_it() -> None:
     history = cluster()
     history.add(10_000, "host-1", e.ProcessChanged("broker-1", "paused", 7, "pause"))
     history.add(11_600, "host-1", e.ProcessChanged("broker-1", "running", 7, "resume"))
@@ -273,7 +273,7 @@ def test_lag_after_a_pause_of_the_leader_belongs_to_the_pause() -> None:
     assert "ISRs without broker 2 for a time that still lasts: t-0" in text(found)
 
 
-def test_stop_of_the_whole_cluster_and_deletion_are_no_incidents() -> None:
+def test_whole_cluster_stop_and_topic_deletion_are_no_incidents() -> None:
     history = cluster()
     request = history.add(9_000, "broker-1", e.AdminRequested("DeleteTopics", ["t"], "client"))
     history.add(9_100, "broker-1", elected(-1, 1, [1, 2, 3], event_cause("broker-1", request.node_seq)))
@@ -286,7 +286,7 @@ def test_stop_of_the_whole_cluster_and_deletion_are_no_incidents() -> None:
     assert history.incidents() == []
 
 
-def test_lag_of_a_replica_that_has_just_returned_belongs_to_its_kill() -> None:
+def test_lag_of_a_returning_replica_is_attributed_to_its_kill() -> None:
     """Broker 3 is killed, and returns to t-0, which it leaves again for 0.1 s before it is back in u-0."""
     history = cluster()
     request = history.add(60, "broker-1", e.AdminRequested("CreateTopics", ["u", "id"], "client"))

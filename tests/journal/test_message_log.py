@@ -43,7 +43,7 @@ def written(directory: Path, node: str = NODE) -> list[Sighting]:
     return [read_sighting(line) for path in message_files(directory, node) for line in path.read_bytes().splitlines()]
 
 
-def test_both_ends_of_a_connection_log_the_same_keys(tmp_path: Path) -> None:
+def test_both_ends_of_a_connection_log_the_same_message_keys(tmp_path: Path) -> None:
     for node, ends, way in (("peer-1", (HERE, THERE), "sent"), ("peer-2", (THERE, HERE), "received")):
         log = MessageLog(tmp_path, node)
         line = log.line(Connected(*ends))
@@ -75,7 +75,7 @@ def test_message_numbering_continues_after_a_restart(tmp_path: Path) -> None:
     assert node_files(tmp_path) == []
 
 
-def test_message_log_drops_its_oldest_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_log_deletes_its_oldest_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_log, "FILE_LINES", 10)
     log = MessageLog(tmp_path, NODE)
     line = log.line(Connected(HERE, THERE))
@@ -86,7 +86,7 @@ def test_message_log_drops_its_oldest_files(tmp_path: Path, monkeypatch: pytest.
     assert len(message_files(tmp_path, NODE)) == message_log.FILES_MAX
 
 
-def test_hanging_disk_drops_messages_without_delay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_log_on_a_hanging_disk_drops_messages_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_log, "WAITING_MAX", 5)
     pipe = tmp_path / "peer-1.messages.0000000001.jsonl"
     os.mkfifo(pipe)
@@ -103,7 +103,9 @@ def test_hanging_disk_drops_messages_without_delay(tmp_path: Path, monkeypatch: 
     assert first.n == 1
 
 
-def test_full_disk_drops_only_messages_sent_while_it_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_log_drops_messages_only_while_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(message_log, "BATCH_S", 0.0)
     log = MessageLog(tmp_path, NODE)
     line = log.line(Connected(HERE, THERE))
@@ -142,9 +144,7 @@ def eventually(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_line_contains_the_number_of_messages_dropped_before_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_line_has_the_number_of_messages_dropped_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_log, "BATCH_S", 0.0)
     log = MessageLog(tmp_path, NODE)
     monkeypatch.setattr(message_log, "WAITING_MAX", 0)

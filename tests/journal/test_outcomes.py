@@ -41,7 +41,7 @@ def test_first_difference_is_the_cause_of_the_outcome() -> None:
     assert (found.one, found.other) == (None, other[1])
 
 
-def test_histories_with_different_counters_do_not_differ() -> None:
+def test_histories_that_differ_only_in_counters_are_equal() -> None:
     one = history(("broker-1", e.BrokerRegistered(1, 24, 7)))
     assert deciding(one, history(("broker-1", e.BrokerRegistered(1, 24, 7)), clock_us=10**9)) is None
 
@@ -56,7 +56,7 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("name", "kind", "node"), SHOWN)
-def test_first_difference_of_an_outage_is_caused_by_its_bug(name: str, kind: str, node: str) -> None:
+def test_first_difference_of_an_outage_is_due_to_its_bug(name: str, kind: str, node: str) -> None:
     """The deposed controller writes, a broker truncates its log, or a broker without the records is elected."""
     verdict = play(LIBRARY[name])
     assert verdict.shown is not None

@@ -93,21 +93,21 @@ def test_every_decision_type_has_rules(kind: type[Event]) -> None:
     assert RULES.get(kind)
 
 
-def test_every_decision_has_a_rule_and_every_rule_is_used() -> None:
+def test_every_decision_event_has_a_rule_and_every_rule_is_used() -> None:
     events = [*played(), *RARE]
     assert [event for event in events if isinstance(event, tuple(DECISIONS)) and rule_of(event) is None] == []
     met = {rule.name for event in events if (rule := rule_of(event))}
     assert sorted(BY_NAME.keys() - met) == []
 
 
-def test_condition_uses_only_fields_of_its_event() -> None:
+def test_condition_of_a_rule_uses_only_fields_of_its_event() -> None:
     for kind, pairs in RULES.items():
         fields = dict.fromkeys(kind.__struct_fields__, 0)
         for condition, _ in pairs:
             holds(condition, fields)
 
 
-def test_only_the_last_rule_of_a_type_is_unconditional() -> None:
+def test_only_the_last_rule_of_an_event_type_is_unconditional() -> None:
     for kind, pairs in RULES.items():
         assert all(condition for condition, _ in pairs[:-1]), kind
 
@@ -135,7 +135,7 @@ def test_rule_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize("link", sorted(EVERY_LINK, key=lambda link: link.name), ids=lambda link: link.name)
-def test_link_has_the_format_of_its_target(link: Link) -> None:
+def test_source_link_has_the_format_of_its_target(link: Link) -> None:
     kind, _, number = link.name.partition("-")
     match kind:
         case "KIP":
@@ -154,7 +154,7 @@ def test_link_has_the_format_of_its_target(link: Link) -> None:
             assert JAVA.fullmatch(link.url.removeprefix(ZOOKEEPER_SOURCE)), link.url
 
 
-def test_unlisted_kip_cannot_be_referenced() -> None:
+def test_rule_cannot_refer_to_an_unlisted_kip() -> None:
     with pytest.raises(KeyError):
         reference("KIP-999999")
 
@@ -167,7 +167,7 @@ def test_rule_text_has_at_most_three_short_sentences() -> None:
         assert rule.name[0].islower() and not rule.name.endswith(".")
 
 
-def test_methods_are_found_in_their_class() -> None:
+def test_source_of_a_method_is_found_in_its_class() -> None:
     text = "class A:\n    def f(self): ...\n\nasync def g(): ...\n"
     assert definitions(text) == {"A": 1, "A.f": 2, "g": 4}
 

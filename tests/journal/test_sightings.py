@@ -51,7 +51,7 @@ def test_messages_with_the_same_key_are_matched_in_order() -> None:
     assert [(message.sent_us, message.arrived_us) for message in found] == [(10, 15), (20, 25)]
 
 
-def test_unmatched_messages_with_one_key_are_not_compared(
+def test_unmatched_messages_with_the_same_key_are_not_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A client that is not a node can give all of its requests the same number."""
@@ -60,7 +60,7 @@ def test_unmatched_messages_with_one_key_are_not_compared(
     assert [message.lost for message in found] == [OUT_OF_SIGHT] * 300
 
 
-def test_newest_unmatched_messages_with_one_key_are_kept(
+def test_newest_unmatched_messages_of_a_key_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sightings, "OPEN_MAX", 10)
@@ -102,7 +102,7 @@ def test_unmatched_message_is_marked() -> None:
     assert (message.target, message.arrived_us, message.lost) == ("client", None, OUT_OF_SIGHT)
 
 
-def test_target_of_an_unmatched_message_is_inferred_from_others() -> None:
+def test_receiver_of_an_unmatched_message_is_inferred() -> None:
     found = matched(sighting("peer-1", "sent", 10), sighting("peer-2", "sent", 20, "ACK@1")).messages()
     assert [(message.source, message.target) for message in found] == [("peer-1", "peer-2"), ("peer-2", "peer-1")]
 
@@ -188,7 +188,7 @@ def test_connection_with_reused_addresses_is_a_new_connection() -> None:
     ]  # fmt: skip
 
 
-def test_sighting_round_trips_as_a_line() -> None:
+def test_message_log_line_reads_back_as_written() -> None:
     whole = sighting("peer-1", "sent", 5, bytes=70, other="peer-2", missed=3, opened=4)
     assert read_sighting(sighting_line(whole)) == whole
 

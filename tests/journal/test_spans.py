@@ -113,7 +113,7 @@ def as_text(spans: Iterable[Span]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_incremental_spans_equal_the_folds_of_all_prefixes(name: str) -> None:
+def test_incremental_spans_equal_the_fold_of_every_prefix(name: str) -> None:
     history = REAL[name]()
     spans = Spans()
     for entry in history:
@@ -125,7 +125,7 @@ def test_incremental_spans_equal_the_folds_of_all_prefixes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a live cluster", "a script with crashes"])
-def test_fold_resumed_from_a_saved_state_finds_the_same_spans(name: str) -> None:
+def test_fold_resumed_from_a_stored_state_finds_the_same_spans(name: str) -> None:
     history = REAL[name]()
     whole, found = Spans(), []
     for entry in history:
@@ -141,7 +141,7 @@ def test_fold_resumed_from_a_saved_state_finds_the_same_spans(name: str) -> None
     assert sorted(as_text([*found, *pieces.lasting()])) == sorted(as_text([*whole.take_closed(), *whole.lasting()]))
 
 
-def test_killed_controller_is_dead_until_its_session_expires() -> None:
+def test_killed_controller_is_shown_dead_until_its_session_ends() -> None:
     """The controller term lasts until the transaction that expires its session and deletes /controller."""
     history = of_file(LIVE)
     spans = Spans()

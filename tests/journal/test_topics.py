@@ -15,7 +15,7 @@ def elected(leader: int, leader_epoch: int, partition_epoch: int) -> e.LeaderEle
     return e.LeaderElected("t", 0, leader, leader_epoch, [leader], [leader], partition_epoch, 1, False, "new")
 
 
-def test_recreated_topic_is_new_without_a_deletion_event() -> None:
+def test_recreated_topic_is_new_even_without_a_deletion_event() -> None:
     """A controller can delete a topic's last znode and die before it journals the deletion. The new topic's leaders
     once counted as late events of the old topic.
     """

@@ -88,14 +88,14 @@ def parsed() -> list[tuple[str, dict[str, int], str]]:
     return [(host, json.loads(clock), text) for host, clock, text in found]
 
 
-def test_vector_clock_of_each_host_counts_its_own_events(parsed: list[tuple[str, dict[str, int], str]]) -> None:
+def test_vector_clock_of_a_host_counts_the_hosts_own_events(parsed: list[tuple[str, dict[str, int], str]]) -> None:
     counts: dict[str, int] = {}
     for host, clock, _ in parsed:
         counts[host] = counts.get(host, 0) + 1
         assert clock[host] == counts[host]
 
 
-def test_vector_clock_of_an_arrival_includes_its_senders_clock(parsed: list[tuple[str, dict[str, int], str]]) -> None:
+def test_vector_clock_of_an_arrival_includes_that_of_the_sender(parsed: list[tuple[str, dict[str, int], str]]) -> None:
     last: dict[str, dict[str, int]] = {}
     for host, clock, _ in parsed:
         before = last.get(host, {})

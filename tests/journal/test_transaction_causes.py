@@ -79,7 +79,7 @@ class History:
         return [e.type_name(step.event) for step in self.chain(entry).steps]
 
 
-def test_held_offset_is_caused_by_the_open_transaction() -> None:
+def test_blocked_lso_is_caused_by_the_open_transaction() -> None:
     history = History()
     history.opened()
     history.begun()
@@ -88,7 +88,7 @@ def test_held_offset_is_caused_by_the_open_transaction() -> None:
     assert history.chain(held)[1:] == (End.REQUEST, "request AddPartitionsToTxn")
 
 
-def test_open_transaction_is_caused_by_its_producers_crash() -> None:
+def test_open_transaction_is_caused_by_the_crash_of_its_producer() -> None:
     history = History()
     opened = history.opened()
     crash = history.crash(CLIENT)
@@ -114,7 +114,7 @@ def test_pause_of_a_resumed_producer_is_not_the_cause() -> None:
     assert history.chain(history.held()).end is End.REQUEST
 
 
-def test_decided_transaction_is_caused_by_its_coordinators_crash() -> None:
+def test_decided_transaction_is_caused_by_the_coordinator_crash() -> None:
     history = History()
     decided = history.changed("PrepareCommit", "ended by its producer", request_cause("EndTxn"))
     history.crash(CLIENT)
@@ -122,7 +122,7 @@ def test_decided_transaction_is_caused_by_its_coordinators_crash() -> None:
     assert history.chain(history.held()).steps[1:] == (decided, crash)
 
 
-def test_reloaded_transaction_is_caused_by_coordinator_election() -> None:
+def test_transaction_is_loaded_because_of_a_coordinator_election() -> None:
     history = History()
     history.changed("PrepareCommit", "ended by its producer", request_cause("EndTxn"))
     elected = history.add("broker-3", e.LeaderElected(
@@ -150,7 +150,7 @@ def test_hanging_transaction_is_caused_by_its_late_batch(is_verified: bool) -> N
     assert chain.steps[-1] == crash
 
 
-def test_hanging_transaction_without_its_batch_names_the_abort() -> None:
+def test_hanging_transaction_without_batch_event_names_the_abort() -> None:
     """A journal at the normal level omits the first batch."""
     history = History()
     history.opened()
@@ -183,13 +183,13 @@ def test_transaction_without_a_producer_crash_ends_at_a_timer() -> None:
 
 
 @pytest.mark.parametrize("cause", ["producer x", "producer", "decision 7", "open 7 orders-0", "open x orders-0@1"])
-def test_malformed_reference_matches_no_event(cause: str) -> None:
+def test_malformed_cause_reference_matches_no_event(cause: str) -> None:
     history = History()
     held = history.add("broker-2", e.LastStableOffsetHeld(2, "orders", 0, 4, 12, 20, PRODUCER, 0, 10_500, cause))
     assert history.chain(held).steps == (held,)
 
 
-def test_transactions_of_a_full_history_have_a_beginning() -> None:
+def test_transactions_of_a_full_history_have_a_start_event() -> None:
     history = History()
     history.opened()
     history.begun()
@@ -200,7 +200,7 @@ def test_transactions_of_a_full_history_have_a_beginning() -> None:
     ]
 
 
-def test_coordinator_can_refer_to_an_unlogged_election() -> None:
+def test_coordinator_event_can_refer_to_an_unjournaled_election() -> None:
     """The election's controller died before it journaled the election."""
     history = History()
     history.changed("PrepareAbort", "loaded", election_cause(TXN_3, 5))

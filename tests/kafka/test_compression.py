@@ -45,7 +45,7 @@ def test_compressed_data_round_trips(codec: Codec, data: bytes, times: int, magi
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_data_compressed_in_pieces_round_trips(codec: Codec) -> None:
+def test_data_compressed_in_chunks_round_trips(codec: Codec) -> None:
     packer = Packer(codec)
     random = Random(codec)
     packed, at = [], 0
@@ -58,7 +58,7 @@ def test_data_compressed_in_pieces_round_trips(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize(("codec", "level"), [(codec, level) for codec in LEVELS for level in LEVELS[codec]])
-def test_every_compression_level_is_decompressed(codec: Codec, level: int) -> None:
+def test_output_of_every_compression_level_is_decompressed(codec: Codec, level: int) -> None:
     assert DEFAULT_LEVELS[codec] != level
     packed = pack(codec, COMPRESSIBLE, level)
     assert unpack(codec, packed) == COMPRESSIBLE and len(packed) < len(COMPRESSIBLE) / 5
@@ -89,7 +89,7 @@ def test_data_that_expands_too_far_is_rejected_in_low_memory(codec: Codec) -> No
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
-def test_expansion_limit_defaults_to_the_modules_constant(codec: Codec) -> None:
+def test_decompression_limit_defaults_to_the_module_constant(codec: Codec) -> None:
     fits, too_large = (zeros_packed_by_others(codec, EXPANDED_BYTES_MAX + more) for more in (0, 1))
     assert sum(map(len, unpacked(codec, fits))) == EXPANDED_BYTES_MAX
     with pytest.raises(ExpandsTooFar):
@@ -98,7 +98,7 @@ def test_expansion_limit_defaults_to_the_modules_constant(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
-def test_decompressed_data_is_returned_in_small_pieces(codec: Codec) -> None:
+def test_decompressed_data_is_returned_in_small_chunks(codec: Codec) -> None:
     pieces = list(unpacked(codec, zeros_packed_by_others(codec, 8 << 20)))
     assert max(map(len, pieces)) == PIECE_BYTES and sum(map(len, pieces)) == 8 << 20
 
@@ -140,12 +140,12 @@ def test_damaged_data_raises_only_compression_errors(codec: Codec, data: st.Data
         return
 
 
-def test_checksum_of_a_frame_header_is_xxh32() -> None:
+def test_checksum_of_an_lz4_frame_header_is_xxh32() -> None:
     # Results of the reference implementation with seed 0.
     assert (short_xxh32(b""), short_xxh32(b"a"), short_xxh32(b"abc")) == (0x02CC5D05, 0x550D7456, 0x32D153FF)
 
 
-def test_block_checksum_is_verified() -> None:
+def test_checksum_of_a_compressed_block_is_verified() -> None:
     compressor = cramjam.lz4.Compressor(block_linked=False, content_checksum=True)
     compressor.compress(COMPRESSIBLE)
     assert unpack(Codec.LZ4, bytes(compressor.finish())) == COMPRESSIBLE

@@ -54,7 +54,7 @@ def messages_of(data: bytes) -> list[Message]:
     return found
 
 
-def test_message_of_magic_0_has_the_documented_bytes() -> None:
+def test_message_of_magic_0_has_the_bytes_of_the_documentation() -> None:
     # Kafka's protocol guide, "Message sets": offset, size, crc, magic, attributes, key, value.
     body = b"\0\0" + b"\xff\xff\xff\xff" + b"\0\0\0\1v"
     expected = struct.pack(">qiI", 5, 4 + len(body), zlib.crc32(body)) + body
@@ -62,7 +62,7 @@ def test_message_of_magic_0_has_the_documented_bytes() -> None:
 
 
 @given(rows, st.sampled_from((0, 1)), st.sampled_from(OLD))
-def test_produced_message_set_is_stored_as_a_batch(records: list[Record], magic: int, codec: Codec) -> None:
+def test_message_set_in_a_produce_request_is_stored_as_a_batch(records: list[Record], magic: int, codec: Codec) -> None:
     valid = validated(message_set(records, magic, codec))
     (header,) = valid.headers
     assert (header.magic, header.attributes, header.record_count) == (2, codec, len(records))
@@ -73,7 +73,9 @@ def test_produced_message_set_is_stored_as_a_batch(records: list[Record], magic:
 
 
 @given(rows, st.sampled_from((0, 1)), st.sampled_from(OLD), st.integers(0, 1 << 40))
-def test_stored_batch_is_fetched_as_messages(records: list[Record], magic: int, codec: Codec, base: int) -> None:
+def test_batch_in_the_log_is_converted_to_messages_for_a_fetch(
+    records: list[Record], magic: int, codec: Codec, base: int
+) -> None:
     valid = validated(build_batch(records, codec=codec))
     stored, _ = patch_batches(valid.data, valid.headers, base, 3)
     messages = messages_of(whole(convert_down(stored, magic, base, 3)))
@@ -94,7 +96,7 @@ def test_uncompressed_fetch_returns_only_requested_messages() -> None:
     assert [m.value for m in messages_of(whole(convert_down(data, 1, 3, 100)))] == [b"3", b"4"]
 
 
-def test_conversion_for_older_clients_ends_before_zstd() -> None:
+def test_down_conversion_stops_before_the_first_zstd_batch() -> None:
     plain, zstd = build_batch([Record(b"k", b"v")]), build_batch([Record(b"k", b"w")], codec=Codec.ZSTD)
     assert len(messages_of(whole(convert_down(plain + zstd, 1, 0, 100)))) == 1
     with pytest.raises(CannotConvert) as refused:
@@ -115,7 +117,7 @@ def test_message_set_can_be_recompressed_with_another_codec() -> None:
 
 
 @given(st.data(), st.sampled_from((0, 1)), st.sampled_from(OLD))
-def test_damaged_message_is_corrupt(data: st.DataObject, magic: int, codec: Codec) -> None:
+def test_damaged_message_is_reported_as_corrupt(data: st.DataObject, magic: int, codec: Codec) -> None:
     good = message_set([Record(b"k", b"v" * 30, 5)], magic, codec)
     bad = bytearray(good)
     bad[data.draw(st.integers(17, len(good) - 1))] ^= 1 << data.draw(st.integers(0, 7))

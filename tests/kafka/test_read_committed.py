@@ -32,19 +32,19 @@ def values(data: bytes, *aborted: AbortedTransaction, from_offset: int = 0) -> l
     return [(record.value or b"").decode() for record in committed_records(data, from_offset, aborted)]
 
 
-def test_aborted_transaction_is_skipped_up_to_its_marker() -> None:
+def test_records_of_an_aborted_transaction_are_skipped() -> None:
     data = batch(0, "a", producer=ONE) + batch(1, "b", producer=OTHER) + marker(2, ONE, commit=False)
     data += batch(3, "c", producer=ONE) + marker(4, ONE, commit=True) + marker(5, OTHER, commit=True)
     assert values(data, AbortedTransaction(ONE, 0)) == ["b", "c"]
 
 
-def test_records_before_the_first_offset_of_an_abort_are_kept() -> None:
+def test_records_before_the_first_aborted_offset_are_returned() -> None:
     data = batch(0, "a", producer=ONE) + marker(1, ONE, commit=True)
     data += batch(2, "b", producer=ONE) + marker(3, ONE, commit=False)
     assert values(data, AbortedTransaction(ONE, 2)) == ["a"]
 
 
-def test_two_aborts_of_one_producer_are_skipped() -> None:
+def test_two_aborted_transactions_of_one_producer_are_skipped() -> None:
     data = batch(0, "a", producer=ONE) + marker(1, ONE, commit=False)
     data += batch(2, "b", producer=ONE) + marker(3, ONE, commit=False) + batch(4, "c")
     assert values(data, AbortedTransaction(ONE, 2), AbortedTransaction(ONE, 0)) == ["c"]

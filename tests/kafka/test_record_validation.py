@@ -55,7 +55,7 @@ def tiny_records(count: int, key: bytes = b"\x01") -> bytes:
 
 
 @given(st.lists(records, min_size=1, max_size=12), st.sampled_from(Codec), st.sampled_from(list(CODECS.values())))
-def test_topic_codec_changes_only_the_compression(rows: list[Record], codec: Codec, target: Codec) -> None:
+def test_broker_codec_changes_only_the_compression_of_a_batch(rows: list[Record], codec: Codec, target: Codec) -> None:
     valid = validated(build_batch(rows, codec=codec), TopicRules(codec=target))
     (header,) = valid.headers
     assert header.attributes == target
@@ -100,7 +100,7 @@ def test_fast_validation_rejects_what_general_validation_rejects(rows: list[Reco
         assert (valid.data, valid.headers) == (spoiled, [header])
 
 
-def test_ordinary_batches_use_the_fast_validation() -> None:
+def test_batches_of_ordinary_clients_use_the_fast_validation() -> None:
     for count, size in ((1, 1), (1, 100), (500, 100), (2_000, 5)):
         batch = build_batch([Record(None, b"v" * size, 1_700_000_000_000 + n) for n in range(count)])
         assert plain_batch(batch, 1 << 20) == read_header(batch)
@@ -124,7 +124,7 @@ def test_records_of_common_shapes_use_the_fast_validation(shapes: list[tuple[byt
 
 
 @given(st.sampled_from(Codec), st.binary(max_size=200), st.integers(1, 5))
-def test_garbage_records_are_rejected_without_other_errors(codec: Codec, garbage: bytes, count: int) -> None:
+def test_random_record_bytes_raise_only_validation_errors(codec: Codec, garbage: bytes, count: int) -> None:
     for body in (garbage, pack(codec, garbage)):
         for target in (None, Codec.LZ4):
             data = batch_of(body, codec, count)
@@ -149,7 +149,7 @@ def test_recompression_yields_within_a_large_block() -> None:
     assert sum(1 for _ in work) >= len(value) // PIECE_BYTES
 
 
-def test_validation_of_many_headers_yields() -> None:
+def test_validation_of_a_record_with_many_headers_yields() -> None:
     many = tuple((str(n), None) for n in range(20 * SLICE_RECORDS))
     work = validate(build_batch([Record(b"k", b"v", 0, 0, many)]), Append(TopicRules(), "orders-0", 0))
     assert sum(1 for _ in work) >= 19
@@ -184,7 +184,7 @@ def test_timestamp_limit_is_ignored_for_log_append_time() -> None:
     assert error_of(build_batch([Record(b"k", b"v", 50)]), rules, 100) == 0
 
 
-def test_error_message_of_many_bad_records_is_limited() -> None:
+def test_error_message_for_many_invalid_records_is_limited() -> None:
     count = 3 * RECORD_ERRORS_MAX
     data = batch_of(pack(Codec.GZIP, tiny_records(count)), Codec.GZIP, count)
     with pytest.raises(RecordsRefused) as refused:
@@ -194,20 +194,20 @@ def test_error_message_of_many_bad_records_is_limited() -> None:
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_batch_that_expands_too_far_is_too_large(codec: Codec) -> None:
+def test_batch_that_expands_too_far_is_rejected_as_too_large(codec: Codec) -> None:
     data = batch_of(pack(codec, bytes(70 << 20)), codec, 10_000_000)
     assert len(data) < 1 << 20
     assert error_of(data) in (MESSAGE_TOO_LARGE, INVALID_RECORD)
 
 
-def test_record_decompressed_in_many_pieces_is_joined() -> None:
+def test_record_decompressed_in_many_chunks_is_joined() -> None:
     noise = Random(1).randbytes(3 << 20)
     for codec in Codec:
         data = build_batch([Record(b"k", noise), Record(b"k", b"v")], codec=codec)
         assert error_of(data, TopicRules(max_message_bytes=4 << 20)) == 0
 
 
-def test_idempotent_batch_requires_a_sequence() -> None:
+def test_idempotent_batch_requires_a_base_sequence() -> None:
     assert error_of(build_batch([Record(b"k", b"v")], producer_id=7, producer_epoch=0)) == INVALID_RECORD
 
 

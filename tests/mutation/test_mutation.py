@@ -40,7 +40,7 @@ from tests.mutation.patching import RunningFunctions
         ("for a in b: return", ["for a in b: pass"]),
     ],
 )
-def test_mutants_of_a_statement_are_complete(text: str, changed: list[str]) -> None:
+def test_statement_has_all_expected_mutants(text: str, changed: list[str]) -> None:
     source = f"def f():\n    {text}\n"
     found = mutants.mutants_in(source, "f.py")
     made = [ast.unparse(mutants.changed(source, each.number)) for each in found]
@@ -48,7 +48,7 @@ def test_mutants_of_a_statement_are_complete(text: str, changed: list[str]) -> N
     assert all((each.function, each.line, each.statement) == ("f", 2, 2) for each in found)
 
 
-def test_import_time_code_has_mutants_but_annotations_do_not() -> None:
+def test_code_run_at_import_has_mutants_but_annotations_do_not() -> None:
     source = "Result = A | B\nLIMIT = 5\ndef f(a: int = 3, *, b: bool = False) -> None: ...\n"
     assert [(each.function, each.change) for each in mutants.mutants_in(source, "f.py")] == [
         ("", "5 -> 6"),
@@ -77,7 +77,7 @@ def test_applied_mutant_takes_effect_in_an_imported_function() -> None:
     subprocess.run([sys.executable, "-c", APPLIED], cwd=Path(__file__).parents[2], check=True)
 
 
-def test_mutant_of_import_time_code_cannot_be_applied() -> None:
+def test_mutant_of_code_run_at_import_cannot_be_applied() -> None:
     change = next(each for each in mutants.mutants_of("zabka/ensemble/zab/election.py") if not each.function)
     assert not RunningFunctions().apply(change)
 

@@ -136,7 +136,7 @@ def test_tables_with_clock_skew_equal_the_fold_in_true_order(seeds: Seeds) -> No
 
 
 @pytest.mark.timeout(600)
-def test_tables_equal_plain_sql_on_another_engine(seeds: Seeds) -> None:
+def test_tables_equal_those_of_plain_sql_in_duckdb(seeds: Seeds) -> None:
     connection = duckdb.connect()
     connection.read_json(
         str(seeds.directory / "*.jsonl"), format="newline_delimited", columns=COLUMNS, filename=True
@@ -161,7 +161,7 @@ def test_tables_equal_plain_sql_on_another_engine(seeds: Seeds) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_availability_without_power_loss_events_is_exact(spark: SparkSession, tmp_path: Path) -> None:
+def test_availability_is_exact_without_power_loss_events(spark: SparkSession, tmp_path: Path) -> None:
     seeds = Seeds(spark, tmp_path, range(1, 6), untold=b'"kind":"power_loss"')
     spent = [row for rows in seeds.rows(availability, "unseen_ms").values() for row in rows]
     assert sum(unseen_ms > 0 for (unseen_ms,) in spent) > 5
@@ -170,5 +170,5 @@ def test_availability_without_power_loss_events_is_exact(spark: SparkSession, tm
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_tables_of_200_seeds_equal_the_fold(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_of_200_seeds_equal_the_folded_journals(spark: SparkSession, tmp_path: Path) -> None:
     Seeds(spark, tmp_path, range(21, 221)).compare()

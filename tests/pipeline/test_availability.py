@@ -68,7 +68,7 @@ def test_acks_all_waits_for_dead_and_unreachable_isr_members(spark: SparkSession
     assert (row["available_acks_all_ms"], row["availability_acks_all"]) == (65_000, 0.65)
 
 
-def test_cut_ends_when_its_host_agent_restarts(spark: SparkSession, tmp_path: Path) -> None:
+def test_link_cut_ends_when_the_agent_that_injected_it_restarts(spark: SparkSession, tmp_path: Path) -> None:
     """The network partition begins at second 10. The agent that injected it starts again at second 30, which ends the
     partition. The other agent's start at 20 and the start at 40 do not count.
     """
@@ -86,7 +86,7 @@ def test_cut_ends_when_its_host_agent_restarts(spark: SparkSession, tmp_path: Pa
     assert (row["isr_stalled_ms"], row["available_acks_1_ms"]) == (20_000, 50_000)
 
 
-def test_cut_from_all_nodes_stalls_the_isr_of_the_leader(spark: SparkSession, tmp_path: Path) -> None:
+def test_member_cut_from_all_nodes_stalls_the_isr_of_the_leader(spark: SparkSession, tmp_path: Path) -> None:
     """Broker 2, a follower in the ISR, is partitioned from all nodes from 10 to 25, and broker 3, outside the ISR, from
     30 to 40.
     """

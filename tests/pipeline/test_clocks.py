@@ -52,7 +52,7 @@ def is_one_clock(spark: SparkSession, directory: Path, delays: Delays) -> bool:
         ([], True),
     ],
 )
-def test_monotonic_clock_is_used_if_peers_agree_on_it(
+def test_monotonic_clock_is_used_if_all_peers_share_it(
     spark: SparkSession, tmp_path: Path, delays: Delays, expected: bool
 ) -> None:
     assert is_one_clock(spark, tmp_path, delays) is expected
@@ -88,7 +88,7 @@ def stepped(path: Path, step_s: int, *, machines: bool) -> None:
     path.write_bytes(b"".join(lines))
 
 
-def test_stepped_wall_clock_changes_no_time_and_is_reported(spark: SparkSession, tmp_path: Path) -> None:
+def test_wall_clock_step_changes_no_duration_and_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     steps = {"none": 0, "back": -12, "an-hour-back": -3_600, "an-hour-ahead": 3_600}
     for name, step_s in steps.items():
         stepped(tmp_path / f"{name}.one.jsonl", step_s, machines=False)

@@ -29,7 +29,7 @@ def test_documented_columns_equal_the_table_columns(spark: SparkSession) -> None
 
 
 @pytest.mark.parametrize("table", TABLES, ids=[table.name for table in TABLES])
-def test_columns_with_units_are_described_by_their_unit(table: Table) -> None:
+def test_columns_with_units_are_documented_with_their_unit(table: Table) -> None:
     for column in described(table.name):
         assert column.name.endswith("_us") == column.meaning.endswith("; microseconds since 1970")
         assert column.name.endswith(("_ms", "_ms_ago")) == column.meaning.endswith("; milliseconds")

@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (["--data", ".", "--master", "sc://host"], "sc://host is a Spark Connect server"),
     ],
 )
-def test_bad_directory_or_master_is_rejected_before_spark_starts(
+def test_invalid_directory_or_master_is_rejected_before_start(
     verb: str, arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "seed-1.jsonl").touch()
@@ -61,12 +61,12 @@ def test_stream_from_another_file_system_is_rejected(tmp_path: Path) -> None:
     assert "hdfs://host:8020/journals: a stream reads a directory" in " ".join(answer.output.split())
 
 
-def test_publishing_to_anything_but_a_topic_is_rejected(tmp_path: Path) -> None:
+def test_publishing_to_a_target_that_is_no_topic_is_rejected(tmp_path: Path) -> None:
     answer = CliRunner().invoke(jobs_of_spark, ["publish", "journals", "--data", str(tmp_path)])
     assert (answer.exit_code, "names no topic" in answer.output) == (2, True)
 
 
-def test_invalid_master_is_reported_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_spark_master_is_reported_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise RuntimeError("Could not parse Master URL: 'nonsense'\n\tat org.apache.spark.SparkContext")
 
@@ -79,7 +79,7 @@ def test_invalid_master_is_reported_in_one_sentence(tmp_path: Path, monkeypatch:
     assert "org.apache.spark" not in answer.output
 
 
-def test_damaged_commit_is_reported_in_one_sentence(tmp_path: Path) -> None:
+def test_damaged_lake_commit_is_reported_in_one_sentence(tmp_path: Path) -> None:
     commit = tmp_path / "analytics" / "_commits" / "000000000.json"
     commit.parent.mkdir(parents=True)
     commit.write_text("{")
@@ -130,7 +130,7 @@ def test_ctrl_c_ends_a_stream_without_a_stack_trace(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(600)
 @pytest.mark.long
-def test_stream_ends_when_its_cluster_ends_despite_new_lines(tmp_path: Path) -> None:
+def test_stream_ends_with_its_cluster_even_if_lines_arrive(tmp_path: Path) -> None:
     (data := tmp_path / "data").mkdir()
     line = b'{"node":"peer-1","node_seq":%d,"wall_us":%d,"mono_us":%d,"type":"epoch_accepted","accepted_epoch":1}\n'
     command = [sys.executable, "-m", "zabka.cli.main", "pipeline", "stream", "--data", "data", "--follow", "--while-up"]
@@ -150,7 +150,7 @@ def test_stream_ends_when_its_cluster_ends_despite_new_lines(tmp_path: Path) -> 
 
 @pytest.mark.timeout(600)
 @pytest.mark.long
-def test_replayed_journal_under_a_relative_path_becomes_tables(tmp_path: Path) -> None:
+def test_journal_of_a_replay_under_a_relative_path_can_be_read(tmp_path: Path) -> None:
     # In seed 11, wall clocks gave a wrong duration of the first controller term: 108 ms instead of 12.2 s.
     assert replay(11, "chaos", [], tmp_path / "any-name") == 0
     command = [sys.executable, "-m", "zabka.cli.main", "pipeline", "tables", "--data", "any-name", "--out", "tables"]

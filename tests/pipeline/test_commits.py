@@ -15,12 +15,12 @@ def test_adjacent_or_overlapping_spans_are_merged() -> None:
     assert commits.merged(spans) == [Lines(".", "a", 1, 6), Lines(".", "b", 7, 7)]
 
 
-def test_gap_in_a_nodes_lines_is_reported_as_missing() -> None:
+def test_gap_in_the_lines_of_a_node_is_reported_as_missing() -> None:
     lines = [Lines(".", "a", 3, 5), Lines(".", "a", 9, 9), Lines(".", "b", 1, 2), Lines(".~2", "a", 1, 4)]
     assert commits.gaps(lines) == [Gap(".", "a", 1, 2), Gap(".", "a", 6, 8)]
 
 
-def test_commit_round_trips_and_a_partial_one_is_ignored(tmp_path: Path) -> None:
+def test_partially_written_commit_is_ignored(tmp_path: Path) -> None:
     files = {
         "bronze/type=session_closed/day=1970-01-01/b.parquet": 3,
         "silver/session_closed/day=1970-01-01/b.parquet": 3,

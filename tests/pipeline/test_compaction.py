@@ -59,7 +59,7 @@ def files_of(lake: Path) -> list[str]:
     return sorted(path.name for tree in compaction.TREES for path in (lake / tree).rglob("*.parquet"))
 
 
-def test_eight_files_of_a_directory_are_merged_into_one(history: Any, tmp_path: Path) -> None:
+def test_eight_files_of_a_lake_directory_are_merged_into_one(history: Any, tmp_path: Path) -> None:
     """The lake has two event types and damaged lines: 3 directories of bronze and 2 of silver, with 9 files each. Eight
     files of each directory are merged.
     """
@@ -118,7 +118,7 @@ def test_many_commits_are_merged_without_a_file_merge(
     assert sum(commit.rows for commit in commits.read(lake)) == 9
 
 
-def test_column_of_a_newer_version_is_null_in_older_rows(tmp_path: Path) -> None:
+def test_column_of_a_newer_version_is_null_in_rows_of_older_ones(tmp_path: Path) -> None:
     (directory := tmp_path / "silver/t/day=2026-11-29").mkdir(parents=True)
     for batch in range(compaction.FAN_IN):
         row = {"run": ".", "number": batch} | ({"new": "x"} if batch == 7 else {})
@@ -130,7 +130,7 @@ def test_column_of_a_newer_version_is_null_in_older_rows(tmp_path: Path) -> None
     assert pq.read_table(merged, partitioning=None)["new"].to_pylist() == [None] * 7 + ["x"]
 
 
-def test_replaced_files_remain_readable_for_a_while(
+def test_files_replaced_by_compaction_stay_readable_for_a_while(
     history: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An audit that listed the files before the compaction reads them after it."""
@@ -152,7 +152,7 @@ def test_lake_with_a_missing_commit_is_not_compacted(history: Any, tmp_path: Pat
     assert len(files_of(lake)) == 45
 
 
-def test_orphan_files_of_a_compacted_lake_are_found(history: Any, tmp_path: Path) -> None:
+def test_files_without_a_commit_in_a_compacted_lake_are_found(history: Any, tmp_path: Path) -> None:
     lake = lake_of(history, tmp_path / "lake", 8)
     compaction.compact(lake)
     file = next((lake / "bronze").rglob("*.parquet"))
@@ -162,7 +162,7 @@ def test_orphan_files_of_a_compacted_lake_are_found(history: Any, tmp_path: Path
 
 
 @pytest.mark.timeout(600)
-def test_kill_at_any_operation_neither_loses_nor_duplicates_rows(history: Any, tmp_path: Path) -> None:
+def test_kill_during_compaction_loses_and_duplicates_no_rows(history: Any, tmp_path: Path) -> None:
     """Each copy of a lake is killed with SIGKILL before a different operation on files."""
     lake = lake_of(history, tmp_path / "lake", 2)
     expected = {tree: committed(lake, tree) for tree in compaction.TREES}

@@ -74,7 +74,7 @@ AT_THE_BOUNDS = [
 
 
 @pytest.mark.parametrize("name", POISON)
-def test_invalid_line_is_rejected_with_its_reason(name: str) -> None:
+def test_invalid_journal_line_is_rejected_with_its_reason(name: str) -> None:
     line, reason = POISON[name]
     found = check_line(line)
     assert isinstance(found, Refused)
@@ -92,7 +92,7 @@ def test_invalid_line_is_rejected_with_its_reason(name: str) -> None:
         HEAD + b'"type":"zxid_checkpoint","zxid":1,"digest":18446744073709551615,"znodes":1,"sessions":1}',
     ],
 )
-def test_unusual_but_complete_line_is_accepted(line: bytes) -> None:
+def test_unusual_but_complete_journal_line_is_accepted(line: bytes) -> None:
     assert type(check_line(line)) in ENTRIES.values()
     assert check_lines([line]) == [check_line(line)]
 
@@ -133,7 +133,7 @@ def test_directory_without_journals_has_no_rows(spark: SparkSession, tmp_path: P
     assert spark.read.format("zabka-journal").load(str(tmp_path)).collect() == []
 
 
-def test_latest_entry_before_1970_is_found_after_a_bad_line(tmp_path: Path) -> None:
+def test_latest_entry_before_1970_is_found_after_an_invalid_line(tmp_path: Path) -> None:
     head = '{"node":"peer-1","node_seq":1,"wall_us":%d,"mono_us":%d,"type":"node_stopped","reason":""}\n'
     readings = [(-9, -9), (-5, -7), (-6, -8), (-8, -9)]
     (path := tmp_path / "a.jsonl").write_text("no entry\n" + "".join(head % clocks for clocks in readings))
@@ -142,7 +142,7 @@ def test_latest_entry_before_1970_is_found_after_a_bad_line(tmp_path: Path) -> N
     assert [(row[3], row[4]) for row in rows] == [(None, None), (-9, -9), (-5, -7), (-8, -9)]
 
 
-def test_lines_that_show_when_a_node_ran_are_always_selected(tmp_path: Path) -> None:
+def test_lines_that_show_when_a_node_ran_are_always_kept(tmp_path: Path) -> None:
     def add_line(node: str, event: Event) -> None:
         lines.append(encode_line(node, len(lines), 0, 0, event))
 
@@ -161,7 +161,7 @@ def test_lines_that_show_when_a_node_ran_are_always_selected(tmp_path: Path) -> 
     assert [row[2] for row in rows] == [0, 2, 3, 6, 8, 11, 12]
 
 
-def test_shares_contain_every_line_once_and_end_at_line_ends(tmp_path: Path) -> None:
+def test_file_shares_have_every_line_once_and_end_at_line_ends(tmp_path: Path) -> None:
     line = HEAD + b'"type":"epoch_accepted","accepted_epoch":1}\n'
     count = 40_000_000 // len(line)
     path, short = tmp_path / "peer-1.000000000001.jsonl", tmp_path / "peer-2.000000000001.jsonl"
@@ -178,7 +178,7 @@ def test_shares_contain_every_line_once_and_end_at_line_ends(tmp_path: Path) -> 
 
 
 @pytest.mark.long
-def test_bad_lines_are_counted_with_their_position(
+def test_invalid_journal_lines_are_counted_with_their_position(
     spark: SparkSession, history: Any, outage: Any, tmp_path: Path
 ) -> None:
     outage(history)
@@ -195,7 +195,7 @@ def test_bad_lines_are_counted_with_their_position(
     assert all(row["problem"] and row["file"] == path.name for row in aside)
 
 
-def test_unparsable_or_too_large_numbers_are_null_in_tables(
+def test_unparsable_or_too_large_numbers_become_null(
     spark: SparkSession, history: Any, outage: Any, tmp_path: Path
 ) -> None:
     outage(history)

@@ -21,7 +21,7 @@ from zabka.pipeline.rows import Journal
 from zabka.pipeline.tables import faults
 
 
-def test_failover_is_measured_by_phase(spark: SparkSession, history: Any) -> None:
+def test_failover_duration_is_measured_by_phase(spark: SparkSession, history: Any) -> None:
     write = history.write
     write("broker-1", e.ControllerElected(1, 1, 1, 1))
     write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
@@ -40,7 +40,7 @@ def test_failover_is_measured_by_phase(spark: SparkSession, history: Any) -> Non
     assert phases == [5_000, 1_000, 30, 20, 7, 7_007]
 
 
-def test_failover_from_a_superseded_controller_has_no_duration(spark: SparkSession, history: Any) -> None:
+def test_failover_by_a_superseded_controller_has_no_duration(spark: SparkSession, history: Any) -> None:
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.now_us += 30_000_000
     history.write("broker-2", e.ControllerElected(2, 2, 2, 6))
@@ -70,7 +70,7 @@ def test_election_of_a_killed_peer_ends_before_its_restart(spark: SparkSession, 
     ]
 
 
-def test_overlapping_losses_of_several_replicas_are_merged(spark: SparkSession, history: Any) -> None:
+def test_overlapping_losses_of_several_replicas_become_one_row(spark: SparkSession, history: Any) -> None:
     for broker, first, last in ((1, 10, 19), (2, 15, 24), (3, 25, 25), (1, 40, 41)):
         history.write(f"broker-{broker}", e.RecordsLost(broker, "t", 0, first, last, last - first + 1, broker, "x"))
     rows = rows_of(jobs.read_journal(spark, history.directory), records_lost)
@@ -80,7 +80,7 @@ def test_overlapping_losses_of_several_replicas_are_merged(spark: SparkSession, 
     ]
 
 
-def test_committed_records_of_several_losses_count_once(spark: SparkSession, history: Any) -> None:
+def test_committed_records_in_several_losses_are_counted_once(spark: SparkSession, history: Any) -> None:
     """Offsets 10 to 14 and 12 to 19 are ten. Offsets 25 to 27 in the older version's journal are three more."""
     for broker, first, last, committed, newer in ((1, 10, 19, 5, 5), (2, 12, 24, 8, 8), (3, 25, 30, 3, -1)):
         event = e.RecordsLost(broker, "t", 0, first, last, last - first + 1, committed, "x", committed_at_least=newer)
@@ -89,7 +89,7 @@ def test_committed_records_of_several_losses_count_once(spark: SparkSession, his
     assert (row["count"], row["committed_at_least"], row["below_high_watermark"]) == (21, 13, 13)
 
 
-def test_loss_below_any_replicas_high_watermark_is_committed(spark: SparkSession, history: Any) -> None:
+def test_loss_below_the_high_watermark_of_a_replica_is_committed(spark: SparkSession, history: Any) -> None:
     """Of the lost offsets 10 to 19 of leader epoch 3, the replica knew that five were committed, and its leader that
     eight were.
 
@@ -123,7 +123,7 @@ def test_loss_below_any_replicas_high_watermark_is_committed(spark: SparkSession
     assert [(row["first_offset"], row["count"], row["committed_at_least"]) for row in rows] == [(10, 10, 8), (25, 2, 2)]
 
 
-def test_acknowledged_losses_come_from_the_last_reports(spark: SparkSession, history: Any) -> None:
+def test_acknowledged_losses_are_from_the_last_workload_reports(spark: SparkSession, history: Any) -> None:
     """Offsets 10 to 19 and 30 to 39 are lost. w1 misses 15 to 20 and five of 28 to 99, and w2 misses 11."""
 
     def progress(workload: str, acks: str, *missing: tuple[int, int, int, int]) -> None:
@@ -144,7 +144,7 @@ def test_acknowledged_losses_come_from_the_last_reports(spark: SparkSession, his
     ]  # fmt: skip
 
 
-def test_lost_records_of_a_workload_come_from_its_last_report(spark: SparkSession, history: Any) -> None:
+def test_lost_records_of_a_workload_are_from_its_last_report(spark: SparkSession, history: Any) -> None:
     for workload, counts in (("w1", (0, 61, 0, 148, 0)), ("w2", (0, 5, 3))):
         for sent, lost in enumerate(counts, start=200):
             history.write("api-1", e.WorkloadProgressed(workload, "t", sent, sent, 0, lost))
@@ -152,7 +152,7 @@ def test_lost_records_of_a_workload_come_from_its_last_report(spark: SparkSessio
     assert [(row["workload_id"], row["acknowledged"], row["lost"]) for row in found] == [("w1", 204, 0), ("w2", 202, 3)]
 
 
-def test_losses_of_a_recreated_topic_are_kept_separate(spark: SparkSession, history: Any) -> None:
+def test_losses_of_a_recreated_topic_are_in_separate_rows(spark: SparkSession, history: Any) -> None:
     reported = ((1, 10, 19, "old"), (2, 15, 24, "old"), (1, 15, 30, "new"), (2, 25, 26, ""))
     for broker, first, last, topic_id in reported:
         lost = e.RecordsLost(broker, "t", 0, first, last, last - first + 1, 0, "x", topic_id=topic_id)
@@ -165,7 +165,7 @@ def test_losses_of_a_recreated_topic_are_kept_separate(spark: SparkSession, hist
     ]
 
 
-def test_sessions_elections_and_faults_are_spans(spark: SparkSession, history: Any) -> None:
+def test_sessions_elections_and_faults_have_start_and_end(spark: SparkSession, history: Any) -> None:
     def state(state: str, phase: str, round_: int = 1) -> e.PeerStateChanged:
         return e.PeerStateChanged(state, phase, 3 if state != "LOOKING" else -1, round_, 1, 1, 0)
 

@@ -63,13 +63,13 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def test_incident_and_its_effects_are_in_one_row_of_its_run(spark: SparkSession, history: Any) -> None:
+def test_incident_and_its_effects_are_one_row_with_the_run(spark: SparkSession, history: Any) -> None:
     failover(history)
     (row,) = rows_of(jobs.read_journal(spark, history.directory), incidents)
     assert row.asDict() == EXPECTED
 
 
-def test_stepped_clock_changes_no_time_of_an_incident(spark: SparkSession, history: Any, tmp_path: Path) -> None:
+def test_wall_clock_step_changes_no_time_of_an_incident(spark: SparkSession, history: Any, tmp_path: Path) -> None:
     """The wall clock of the new controller is set back by 12 s, or by an hour, or ahead, after its registration."""
     failover(history)
     history.close()
@@ -85,7 +85,9 @@ def test_stepped_clock_changes_no_time_of_an_incident(spark: SparkSession, histo
 
 
 @pytest.mark.timeout(600)
-def test_streamed_incident_equals_the_batch_incident(spark: SparkSession, history: Any, tmp_path: Path) -> None:
+def test_incident_computed_by_a_stream_equals_the_batch_result(
+    spark: SparkSession, history: Any, tmp_path: Path
+) -> None:
     """The stream creates the table with a Spark plan without an exchange. A table without events is empty."""
     (table,) = (each for each in TABLES if each.name == "incidents")
     prepared = Prepared(spark, tmp_path / "_rows.arrow")
@@ -102,7 +104,7 @@ def test_streamed_incident_equals_the_batch_incident(spark: SparkSession, histor
     assert found == [[], [EXPECTED]]
 
 
-def test_show_prints_incidents_as_sentences(tmp_path: Path) -> None:
+def test_show_command_prints_incidents_as_sentences(tmp_path: Path) -> None:
     (tmp_path / "incidents").mkdir()
     pq.write_table(pa.Table.from_pylist([EXPECTED]), tmp_path / "incidents" / "part-00000.parquet")
     answer = CliRunner().invoke(jobs_of_spark, ["show", "incidents", "--out", str(tmp_path)])
@@ -112,7 +114,7 @@ def test_show_prints_incidents_as_sentences(tmp_path: Path) -> None:
     assert lines[2:] == [f"  {line}" for line in str(EXPECTED["summary"]).split("\n")[1:]]
 
 
-def test_incidents_of_several_runs_name_their_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_incidents_of_several_runs_are_shown_with_their_run(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"headline": "10:00:00.000Z crash", "summary": "recovered after 1 ms"}
     print_summaries([{**row, "run": "a", "number": 1}, {**row, "run": "b", "number": 1}])
     print_summaries([])

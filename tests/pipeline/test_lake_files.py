@@ -30,7 +30,7 @@ def test_api_and_pipeline_use_the_same_file_names() -> None:
     assert (read.STANDING, read.RUNS) == (standing.STANDING, ledger.RUNS)
 
 
-def test_spark_progress_of_the_stream_is_returned(tmp_path: Path) -> None:
+def test_spark_progress_written_by_a_stream_is_read_by_the_api(tmp_path: Path) -> None:
     last = {"batchId": 3, "numInputRows": 40, "processedRowsPerSecond": 12.5, "durationMs": {"addBatch": 900}}
     query: Any = SimpleNamespace(status={"message": "Waiting"}, lastProgress=last)
     stream.note_progress(query, tmp_path)
@@ -40,7 +40,7 @@ def test_spark_progress_of_the_stream_is_returned(tmp_path: Path) -> None:
     assert progress.durations_ms == {"addBatch": 900}
 
 
-def test_progress_of_a_campaign_is_returned(tmp_path: Path) -> None:
+def test_progress_written_by_a_campaign_is_read_by_the_api(tmp_path: Path) -> None:
     directory = tmp_path / read.CAMPAIGNS / "lag"
     directory.mkdir(parents=True)
     stands = standing.Standing(question="Which?", settings=2, seeds=3, ended="clear", answer=["This."], violations=1)

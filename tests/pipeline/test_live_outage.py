@@ -40,7 +40,7 @@ def test_pipeline_tables_equal_a_computation_in_plain_python(data: Path) -> None
     assert empty == {"clock_steps", "bad_lines"}
 
 
-def test_every_fault_is_an_incident_that_ended(data: Path) -> None:
+def test_every_injected_fault_is_an_incident_that_ended(data: Path) -> None:
     incidents = rows_of(data, "incidents")
     assert Counter(row["kind"] for row in incidents) == {"kill": 5, "pause": 2, "cut": 2}
     assert all(row["to_us"] is not None and row["requester"] == "fixture" for row in incidents)

@@ -27,7 +27,7 @@ def committed(lake: Path, batch: int, **rows: list[dict[str, Any]]) -> Commit:
     return Commit(batch=batch, files=counts, lines=[], quarantined=0, latest_us=0)
 
 
-def test_only_the_latest_line_of_unused_event_types_is_kept(tmp_path: Path) -> None:
+def test_only_latest_line_of_unneeded_event_types_is_kept(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["wanted"])
     entry = {"run": "r", "node": "n", "node_seq": 1, "wall_us": 5, "mono_us": 5, "body": "{}"}
     aside = {"run": "r", "file": "f", "position": 3, "problem": "no entry", "body": "x"}
@@ -64,7 +64,7 @@ def kept_lines(needed: Needed) -> list[tuple[str, str, int]]:
     )
 
 
-def test_lines_just_before_starts_and_after_pauses_are_kept(tmp_path: Path) -> None:
+def test_lines_before_starts_and_after_pauses_are_kept(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["fault_injected", "node_started"])
     needed.add_commit(committed(tmp_path, 0, fault_injected=[pause("r", "n", 10)], other=[line("r", "n", 9)]))
     assert kept_lines(needed) == []
@@ -77,7 +77,7 @@ def test_lines_just_before_starts_and_after_pauses_are_kept(tmp_path: Path) -> N
     assert kept_lines(needed) == [("r", "m", 11), ("r", "n", 12), ("r", "n", 14), ("r", "n", 21)]
 
 
-def test_old_pauses_do_not_slow_down_later_batches(tmp_path: Path) -> None:
+def test_pauses_in_earlier_batches_do_not_slow_down_later_ones(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["fault_injected"])
     pauses = [pause(f"seed-{run}", f"broker-{broker}", 10) for run in range(1000) for broker in (1, 2)]
     needed.add_commit(committed(tmp_path, 0, fault_injected=pauses))
@@ -88,7 +88,7 @@ def test_old_pauses_do_not_slow_down_later_batches(tmp_path: Path) -> None:
     assert time.process_time() - begin < 4
 
 
-def test_replica_reports_keep_increases_and_drop_repetitions(tmp_path: Path) -> None:
+def test_increased_replica_reports_are_kept_and_repeated_dropped(tmp_path: Path) -> None:
     """While the reports of a role do not decrease, only the first and the last are kept. The state covers all
     batches."""
 

@@ -52,7 +52,7 @@ class Journal:
         return [line for of, line in self.read if of == run]
 
 
-def test_appended_lines_and_new_files_are_read_once(tmp_path: Path) -> None:
+def test_appended_lines_and_new_files_are_read_exactly_once(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1, "a", "b")
     journal.take()
@@ -78,7 +78,7 @@ def test_file_rotated_away_after_planning_is_still_read(tmp_path: Path) -> None:
     assert [file.path.name for file in journal_files(tmp_path / "_held")] == ["peer-1.000000000003.jsonl"]
 
 
-def test_remaining_files_are_read_once_without_open_handles(tmp_path: Path) -> None:
+def test_remaining_files_are_read_once_and_closed(tmp_path: Path) -> None:
     journal = Journal(tmp_path, hold=False)
     journal.write(1, "a")
     end = journal.plan()
@@ -105,7 +105,9 @@ def test_recreated_cluster_with_the_same_names_is_another_run(tmp_path: Path) ->
 
 @pytest.mark.parametrize("hold", [True, False])
 @pytest.mark.parametrize("lines", [("shorter",), ("of one length", "and more"), ("a" * 9_000, "b" * 9_000)])
-def test_other_file_with_the_same_first_line_is_another_run(tmp_path: Path, hold: bool, lines: tuple[str, ...]) -> None:
+def test_different_file_with_the_same_first_line_is_another_run(
+    tmp_path: Path, hold: bool, lines: tuple[str, ...]
+) -> None:
     journal = Journal(tmp_path, hold=hold)
     journal.write(1, "same first", "of ONE length")
     journal.take()
@@ -118,7 +120,7 @@ def test_other_file_with_the_same_first_line_is_another_run(tmp_path: Path, hold
     assert journal.lines(".~2") == ["same first", *lines, "last"]
 
 
-def test_file_removed_after_losing_its_end_is_read(tmp_path: Path) -> None:
+def test_file_removed_after_its_end_was_truncated_is_read(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1, "first", "read, and lost")
     journal.take()
@@ -141,7 +143,7 @@ def test_recreated_file_with_equal_first_line_is_another_run(tmp_path: Path) -> 
     assert journal.read == [(".~2", "first"), (".~2", "new"), (".~2", "newer")]
 
 
-def test_long_last_line_already_read_is_recognised(tmp_path: Path) -> None:
+def test_long_last_line_that_was_already_read_is_recognised(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for line in ("a" * 5_000, "b" * 4_096, "c" * 4_097, "", "d"):
         journal.write(1, line)
@@ -211,7 +213,7 @@ def test_planned_lines_are_read_after_the_cluster_is_recreated(tmp_path: Path) -
     assert sorted(file.path.name[-10:] for file in journal_files(tmp_path / "_held")) == ["0001.jsonl", "0002.jsonl"]
 
 
-def test_empty_open_file_does_not_hide_a_new_file_of_its_name(tmp_path: Path) -> None:
+def test_empty_open_file_does_not_hide_a_new_one_of_that_name(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1)
     journal.take()
@@ -263,7 +265,7 @@ def test_file_deleted_during_planning_does_not_end_the_stream(tmp_path: Path, mo
     assert journal.lines() == ["a", "b"]
 
 
-def test_deleted_long_file_gives_one_share_without_rows(tmp_path: Path) -> None:
+def test_deleted_long_file_becomes_one_share_without_rows(tmp_path: Path) -> None:
     gone = FileRange(".", str(tmp_path / "gone.jsonl"), 0, 10 * SHARE_BYTES)
     (share,) = shares([gone], None)
     assert share.ranges == [gone]

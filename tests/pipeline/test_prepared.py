@@ -33,7 +33,7 @@ def read_rows(place: Path, run: str, columns: tuple[str, ...]) -> list[tuple[Any
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_streamed_tables_equal_the_fold_and_batch_tables(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_of_a_stream_equal_the_fold_and_batch_tables(spark: SparkSession, tmp_path: Path) -> None:
     histories = tmp_path / "histories"
     histories.mkdir()
     prepared = Prepared(spark, tmp_path / "_rows.arrow")
@@ -68,7 +68,7 @@ def test_row_that_violates_an_expectation_is_counted(spark: SparkSession, tmp_pa
     assert (made.rows, made.broken) == (2, {"run, node, node_seq identify a row": 1})
 
 
-def test_plan_with_an_exchange_is_rejected(spark: SparkSession) -> None:
+def test_query_plan_with_an_exchange_is_rejected(spark: SparkSession) -> None:
     frame = spark.range(0, 10, 1, 2)
     check(frame)
     with pytest.raises(NotPreparable, match="Exchange"):

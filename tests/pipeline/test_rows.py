@@ -40,7 +40,7 @@ print(batch.num_rows, "pandas" in sys.modules)
 
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS[:2], ROWS[2:]], ids=["some lack fields", "none lacks one", "none has any"])
-def test_columns_equal_arrows_own_conversion(rows: list[Row]) -> None:
+def test_columns_equal_those_converted_by_arrow(rows: list[Row]) -> None:
     (batch,) = batches(rows)
     batch.validate(full=True)
     names = ARROW_SCHEMA.names
@@ -92,7 +92,7 @@ def test_unreadable_journal_fails_at_reading_not_at_planning(spark: SparkSession
 
 
 @pytest.mark.long
-def test_no_plan_uses_sparks_window_group_limit(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_query_plan_uses_sparks_window_group_limit(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     """Spark compiles a limit by rank with any settings."""
 
     class Explained(Journal):
@@ -109,7 +109,7 @@ def test_no_plan_uses_sparks_window_group_limit(spark: SparkSession, capsys: pyt
 
 
 @pytest.mark.timeout(600)
-def test_interrupt_does_not_wait_for_running_tables(
+def test_interrupt_does_not_wait_for_tables_being_computed(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def endless(journal: Journal) -> DataFrame:

@@ -35,14 +35,14 @@ def test_journals_of_a_cluster_directory_are_one_run(tmp_path: Path) -> None:
     assert runs(tmp_path / "loose" / "seed-7.jsonl") == ["seed-7.jsonl"]
 
 
-def test_api_journal_belongs_to_the_run_of_its_cluster(tmp_path: Path) -> None:
+def test_journal_of_the_api_is_part_of_its_clusters_run(tmp_path: Path) -> None:
     write(tmp_path / "api/journal/api.000000000001.jsonl")
     write(tmp_path / "api/journal/api.000000009001.jsonl")
     write(tmp_path / "peer-1/journal/peer-1.000000000001.jsonl")
     assert runs(tmp_path) == [".", ".", "."]
 
 
-def test_copied_run_counts_once_with_its_longer_files(tmp_path: Path) -> None:
+def test_copied_run_is_counted_once_with_the_longer_files(tmp_path: Path) -> None:
     write(tmp_path / "a/peer-1/journal/peer-1.000000000001.jsonl", b"1\n2\n3\n")
     write(tmp_path / "a/peer-1/journal/peer-1.000000000004.jsonl", b"4\n")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
@@ -101,7 +101,7 @@ def test_recreated_partition_is_counted_separately(spark: SparkSession, history:
     assert share["observed_ms"] == 3_000
 
 
-def test_event_written_twice_counts_once(spark: SparkSession, history: Any) -> None:
+def test_event_written_twice_is_counted_once(spark: SparkSession, history: Any) -> None:
     history.write("broker-1", e.ProcessChanged("broker-1", "down", None, "kill"))
     path = history.directory / "broker-1" / "journal" / "broker-1.000000000001.jsonl"
     path.write_bytes(path.read_bytes() * 2)

@@ -28,7 +28,7 @@ def broken_off() -> Exception:
         return failed
 
 
-def test_interrupted_call_is_not_a_spark_failure() -> None:
+def test_call_interrupted_by_ctrl_c_is_not_a_spark_failure() -> None:
     assert was_interrupted(broken_off())
     assert not was_interrupted(Py4JNetworkError("Answer from Java side is empty"))
     with pytest.raises(KeyboardInterrupt), _answered():

@@ -64,7 +64,7 @@ def test_json_is_an_array_with_one_object_per_line(capsys: pytest.CaptureFixture
     assert json.loads(out)[1] == {"at": None, "share": None}
 
 
-def test_empty_table_is_shown_as_an_empty_array_or_a_header(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_table_is_shown_as_empty_json_array_or_header(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows(["run"], [], Format.JSON)
     print_rows(["run"], [], Format.CSV)
     assert capsys.readouterr().out == "[]\nrun\n"
@@ -76,7 +76,7 @@ def test_text_shows_markup_and_control_characters_literally(capsys: pytest.Captu
     assert row.split() == ["│", "[red]x[/red]", "│", r"\x1b[2J\n", "│"]
 
 
-def test_text_omits_columns_with_redundant_values(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_table_omits_columns_with_redundant_values(capsys: pytest.CaptureFixture[str]) -> None:
     moment = datetime(2026, 11, 29, 10, 0, 0, 250_000, UTC)
     row = {"run": ".", "cluster_run": ".", "simulated_run": None, "at_us": 1, "at_ts": moment, "run_us": 2}
     print_rows(list(row), [row], Format.TEXT)
@@ -121,7 +121,7 @@ def test_former_table_name_is_shown_without_spark(tmp_path: Path, monkeypatch: p
     assert "run,node,node_seq" in output
 
 
-def test_tables_next_to_the_journals_are_shown_by_default(tmp_path: Path) -> None:
+def test_tables_next_to_the_journals_are_the_default(tmp_path: Path) -> None:
     written(tmp_path / "analytics", "gaps")
     code, output = shown("gaps", "--data", str(tmp_path), "--format", "csv")
     assert code == 0
@@ -149,7 +149,7 @@ def test_missing_table_error_lists_the_known_tables(
     assert message.format(tmp_path) in " ".join(output.split())
 
 
-def test_condition_selects_rows_of_stored_and_built_tables(
+def test_where_option_selects_rows_of_stored_and_computed_tables(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
     """In the outage, t-0 is without a leader once, in leader epoch 1."""
@@ -170,7 +170,7 @@ def test_condition_selects_rows_of_stored_and_built_tables(
     ("condition", "reason"),
     [("length > 1", "UNRESOLVED_COLUMN"), ("kind = ", "PARSE_SYNTAX_ERROR"), ("kind", "filter expression")],
 )
-def test_bad_condition_error_lists_the_columns(
+def test_error_for_an_invalid_condition_lists_the_columns(
     condition: str, reason: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     written(tmp_path / "out")
@@ -181,7 +181,7 @@ def test_bad_condition_error_lists_the_columns(
     assert "columns: run, node, node_seq, kind, replicas, duration_ms." in message
 
 
-def test_unreadable_journals_are_listed_once(spark: SparkSession) -> None:
+def test_unreadable_journals_are_reported_once(spark: SparkSession) -> None:
     aside = dict.fromkeys(SCHEMA.names) | {"run": ".", "file": "a.jsonl", "position": 0, "body": ""}
     problems = ["the file cannot be read: a.jsonl: Input/output error", "no UTF-8 at byte 3"]
     rows = [aside | {"problem": problem, "position": n} for n, problem in enumerate([*problems, problems[0]])]

@@ -100,7 +100,7 @@ def test_standalone_cluster_audits_the_same_rows(histories: Path, cluster: Stand
     assert table(tmp_path / "there" / "audits") == table(tmp_path / "here" / "audits") != []
 
 
-def test_standalone_cluster_plays_every_campaign_run_once(cluster: Standalone, tmp_path: Path) -> None:
+def test_standalone_cluster_executes_every_campaign_run_once(cluster: Standalone, tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(SMALL.replace('"1-2"', '"1-4"'))
     for master, out in (("local[1]", "here"), (cluster.master, "there")):
         job = run(master, "campaign", "run", "small.toml", "--out", f"{out}/out", directory=tmp_path)

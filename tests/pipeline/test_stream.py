@@ -126,7 +126,7 @@ def test_stream_merges_its_small_files_and_keeps_each_line_once(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_failed_batch_with_written_files_counts_once(
+def test_rows_of_a_failed_batch_are_not_counted_twice(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = tmp_path / "lake"
@@ -149,7 +149,7 @@ def test_failed_batch_with_written_files_counts_once(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_restarted_stream_ends_a_pause_at_the_next_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_restarted_stream_ends_a_pause_at_the_next_journal_line(spark: SparkSession, tmp_path: Path) -> None:
     lines = paused_twice_and_a_third_time()
     # The last line of the first part is the first pause; the second part contains the end of that pause and the
     # second pause.
@@ -159,7 +159,7 @@ def test_restarted_stream_ends_a_pause_at_the_next_line(spark: SparkSession, tmp
 
 @pytest.mark.timeout(600)
 @pytest.mark.long
-def test_restarted_stream_detects_a_stop_at_the_end_of_a_pause(spark: SparkSession, tmp_path: Path) -> None:
+def test_restarted_stream_detects_a_stop_after_a_pause(spark: SparkSession, tmp_path: Path) -> None:
     lines = paused_and_then_stopped()
     row = availability_of_parts(spark, tmp_path, lines[:3], lines[3:])
     assert (row["observed_ms"], row["leader_down_ms"], row["planned_ms"]) == (12_000, 3_000, 23_000)
@@ -175,7 +175,9 @@ def test_restarted_stream_detects_an_unreported_exit(spark: SparkSession, tmp_pa
 
 
 @pytest.mark.timeout(600)
-def test_stream_stopped_with_its_cluster_has_the_last_lines(spark: SparkSession, history: Any, tmp_path: Path) -> None:
+def test_stream_stopped_with_its_cluster_has_read_the_last_lines(
+    spark: SparkSession, history: Any, tmp_path: Path
+) -> None:
     history.write("broker-1", e.NodeStarted("broker", 1, {}))
     lake = tmp_path / "lake"
     batches: Queue[int] = Queue()
@@ -192,7 +194,7 @@ def test_stream_stopped_with_its_cluster_has_the_last_lines(spark: SparkSession,
     assert [json.loads(row["body"])["type"] for row in bronze(lake)] == ["node_started", "node_stopped"]
 
 
-def test_orphan_files_are_not_removed_while_commits_are_missing(tmp_path: Path) -> None:
+def test_uncommitted_files_are_kept_while_commits_are_missing(tmp_path: Path) -> None:
     file = tmp_path / "bronze" / "type=session_closed" / "day=2026-01-01" / "batch-000000000-00000.parquet"
     file.parent.mkdir(parents=True)
     file.touch()
@@ -218,7 +220,7 @@ def test_lake_without_its_checkpoint_is_not_written_again(spark: SparkSession, t
 
 
 @pytest.mark.timeout(600)
-def test_verdicts_of_a_lake_equal_the_verdicts_of_its_files(
+def test_verdicts_for_a_lake_equal_the_verdicts_for_its_files(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
     outage(history)

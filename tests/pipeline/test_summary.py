@@ -56,7 +56,7 @@ def test_controller_terms_are_counted_by_end_reason() -> None:
     assert line == "controller terms: 4 (2 session_expired, 1 shutdown, 1 not ended)"
 
 
-def test_failovers_show_their_median_and_maximum() -> None:
+def test_summary_shows_median_and_maximum_failover_time() -> None:
     """The median of 400, 900 and 6,204 is 900. The failover without a known duration is not counted."""
     rows = [failover(2, 900), failover(3, 6_204), failover(4, None), failover(5, 400)]
     assert summary([], rows, [], [])[1] == (
@@ -77,7 +77,7 @@ def test_partitions_with_downtime_are_listed_worst_first() -> None:
     ]
 
 
-def test_partitions_over_the_limit_are_counted() -> None:
+def test_partitions_over_the_list_limit_are_only_counted() -> None:
     lines = summary([], [], [partition(number, 100) for number in range(SHOWN_MAX + 3)], [])
     assert lines[2 + SHOWN_MAX + 1] == "  and 3 more partitions"
 
@@ -91,7 +91,7 @@ def test_lost_records_are_summed_by_partition() -> None:
     ]
 
 
-def test_summary_of_several_runs_names_the_run() -> None:
+def test_summary_of_several_runs_names_each_run() -> None:
     lines = summary([term(1, None, "a"), term(1, None, "b")], [], [], [loss(0, 1, 0, "a"), loss(0, 2, 0, "b")])
     assert lines[-2:] == ["  orders-0 of run b: 2", "  orders-0 of run a: 1"]
 

@@ -31,7 +31,7 @@ def rows(spark: SparkSession, history: Any, build: Callable[[Journal], DataFrame
     return [row.asDict() for row in rows_of(jobs.read_journal(spark, history.directory), build)]
 
 
-def test_page_offers_every_table_except_bad_lines() -> None:
+def test_page_offers_every_table_except_invalid_lines() -> None:
     (listed,) = re.findall(r"^const TABLES = (\[.*\]);$", PAGE.read_text(), re.MULTILINE)
     assert json.loads(listed) == [name for name in NAMES if name != "bad_lines"]
 
@@ -61,7 +61,7 @@ def test_controller_gap_lasts_from_death_to_first_decision(
     assert gap == [5_000, 1_000, 2_000, 2_000]
 
 
-def test_controller_gaps_in_the_table_equal_the_folds(spark: SparkSession, tmp_path: Path) -> None:
+def test_controller_gaps_in_the_table_equal_those_in_the_fold(spark: SparkSession, tmp_path: Path) -> None:
     history = GOLDEN / "histories" / "controller-gaps.jsonl"
     shutil.copy(history, tmp_path / "gaps.jsonl")
     found = rows_of(jobs.read_journal(spark, tmp_path), controller_terms)
@@ -82,7 +82,7 @@ def test_resignation_ends_a_controller_term_with_its_reason(spark: SparkSession,
     assert (first["ended_by"], first["duration_ms"]) == ("shutdown", 1_000)
 
 
-def test_resignation_ends_the_term_before_its_session_close(spark: SparkSession, history: Any) -> None:
+def test_resignation_ends_a_term_before_its_session_is_closed(spark: SparkSession, history: Any) -> None:
     """The term ends with the resignation even if the clocks of the two nodes show the opposite order."""
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.write("peer-1", e.SessionClosed(9, 5, ["/brokers/ids/1", "/controller"]))
@@ -91,7 +91,7 @@ def test_resignation_ends_the_term_before_its_session_close(spark: SparkSession,
     assert (term["ended_by"], term["duration_ms"]) == ("shutdown", 2_000)
 
 
-def test_leadership_lasts_until_the_partitions_next_write(
+def test_leadership_row_lasts_until_the_next_partition_write(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
@@ -126,7 +126,7 @@ def test_availability_counts_leader_downtime_and_no_leader_time(
     assert row["available_acks_1_ms"] == row["available_acks_all_ms"] == 3_000
 
 
-def test_config_change_logged_by_two_brokers_counts_once(spark: SparkSession, history: Any) -> None:
+def test_config_change_journaled_by_two_brokers_counts_once(spark: SparkSession, history: Any) -> None:
     write = history.write
     write("broker-1", e.LeaderElected("t", 0, 1, 0, [1], [1, 2], 0, 1, False, "new_topic", 2))
     write("broker-1", e.ConfigChanged("topics/t", {"min.insync.replicas": "2"}))
@@ -156,7 +156,7 @@ def test_min_isr_is_limited_to_the_number_of_replicas(spark: SparkSession, histo
     assert spent == [(8_000, 0), (1_000, 6_000)]
 
 
-def test_min_isr_is_read_from_topic_leader_default_or_file(spark: SparkSession, history: Any) -> None:
+def test_min_isr_is_read_from_topic_leader_default_or_properties(spark: SparkSession, history: Any) -> None:
     def alter(entity: str, config: dict[str, str]) -> None:
         """Alter the config a second after the last event. Two brokers journal the change, 1 ms apart, and it lasts for
         nine seconds.
@@ -195,7 +195,7 @@ def test_paused_leader_is_down_until_its_next_line(spark: SparkSession, tmp_path
 
 
 @pytest.mark.parametrize("host", [True, False], ids=["with its host", "without one"])
-def test_unreported_exit_of_a_leader_ends_its_observation(spark: SparkSession, history: Any, host: bool) -> None:
+def test_unreported_exit_of_a_leader_ends_its_observed_time(spark: SparkSession, history: Any, host: bool) -> None:
     def start() -> None:
         if host:
             write("host-1", e.ProcessChanged("broker-1", "running", 7, "start"))
@@ -220,7 +220,7 @@ def test_unreported_exit_of_a_leader_ends_its_observation(spark: SparkSession, h
 
 
 @pytest.mark.long
-def test_bad_lines_are_quarantined_and_counted(
+def test_invalid_lines_are_quarantined_and_counted(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
     outage(history)

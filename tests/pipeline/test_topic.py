@@ -46,7 +46,7 @@ from zabka.pipeline.topic.source import LATEST, SPAN_RECORDS, TOPIC_ID, Span, To
         ("hdfs:///user/x/", Uri("hdfs", "/user/x")),
     ],
 )
-def test_storage_location_is_selected_by_its_scheme(text: str, place: object) -> None:
+def test_storage_backend_is_selected_by_the_scheme_of_the_uri(text: str, place: object) -> None:
     assert place_of(text) == place
 
 
@@ -65,7 +65,7 @@ def test_uri_is_kept_unchanged_with_or_without_authority(text: str) -> None:
         ("file:///user/x", "file:/user/x/a/seed-1.jsonl"),
     ],
 )
-def test_file_path_is_relative_to_the_root_for_every_uri_form(root: str, path: str) -> None:
+def test_file_path_is_relative_to_the_root_for_any_form_of_uri(root: str, path: str) -> None:
     assert below(root, path) == "a/seed-1.jsonl"
 
 
@@ -136,7 +136,7 @@ def of_the_files(root: Path) -> list[Row]:
     return sorted((row for part in ranges for row in read_range(part)), key=place_in_files)
 
 
-def test_topic_rows_equal_file_rows_including_bad_lines(history: Any, outage: Callable[[Any], None]) -> None:
+def test_rows_of_a_topic_equal_those_of_files_even_if_invalid(history: Any, outage: Callable[[Any], None]) -> None:
     outage(history)
     path = history.directory / "peer-1" / "journal" / "peer-1.000000000001.jsonl"
     with path.open("ab") as file:
@@ -148,7 +148,7 @@ def test_topic_rows_equal_file_rows_including_bad_lines(history: Any, outage: Ca
     assert any(row[-1] == "a line of 9,000,001 bytes" for row in found)
 
 
-def test_publishing_resumes_at_the_end_of_the_topic(history: Any, outage: Callable[[Any], None]) -> None:
+def test_publisher_resumes_at_the_end_of_the_topic(history: Any, outage: Callable[[Any], None]) -> None:
     brokers = Brokers()
     outage(history)
     first = published(history.directory, brokers)
@@ -161,7 +161,7 @@ def test_publishing_resumes_at_the_end_of_the_topic(history: Any, outage: Callab
     assert len(of_the_topic(brokers)) == len(set(map(place_in_files, of_the_topic(brokers)))) == 2 * first
 
 
-def test_recreated_cluster_is_not_appended_to_the_old_topic(tmp_path: Path) -> None:
+def test_journal_of_a_recreated_cluster_is_not_appended(tmp_path: Path) -> None:
     old = tmp_path / "peer-1" / "journal" / "peer-1.000000000001.jsonl"
     other = tmp_path / "broker-1" / "journal" / "broker-1.000000000001.jsonl"
     for path in (old, other):
@@ -178,7 +178,7 @@ def test_recreated_cluster_is_not_appended_to_the_old_topic(tmp_path: Path) -> N
     assert sum(map(len, brokers.logs.values())) == 2
 
 
-def test_other_history_with_the_same_first_line_is_not_appended(tmp_path: Path) -> None:
+def test_different_journal_with_the_same_first_line_is_rejected(tmp_path: Path) -> None:
     history = tmp_path / "seed-1.jsonl"
     history.write_bytes(b"first\nsecond\n")
     brokers = Brokers()
@@ -188,7 +188,7 @@ def test_other_history_with_the_same_first_line_is_not_appended(tmp_path: Path) 
         published(tmp_path, brokers)
 
 
-def test_truncated_line_in_the_topic_counts_as_the_same_line(tmp_path: Path) -> None:
+def test_truncated_line_in_the_topic_is_recognised_as_the_same(tmp_path: Path) -> None:
     history = tmp_path / "seed-1.jsonl"
     history.write_bytes(b"first\n" + b"x" * 1_000_000 + b"\n")
     brokers = Brokers()
@@ -198,7 +198,7 @@ def test_truncated_line_in_the_topic_counts_as_the_same_line(tmp_path: Path) -> 
     assert published(tmp_path, brokers) == 1
 
 
-def test_file_before_the_published_ones_is_rejected_as_recreated(tmp_path: Path) -> None:
+def test_file_older_than_the_published_ones_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "peer-1.000000000900.jsonl").write_bytes(b"line\n")
     brokers = Brokers()
     assert published(tmp_path, brokers) == 1
@@ -207,7 +207,7 @@ def test_file_before_the_published_ones_is_rejected_as_recreated(tmp_path: Path)
         published(tmp_path, brokers)
 
 
-def test_published_batches_have_increasing_sequences(history: Any, outage: Callable[[Any], None]) -> None:
+def test_published_batches_have_increasing_sequence_numbers(history: Any, outage: Callable[[Any], None]) -> None:
     brokers = Brokers()
     outage(history)
     published(history.directory, brokers)
@@ -240,20 +240,20 @@ def test_partition_is_split_into_shares_from_the_last_offset() -> None:
     assert all(isinstance(each, Span) for each in found)
 
 
-def test_stream_advances_to_log_ends_and_keeps_other_partitions() -> None:
+def test_stream_advances_to_log_ends_and_keeps_other_offsets() -> None:
     assert advanced("t", {}, {"0": 3, TOPIC_ID: "x"}) == {"0": 3, TOPIC_ID: "x"}
     assert advanced("t", {"0": 3, "1": 2}, {"0": 4, TOPIC_ID: "x"}) == {"0": 4, "1": 2, TOPIC_ID: "x"}
     assert spans({"0": 3, TOPIC_ID: "x"}, {"0": 3, TOPIC_ID: "x"}, None) == []
 
 
-def test_log_shorter_than_the_read_offset_is_an_error() -> None:
+def test_log_end_below_the_read_offset_is_an_error() -> None:
     with pytest.raises(
         LostRecords, match=r"topic t, partition 1: it was read to offset 9, and ends at 4; .*another topic"
     ):
         advanced("t", {"0": 3, "1": 9}, {"0": 3, "1": 4})
 
 
-def test_recreated_longer_topic_is_an_error() -> None:
+def test_recreated_topic_with_more_records_is_an_error() -> None:
     with pytest.raises(LostRecords, match=r"topic t was made anew .*'0': 3.* x, .*'0': 8.* y\): publish to another"):
         advanced("t", {"0": 3, TOPIC_ID: "x"}, {"0": 8, TOPIC_ID: "y"})
 
@@ -331,7 +331,7 @@ class LateBrokers(Brokers):
         return Nothing if self.unheard >= 0 else await super().metadata(topics)
 
 
-def test_new_topic_is_looked_up_again_and_a_missing_one_fails(
+def test_new_topic_is_retried_but_a_missing_one_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection, "LOOK_AGAIN_S", 0.0)
@@ -357,7 +357,7 @@ def test_wait_for_missing_records_is_limited(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.timeout(600)
-def test_hadoop_uri_gives_the_rows_of_the_directory(
+def test_hadoop_uri_returns_the_rows_of_its_directory(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
@@ -374,7 +374,7 @@ def test_hadoop_uri_gives_the_rows_of_the_directory(
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_topic_on_failing_brokers_equals_the_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_of_a_topic_are_correct_while_brokers_fail(spark: SparkSession, tmp_path: Path) -> None:
     from tests.interop.interop_brokers import broker_cluster
 
     (tmp_path / "cluster").mkdir()
@@ -403,7 +403,7 @@ def test_topic_on_failing_brokers_equals_the_files(spark: SparkSession, tmp_path
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_stream_of_a_topic_equals_the_stream_of_its_files(
+def test_stream_from_a_topic_equals_the_stream_from_its_files(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
     from tests.interop.interop_brokers import broker_cluster
@@ -450,7 +450,7 @@ def rows(frame: Any) -> list[Any]:
     return sorted(map(tuple, frame.collect()), key=str)
 
 
-def test_client_runs_in_its_own_event_loop() -> None:
+def test_kafka_client_runs_in_its_own_event_loop() -> None:
     async def work(client: AdminClient) -> int:
         return 3
 

@@ -69,7 +69,7 @@ def test_committed_transaction_lists_its_partitions_and_times(spark: SparkSessio
     ]  # fmt: skip
 
 
-def test_abort_by_another_coordinator_keeps_the_producers_epoch(spark: SparkSession, history: Any) -> None:
+def test_abort_by_the_next_coordinator_keeps_the_producer_epoch(spark: SparkSession, history: Any) -> None:
     """The second transaction times out at the next coordinator. Its partitions and markers are not mixed with those of
     the first transaction.
     """
@@ -107,7 +107,7 @@ def test_transaction_with_unknown_beginning_or_end_has_nulls(spark: SparkSession
     assert {row["markers"] for row in (fenced, ongoing, other)} == {None}, "no journal has markers"
 
 
-def test_state_loaded_by_a_new_coordinator_is_not_a_decision(spark: SparkSession, history: Any) -> None:
+def test_state_loaded_by_a_new_coordinator_is_no_new_decision(spark: SparkSession, history: Any) -> None:
     """The first coordinator died during the first transaction, and another one after the decision on the second."""
     pay, ship = Coordinator(history, "pay", 7), Coordinator(history, "ship", 8)
     pay.changed(1, "Ongoing", 0, ["a-0"], "partitions added")
@@ -124,7 +124,7 @@ def test_state_loaded_by_a_new_coordinator_is_not_a_decision(spark: SparkSession
     assert (unknown["outcome"], unknown["partitions"]) == ("aborted", ["b-0"])
 
 
-def test_late_line_of_a_paused_coordinator_belongs_to_its_transaction(spark: SparkSession, history: Any) -> None:
+def test_late_entry_of_paused_coordinator_is_assigned_to_its_txn(spark: SparkSession, history: Any) -> None:
     """Broker 1 is paused after it decided in second 2; broker 2 has another transaction when broker 1 completes it."""
     pay = Coordinator(history, "pay", 7)
     pay.changed(1, "Ongoing", 0, ["a-0"], "partitions added", 1_000)
@@ -140,7 +140,7 @@ def test_late_line_of_a_paused_coordinator_belongs_to_its_transaction(spark: Spa
     ]
 
 
-def test_transaction_unknown_to_a_new_coordinator_is_separate(spark: SparkSession, history: Any) -> None:
+def test_transaction_not_loaded_by_a_new_coordinator_is_separate(spark: SparkSession, history: Any) -> None:
     """The new coordinator did not load the first transaction. Its next transaction has another start time, so it is a
     separate row.
     """

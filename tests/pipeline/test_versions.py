@@ -21,7 +21,7 @@ def read(out: Path, table: str) -> str:
     return (out / table / "part-0.parquet").read_text()
 
 
-def test_readers_see_the_old_version_until_the_new_is_complete(tmp_path: Path) -> None:
+def test_readers_see_the_old_version_until_the_new_is_written(tmp_path: Path) -> None:
     versions.publish(tmp_path, make(tmp_path, controller_terms="old", sessions="old"))
     number = make(tmp_path, controller_terms="new", sessions="new")
     assert (read(tmp_path, "controller_terms"), read(tmp_path, "sessions")) == ("old", "old")
@@ -30,7 +30,7 @@ def test_readers_see_the_old_version_until_the_new_is_complete(tmp_path: Path) -
     assert (versions.directory_of(tmp_path, 1) / "controller_terms" / "part-0.parquet").read_text() == "old"
 
 
-def test_files_of_a_dead_job_are_removed_by_the_next_job(tmp_path: Path) -> None:
+def test_files_of_a_killed_job_are_removed_by_the_next_job(tmp_path: Path) -> None:
     versions.publish(tmp_path, make(tmp_path, controller_terms="old"))
     make(tmp_path, controller_terms="half")
     assert make(tmp_path) == 2
@@ -38,7 +38,7 @@ def test_files_of_a_dead_job_are_removed_by_the_next_job(tmp_path: Path) -> None
     assert not (versions.directory_of(tmp_path, 2) / "controller_terms").exists()
 
 
-def test_unchanged_table_keeps_its_files(tmp_path: Path) -> None:
+def test_unchanged_table_is_not_written_again(tmp_path: Path) -> None:
     versions.publish(tmp_path, make(tmp_path, controller_terms="same"))
     number = make(tmp_path)
     versions.keep(tmp_path, number, "controller_terms")
@@ -67,7 +67,7 @@ def test_directory_that_is_not_a_table_is_not_replaced(tmp_path: Path) -> None:
     assert read(tmp_path, "controller_terms") == "old"
 
 
-def test_second_job_in_one_output_directory_is_rejected(tmp_path: Path) -> None:
+def test_second_job_with_the_same_output_directory_is_rejected(tmp_path: Path) -> None:
     with (
         versions.locked(tmp_path),
         pytest.raises(versions.InUse, match="another job writes"),
@@ -76,7 +76,7 @@ def test_second_job_in_one_output_directory_is_rejected(tmp_path: Path) -> None:
         pass
 
 
-def test_recently_replaced_versions_are_kept(tmp_path: Path) -> None:
+def test_recently_replaced_table_versions_are_kept(tmp_path: Path) -> None:
     for text in ("a", "b"):
         versions.publish(tmp_path, make(tmp_path, controller_terms=text))
     assert versions.vacuum(tmp_path, 3600) == []

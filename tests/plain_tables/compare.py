@@ -75,10 +75,11 @@ class Compared(NamedTuple):
 def compare(name: str, data: Path, lines: list[Row]) -> Compared:
     """Compare one table of a data directory with the table computed from its journals' lines."""
     table = TABLES[name]
-    expected = {tuple(row[part] for part in table.key): row for row in table.rows_of(lines)}
-    found = pq.read_table((data / "analytics" / name).resolve())
-    rows = {tuple(row[part] for part in table.key): row for row in found.to_pylist()}
-    differences = [f"{name} {key} is only in the table" for key in rows.keys() - expected.keys()]
+    found = pq.read_table((data / "analytics" / name).resolve()).to_pylist()
+    differences: list[str] = []
+    expected = _by_key(name, table.rows_of(lines), "computed", differences)
+    rows = _by_key(name, found, "in the table", differences)
+    differences += [f"{name} {key} is only in the table" for key in rows.keys() - expected.keys()]
     differences += [f"{name} {key} is not in the table" for key in expected.keys() - rows.keys()]
     figures = 0
     for key in sorted(rows.keys() & expected.keys(), key=str):
@@ -91,6 +92,17 @@ def compare(name: str, data: Path, lines: list[Row]) -> Compared:
             if not _is_equal(name, column, row[column], computed[column])
         ]
     return Compared(len(rows), figures, differences)
+
+
+def _by_key(name: str, rows: list[Row], where: str, differences: list[str]) -> dict[tuple[object, ...], Row]:
+    """Return rows by their key. Add a difference for each row whose key another row has already."""
+    by_key: dict[tuple[object, ...], Row] = {}
+    for row in rows:
+        key = tuple(row[part] for part in TABLES[name].key)
+        if key in by_key:
+            differences.append(f"{name} {key} is {where} more than once")
+        by_key[key] = row
+    return by_key
 
 
 def _is_equal(table: str, column: str, one: object, other: object) -> bool:

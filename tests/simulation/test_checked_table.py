@@ -85,7 +85,7 @@ def _rows(table: int) -> dict[str, int]:
 
 
 @pytest.mark.long
-def test_every_invariant_is_checked_in_a_few_seeds() -> None:
+def test_every_invariant_is_checked_by_a_few_seeds() -> None:
     table = Table().play(FEW)
 
     assert table.problems == []

@@ -32,7 +32,7 @@ def lengths_ms(entries: list[Entry]) -> Iterator[int]:
             yield entry.mono_us // 1000 - began[entry.event.fault_id]
 
 
-def test_seed_injects_the_same_faults_under_two_settings() -> None:
+def test_seed_injects_the_same_faults_with_different_settings() -> None:
     chosen = ("faults.kinds=crash_broker,cut_brokers", "faults.lasts.ms=500-1500")
     usual = faults(played(4, *chosen))
     patient = faults(played(4, *chosen, "zookeeper.session.timeout.ms=12000", "default.replication.factor=2"))
@@ -47,7 +47,7 @@ def test_seed_injects_the_same_faults_under_two_settings() -> None:
         assert abs((one - first_usual) - (other - first_patient)) <= 1
 
 
-def test_faults_have_the_chosen_kinds_and_durations() -> None:
+def test_faults_have_the_configured_kinds_and_durations() -> None:
     entries = played(5, "faults.kinds=slow_disk:1,cut_brokers:3", "faults.lasts.ms=700-900")
     kinds = {fault.kind for _, fault in faults(entries)}
     assert kinds <= {"slow_disk", "cut"} and "cut" in kinds
@@ -56,7 +56,7 @@ def test_faults_have_the_chosen_kinds_and_durations() -> None:
     assert any(700 <= length_ms <= 900 for length_ms in lengths_ms(entries))
 
 
-def test_fault_count_follows_from_duration_and_gap() -> None:
+def test_fault_count_results_from_fault_period_and_gap() -> None:
     entries = played(6, "faults.kinds=slow_disk", "faults.ms=40000", "faults.gap.ms=1000")
     times_ms = [at_ms for at_ms, _ in faults(entries)]
     assert times_ms[-1] - times_ms[0] <= 40_000
@@ -65,7 +65,7 @@ def test_fault_count_follows_from_duration_and_gap() -> None:
     assert 26 <= len(times_ms) <= 54
 
 
-def test_topic_has_the_chosen_partitions_replicas_and_acks() -> None:
+def test_topic_has_the_configured_partitions_replicas_and_acks() -> None:
     entries = played(
         7, "num.partitions=4", "default.replication.factor=2", "acks=1", "faults.kinds=slow_disk", "faults.ms=1000"
     )
@@ -81,7 +81,7 @@ def test_topic_has_the_chosen_partitions_replicas_and_acks() -> None:
     assert not any(topic.startswith("drawn") for topic in topics)
 
 
-def test_rack_power_loss_hits_one_rack_and_replicas_span_racks() -> None:
+def test_rack_power_loss_stops_one_rack_and_replicas_span_racks() -> None:
     entries = played(
         2, "brokers=4", "racks=2", "default.replication.factor=2", "faults.kinds=power_loss_rack",
         "faults.lasts.ms=2000-3000", "num.partitions=4",

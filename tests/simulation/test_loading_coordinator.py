@@ -89,7 +89,7 @@ def moved_coordinator() -> tuple[World, int, list[ErrorCode]]:
     return world, found, errors
 
 
-def test_loading_coordinator_rejects_then_returns_the_offset() -> None:
+def test_coordinator_rejects_requests_until_it_has_loaded() -> None:
     world, found, errors = moved_coordinator()
     world.end_world()
     assert found == COMMITS

@@ -47,7 +47,7 @@ def ensemble() -> Iterator[Ensemble]:
         world.end_world()
 
 
-def test_held_proposals_arrive_after_their_release() -> None:
+def test_held_proposals_arrive_after_they_are_released() -> None:
     with ensemble() as it:
         release = it.stage.messages.hold(it.leader, it.follower.name, "PROPOSAL")
         it.create("/x")
@@ -71,7 +71,7 @@ def test_delayed_commits_arrive_after_their_delay() -> None:
         assert it.follower_has("/x")
 
 
-def test_follower_that_misses_a_proposal_synchronises_again() -> None:
+def test_follower_that_misses_a_proposal_syncs_again() -> None:
     with ensemble() as it:
         it.stage.messages.drop(it.leader, it.follower.name, "PROPOSAL")
         it.create("/x")
@@ -82,7 +82,7 @@ def test_follower_that_misses_a_proposal_synchronises_again() -> None:
     assert [e.state for e in states if isinstance(e, PeerStateChanged)].count("LOOKING") == 2
 
 
-def test_held_leader_and_isr_request_delays_a_leadership() -> None:
+def test_held_leader_and_isr_request_delays_a_new_leader() -> None:
     world = World(1, WorldSettings())
     stage = Stage(world)
     world.start()
@@ -105,7 +105,7 @@ def test_message_of_an_unknown_kind_is_rejected() -> None:
         it.stage.messages.hold(it.leader, it.follower.name, "PROPOSALS")
 
 
-def test_quorum_packets_are_split_correctly_from_any_chunks() -> None:
+def test_quorum_packets_are_split_from_chunks_of_any_size() -> None:
     snapshot = packet_bytes(SNAP, 1) + b"tree" + SIGNATURE
     packets = [packet_bytes(COMMIT, 1), snapshot, packet_bytes(COMMIT, 2, b"data", b"\0\0\0\1\0\0\0\1a\0\0\0\1b")]
     frames = _QuorumFrames()
@@ -126,7 +126,7 @@ def test_node_can_be_stopped_before_or_after_an_event(before: bool, written: int
         assert _commits(it, node) == written
 
 
-def test_cancelled_stop_lets_the_node_continue() -> None:
+def test_node_runs_on_after_its_planned_stop_is_cancelled() -> None:
     with ensemble() as it:
         stop = EventStop(it.world, it.follower.name, "txn_committed")
         stop.cancel()

@@ -31,7 +31,7 @@ def test_read_only_seed_keeps_every_invariant(seed: int) -> None:
     assert run_seed(seed, READ_ONLY.name).problems == []
 
 
-def test_read_only_service_keys_can_be_set() -> None:
+def test_keys_for_the_read_only_service_can_be_set() -> None:
     found = world_settings(["readonlymode.enabled=true", "localSessionsEnabled=TRUE"])
     assert (found.read_only_mode, found.local_sessions, found.local_sessions_upgrading) == (True, True, False)
     with pytest.raises(BadSetting, match="true or false"):

@@ -43,7 +43,7 @@ def test_chaos_seed_keeps_invariants_and_the_cluster_recovers(seed: int) -> None
 
 
 @pytest.mark.parametrize("size", [1, 3, 5])
-def test_calm_cluster_of_any_size_loses_nothing_and_elects_once(size: int) -> None:
+def test_cluster_without_faults_loses_nothing_and_elects_once(size: int) -> None:
     run = SeedRun(11, CALM, WorldSettings(peers=size, brokers=size))
     outcome = run.execute()
     assert outcome.problems == []
@@ -58,7 +58,7 @@ def test_same_seed_gives_the_same_history_in_one_process() -> None:
 
 
 @pytest.mark.long
-def test_another_seed_gives_another_history() -> None:
+def test_different_seed_has_a_different_history() -> None:
     first, second = SeedRun(3, CHAOS), SeedRun(4, CHAOS)
     first.execute(), second.execute()
     assert fingerprint(first) != fingerprint(second)

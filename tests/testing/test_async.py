@@ -52,7 +52,7 @@ def test_async_context_stops_its_processes() -> None:
     assert not asyncio.run(use()).exists()
 
 
-def test_async_context_raises_the_reason_of_a_failed_start() -> None:
+def test_async_context_raises_the_reason_if_the_start_failed() -> None:
     async def use() -> None:
         async with running_cluster(peers=0):
             pass

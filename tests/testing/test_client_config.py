@@ -19,7 +19,7 @@ with warnings.catch_warnings():
 
 
 @pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
-def test_each_client_library_connects_with_its_configuration(zabka_cluster: LiveCluster) -> None:
+def test_each_client_library_connects_with_its_client_config(zabka_cluster: LiveCluster) -> None:
     async def send_with_aiokafka(config: dict[str, Any]) -> None:
         async with AIOKafkaProducer(**config) as producer:
             await producer.send_and_wait("orders", b"aiokafka")
@@ -41,7 +41,7 @@ def test_each_client_library_connects_with_its_configuration(zabka_cluster: Live
         zabka_cluster.client_config("ruby")  # type: ignore[arg-type]
 
 
-def test_network_addresses_of_a_simulated_world_raise_an_error() -> None:
+def test_simulated_cluster_has_no_network_addresses() -> None:
     with running_world(peers=1, brokers=1) as world:
         for address in ("bootstrap", "zookeeper_connect"):
             with pytest.raises(ClusterFailed, match="use the fixture zabka_cluster"):

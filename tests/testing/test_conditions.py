@@ -56,7 +56,7 @@ def test_programming_error_in_a_condition_ends_the_wait(world: SimulatedCluster)
         world.until(lambda: 1 // 0)
 
 
-def test_failed_wait_shows_source_and_last_value(world: SimulatedCluster) -> None:
+def test_failed_wait_reports_the_condition_source_and_last_value(world: SimulatedCluster) -> None:
     seen = [1, 2]
     with pytest.raises(ClusterFailed) as failed:
         world.until(
@@ -68,7 +68,7 @@ def test_failed_wait_shows_source_and_last_value(world: SimulatedCluster) -> Non
     )
 
 
-def test_failed_wait_shows_lines_and_last_exception(world: SimulatedCluster) -> None:
+def test_failed_wait_reports_source_lines_and_last_exception(world: SimulatedCluster) -> None:
     def has_three() -> bool:
         assert len("ab") == 3, "too few"
         return True
@@ -79,7 +79,7 @@ def test_failed_wait_shows_lines_and_last_exception(world: SimulatedCluster) -> 
     assert "three letters" in str(failed.value) and "it last raised AssertionError: too few" in str(failed.value)
 
 
-def test_long_function_source_is_replaced_by_its_repr() -> None:
+def test_long_condition_source_is_replaced_by_its_repr() -> None:
     long = "def long():\n" + "    pass\n" * 40
     scope: dict[str, object] = {}
     exec(compile(long, "nowhere.py", "exec"), scope)
@@ -89,7 +89,7 @@ def test_long_function_source_is_replaced_by_its_repr() -> None:
     assert len(source_of(Wait.failure).splitlines()) <= SOURCE_LINES_MAX + 1
 
 
-def test_asynchronous_calls_do_not_block_the_event_loop(zabka_cluster: LiveCluster) -> None:
+def test_async_cluster_calls_do_not_block_the_event_loop(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     aio = zabka_cluster.aio
     has_turned = threading.Event()

@@ -45,7 +45,7 @@ def test_marker_sets_the_number_of_ensemble_peers(zabka_ensemble: LiveEnsemble) 
     assert zabka_ensemble.settings()["clientPort"] in zabka_ensemble.zookeeper_connect
 
 
-def test_zabka_zookeeper_has_the_interface_of_a_container() -> None:
+def test_zabka_zookeeper_has_the_interface_of_testcontainers() -> None:
     with ZabkaZooKeeper() as zookeeper:
         host, port = zookeeper.get_container_host_ip(), zookeeper.get_exposed_port()
         assert zookeeper.get_connection_string() == f"{host}:{port}"
@@ -58,7 +58,7 @@ def test_zabka_zookeeper_has_the_interface_of_a_container() -> None:
         zookeeper.get_connection_string()
 
 
-def test_bad_ensemble_setting_raises_cluster_failed() -> None:
+def test_invalid_ensemble_setting_raises_cluster_failed() -> None:
     with pytest.raises(ClusterFailed, match="cannot be started"), running_ensemble(settings={"no.such.key": "1"}):
         pass
 
@@ -66,19 +66,19 @@ def test_bad_ensemble_setting_raises_cluster_failed() -> None:
 class TestKazooHarness(KazooTestCase):
     """A user's test case, written for kazoo's harness."""
 
-    def test_client_of_the_kazoo_harness_is_connected(self) -> None:
+    def test_kazoo_harness_provides_a_connected_client(self) -> None:
         self.client.create("/leader", b"1", ephemeral=True)
         other = self._get_client()
         other.start()
         assert other.get("/leader")[0] == b"1"
         assert len(self.servers.split(",")) == 3
 
-    def test_kazoo_harness_expires_the_session(self) -> None:
+    def test_kazoo_harness_can_expire_the_session(self) -> None:
         session_id, _ = self.client.client_id
         self.expire_session(self.client.handler.event_object)
         assert self.client.client_id[0] != session_id
 
-    def test_servers_of_the_kazoo_harness_stop_and_run(self) -> None:
+    def test_kazoo_harness_can_stop_and_run_servers(self) -> None:
         server: Server = self.cluster[0]
         server.stop()
         assert not server.running

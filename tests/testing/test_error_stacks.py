@@ -76,7 +76,7 @@ def committed(made: Consumer) -> int:
 
 
 @pytest.mark.parametrize(("retries", "code"), [(10, None), (1, KafkaError.KAFKA_STORAGE_ERROR)])
-def test_storage_errors_are_retried_up_to_the_retry_limit(cluster: LiveCluster, retries: int, code: int | None) -> None:
+def test_producer_retries_storage_errors_up_to_its_limit(cluster: LiveCluster, retries: int, code: int | None) -> None:
     made = producer(cluster, retries=retries, **{"retry.backoff.ms": 50})
     faults = stack(cluster, "Produce", *["KAFKA_STORAGE_ERROR"] * 3)
     assert send(made, b"a") == code
@@ -84,7 +84,7 @@ def test_storage_errors_are_retried_up_to_the_retry_limit(cluster: LiveCluster, 
     assert cluster.consume(TOPIC) == (["a"] if code is None else [])
 
 
-def test_commit_during_rebalance_fails_but_fetching_continues(cluster: LiveCluster) -> None:
+def test_commit_during_a_rebalance_fails_but_fetches_continue(cluster: LiveCluster) -> None:
     made = producer(cluster)
     send(made, b"a")
     member = consumer(cluster, "rebalancing")
@@ -113,7 +113,7 @@ def test_commit_is_repeated_until_the_coordinator_has_loaded(cluster: LiveCluste
     later.close()
 
 
-def test_member_joins_after_errors_of_its_coordinator(cluster: LiveCluster) -> None:
+def test_member_joins_after_several_coordinator_errors(cluster: LiveCluster) -> None:
     send(producer(cluster), b"a")
     faults = stack(cluster, "FindCoordinator", "COORDINATOR_NOT_AVAILABLE")
     faults += stack(cluster, "JoinGroup", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR")
@@ -122,7 +122,7 @@ def test_member_joins_after_errors_of_its_coordinator(cluster: LiveCluster) -> N
     member.close()
 
 
-def test_transaction_commits_through_recoverable_errors(cluster: LiveCluster) -> None:
+def test_transaction_commits_despite_recoverable_errors(cluster: LiveCluster) -> None:
     made = producer(cluster, **{"transactional.id": "recoverable"})
     coordinator = ("COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS")
     faults = stack(cluster, "InitProducerId", *coordinator)
@@ -171,7 +171,7 @@ def test_fenced_producer_has_a_fatal_error(cluster: LiveCluster) -> None:
     assert failed.value.args[0].fatal()
 
 
-def test_late_response_times_out_a_record_that_is_stored(cluster: LiveCluster) -> None:
+def test_late_response_times_out_although_the_record_is_stored(cluster: LiveCluster) -> None:
     made = producer(cluster, **{"message.timeout.ms": 1_000, "enable.idempotence": False})
     assert send(made, b"a") is None
     fault = cluster.faults.on_request("Produce").delay_after(3_000).once()
@@ -179,7 +179,7 @@ def test_late_response_times_out_a_record_that_is_stored(cluster: LiveCluster) -
     assert (cluster.consume(TOPIC), fault.used) == (["a", "b"], 1)
 
 
-def test_lost_responses_and_errors_keep_record_order(cluster: LiveCluster) -> None:
+def test_record_order_is_kept_despite_lost_responses_and_errors(cluster: LiveCluster) -> None:
     """Five requests are in flight. The response to the first is lost, and a later request, which may be its retry, is
     rejected.
     """
@@ -206,7 +206,7 @@ def test_slow_coordinator_causes_a_retriable_error(cluster: LiveCluster) -> None
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_transaction_ends_although_every_response_is_late(cluster: LiveCluster, commits: bool) -> None:
+def test_transaction_completes_although_every_response_is_late(cluster: LiveCluster, commits: bool) -> None:
     made = producer(cluster, **{"transactional.id": f"late-{commits}", "client.id": "late"})
     made.init_transactions(30)
     made.begin_transaction()

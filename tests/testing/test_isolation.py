@@ -40,7 +40,7 @@ def set_broker_config(cluster: LiveCluster, broker: str, values: Mapping[str, st
     cluster.call(lambda client, _: client.alter_configs(BROKER_RESOURCE, broker, values))
 
 
-def test_dynamic_broker_configs_are_reset(zabka_cluster: LiveCluster) -> None:
+def test_dynamic_broker_configs_are_reset_between_tests(zabka_cluster: LiveCluster) -> None:
     set_broker_config(zabka_cluster, "", {"message.max.bytes": "1000"})
     set_broker_config(zabka_cluster, "2", {"log.cleaner.threads": "2"})
     zabka_cluster.start_test()
@@ -49,7 +49,7 @@ def test_dynamic_broker_configs_are_reset(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.produce("orders", ["a" * 2_000])
 
 
-def test_quotas_of_users_and_clients_are_reset(zabka_cluster: LiveCluster) -> None:
+def test_quotas_of_users_and_clients_are_reset_between_tests(zabka_cluster: LiveCluster) -> None:
     rate = {"producer_byte_rate": 1000.0}
     zabka_cluster.quotas.set(rate, client_id="shop")
     zabka_cluster.quotas.set(rate, user="ada")
@@ -59,7 +59,7 @@ def test_quotas_of_users_and_clients_are_reset(zabka_cluster: LiveCluster) -> No
     assert zabka_cluster.quotas.all() == []
 
 
-def test_znodes_of_clients_are_deleted(zabka_cluster: LiveCluster) -> None:
+def test_znodes_created_by_clients_are_deleted_between_tests(zabka_cluster: LiveCluster) -> None:
     async def write_and_read(write: bool) -> tuple[list[str], list[str]]:
         async with connect(zabka_cluster.zookeeper_connect) as client:
             if write:
@@ -82,7 +82,7 @@ def test_groups_of_earlier_tests_are_deleted(zabka_cluster: LiveCluster) -> None
     assert zabka_cluster.call(lambda client, runtime: GroupAdmin(client, runtime).listed()) == []
 
 
-def test_configs_of_internal_topics_are_reset(zabka_cluster: LiveCluster) -> None:
+def test_configs_of_internal_topics_are_reset_between_tests(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     zabka_cluster.call(
         lambda client, runtime: GroupAdmin(client, runtime).commit("billing", {TopicPartition("orders", 0): 0})
@@ -97,7 +97,7 @@ def test_configs_of_internal_topics_are_reset(zabka_cluster: LiveCluster) -> Non
     zabka_cluster.until(lambda: offsets.config == before)
 
 
-def test_report_covers_only_the_test_and_no_internal_topics(zabka_cluster: LiveCluster) -> None:
+def test_failure_report_covers_only_its_test_and_its_topics(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     zabka_cluster.topics["orders"].delete()
     zabka_cluster.topics.create("payments")

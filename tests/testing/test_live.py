@@ -65,7 +65,7 @@ def test_paused_controller_is_shown_with_its_last_status_and_age(zabka_cluster: 
     )
 
 
-def test_nodes_of_a_frozen_host_are_unknown(zabka_cluster: LiveCluster) -> None:
+def test_nodes_of_a_frozen_host_are_shown_as_unknown(zabka_cluster: LiveCluster) -> None:
     agent = load_run(zabka_cluster.data)
     assert agent is not None
     os.kill(agent.agent_pid, signal.SIGSTOP)
@@ -105,7 +105,7 @@ def test_last_known_state_is_marked_stale_without_a_quorum(zabka_cluster: LiveCl
     zabka_cluster.until_ready()
 
 
-def test_cut_link_removes_the_follower_from_the_isr(zabka_cluster: LiveCluster) -> None:
+def test_cut_link_makes_the_follower_leave_the_isr(zabka_cluster: LiveCluster) -> None:
     controller = zabka_cluster.until(lambda: zabka_cluster.controller)
     assert controller is not None
     follower = next(b for b in zabka_cluster.brokers.values() if b.id != controller.id)
@@ -131,7 +131,7 @@ def test_cut_link_removes_the_follower_from_the_isr(zabka_cluster: LiveCluster) 
     assert [e["node"] for e in faults] == ["host-1"]
 
 
-def test_faults_persist_across_a_node_restart(zabka_cluster: LiveCluster) -> None:
+def test_link_faults_persist_across_a_node_restart(zabka_cluster: LiveCluster) -> None:
     broker = zabka_cluster.brokers[1]
     zabka_cluster.faults.cut(broker, "*")
     broker.kill()
@@ -145,7 +145,7 @@ def test_faults_persist_across_a_node_restart(zabka_cluster: LiveCluster) -> Non
     zabka_cluster.until(lambda: broker.registered)
 
 
-def test_events_continue_without_a_gap_after_an_api_kill(zabka_cluster: LiveCluster) -> None:
+def test_event_stream_has_no_gap_after_the_api_was_killed(zabka_cluster: LiveCluster) -> None:
     before = zabka_cluster.seq
     api = next(p for p in status(zabka_cluster.data)["processes"] if p["name"] == "api")
     os.kill(api["pid"], signal.SIGKILL)
@@ -166,7 +166,7 @@ def test_events_continue_without_a_gap_after_an_api_kill(zabka_cluster: LiveClus
     assert {n: found for n, found in per_node.items() if found != list(range(1, len(found) + 1))} == {}
 
 
-def test_stream_resumes_after_the_last_event_id(zabka_cluster: LiveCluster) -> None:
+def test_event_stream_resumes_after_the_last_event_id(zabka_cluster: LiveCluster) -> None:
     def read(headers: dict[str, str], count: int) -> list[int]:
         ids: list[int] = []
         with httpx.stream("GET", f"{zabka_cluster.url}/api/v1/events", headers=headers, timeout=10) as answer:
@@ -183,7 +183,7 @@ def test_stream_resumes_after_the_last_event_id(zabka_cluster: LiveCluster) -> N
     assert read({"Last-Event-ID": "5"}, 3) == [6, 7, 8]
 
 
-def test_znodes_show_data_stat_and_watchers(zabka_cluster: LiveCluster) -> None:
+def test_znode_responses_have_data_stat_and_watchers(zabka_cluster: LiveCluster) -> None:
     found = zabka_cluster.until(lambda: zabka_cluster.get("/api/v1/znodes/controller"))
 
     assert json.loads(found["data"])["brokerid"] == zabka_cluster.get("/api/v1/controller")["broker_id"]
@@ -210,7 +210,7 @@ def status(data: Path) -> dict[str, Any]:
     return found
 
 
-def test_topics_are_printed_as_by_kafka_topics(zabka_cluster: LiveCluster) -> None:
+def test_topics_are_printed_as_the_kafka_topics_tool_does(zabka_cluster: LiveCluster) -> None:
     data = zabka_cluster.data
     assert zabka(data, "topics", "--create", "--topic", "t", "--replica-assignment", "1:2:3,2:3:1",
                  "--config", "min.insync.replicas=2") == "Created topic t.\n"  # fmt: skip
@@ -238,7 +238,7 @@ def test_topics_are_printed_as_by_kafka_topics(zabka_cluster: LiveCluster) -> No
     zabka_cluster.until(lambda: zabka_cluster.topics.names() == [])
 
 
-def test_configs_are_printed_as_by_kafka_configs(zabka_cluster: LiveCluster) -> None:
+def test_configs_are_printed_as_the_kafka_configs_tool_does(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("t")
     of_t = ("--entity-type", "topics", "--entity-name", "t")
     key = "unclean.leader.election.enable"
@@ -253,7 +253,7 @@ def test_configs_are_printed_as_by_kafka_configs(zabka_cluster: LiveCluster) -> 
     )
 
 
-def test_elections_are_printed_as_by_kafka_leader_election(zabka_cluster: LiveCluster) -> None:
+def test_elections_are_printed_as_the_kafka_tool_does(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("t", assignment={0: [1, 2]})
 
     assert zabka(zabka_cluster.data, "elect", "--election-type", "preferred", "--topic", "t", "--partition", "0") == (
@@ -329,7 +329,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_second_up_uses_its_data_and_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
+def test_second_up_command_uses_the_data_and_ctrl_c_ends_all(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     first = Foreground(tmp_path, "--peers", "1", "--brokers", "1", *FREE)
     url = first.ready()
@@ -362,7 +362,7 @@ def test_second_up_uses_its_data_and_ctrl_c_leaves_no_process(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("arguments", [[], ["--detach"]])
-def test_ctrl_c_before_ready_restores_the_terminal_and_fails(tmp_path: Path, arguments: list[str]) -> None:
+def test_ctrl_c_during_startup_restores_the_terminal_and_fails(tmp_path: Path, arguments: list[str]) -> None:
     child, terminal = pty.fork()
     if child == 0:
         command = [*ZABKA, "up", "--data", str(tmp_path), "--peers", "1", "--brokers", "1", *FREE, *arguments]

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 1000), values=st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=4))
-def test_hypothesis_test_gets_a_world_for_each_example(seed: int, values: list[str]) -> None:
+def test_hypothesis_test_gets_a_new_world_for_each_example(seed: int, values: list[str]) -> None:
     with running_world(seed=seed) as world:
         world.topics.create("words")
         world.produce("words", values)
@@ -100,7 +100,7 @@ def test_failure_report_has_events_causes_and_replay_command(tmp_path: Path) -> 
     assert "pytest 'test_mine.py::test_it' --zabka-seed 4" in output
 
 
-def test_world_of_another_size_is_replayed_with_that_size(tmp_path: Path) -> None:
+def test_failing_seed_of_another_world_size_is_replayed_with_it(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         "import pytest\n"
         "@pytest.mark.parametrize('who', [\"it's\"])\n"
@@ -115,7 +115,7 @@ def test_world_of_another_size_is_replayed_with_that_size(tmp_path: Path) -> Non
     ]  # fmt: skip
 
 
-def test_marker_without_effect_is_rejected(tmp_path: Path) -> None:
+def test_unusable_marker_argument_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         "import pytest\n"
         "@pytest.mark.zabka(5)\n"
@@ -173,7 +173,7 @@ def test_xdist_workers_have_clusters_with_different_ports(tmp_path: Path) -> Non
     assert len({*own, *others}) == len(own) + len(others)
 
 
-def test_zabka_container_serves_and_leaves_nothing_behind() -> None:
+def test_zabka_container_serves_requests_and_leaves_nothing() -> None:
     with ZabkaContainer() as kafka:
         cluster = kafka.cluster
         assert kafka.get_bootstrap_server() == cluster.bootstrap and kafka.get_container_host_ip() == "127.0.0.1"
@@ -186,7 +186,7 @@ def test_zabka_container_serves_and_leaves_nothing_behind() -> None:
         kafka.get_bootstrap_server()
 
 
-def test_module_cluster_is_shared_with_the_session(
+def test_module_scoped_cluster_is_shared_with_the_session(
     zabka_module_cluster: LiveCluster, zabka_session_cluster: LiveCluster
 ) -> None:
     assert zabka_module_cluster is zabka_session_cluster

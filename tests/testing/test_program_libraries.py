@@ -75,7 +75,7 @@ def test_anyio_groups_streams_and_timeouts_work() -> None:
     passes(work)
 
 
-def test_zabkas_zookeeper_client_works_in_a_program() -> None:
+def test_zookeeper_client_of_zabka_works_in_a_simulated_program() -> None:
     async def write(world: SimulatedWorld) -> None:
         async with connect(world.zookeeper_connect) as client:
             await client.create("/orders", b"1")
@@ -95,7 +95,7 @@ class Echo(asyncio.Protocol):
         self.transport.write(data)
 
 
-def test_asyncio_protocol_server_replies() -> None:
+def test_server_with_an_asyncio_protocol_replies() -> None:
     async def call(world: SimulatedWorld) -> None:
         async def echo(_: str) -> None:
             server = await asyncio.get_running_loop().create_server(Echo, "0.0.0.0", 7)

@@ -40,11 +40,11 @@ def passes(body: Body, seed: int = 0) -> None:
 # ---- clocks and randomness -----------------------------------------------------------------------------------------
 
 
-def test_all_clocks_of_a_program_are_virtual() -> None:
+def test_all_clocks_in_a_simulated_program_are_virtual() -> None:
     async def read(world: SimulatedWorld) -> None:
-        began = time.perf_counter(), time.monotonic(), time.process_time()
+        began = time.perf_counter(), time.monotonic(), time.process_time(), time.thread_time_ns() / 1e9
         await asyncio.sleep(100)
-        ended = time.perf_counter(), time.monotonic(), time.process_time()
+        ended = time.perf_counter(), time.monotonic(), time.process_time(), time.thread_time_ns() / 1e9
         for before, after in zip(began, ended, strict=True):
             assert 100 <= after - before < 100.1
         wall_s = WALL_START_US / 1e6 + world.now
@@ -64,7 +64,7 @@ def test_all_clocks_of_a_program_are_virtual() -> None:
     assert abs(datetime.datetime.now().timestamp() - time.time()) < 1
 
 
-def test_clock_step_changes_only_wall_time() -> None:
+def test_clock_step_changes_only_the_wall_clock() -> None:
     async def read(world: SimulatedWorld) -> None:
         moments: list[tuple[float, float]] = []
 
@@ -83,7 +83,7 @@ def test_clock_step_changes_only_wall_time() -> None:
     passes(read)
 
 
-def test_unseeded_randomness_comes_from_the_worlds_seed() -> None:
+def test_unseeded_randomness_is_derived_from_the_worlds_seed() -> None:
     def drawn(seed: int) -> list[object]:
         found: list[object] = []
 
@@ -150,7 +150,7 @@ def test_unsupported_call_is_rejected_with_its_source_line(call: Callable[[], An
 # ---- the loop ------------------------------------------------------------------------------------------------------
 
 
-def test_cancelled_infinite_sleep_ends() -> None:
+def test_cancelled_sleep_of_infinite_length_ends() -> None:
     async def wait(_: SimulatedWorld) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5):
@@ -161,7 +161,7 @@ def test_cancelled_infinite_sleep_ends() -> None:
     passes(wait)
 
 
-def test_closed_server_ends_serve_forever() -> None:
+def test_closing_a_server_ends_serve_forever() -> None:
     async def serve(_: SimulatedWorld) -> None:
         server = await asyncio.start_server(lambda *_: None, port=80)
         asyncio.get_running_loop().call_later(1, server.close)
@@ -243,7 +243,7 @@ def test_names_and_addresses_of_machines_are_resolved() -> None:
     passes(resolve)
 
 
-def test_sigterm_reaches_the_handler_of_its_program() -> None:
+def test_sigterm_calls_the_handler_of_its_program() -> None:
     async def stop(world: SimulatedWorld) -> None:
         ended = []
 
@@ -402,7 +402,7 @@ def test_kill_keeps_all_written_files_of_a_program() -> None:
     passes(lose)
 
 
-def test_world_file_is_rejected_outside_a_program() -> None:
+def test_simulated_file_is_rejected_outside_a_program() -> None:
     kept: list[Any] = []
 
     async def keep(world: SimulatedWorld) -> None:

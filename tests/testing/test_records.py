@@ -26,10 +26,10 @@ def write_and_read(cluster: Cluster) -> None:
     assert cluster.records("orders", 0)[-1].value == b"bytes"
 
 
-def test_world_keeps_keys_headers_timestamps_and_partitions() -> None:
+def test_simulated_record_keeps_key_headers_time_and_partition() -> None:
     with running_world(peers=1, brokers=1) as world:
         write_and_read(world)
 
 
-def test_cluster_keeps_keys_headers_timestamps_and_partitions(zabka_cluster: LiveCluster) -> None:
+def test_live_record_keeps_key_headers_timestamp_and_partition(zabka_cluster: LiveCluster) -> None:
     write_and_read(zabka_cluster)

@@ -53,7 +53,7 @@ def test_builder_method_selects_the_fault_effect(choose: Choose, expected: dict[
         (lambda o: o.until_removed(), {}),
     ],
 )
-def test_last_builder_method_sets_how_often_a_fault_applies(
+def test_last_builder_method_sets_how_often_the_fault_applies(
     choose: Callable[[HowOften[RequestFault]], RequestFault], expected: dict[str, Any]
 ) -> None:
     assert choose(on_request("Fetch").close()) == RequestFault(
@@ -72,7 +72,7 @@ def test_impossible_fault_is_rejected_when_it_is_created() -> None:
         on_request("Produce").error("NOT_COORDINATOR").once()
 
 
-def test_fault_never_added_causes_a_warning() -> None:
+def test_fault_that_was_never_added_causes_a_warning() -> None:
     unfinished = on_request("Produce").close()
     with pytest.warns(RuntimeWarning, match="the fault close on Produce was never added"):
         del unfinished
@@ -89,7 +89,7 @@ def world() -> Any:
         yield cluster
 
 
-def test_simulated_producer_receives_the_error(world: SimulatedCluster) -> None:
+def test_simulated_producer_receives_the_injected_error(world: SimulatedCluster) -> None:
     fault = world.faults.on_request("Produce", topic="orders").error("NOT_ENOUGH_REPLICAS").once()
     world.produce("orders", "a")
     world.until(lambda: fault.used == 1, 10)
@@ -109,14 +109,14 @@ def test_simulated_fault_survives_a_node_restart(world: SimulatedCluster) -> Non
     assert world.events("fault_removed")
 
 
-def test_simulated_peers_share_the_use_count() -> None:
+def test_simulated_peers_share_the_injection_count_of_a_fault() -> None:
     with running_world(seed=4, peers=3, brokers=1) as cluster:
         fault = cluster.faults.on_request("multi", path="/brokers/topics/orders*").close().times(2)
         cluster.topics.create("orders", partitions=1, replication_factor=1)
         assert fault.used == 2
 
 
-def test_simulated_ready_fault_set_is_added_and_healed(world: SimulatedCluster) -> None:
+def test_simulated_ready_made_fault_set_is_added_and_healed(world: SimulatedCluster) -> None:
     faults = world.faults.add_set("ack-lost", topic="orders")
     world.produce("orders", "c")
     assert faults.used == 1
@@ -126,7 +126,7 @@ def test_simulated_ready_fault_set_is_added_and_healed(world: SimulatedCluster) 
 # ---- a live cluster -----------------------------------------------------------------------------------------------
 
 
-def test_live_producer_stores_a_record_twice_after_a_lost_ack(zabka_cluster: LiveCluster) -> None:
+def test_live_producer_stores_a_record_twice_if_an_ack_is_lost(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders", partitions=1, replication_factor=1)
     fault = zabka_cluster.faults.on_request("Produce", topic="orders").drop_response().once()
     producer = Producer({"bootstrap.servers": zabka_cluster.bootstrap, "enable.idempotence": False})

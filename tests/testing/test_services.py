@@ -55,7 +55,7 @@ def bill_through_a_kill(world: SimulatedCluster) -> list[int]:
     return billed
 
 
-def test_aiokafka_clients_continue_after_a_leader_kill(zabka_world: SimulatedCluster) -> None:
+def test_aiokafka_clients_continue_after_the_leader_is_killed(zabka_world: SimulatedCluster) -> None:
     began = zabka_world.now_us
     assert bill_through_a_kill(zabka_world) == list(range(ORDERS))
     # The pauses between orders alone take that long, in virtual time.
@@ -107,7 +107,7 @@ def test_failed_program_is_restarted_on_request(zabka_world: SimulatedCluster) -
     assert "gaierror: [Errno -2] no machine of this world has the name echo" in calling.failures[0]
 
 
-def test_failed_program_ends_a_wait_with_its_error(zabka_world: SimulatedCluster) -> None:
+def test_failure_of_a_program_ends_a_wait_with_its_error(zabka_world: SimulatedCluster) -> None:
     async def broken(_: str) -> None:
         await asyncio.sleep(1)
         raise LookupError("no such order")
@@ -216,7 +216,7 @@ def test_killed_program_ends_immediately_and_can_be_restarted(zabka_world: Simul
     zabka_world.until(lambda: len(runs) == 2)
 
 
-def test_randomness_of_programs_comes_from_the_seed() -> None:
+def test_randomness_in_programs_is_derived_from_the_seed() -> None:
     def drawn(seed: int) -> list[object]:
         found: list[object] = []
 
@@ -285,7 +285,7 @@ def test_machine_name_cannot_be_used_twice(zabka_world: SimulatedCluster) -> Non
 
 
 @pytest.mark.long
-def test_cluster_with_clients_runs_at_20_times_real_time() -> None:
+def test_simulated_cluster_runs_at_20_times_real_time() -> None:
     """The CPU time is measured with three peers, three brokers, a producer and a consumer group of two members."""
 
     async def produce(bootstrap: str) -> None:
@@ -307,6 +307,6 @@ def test_cluster_with_clients_runs_at_20_times_real_time() -> None:
         assert 20 / (time.process_time() - began_s) > SPEED_MIN
 
 
-def test_topic_default_settings_reach_the_brokers() -> None:
+def test_topic_default_settings_are_passed_to_the_brokers() -> None:
     with running_world(peers=1, brokers=1, settings={"num.partitions": "2"}) as world:
         assert world.settings("broker-1")["num.partitions"] == "2"

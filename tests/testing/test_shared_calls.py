@@ -32,7 +32,7 @@ def world() -> Iterator[SimulatedCluster]:
 # ---- in a world ------------------------------------------------------------------------------------------------------
 
 
-def test_group_is_stable_without_lag_after_reading_all_records(world: SimulatedCluster) -> None:
+def test_group_without_lag_is_stable_after_reading_all_records(world: SimulatedCluster) -> None:
     world.topics.create("orders", partitions=2)
     world.produce("orders", ["a", "b"])
     member = world.consumer("orders", "billing")
@@ -84,7 +84,7 @@ def test_quotas_are_set_read_and_removed(world: SimulatedCluster) -> None:
 # ---- on real processes -----------------------------------------------------------------------------------------------
 
 
-def test_expired_session_loses_its_ephemerals(zabka_cluster: LiveCluster) -> None:
+def test_ephemerals_are_deleted_with_their_expired_session(zabka_cluster: LiveCluster) -> None:
     async def use() -> None:
         async with (
             connect(zabka_cluster.zookeeper_connect) as client,
@@ -110,7 +110,7 @@ def test_controller_with_an_expired_session_is_replaced(zabka_cluster: LiveClust
     zabka_cluster.until(lambda: controller.registered)
 
 
-def test_until_stable_recognises_a_librdkafka_group(zabka_cluster: LiveCluster) -> None:
+def test_until_stable_recognises_a_group_of_librdkafka_clients(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     zabka_cluster.produce("orders", ["a"])
     config = {"group.id": "billing", "auto.offset.reset": "earliest", "auto.commit.interval.ms": 100}
@@ -164,13 +164,13 @@ def test_clients_connect_through_an_advertised_proxy_address() -> None:
         assert cluster.consume("orders") == ["through the proxy"]
 
 
-def test_cluster_context_returns_events_since_its_start() -> None:
+def test_cluster_context_returns_only_events_since_its_start() -> None:
     with running_cluster(peers=1, brokers=1) as cluster:
         assert cluster.events("node_started")
 
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
-def test_new_admin_client_finds_the_next_controller(zabka_cluster: LiveCluster, fault: str) -> None:
+def test_new_admin_client_finds_the_current_controller(zabka_cluster: LiveCluster, fault: str) -> None:
     """A librdkafka AdminClient keeps sending to the controller that it found when it connected.
 
     The client requests metadata when it connects to a broker, which is before the next election, and then every
@@ -195,7 +195,7 @@ def test_advertised_addresses_must_match_the_brokers() -> None:
         running_cluster(peers=1, brokers=1, ports="some").__enter__()  # type: ignore[arg-type]
 
 
-def test_fixed_ports_are_the_default_ports_or_rejected_if_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fixed_ports_are_used_or_reported_as_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (DEFAULT_ZK_PORT, DEFAULT_KAFKA_PORT) == (2181, 9092)
     # The default ports may be in use on this machine.
     zookeeper, kafka = free_ports(2)

@@ -17,13 +17,13 @@ class UncleanMachine(ClusterMachine):
     settings = {"unclean.leader.election.enable": "true"}
 
 
-def test_state_machine_finds_no_lost_record() -> None:
+def test_state_machine_passes_on_a_correct_cluster() -> None:
     run_state_machine_as_test(
         ClusterMachine, settings=settings(max_examples=5, stateful_step_count=10, deadline=None, derandomize=True)
     )
 
 
-def test_state_machine_finds_losses_by_an_unclean_election() -> None:
+def test_state_machine_detects_losses_by_an_unclean_election() -> None:
     machine = UncleanMachine()
     machine.start(seed=1)
     world = machine.world
@@ -44,7 +44,7 @@ def test_state_machine_finds_losses_by_an_unclean_election() -> None:
     assert {broker.process for broker in world.brokers.values()} == {"down"}
 
 
-def test_state_machine_without_a_leader_acknowledges_nothing() -> None:
+def test_state_machine_acknowledges_nothing_without_a_leader() -> None:
     machine = ClusterMachine()
     machine.start(seed=2)
     machine.kill_broker(0)

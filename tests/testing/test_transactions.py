@@ -34,7 +34,7 @@ def _copies_committed_records_once(cluster: Cluster, kills: bool) -> None:
     assert loop.stop().committed > 0
 
 
-def test_simulated_copy_loop_copies_records_once_despite_a_kill(zabka_world: SimulatedCluster) -> None:
+def test_simulated_copy_loop_copies_records_once_despite_kills(zabka_world: SimulatedCluster) -> None:
     _copies_committed_records_once(zabka_world, kills=True)
 
 

@@ -25,7 +25,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("run", "src"),
     [("pytest", True), ("python -m pytest", False), pytest.param("-n 2", True, marks=pytest.mark.long)],
 )
-def test_user_project_with_zabkas_module_names_runs(run: str, src: bool, tmp_path: Path) -> None:
+def test_user_project_with_module_names_of_zabka_runs(run: str, src: bool, tmp_path: Path) -> None:
     where = write_project(tmp_path, src=src)
     program, *arguments = RUNS[run]
     if program == "pytest":
@@ -53,7 +53,7 @@ def test_zabka_folders_are_not_importable_as_top_level_modules(tmp_path: Path) -
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
-def test_zabka_and_a_project_with_equal_names_keep_their_files(version: str, wheel: Path, tmp_path: Path) -> None:
+def test_zabka_and_a_project_with_equal_names_do_not_mix_files(version: str, wheel: Path, tmp_path: Path) -> None:
     """Install zabka's wheel and the user's project in one environment, run all tests, and uninstall zabka."""
     python_of = pythons()
     if version not in python_of:

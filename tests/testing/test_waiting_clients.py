@@ -12,7 +12,7 @@ from zabka.journal.writer import encode_line
 from zabka.testing import running_world
 
 
-def test_producers_wait_for_the_isr_as_their_acks_require(tmp_path: Path) -> None:
+def test_producers_wait_for_the_isr_only_with_acks_all(tmp_path: Path) -> None:
     """A follower in the ISR dies. Producers with acks=all wait until it has left the ISR; producers with acks=1 do not
     wait.
     """

@@ -1,6 +1,6 @@
 """Resource limits for HTTP servers: body sizes, connections, and the time to send a request or read a response.
 
-uvicorn limits the bytes of a request's headers, but neither times nor bodies nor idle connections.
+uvicorn limits only the size of a request's headers, not the body size, the request time or the idle time.
 """
 
 from __future__ import annotations
@@ -22,13 +22,20 @@ BODY_BYTES_MAX = 1024 * 1024
 The largest valid body, a topic with an explicit assignment of thousands of partitions, is far below it.
 """
 REQUEST_S = 15.0
-"""Maximum time for a request to arrive, from its connection or first byte to the last byte of its body."""
-LARGE_AT_ONCE = 8
-"""Maximum number of bodies above BODY_BYTES_MAX at a time, on paths that accept them. Each is in memory twice."""
-STALLED_S = 120.0
-"""Time after which a client that reads nothing is disconnected: 40 MB of a long response wait for it in memory.
+"""Maximum time for a request to arrive, from the connection or its first byte to the last byte of its body.
 
-Reads are detected about a megabyte late, because the kernel buffers that much.
+The time starts when the connection is accepted. For a reused connection it starts at the request's first byte.
+"""
+LARGE_AT_ONCE = 8
+"""Maximum number of simultaneous bodies above BODY_BYTES_MAX, on paths that accept them.
+
+Each such body is in memory twice.
+"""
+STALLED_S = 120.0
+"""Time after which a client that does not read its response is disconnected.
+
+Up to 40 MB of a long response are buffered for such a client. Progress of the client is detected about a megabyte late,
+because the kernel buffers that much.
 """
 CONNECTIONS_MAX = 512
 """Maximum number of connections, including event streams.
@@ -38,7 +45,7 @@ Half of the usual limit of 1,024 file descriptors per process.
 
 
 def _refusal(status: int, detail: str, path: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """Return the headers and the body of a problem document; the connection is closed after it."""
+    """Return the headers and the body of a problem document; the headers close the connection after the response."""
     body = json.dumps(document(status, detail, path)).encode()
     length = str(len(body)).encode()
     headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", length), (b"connection", b"close")]
@@ -46,14 +53,17 @@ def _refusal(status: int, detail: str, path: str) -> tuple[list[tuple[bytes, byt
 
 
 def _full() -> bytes:
-    """Return the response for a connection beyond the limit. Its request is not read, so the path is unknown."""
+    """Return the 503 response for a connection beyond CONNECTIONS_MAX.
+
+    Its request is not read, so the problem document has no path.
+    """
     headers, body = _refusal(503, "there are too many connections; try again later", "")
     lines = (b"%b: %b" % header for header in headers)
     return b"\r\n".join([b"HTTP/1.1 503 Service Unavailable", *lines, b"", body])
 
 
 class BoundedConnection(H11Protocol):
-    """A connection to one of this project's servers (`uvicorn.Config(http=…)`)."""
+    """A connection to one of this project's servers, with limits on time and size (`uvicorn.Config(http=…)`)."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -62,7 +72,7 @@ class BoundedConnection(H11Protocol):
         self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept the connection unless there are too many."""
+        """Accept the connection, or respond with 503 and close it if there are already CONNECTIONS_MAX."""
         if len(self.connections) >= CONNECTIONS_MAX:
             self._turned_away = True
             transport.write(_full())
@@ -72,7 +82,7 @@ class BoundedConnection(H11Protocol):
         self._await_request()
 
     def data_received(self, data: bytes) -> None:
-        """Receive data. A request that has begun has to be complete in time."""
+        """Receive data. Start the timeout of a request at its first byte."""
         if self._turned_away:
             return
         super().data_received(data)
@@ -89,12 +99,12 @@ class BoundedConnection(H11Protocol):
             super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Start to check whether the client reads, because it takes less than it is sent."""
+        """Start the timer that disconnects a client that does not read, because the write buffer is full."""
         super().pause_writing()
         self._watch(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """Stop the check started by `pause_writing`, because the client has read almost everything."""
+        """Stop the timer that `pause_writing` started, because the client has read almost everything."""
         self._stop_watching()
         super().resume_writing()
 
@@ -114,7 +124,8 @@ class BoundedConnection(H11Protocol):
             self._stalled = None
 
     def _look_whether_taken(self, before: int) -> None:
-        # Writing is paused, so no data was added: if the buffer is smaller, the client has read some of it.
+        # Writing is paused, so no data was added to the buffer: if it is smaller than before, the client has read some
+        # of it.
         left = self.transport.get_write_buffer_size()
         if left < before:
             self._watch(left)
@@ -136,7 +147,7 @@ class BoundedConnection(H11Protocol):
 
 
 class BodyLimit:
-    """ASGI middleware that reads a request's body before the application, and returns 413 if it is too large.
+    """ASGI middleware that reads a request's body before it calls the application; returns 413 if it is too large.
 
     `larger` maps paths to larger limits.
     """
@@ -148,14 +159,14 @@ class BodyLimit:
         self._large_ones = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Read the body, then call the application."""
+        """Read the body, then call the application with it."""
         headers = dict(scope.get("headers", ()))
         if scope["type"] != "http" or not (b"content-length" in headers or b"transfer-encoding" in headers):
             await self._app(scope, receive, send)
             return
         bytes_max = self._larger.get(scope["path"], self._bytes_max)
-        # A chunked body can have any size, so it counts as the largest allowed one, even if there is a
-        # content-length. h11 rejects an invalid content-length.
+        # A chunked body can have any size, so assume the largest allowed size, even if there is a content-length. h11
+        # rejects an invalid content-length.
         length = bytes_max if b"transfer-encoding" in headers else int(headers[b"content-length"])
         if length > bytes_max:
             await self._refuse(scope, send, 413, f"a body can have at most {bytes_max} bytes")
@@ -183,7 +194,7 @@ class BodyLimit:
         await self._app(scope, again, send)
 
     async def _read(self, receive: Receive, bytes_max: int) -> Message | None:
-        """Return the whole body as one message, or the message of a disconnect; None if the body is too large."""
+        """Return the whole body as one message, or the disconnect message; None if the body is too large."""
         read = bytearray()
         while True:
             message = await receive()
@@ -196,7 +207,7 @@ class BodyLimit:
                 return {"type": "http.request", "body": bytes(read), "more_body": False}
 
     async def _refuse(self, scope: Scope, send: Send, status: int, detail: str) -> None:
-        # The rest of the body is not read, because the connection is closed.
+        # Do not read the rest of the body, because the connection is closed after the response.
         headers, body = _refusal(status, detail, scope["path"])
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})

@@ -1,7 +1,7 @@
 """HTTP/1.1 calls to one host agent over persistent connections: h11 over asyncio's streams.
 
-The API calls each agent several times a second. The other features of a general client (cookies, redirects, proxies,
-content codings) would cost five times as much as the calls.
+The API calls each agent several times a second. A general HTTP client also handles cookies, redirects, proxies and
+content codings, which cost five times as much CPU time as the calls themselves.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from zabka.agent.http_call import Answer
 READ_BYTES_MAX = 256 * 1024
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
 CONNECT_S_MAX = 1.0
-"""Connection timeout, and thus the interval at which the address of a restarted host is resolved again.
+"""Connection timeout, and therefore the interval at which the address of a restarted host is resolved again.
 
 The kernel of a running host accepts a connection at once, even if the agent is busy.
 """
 IDLE_CONNECTIONS_MAX = 4
 IDLE_S_MAX = 2.0
-"""Maximum idle time of a reused connection.
+"""Maximum idle time after which a connection is still reused.
 
-Well below the five seconds after which uvicorn closes an idle connection, so that no call uses a closing one.
+It is well below the five seconds after which uvicorn closes an idle connection, so no call uses a connection that the
+agent is closing.
 """
 
 
 class AgentSilent(Exception):
-    """An agent did not respond to a call, but may have executed it."""
+    """An agent did not respond to a call. It may have executed the call."""
 
 
 class AgentUnreachable(AgentSilent):
-    """The agent could not be connected to, so it cannot have received the call."""
+    """No connection to the agent could be opened, so the agent cannot have received the call."""
 
 
 class _Connection:
@@ -48,7 +49,7 @@ class _Connection:
 
     @property
     def usable(self) -> bool:
-        """Return whether the connection was idle only briefly and is still open."""
+        """Return whether the connection is still open and was idle for less than IDLE_S_MAX."""
         idle_s = asyncio.get_running_loop().time() - self._idle_since_s
         return idle_s < IDLE_S_MAX and not self._reader.at_eof() and not self._writer.is_closing()
 
@@ -77,7 +78,7 @@ class _Connection:
                 raise ConnectionResetError("it closed the connection")
 
     def ready(self) -> bool:
-        """Prepare the connection for the next call. Return False if the other side is about to close it."""
+        """Prepare the connection for the next call. Return False if the agent is about to close the connection."""
         if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
             return False
         self._http.start_next_cycle()
@@ -89,7 +90,7 @@ class _Connection:
 
 
 class AgentHttp:
-    """One agent's address and connections. A cancelled call closes its connection."""
+    """One agent's address and the connections to it. A cancelled call closes its connection."""
 
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
@@ -98,7 +99,10 @@ class AgentHttp:
         self._idle: list[_Connection] = []
 
     async def call(self, method: str, path: str, body: bytes = b"", *, timeout_s: float) -> Answer:
-        """Send a request. Raises AgentUnreachable without a connection, AgentSilent without a response in time."""
+        """Send a request and return the response.
+
+        Raises AgentUnreachable if no connection can be opened, AgentSilent if no response arrives in time.
+        """
         began = False
         try:
             async with asyncio.timeout(timeout_s):
@@ -136,7 +140,7 @@ class AgentHttp:
         return answer
 
     def close(self) -> None:
-        """Close the idle connections. A call in progress closes its own."""
+        """Close the idle connections. A call in progress closes its connection when it ends."""
         with contextlib.suppress(IndexError):
             while True:
                 self._idle.pop().close()

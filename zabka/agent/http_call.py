@@ -1,7 +1,7 @@
 """One blocking HTTP/1.1 call on a separate connection, with Python's own client.
 
-For `zabka up`, `zabka status` and tests. Their servers are mostly on this machine, where connecting costs a fraction
-of the response. The API, which calls agents continuously, uses `zabka.agent.client`.
+`zabka up`, `zabka status` and tests use it. They mostly call servers on this machine, where a new connection takes much
+less time than the response. The API, which calls agents continuously, uses `zabka.agent.client`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 _NOT_QUOTED = "/%:?#[]@!$&'()*+,;=~"
-"""Characters that RFC 3986 allows in a path and query, and `%` for existing escapes."""
+"""Characters of a URL that are not percent-encoded: those that RFC 3986 allows, and `%` for existing escapes."""
 _SCHEMES = {"http": HTTPConnection, "https": HTTPSConnection}
 
 
 class NoAnswer(Exception):
-    """There was no response or an invalid one, or the address is invalid. The message gives the reason."""
+    """No response arrived, or an invalid one, or the URL is invalid. The message gives the reason."""
 
 
 class Answer(NamedTuple):
-    """An HTTP response: its status and its body."""
+    """An HTTP response: its status code and its body."""
 
     status: int
     body: bytes

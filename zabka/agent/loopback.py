@@ -1,4 +1,4 @@
-"""Loopback addresses, and the host names of a server."""
+"""Checks for loopback addresses, and the Host header values that a server accepts."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def loopback(host: str) -> bool:
 
 
 def names_of(bind: str) -> list[str]:
-    """Return the Host header values for a server bound to `bind`, in addition to the usual loopback names."""
+    """Return the Host header values that a server bound to `bind` accepts besides the usual loopback names."""
     own = f"[{bind}]" if ":" in bind else bind
     return [own] if loopback(bind) else [own, socket.gethostname(), socket.getfqdn()]

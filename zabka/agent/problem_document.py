@@ -9,6 +9,6 @@ MEDIA_TYPE = "application/problem+json"
 
 
 def document(status: int, detail: str, path: str, title: str | None = None, **extra: Any) -> dict[str, Any]:
-    """Return a problem document as plain data."""
+    """Return a problem document as a dict. `extra` contains extension members."""
     phrase = title or HTTPStatus(status).phrase
     return {"type": "about:blank", "title": phrase, "status": status, "detail": detail, "instance": path, **extra}

@@ -14,23 +14,25 @@ from zabka.ensemble.runtime.link_fault import AnyFault, HeldFault
 
 JOURNAL_CHUNK_BYTES_MAX = 1024 * 1024
 API_NODE = "api"
-"""Node name of the API's process, which has its own journal."""
+"""Node name of the API's process. Like other nodes, it has its own journal."""
 NEWER_STATE = os.EX_CONFIG
-"""Exit code of an API process whose state was written by a newer zabka; the process is not restarted then."""
+"""Exit code of an API process that finds state written by a newer zabka. The agent does not restart it then."""
 
 
 REQUESTER_HEADER = "zabka-requester"
-"""HTTP header in which a client names itself as the requester of an action on a node or a link."""
+"""HTTP header with the name of the client that requests an action on a node or a link."""
 REQUESTER_CHARACTERS_MAX = 100
 
 
 def requester_named(text: str) -> str:
-    """Return a requester's name as the journal stores it: printable, at most REQUESTER_CHARACTERS_MAX characters."""
+    """Return a requester's name as the journal stores it: printable characters only, at most
+    REQUESTER_CHARACTERS_MAX.
+    """
     return "".join(each for each in text if each.isprintable())[:REQUESTER_CHARACTERS_MAX]
 
 
 class NodeAction(StrEnum):
-    """An action on the process of a node."""
+    """An action on a node's process."""
 
     KILL = "kill"
     STOP = "stop"
@@ -41,9 +43,9 @@ class NodeAction(StrEnum):
 
 
 class ProcessInfo(msgspec.Struct, frozen=True):
-    """One process in an agent's table.
+    """One row of an agent's process table.
 
-    `process` is running, paused or down; `exit_code` is from the last incarnation.
+    `process` is running, paused or down; `exit_code` is the exit code of the previous process of this node.
     """
 
     name: str
@@ -54,7 +56,7 @@ class ProcessInfo(msgspec.Struct, frozen=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """A node's last status from its control socket, and its age."""
+    """The last status that a node reported on its control socket, and the age of that status."""
 
     name: str
     age_ms: int
@@ -64,19 +66,22 @@ class NodeStatus(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """An agent's complete state. `taken_us` is the host's wall clock, as in its journals.
 
-    `faults_known`: whether the agent has received the active link faults since it started. Always True from an older
-    agent.
+    `faults_known`: whether the agent has received the active link faults since it started; always True from an agent
+    that does not send it. Agents of earlier versions send it under its earlier name.
     """
 
     host: str
     processes: list[ProcessInfo]
     statuses: list[NodeStatus]
     taken_us: int = 0
-    faults_known: bool = True
+    faults_known: bool = msgspec.field(default=True, name="faults_told")
 
 
 class FaultState(msgspec.Struct, frozen=True):
-    """All active faults; they replace the earlier ones. `whole` is false if some agents did not report their faults."""
+    """All active faults. A new list replaces the previous one.
+
+    `whole` is false if some agents did not report their faults.
+    """
 
     faults: list[HeldFault]
     whole: bool = True
@@ -84,28 +89,31 @@ class FaultState(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, faults: Sequence[AnyFault], whole: bool = True) -> FaultState:
-        """Return a state with these faults, sorted into its two kinds."""
+        """Return a state with these faults, separated into link faults and request faults."""
         links = [fault for fault in faults if isinstance(fault, HeldFault)]
         return cls(links, whole, [fault for fault in faults if isinstance(fault, HeldRequestFault)])
 
     @property
     def all(self) -> list[AnyFault]:
-        """The faults of both kinds."""
+        """All active faults, both of links and of requests."""
         return [*self.faults, *self.requests]
 
 
 class FirstLine(msgspec.Struct, frozen=True):
-    """The two clocks in line 1 of a journal. They identify it: no other journal of the node has the same pair."""
+    """The two clock values in line 1 of a journal.
+
+    They identify the journal: no other journal of the same node has the same pair.
+    """
 
     wall_us: int
     mono_us: int
 
 
 class Position(msgspec.Struct, frozen=True):
-    """A node's read position in its journal: the file and the byte offset.
+    """The position up to which a node's journal has been read: the file and the byte offset.
 
-    Without a file, `after` is the highest node_seq already read, and the agent finds the file. `first` identifies the
-    journal that was read; None if its line 1 was never read.
+    If `file` is empty, `after` is the highest node_seq already read, and the agent finds the file. `first` identifies
+    the journal that was read; it is None if line 1 of that journal was never read.
     """
 
     file: str = ""
@@ -115,18 +123,21 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class JournalRequest(msgspec.Struct, frozen=True):
-    """A request for new journal lines. The agent responds as soon as there are new lines, or after `wait_ms`."""
+    """A request for new journal lines of several nodes.
+
+    The agent responds as soon as there are new lines, or after `wait_ms`.
+    """
 
     positions: dict[str, Position]
     wait_ms: int = 0
 
 
 class JournalChunk(msgspec.Struct, frozen=True):
-    """Complete lines of one node's journal, and the position of the next read.
+    """Complete lines of one node's journal, and the position at which the next read starts.
 
-    Lines are bytes that end with a newline (base64 in JSON). Strings would have other line ends, such as U+2028, which
-    a path may contain. `anew` is true if the journal read so far no longer exists: these are the oldest lines of
-    another journal.
+    `lines` is bytes (base64 in JSON), and each line ends with a newline. A string would also be split at other line
+    separators such as U+2028, which a path may contain. `anew` is true if the journal read so far no longer exists:
+    `lines` are then the oldest lines of another journal.
     """
 
     node: str
@@ -136,13 +147,13 @@ class JournalChunk(msgspec.Struct, frozen=True):
 
 
 class JournalAnswer(msgspec.Struct, frozen=True):
-    """New journal lines, by node."""
+    """New journal lines, one chunk per node."""
 
     chunks: list[JournalChunk]
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """The reason for a rejected request: an RFC 9457 problem document."""
+    """The reason why a request was rejected, as an RFC 9457 problem document."""
 
     status: int
     title: str

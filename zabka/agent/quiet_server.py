@@ -1,4 +1,4 @@
-"""A web server that sleeps while idle.
+"""A uvicorn server that does not wake up while it is idle.
 
 uvicorn itself wakes up ten times a second to check whether it should exit.
 """
@@ -15,13 +15,13 @@ import uvicorn
 
 TICK_S = 1.0
 _TICKS_OF_UVICORN = 10
-"""uvicorn's ticks per second. On the first of them it updates the Date header of its responses."""
+"""Increment of the tick counter. uvicorn counts ten ticks a second, and updates the Date header on each tenth."""
 
 
 class QuietServer(uvicorn.Server):
-    """uvicorn's server, which SIGINT or SIGTERM stops.
+    """uvicorn's server, stopped by SIGINT or SIGTERM.
 
-    The server awaits `stop` before it closes its connections, and serves its clients until then.
+    Before it closes its connections, the server awaits `stop`, and responds to clients during that time.
     """
 
     def __init__(self, config: uvicorn.Config, stop: Callable[[], Awaitable[None]] | None = None) -> None:
@@ -31,7 +31,7 @@ class QuietServer(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def main_loop(self) -> None:
-        """Serve until a signal arrives."""
+        """Accept requests until a signal arrives."""
         self._loop = asyncio.get_running_loop()
         turn = 0
         while not await self.on_tick(turn):
@@ -46,7 +46,7 @@ class QuietServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Wake the loop after a signal, which can arrive at any time."""
+        """Wake the main loop when a signal arrives, which can be at any time."""
         super().handle_exit(sig, frame)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._exiting.set)

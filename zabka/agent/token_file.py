@@ -1,4 +1,4 @@
-"""A bearer token in a file, read in the same way by servers and clients."""
+"""Reads a bearer token from a file. Servers and clients use the same code."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from pathlib import Path
 
 
 class BadToken(OSError):
-    """The file does not contain a token that is valid in a header."""
+    """The file does not contain a token that is allowed in an HTTP header."""
 
 
 def read_token(path: Path) -> str:
-    """Return the file's content without surrounding white space. Raises BadToken, or OSError if it cannot be read."""
+    """Return the token in a file, without surrounding white space.
+
+    Raises BadToken, or OSError if the file cannot be read.
+    """
     try:
         token = path.read_text().strip()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The implementation of `zabka pipeline audit`: it runs the audit and prints the result."""
+"""Implementation of `zabka pipeline audit`: runs the audit and prints its result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _NONE = "No journals in {}. Name a directory with journals, such as one that `za
 
 
 def audited(place: Place, out: Path, master: str) -> int:
-    """Check all runs at this place, write the table, print the violations, and return the exit code."""
+    """Check the invariants on all runs at this place, and return the exit code.
+
+    Write the table of the audit to `out`, and print the violations.
+    """
     from zabka.pipeline import versions
     from zabka.pipeline.audits.histories import histories
     from zabka.pipeline.audits.jobs import AUDITS, runs_of, violations_of

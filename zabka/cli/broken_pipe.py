@@ -1,4 +1,4 @@
-"""Output to a pipe that is closed at its other end (`| head -1`)."""
+"""The error for a closed output pipe, as in `| head -1`."""
 
 from __future__ import annotations
 

@@ -36,7 +36,10 @@ async def _api_versions(client: AdminClient) -> None:
 
 
 def _served(key: int, lowest: int, highest: int) -> str:
-    """Describe one request's versions; `usable` is the newest version that both sides know."""
+    """Describe the versions of one API that a broker supports.
+
+    `usable` is the newest version that the broker and this client support.
+    """
     versions = f"{lowest} to {highest}" if lowest < highest else str(lowest)
     ours = SUPPORTED.get(ApiKey(key)) if key in ApiKey.__members__.values() else None
     if ours is None or min(ours[1], highest) < max(ours[0], lowest):

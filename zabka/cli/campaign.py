@@ -1,4 +1,4 @@
-"""`zabka campaign …`: combine settings and seeds in the simulated world, and report the results."""
+"""`zabka campaign …`: run combinations of settings and seeds in the simulated world, and report the results."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ Jobs = Annotated[
 
 
 class _Rate(ProgressColumn):
-    """Progress column with the runs per second."""
+    """Progress column that shows runs per second."""
 
     def render(self, task: Task) -> Text:
-        """Return the recent speed, or an empty string."""
+        """Return the recent number of runs per second, or an empty string if it is unknown."""
         return Text("" if not task.speed else f"{task.speed:.2f} runs/s")
 
 
@@ -129,9 +129,9 @@ def _warn_of_too_few_seeds(campaign: Campaign) -> None:
 
 @contextmanager
 def _players(master: str | None, jobs: int | None, target: Path) -> Iterator[Players]:
-    """Provide the executors of the runs: local processes, or Spark tasks if a master is given.
+    """Yield the function that executes the campaign's runs: in local processes, or in Spark tasks if `master` is given.
 
-    Exits with an error if they fail.
+    Exit with an error message if the processes or Spark fail.
     """
     from zabka.pipeline.campaign.spark_players import spark_players
     from zabka.pipeline.packed import NotPacked

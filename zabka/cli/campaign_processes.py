@@ -1,4 +1,4 @@
-"""Runs of a campaign in processes of this machine, without Spark."""
+"""Executes the runs of a campaign in processes on this machine, without Spark."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from zabka.pipeline.campaign.play import Run
 
 AHEAD = 2
-"""Queued runs per process; a run takes a second or more."""
+"""Number of queued runs per process. Two are enough, because a run takes a second or more."""
 
 
 def process_players(jobs: int) -> Players:
-    """Return a function that executes runs in order, in `jobs` processes.
+    """Return a function that executes a campaign's runs in `jobs` processes, and yields their rows in order.
 
     The function raises BrokenProcessPool if a process is killed. Spark tasks (`spark_players`) execute the same runs
     and return the same rows, apart from times and hosts.
@@ -42,6 +42,6 @@ def _row(encoded: bytes) -> bytes:
     from zabka.pipeline.campaign.play import row
 
     line = row(encoded)
-    # Free the ended world now, because the next world needs the memory.
+    # Free the simulated world of this run now, because the next run needs the memory.
     gc.collect()
     return line

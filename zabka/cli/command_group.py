@@ -10,27 +10,27 @@ from zabka.cli.broken_pipe import PipeClosed
 from zabka.ensemble.close_names import close_name, did_you_mean
 
 try:
-    # Newer versions of Typer contain a copy of Click.
+    # Newer versions of Typer contain their own copy of Click.
     from typer._click.exceptions import NoSuchOption, UsageError
 except ImportError:
     from click.exceptions import NoSuchOption, UsageError  # type: ignore[assignment]
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands that suggests only close names for a misspelt one (`zabka.ensemble.close_names`).
+    """A group of commands that suggests a command only if its name is close to the misspelt one.
 
-    Typer itself also suggests names that share only a few letters.
+    See `zabka.ensemble.close_names`. Typer itself also suggests names that share only a few letters.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the group's own options.  Raises NoSuchOption."""
+        """Parse the options of the group itself, before the command's name. Raises NoSuchOption."""
         try:
             return super().parse_args(ctx, args)
         except NoSuchOption as unknown:
             raise _with_close_options(unknown) from None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that the first argument names. Raises UsageError."""
+        """Find the command that the first argument names. Raises UsageError if there is none."""
         self.suggest_commands = False
         try:
             return super().resolve_command(ctx, args)
@@ -39,7 +39,7 @@ class CommandGroup(TyperGroup):
             raise
 
     def invoke(self, ctx: Any) -> Any:
-        """Call a command.  Raises NoSuchOption."""
+        """Call the command. Raises NoSuchOption with suggestions."""
         try:
             return super().invoke(ctx)
         except NoSuchOption as unknown:
@@ -55,13 +55,13 @@ def _with_close_options(unknown: NoSuchOption) -> NoSuchOption:
 
 
 class PipedGroup(CommandGroup):
-    """A group of commands whose output may go to a pipe; raises PipeClosed if the pipe is closed.
+    """A group of commands whose output may go to a pipe. Raises PipeClosed if the reader has closed the pipe.
 
-    Typer would exit with 1, which is a verdict of some verbs.
+    Typer would exit with code 1, which some verbs use for a failed check.
     """
 
     def invoke(self, ctx: Any) -> Any:
-        """Call a command.  Raises PipeClosed, NoSuchOption."""
+        """Call the command. Raises PipeClosed, NoSuchOption."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as failed:

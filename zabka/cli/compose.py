@@ -39,7 +39,7 @@ def command(
         if out is None:
             sys.stdout.write(text)
         else:
-            # Settings may contain passwords.
+            # Settings may contain passwords, so only the owner can read the file if it contains settings.
             write_atomically(out, text.encode(), PRIVATE if settings else 0o644)
     except (BadSetting, BadPlan, OSError) as reason:
         fail(reason)

@@ -1,4 +1,4 @@
-"""`zabka configs`: kafka-configs.sh for topics and brokers: same options, same output (ConfigCommand, 3.9)."""
+"""`zabka configs`: kafka-configs.sh for topics and brokers, with its options and output (ConfigCommand, 3.9)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, print_line, run
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, AdminClient, ConfigEntry
 
-# The numbers of ConfigEntry.ConfigSource (org.apache.kafka.clients.admin) in DescribeConfigs responses.
+# Codes of ConfigEntry.ConfigSource (org.apache.kafka.clients.admin) in DescribeConfigs responses.
 SOURCES = {
     1: "DYNAMIC_TOPIC_CONFIG",
     2: "DYNAMIC_BROKER_CONFIG",
@@ -67,9 +67,9 @@ def _check(made: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 
 def parse_changes(added: str | None, deleted: str | None) -> dict[str, str | None]:
-    """Parse --add-config and --delete-config into key to value, None to delete. `[a,b]` may contain commas.
+    """Parse --add-config and --delete-config as a mapping of config keys to values, with None for a deleted key.
 
-    Raises CommandFailed.
+    A value in brackets may contain commas: `[a,b]`. Raises CommandFailed.
     """
     changes: dict[str, str | None] = {}
     # Commas inside brackets belong to the value.
@@ -87,7 +87,7 @@ def parse_changes(added: str | None, deleted: str | None) -> dict[str, str | Non
 
 
 def _entity(options: argparse.Namespace) -> tuple[int, str, str]:
-    """Return the resource type, its name in requests, and the title that Kafka's tool prints for it."""
+    """Return the resource type, the resource name in requests, and the title that Kafka's tool prints for it."""
     kind = TOPIC_RESOURCE if options.entity_type == "topics" else BROKER_RESOURCE
     if options.entity_default or options.entity_name == "":
         return kind, "", f"default {options.entity_type} in the cluster"
@@ -127,7 +127,7 @@ async def _describe(client: AdminClient, options: argparse.Namespace) -> None:
 
 
 def describe(entries: list[ConfigEntry], kind: int, title: str, everything: bool) -> list[str]:
-    """Return the lines of --describe for one entity."""
+    """Return the output lines of --describe for one topic or broker."""
     chosen = [e for e in entries if everything or e.source in _DYNAMIC[kind]]
     if title.startswith("default "):
         head = f"Default configs for {title.removeprefix('default ')} are:"
@@ -145,5 +145,5 @@ def _line(entry: ConfigEntry) -> str:
 
 
 def _text(value: str | None) -> str:
-    """Return a value in Java's notation; None is `null`."""
+    """Return a config value as Java prints it: None as `null`."""
     return "null" if value is None else value

@@ -15,7 +15,7 @@ from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed
 
 POLL_MS = 250
-"""The interval of polls."""
+"""Interval between two polls."""
 
 
 def properties_of(texts: Sequence[str]) -> dict[str, str]:
@@ -30,11 +30,10 @@ def properties_of(texts: Sequence[str]) -> dict[str, str]:
 
 
 async def partitions_of(client: AdminClient, topic: str) -> list[int]:
-    """Return the partitions of a topic after all have leaders; brokers may create the topic.
+    """Wait until all partitions of a topic have leaders, and return the partition numbers.
 
-    A missing topic is first reported on standard error, because its name may be mistyped.
-
-    Raises KafkaRequestFailed if the partitions have no leaders in time.
+    Brokers may create the topic. If it is missing, report that first on standard error, because its name may be
+    mistyped. Raises KafkaRequestFailed if the partitions have no leaders in time.
     """
     deadline = time.monotonic() + API_TIMEOUT_MS / 1000
     await _warn_of_unknown(client, topic)

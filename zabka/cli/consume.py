@@ -24,11 +24,11 @@ from zabka.kafka.record_batch import BatchUnreadable, Record
 LATEST, EARLIEST = -1, -2
 NAMED = {"latest": LATEST, "earliest": EARLIEST}
 PATIENCE_MS = 2_000
-"""How long to wait for one partition's reply before the next partition is tried."""
+"""Maximum wait for the leader of one partition to reply. After that, the next partition is fetched."""
 
 
 class _Shown(NamedTuple):
-    """Options for printing records: the selected parts, the separators, and the string for null."""
+    """Options for printing records: the parts to print, the separators, and the string that represents null."""
 
     timestamp: bool
     partition: bool
@@ -42,7 +42,7 @@ class _Shown(NamedTuple):
     null: bytes
 
     def line(self, record: Record, partition: int, *, is_stamped: bool = False) -> bytes:
-        """Return a record as it is printed. `is_stamped` means that its leader set its timestamp."""
+        """Return the output line for a record. `is_stamped` means that the leader set the record's timestamp."""
         parts: list[bytes] = []
         if self.timestamp:
             parts.append(b"%s:%d" % (b"LogAppendTime" if is_stamped else b"CreateTime", record.timestamp_ms))
@@ -151,11 +151,11 @@ async def _begin(
 
 
 class _Reader:
-    """Prints records from each partition's position, and advances the positions.
+    """Prints records from the current position of each partition, and advances the positions.
 
-    Like Kafka's consumer, it retries a partition that no broker serves, and reads the other partitions during that
-    time. If a position is out of range (records were deleted, or lost with a leader), it continues at `reset`, the
-    latest or the earliest.
+    Like Kafka's consumer, it retries a partition without an available leader, and reads the other partitions during
+    that time. If a position is out of range (records were deleted, or lost with a leader), it continues at the offset
+    that `reset` selects, the latest or the earliest.
     """
 
     def __init__(
@@ -166,12 +166,13 @@ class _Reader:
         self._positions = positions
         self._reset = reset
         self._silent: set[TopicPartition] = set()
-        """The partitions that were reported as unavailable."""
+        """Partitions that have already been reported as unavailable."""
         self.printed = 0
 
     async def read(self, shown: _Shown, messages_max: int, timeout_ms: int) -> None:
-        """Print up to `messages_max` records; stop if no record came for `timeout_ms`. A negative value means no
-        limit."""
+        """Print up to `messages_max` records; stop if no record arrives for `timeout_ms`. A negative value means no
+        limit.
+        """
         last = time.monotonic()
         while True:
             quiet = True
@@ -185,7 +186,8 @@ class _Reader:
                     self._positions[partition] = record.offset + 1
                     self.printed += 1
                     quiet = False
-                # Continue after the fetched batches, because compaction may have removed their last records.
+                # Continue after the last offset of the fetched batches, because compaction may have removed their last
+                # records.
                 self._positions[partition] = max(self._positions[partition], found.next_offset)
                 sys.stdout.buffer.flush()
             if 0 <= messages_max <= self.printed:
@@ -196,7 +198,7 @@ class _Reader:
                 return
 
     async def _fetched(self, partition: TopicPartition, max_wait_ms: int) -> Fetched:
-        """Return the next records; none if there are none yet, or if no broker serves the partition."""
+        """Fetch the next records of a partition; none if there are no new records, or if no leader is available."""
         position = self._positions[partition]
         try:
             found = await self._client.fetch(
@@ -223,7 +225,7 @@ class _Reader:
 
 
 def _is_among(offset: int, ranges: Sequence[range]) -> bool:
-    """Return whether one of these consecutive ranges contains the offset."""
+    """Return whether one of these ranges contains the offset."""
     place = bisect_right(ranges, offset, key=lambda each: each.start)
     return place > 0 and offset in ranges[place - 1]
 

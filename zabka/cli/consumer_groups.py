@@ -26,7 +26,7 @@ _FLAGS = ("to-earliest", "to-latest", "to-current")
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tool; return the exit code. As in Kafka, it is 0 even if a group could not be found or changed."""
+    """Run the tool; return the exit code. As in Kafka, it is 0 even if a group was not found or not changed."""
     made = parser("consumer-groups", "List, describe, reset or delete consumer groups.")
     what = made.add_mutually_exclusive_group(required=True)
     for name in ("list", "describe", "delete", "reset-offsets", "delete-offsets"):
@@ -82,7 +82,7 @@ def _print_failure(reason: Exception) -> None:
 
 
 def error(text: str) -> None:
-    """Print an error as Kafka's tool does: on standard output."""
+    """Print an error on standard output, as Kafka's tool does."""
     print_line(f"\nError: {text}")
 
 
@@ -130,7 +130,7 @@ async def _describe(asked: _Asked) -> None:
 
 
 def _shown(group: GroupInfo, rows: int) -> bool:
-    """Print a group's state if it is unusual; return whether there are rows to print."""
+    """Print a warning if the group is missing, empty or rebalancing; return whether there are rows to print."""
     if group.state == "Dead":
         error(f"Consumer group '{group.group_id}' does not exist.")
         return False
@@ -253,7 +253,7 @@ def _show_plans(plans: Mapping[str, Mapping[TopicPartition, int]]) -> None:
 
 
 async def _scope(asked: _Asked) -> list[TopicPartition]:
-    """Return the partitions that --topic names.  Raises CommandFailed."""
+    """Return the partitions that --topic names. Raises CommandFailed if the option is invalid."""
     found = []
     for text in asked.options.topic:
         topic, colon, numbers = text.partition(":")
@@ -270,7 +270,7 @@ async def _scope(asked: _Asked) -> list[TopicPartition]:
 
 
 async def _existing(asked: _Asked) -> list[TopicPartition]:
-    """Return the partitions that --topic names.  Raises CommandFailed if one does not exist."""
+    """Return the partitions that --topic names. Raises CommandFailed if a partition does not exist."""
     found = await _scope(asked)
     missing = [str(partition) for partition in found if asked.client.partition(partition) is None]
     if missing:
@@ -307,7 +307,7 @@ async def _target(asked: _Asked, partition: TopicPartition, committed: Mapping[T
 
 
 def _moved(partition: TopicPartition, target: int, how: str, bound: int) -> int:
-    """Report on standard error that an offset is out of range; return the offset used instead."""
+    """Report on standard error that a new offset is out of range. Return the offset that is set instead."""
     print(  # noqa: T201
         f"New offset ({target}) is {how} offset for topic partition {partition}. Value will be set to {bound}",
         file=sys.stderr,
@@ -316,7 +316,7 @@ def _moved(partition: TopicPartition, target: int, how: str, bound: int) -> int:
 
 
 def at(text: str) -> int:
-    """Parse --to-datetime as milliseconds; UTC if it names no zone. Raises CommandFailed."""
+    """Parse --to-datetime as milliseconds since 1970; the default time zone is UTC. Raises CommandFailed."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -31,7 +31,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
             for row in document["partitions"]
         ]
     except UnicodeDecodeError:
-        # Do not show this exception, because its message contains everything that was read.
+        # Do not show the original exception, because its message contains the whole content of the file.
         raise CommandFailed(f"cannot read offsets from {path}: it is not a text file") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read offsets from {path}: {reason!r}") from None

@@ -39,7 +39,7 @@ def read_partitions(path: Path) -> list[TopicPartition]:
         rows = json.loads(path.read_text())["partitions"]
         found = [TopicPartition(json_text(row["topic"]), json_number(row["partition"])) for row in rows]
     except UnicodeDecodeError:
-        # Do not show this exception, because its message contains everything that was read.
+        # Do not show the original exception, because its message contains the whole content of the file.
         raise CommandFailed(f"cannot read partitions from {path}: it is not a text file") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read partitions from {path}: {reason!r}") from None

@@ -1,4 +1,4 @@
-"""`zabka explore`: run the exhaustive search."""
+"""`zabka explore`: visit every state of the bare protocol within given bounds."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LINE_EVERY_S = 10.0
 
 
 def explore(bounds: Bounds, out: Path | None) -> int:
-    """Search, print the coverage, and return the exit code.
+    """Run the exhaustive search, print how much it covered, and return the exit code.
 
-    It is 0 if no violation was found, 1 with a shortest counter-example, 130 after Ctrl-C.
+    The code is 0 if no violation was found, 1 if there is one (with a shortest counter-example), 130 after Ctrl-C.
     """
     from zabka.simulation.scenarios.scenario import write_scenario
     from zabka.simulation.search.explore import explore as search
@@ -52,7 +52,7 @@ def explore(bounds: Bounds, out: Path | None) -> int:
         found = search(bounds, progress)
     sys.stdout.write(scope_text(bounds) + "\n" + extent_text(found) + "\n")
     if not found.problems:
-        # Exit code 0 means that every invariant held in all states within the bounds.
+        # Exit code 0 requires that every invariant held in all states within the bounds.
         return 0 if found.exhausted or found.states >= bounds.states_max else INTERRUPTED
     steps_text = "\n".join(transcript(bounds.peers, found.steps))
     sys.stdout.write(steps_text + "\n")
@@ -66,7 +66,7 @@ def explore(bounds: Bounds, out: Path | None) -> int:
 
 
 def scope_text(bounds: Bounds) -> str:
-    """Describe the exact scope of the search."""
+    """Return a text with the exact bounds of the search."""
     left = bounds.allowance()
     begin = "power-on" if bounds.begin == "power-on" else "an established leader"
     parts = [
@@ -78,7 +78,7 @@ def scope_text(bounds: Bounds) -> str:
 
 
 def extent_text(found: Exploration) -> str:
-    """Describe the coverage of the search."""
+    """Return a text that says how many states the search visited, and whether it visited all."""
     counts = (
         f"{found.states:,} states, {found.transitions:,} transitions, {found.depth} steps deep, "
         f"{found.settled:,} at rest, {found.cut:,} elections beyond the scope; "

@@ -79,7 +79,7 @@ def command(
     try:
         runs = _journal(journals) if journals is not None else _simulated(seed, scenario, set_ or [])
         parts = [_part(each, from_, to) for each in runs]
-        # If there are two runs, show the last one, which has the injected bug.
+        # If a scenario has two runs, export the last one, which has the injected bug.
         page = file_of(parts, parts[-1].about.id, _format(form))
     except (OSError, ValueError, NoHistory, NoPage, NothingToExport) as reason:
         fail(reason, 2)
@@ -103,7 +103,10 @@ def _journal(path: Path) -> list[Recorded]:
 
 
 def _simulated(seed: int | None, scenario: str | None, settings: list[str]) -> list[Recorded]:
-    """Return the run of a seed, or of a scenario with its injected bug. Raises ValueError for a wrong argument."""
+    """Run a seed, or a scenario with its injected bug, and return the recorded run.
+
+    Raises ValueError for an invalid argument.
+    """
     from zabka.api.exports.played import scenario_runs, seed_run
     from zabka.cli.outage_library import found_scenario
     from zabka.cli.simulate import configured as configured_world
@@ -132,7 +135,7 @@ def _part(recorded: Recorded, from_: str | None, to: str | None) -> Recorded:
 
 
 def _time_us(text: str | None, first_us: int) -> int | None:
-    """Return a time on the clock of the run. Raises ValueError."""
+    """Parse a time option as microseconds on the clock of the run. Raises ValueError."""
     if text is None:
         return None
     if (seconds := _SECONDS.fullmatch(text.strip())) is not None:
@@ -144,7 +147,7 @@ def _time_us(text: str | None, first_us: int) -> int | None:
 
 
 def _check(form: str, *texts: str | None) -> None:
-    """Exit with an error if the format or a time is invalid, before the run is executed."""
+    """Exit with an error if the format or a time is invalid. Called before the run is executed."""
     try:
         _format(form)
         for text in texts:
@@ -154,7 +157,7 @@ def _check(form: str, *texts: str | None) -> None:
 
 
 def _downloaded(url: str, run: str, form: str, from_: str | None, to: str | None) -> bytes:
-    """Return the file as the cluster's API exports it. Exits with an error if the export fails."""
+    """Download the exported file from the API of a cluster. Exit with an error if the export fails."""
     import json
 
     from zabka.agent.http_call import NoAnswer, call

@@ -1,4 +1,4 @@
-"""The error exit of the verbs that manage clusters."""
+"""The error exit of the verbs: a message on standard error, and an exit code."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ import typer
 
 
 def fail(message: object, code: int = 1) -> NoReturn:
-    """Print the reason on standard error, and exit."""
+    """Print the message on standard error, and exit with `code`."""
     print(f"zabka: {message}", file=sys.stderr)  # noqa: T201
     raise typer.Exit(code)

@@ -1,4 +1,4 @@
-"""`zabka fault`: inject faults into requests and links of a running cluster, through its API."""
+"""`zabka fault`: inject faults into the requests and links of a running cluster, through the cluster's API."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _sets(api: HttpApi, options: argparse.Namespace) -> None:
 
 
 def _text(fault: dict[str, Any]) -> str:
-    """Describe a fault in one line."""
+    """Describe a request fault or link fault in one line."""
     if fault["kind"] == "request":
         return f"{fault['text']} ({fault['part_of']})" if fault.get("part_of") else str(fault["text"])
     amount = f" {fault['delay_ms']} ms" if fault["delay_ms"] else ""
@@ -179,7 +179,7 @@ def _counts(fault: dict[str, Any]) -> str:
 
 
 def _detail(refused: Refused) -> str:
-    """Return the reason from a problem document."""
+    """Return the `detail` of the problem document in the API's response."""
     _, _, body = str(refused).partition(f"{refused.status} ")
     try:
         problem = json.loads(body)

@@ -64,7 +64,7 @@ async def _offsets(client: AdminClient, options: argparse.Namespace) -> None:
 
 
 def parse_time(text: str) -> int:
-    """Parse --time.  Raises CommandFailed."""
+    """Parse --time as a timestamp or a special value such as latest. Raises CommandFailed."""
     if text in TIMES:
         return TIMES[text]
     try:
@@ -77,7 +77,7 @@ def parse_time(text: str) -> int:
 
 
 def topic_and_partitions(topic: str | None, partitions: str | None) -> Matches:
-    """Parse --topic and --partitions.  Raises CommandFailed."""
+    """Return a filter for the partitions that --topic and --partitions select. Raises CommandFailed."""
     try:
         numbers = None if not partitions else {java_int(number) for number in partitions.split(",")}
     except argparse.ArgumentTypeError:
@@ -89,7 +89,10 @@ def topic_and_partitions(topic: str | None, partitions: str | None) -> Matches:
 
 
 def any_of(patterns: str) -> Matches:
-    """Parse --topic-partitions: topic1:1,topic2:0-3,topic3,topic4:5-,topic5:-3.  Raises CommandFailed."""
+    """Return a filter for the partitions that --topic-partitions selects. Raises CommandFailed.
+
+    Example: topic1:1,topic2:0-3,topic3,topic4:5-,topic5:-3.
+    """
     rules = [_rule(text) for text in patterns.split(",")]
     return lambda each: any(rule(each) for rule in rules)
 

@@ -1,4 +1,7 @@
-"""Numbers of Kafka's tools: Java's short, int and long, the only types that requests can contain."""
+"""Parsers for numbers in the options and files of Kafka's tools: Java's short, int and long.
+
+Requests can contain no other number types.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ def _bounded(text: str, bits: int) -> int:
     try:
         number = int(text)
     except ValueError:
-        # This includes numbers with too many digits.
+        # Python also raises ValueError for numbers with too many digits.
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number") from None
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
         raise argparse.ArgumentTypeError(f"{text[:40]} does not fit into {bits} bits")
@@ -27,7 +30,7 @@ def java_long(text: str) -> int:
 
 
 def json_number(value: object, bits: int = 32) -> int:
-    """Return a JSON integer of at most that many bits.
+    """Return an integer from a JSON file, which must fit in `bits` bits.
 
     Raises ValueError for any other value (kafka.utils.json.DecodeJson).
     """
@@ -37,7 +40,7 @@ def json_number(value: object, bits: int = 32) -> int:
 
 
 def json_text(value: object) -> str:
-    """Return a JSON string that UTF-8 can encode. Raises ValueError for any other value."""
+    """Return a string from a JSON file, which must be valid in UTF-8. Raises ValueError for any other value."""
     if not isinstance(value, str):
         raise ValueError(f"expected a string, received {value!r}")
     value.encode()

@@ -1,4 +1,4 @@
-"""Shared code of the tools that correspond to Kafka's own: bootstrap brokers and error messages."""
+"""Shared code of the verbs that reimplement Kafka's tools: bootstrap brokers and error messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CommandFailed(Exception):
 
 
 class TerseFailure(CommandFailed):
-    """A failure whose message Kafka's tool prints without the prefix Error."""
+    """A failure whose message Kafka's tool prints without the prefix "Error"."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -35,7 +35,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
-    """Return a parser with Kafka's options for the tool, and the options common to all tools."""
+    """Return an argument parser for one of Kafka's tools, with the options common to all tools."""
     made = _Parser(prog=f"zabka {name}", description=description, allow_abbrev=False)
     made.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", help="default: the brokers of --data")
     made.add_argument("--data", type=Path, default=Path(os.environ.get("ZABKA_DATA", ".zabka")), help="default: .zabka")
@@ -43,7 +43,10 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def bootstrap(options: argparse.Namespace) -> str:
-    """Return the bootstrap brokers. Raises CommandFailed if the options name none and there is no cluster."""
+    """Return the bootstrap brokers from the options, or those of the cluster in the data directory.
+
+    Raises CommandFailed if there is no such cluster.
+    """
     if options.bootstrap_server is not None:
         return str(options.bootstrap_server)
     try:
@@ -56,7 +59,7 @@ def bootstrap(options: argparse.Namespace) -> str:
 
 
 def asyncio_runtime() -> AsyncioRuntime:
-    """Return the running loop as a runtime."""
+    """Return a runtime that uses the running event loop."""
 
     def failed(task: str, failure: BaseException) -> None:
         print(f"{task}: {failure!r}", file=sys.stderr)  # noqa: T201
@@ -75,11 +78,11 @@ def _check_texts(options: argparse.Namespace) -> None:
 
 
 PrintFailure = Callable[[Exception], None]
-"""A function that prints the reason for a failure."""
+"""A function that prints why a tool failed."""
 
 
 def print_error(reason: Exception) -> None:
-    """Print the reason on standard error, in one line."""
+    """Print the reason for a failure on standard error, in one line."""
     print(f"Error while executing command : {reason}", file=sys.stderr)  # noqa: T201
 
 
@@ -89,8 +92,10 @@ def run(
     print_failure: PrintFailure = print_error,
     failed_code: int = 1,
 ) -> int:
-    """Run `work` with a client; return the exit code, `failed_code` if a request was rejected or no broker was
-    reached."""
+    """Run `work` with an admin client, and return the exit code.
+
+    The code is `failed_code` if a broker rejects a request or no broker can be reached.
+    """
 
     async def connected() -> None:
         _check_texts(options)
@@ -113,12 +118,12 @@ def run(
 
 
 def print_line(text: str, end: str = "\n") -> None:
-    """Print a line of output. With another `end` the line is not finished."""
+    """Print text on standard output, followed by `end`."""
     print(text, end=end, flush=True)  # noqa: T201
 
 
 def hash_order(names: Sequence[str]) -> list[str]:
-    """Return names in the order of Java's output: the iteration order of a java.util.HashMap with these keys."""
+    """Return the names in the order in which a java.util.HashMap with these keys iterates, as Java's output does."""
     buckets = 16
     while len(names) > buckets * 3 // 4:
         buckets *= 2

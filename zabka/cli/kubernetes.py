@@ -1,4 +1,4 @@
-"""`zabka kubernetes`: write a manifest file for a cluster of pods."""
+"""`zabka kubernetes`: write the Kubernetes manifests of a cluster to one file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def command(
         if out is None:
             sys.stdout.write(text)
         else:
-            # Settings may contain passwords.
+            # Settings may contain passwords, so only the owner can read the file if it contains settings.
             write_atomically(out, text.encode(), PRIVATE if settings or secret else 0o644)
     except (BadSetting, BadPlan, OSError) as reason:
         fail(reason)

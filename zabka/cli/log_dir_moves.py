@@ -1,4 +1,4 @@
-"""Moves of replicas between a broker's log directories, for `zabka reassign`: start, verify, cancel (KIP-113)."""
+"""Moves of replicas between a broker's log directories (KIP-113): start, verify, cancel. Used by `zabka reassign`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from zabka.kafka.ports import Endpoint
 
 Directories = Mapping[TopicPartitionReplica, str]
 ATTEMPT_EVERY_MS = 100
-"""The retry interval for a replica that its broker does not have yet."""
+"""Interval between two attempts to move a replica that its broker has not created yet."""
 
 
 class Place(NamedTuple):
-    """Current log directory of a replica, and target directory of its move; each is None if there is none."""
+    """Current log directory of a replica, and the target directory of its unfinished move; None if there is none."""
 
     current: str | None = None
     future: str | None = None
@@ -56,13 +56,15 @@ async def find_places(client: AdminClient, targets: Directories) -> dict[TopicPa
 
 
 def is_under_way(place: Place) -> bool:
-    """Return whether the replica's move may be unfinished. As in Kafka's tool, true also if the replica is not
-    found."""
+    """Return whether a replica's move may be unfinished.
+
+    As in Kafka's tool, the result is also true if the broker does not report the replica.
+    """
     return place.current is None or place.future is not None
 
 
 def status(replica: TopicPartitionReplica, target: str, place: Place) -> str:
-    """Return the progress of a replica's move to a directory."""
+    """Return a sentence about the progress of a replica's move to the directory `target`."""
     partition, broker = replica.topic_partition, replica.broker_id
     if place.current is None:
         return (
@@ -79,9 +81,9 @@ def status(replica: TopicPartitionReplica, target: str, place: Place) -> str:
 
 
 async def begin_moves(client: AdminClient, runtime: Runtime, targets: Directories, timeout_ms: int) -> None:
-    """Start moving replicas to these directories; wait for replicas that their brokers do not have yet.
+    """Start moving replicas to these directories. Wait for replicas that their brokers have not created yet.
 
-    Raises TerseFailure if they do not appear in time, CommandFailed if a broker rejects a move.
+    Raises TerseFailure if such a replica does not appear in time, CommandFailed if a broker rejects a move.
     """
     deadline_ms = runtime.now().mono_ms + timeout_ms
     pending = dict(targets)
@@ -102,7 +104,7 @@ async def begin_moves(client: AdminClient, runtime: Runtime, targets: Directorie
 
 
 async def _begin(client: AdminClient, targets: Directories) -> list[TopicPartitionReplica]:
-    """Start the moves; return the replicas that their brokers have, in order."""
+    """Start the moves of all replicas that exist on their brokers. Return these replicas, sorted."""
     begun = []
     for broker_id, partitions in _by_broker(targets).items():
         errors = await alter_replica_log_dirs(client, await _broker(client, broker_id), partitions)

@@ -1,7 +1,7 @@
-"""The `zabka` command: finds the verb's module (`zabka.cli.verbs`) and runs it.
+"""The `zabka` command: finds the module of a verb (`zabka.cli.verbs`) and runs it.
 
-A module is imported when its verb is called, and the implementation inside its functions, so that help and usage errors
-appear at once.
+A verb's module is imported only when the verb is called, and the module imports its implementation inside its
+functions. Therefore help and usage errors appear at once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from zabka.ensemble.runtime.extras import is_installed, sentence
 
 USAGE = 2
 MISSING = 78
-"""The exit code if the command line is not installed: EX_CONFIG of sysexits.h; 1 and 2 have other meanings."""
+"""Exit code if the extra `cli` is not installed: EX_CONFIG of sysexits.h, because verbs already use 1 and 2."""
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, by the shell's convention: 128 plus the number of SIGINT."""
+"""Exit code after Ctrl-C. By the shell's convention, it is 128 plus the number of SIGINT."""
 
 
 def _run(arguments: list[str]) -> int:
@@ -35,7 +35,10 @@ def _run(arguments: list[str]) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Open the null device for each standard stream that was closed at the start (`>&-`), where Python has None."""
+    """Open /dev/null for each standard stream that was closed at the start (`>&-`).
+
+    Python sets such a stream to None.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115
@@ -44,7 +47,7 @@ def _open_closed_streams() -> None:
 def main() -> None:
     """Run the console script.
 
-    A failure to write output is reported in one line, with exit code 2, because 1 is a verdict of some verbs.
+    Report a failure to write output in one line, with exit code 2, because 1 means a failed check for some verbs.
     """
     _open_closed_streams()
     try:
@@ -58,7 +61,7 @@ def main() -> None:
     except (OSError, PipeClosed) as failed:
         if not isinstance(failed, BrokenPipeError | PipeClosed):
             print(f"zabka: {failed}", file=sys.stderr)  # noqa: T201
-        # Redirect stdout, because Python tries at exit to write the buffered output again.
+        # Redirect stdout, because Python writes the rest of its buffer at exit, which would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = USAGE
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""Options that several verbs have."""
+"""Definitions of the options that several verbs share."""
 
 from __future__ import annotations
 

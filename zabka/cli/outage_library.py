@@ -43,10 +43,10 @@ AS_THEY_ARE = PlayOptions()
 
 
 class Player(Protocol):
-    """Interface that runs scenarios outside the simulated world."""
+    """Interface for running scenarios outside the simulated world, for example on live clusters."""
 
     def unplayable(self, scenario: AnyScenario) -> str | None:
-        """Return why this player cannot run the scenario, or None if it can."""
+        """Return why this player cannot run the scenario; None if it can."""
         ...
 
     def play(self, scenario: AnyScenario) -> Verdict:
@@ -55,9 +55,9 @@ class Player(Protocol):
 
 
 def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], str | None]) -> int:
-    """Print every scenario, one per line, and whether `elsewhere` can also play it.
+    """Print one line for each scenario, which also says whether `elsewhere` can run the scenario.
 
-    `running` returns why a scenario cannot be played on a running cluster.
+    `running` returns why a scenario cannot run on a running cluster, or None if it can.
     """
     if as_json:
         found = [description(each, elsewhere.unplayable(each), running(each)) for each in LIBRARY.values()]
@@ -96,8 +96,10 @@ class _Simulated:
 
 
 class _Tapped(_Simulated):
-    """Plays scenarios in simulated worlds, and records the messages that `--out` writes: the outage's, if there is
-    one."""
+    """Runs scenarios in simulated worlds, and records the messages that `--out` writes.
+
+    If a scenario has an injected bug, these are the messages of the run with the bug.
+    """
 
     def __init__(self) -> None:
         self.taps: list[MessageTap] = []
@@ -113,7 +115,7 @@ class _Tapped(_Simulated):
 
 
 class _WithEverything(_Simulated):
-    """Plays scenarios in simulated worlds, and records the messages of each, with the injected bug and without."""
+    """Runs scenarios in simulated worlds, and records the messages of both runs, with and without the injected bug."""
 
     def __init__(self) -> None:
         self.taps: dict[str, tuple[MessageTap, MessageTap]] = {}
@@ -138,9 +140,9 @@ class _WithEverything(_Simulated):
 
 
 def run(names: list[str], player: Player | None, options: PlayOptions = AS_THEY_ARE) -> int:
-    """Run scenarios, in the simulated world unless another player is given; return the exit code.
+    """Run scenarios, in the simulated world unless another player is given, and return the exit code.
 
-    It is 0 if each verdict is the expected one, 1 otherwise, 2 for invalid arguments.
+    The code is 0 if each verdict is the expected one, 1 otherwise, 2 for invalid arguments.
     """
     tapped = _Tapped() if options.messages is not None else None
     everything = _WithEverything() if options.journals is not None else None
@@ -172,7 +174,7 @@ def run(names: list[str], player: Player | None, options: PlayOptions = AS_THEY_
             _print_results(scenario, verdict, again, with_story=options.with_story)
     try:
         if options.out is not None:
-            # If a run with an outage was recorded, write that run.
+            # Write the run with the injected bug, if there is one.
             _write_lines(options.out, ((verdict.shown or verdict).lines() for verdict in verdicts))
         if options.messages is not None and tapped is not None:
             _write_lines(options.messages, (tap.lines() for tap in tapped.taps))
@@ -190,7 +192,7 @@ def run(names: list[str], player: Player | None, options: PlayOptions = AS_THEY_
 
 
 def _check_outputs(options: PlayOptions) -> None:
-    """Raise OSError if an output could not be written, or OneForTwo if both outputs are one file."""
+    """Raise OSError if an output file cannot be written, or OneForTwo if both outputs name the same file."""
     check_two_outputs(options.out, options.messages)
     if options.journals is not None:
         options.journals.mkdir(parents=True, exist_ok=True)
@@ -213,7 +215,7 @@ def _print_results(scenario: AnyScenario, verdict: Verdict, again: str, *, with_
 
 
 def _print_outage(scenario: AnyScenario, verdict: Verdict) -> None:
-    """Print the result of the scenario's script with the injected bug."""
+    """Print the result of the run with the scenario's injected bug."""
     if verdict.shown is not None and isinstance(scenario, WorldScenario):
         switched = " ".join(f"{key}={value}" for key, value in scenario.bug.items()) or "operator action"
         sys.stdout.write(f"  with {switched}:\n")

@@ -1,4 +1,4 @@
-"""Checks that an output file can be written before hours of work depend on it."""
+"""Checks before a long run whether its output files can be written."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 
 class OneForTwo(ValueError):
-    """Two outputs name the same file; the second would overwrite the first."""
+    """Two outputs name the same file, so the second would overwrite the first."""
 
 
 def check_two_outputs(journal: Path | None, messages: Path | None) -> None:
     """Create the directories of both files.
 
-    Raises OSError if one cannot be written, OneForTwo if they are the same file.
+    Raises OSError if one of the files cannot be written, OneForTwo if they are the same file.
     """
     check_output(journal)
     check_output(messages)
@@ -23,7 +23,7 @@ def check_two_outputs(journal: Path | None, messages: Path | None) -> None:
 
 
 def check_output(path: Path | None) -> None:
-    """Create the directory of a file.  Raises OSError if no file can be written there."""
+    """Create the directory of an output file. Raises OSError if the file cannot be written there."""
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,19 +12,19 @@ from rich.table import Table
 from zabka.cli.broken_pipe import PipeClosed
 
 UNBOUNDED = 10_000
-"""The line width for a pipe or a file, so that each row is one line: without a terminal, lines are not wrapped."""
+"""Line width for a pipe or a file. Lines are not wrapped there, so each row is one line."""
 
 
 class PipedConsole(Console):
-    """A console that raises PipeClosed for a closed pipe; Rich itself would end the process with exit code 1."""
+    """A console that raises PipeClosed if its output pipe is closed. Rich itself would exit with code 1."""
 
     def on_broken_pipe(self) -> None:
-        """Raise PipeClosed; Rich calls this for a closed pipe."""
+        """Raise PipeClosed. Rich calls this method if the output pipe is closed."""
         raise PipeClosed
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], box: Box | None = None) -> None:
-    """Print rows. On a narrow terminal all columns but the first, which contains the names, are wrapped."""
+    """Print rows as a table. On a narrow terminal, wrap all columns except the first, which contains the names."""
     listed = list(rows)
     table = Table(box=box)
     table.add_column(columns[0], no_wrap=True, min_width=max(len(row[0]) for row in (columns, *listed)))

@@ -1,4 +1,4 @@
-"""`zabka pipeline …`: the Spark jobs."""
+"""`zabka pipeline …`: the Spark jobs that read journals."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def _place(text: str) -> Place:
-    """Parse the place of the journals. Exits with an error if it is not valid."""
+    """Parse the --data option, the place of the journals. Exit with an error if it is not valid."""
     from zabka.pipeline.places import place_of
 
     if text.startswith("sc:"):
@@ -74,7 +74,10 @@ def _place(text: str) -> Place:
 
 
 def _local(option: str, path: Path) -> Path:
-    """Return the absolute path, so that it means the same to every task. Exits with an error for a URI."""
+    """Return the absolute form of an option's path, so that all Spark tasks use the same path.
+
+    Exit with an error if the option is a URI.
+    """
     if (uri := _URI.match(str(path))) is not None:
         raise _refused(
             f"{option} is a URI ({uri['scheme']}://…): tables change by the renaming of links, which need a directory. "
@@ -89,7 +92,10 @@ def _refused(reason: str) -> typer.Exit:
 
 
 def _target(out: Path | None, data: Place, name: str) -> Path:
-    """Return the directory for tables: `out` if given, else in the journals' directory or next to a single journal."""
+    """Return the directory for the output tables.
+
+    It is `out` if given; otherwise it is in the journals' directory, or next to a single journal.
+    """
     if out is not None:
         return _local("--out", out)
     if not isinstance(data, Path):
@@ -98,7 +104,7 @@ def _target(out: Path | None, data: Place, name: str) -> Path:
 
 
 def _session(master: str, ui_port: int, directory: Path) -> SparkSession:
-    """Return a Spark session of that master. Exits with the reason if none can be started."""
+    """Return a Spark session with this master. Exit with an error message if it cannot be started."""
     from zabka.pipeline.packed import NotPacked
     from zabka.pipeline.session import NoSpark, open_session
 
@@ -112,7 +118,7 @@ def _session(master: str, ui_port: int, directory: Path) -> SparkSession:
 
 @contextmanager
 def _answered() -> Iterator[None]:
-    """Print the reason for a job's failure in one sentence, and exit."""
+    """If the Spark job in this context fails, print the reason in one sentence and exit."""
     from zabka.pipeline import stream as job
     from zabka.pipeline import versions
     from zabka.pipeline.session import FAILURES, first_line, was_interrupted
@@ -269,7 +275,7 @@ def _stored_rows(table: str, out: Path, where: str | None, master: str) -> pa.Ta
 
 
 def _built_rows(table: str, place: Place, where: str | None, master: str) -> tuple[pa.Table, list[str]]:
-    """Return the rows of a table built from journals, and the reasons why journals could not be read."""
+    """Build a table from journals. Return its rows, and an error message for each journal that could not be read."""
     from zabka.pipeline.jobs import read_journal
     from zabka.pipeline.selected import built_rows, check_name, unreadable_journals
     from zabka.pipeline.session import stop
@@ -324,8 +330,8 @@ def stream(
                 while not query.awaitTermination(1) and not asked.is_set():
                     job.note_progress(query, lake)
                     if while_up and isinstance(place, Path) and not _is_up(place):
-                        # The cluster has stopped. Its last lines may have arrived since the last check, so read all
-                        # remaining files once more.
+                        # The cluster has stopped. It may have written its last lines after the last check, so read all
+                        # files once more.
                         job.stop_query(query)
                         query, while_up = job.start(spark, place, lake, follow=False, done=_print_status), False
             if asked.is_set():
@@ -338,7 +344,7 @@ def stream(
 
 @contextmanager
 def _asked_to_end() -> Iterator[Event]:
-    """Provide an event that Ctrl-C and SIGTERM set, because they would otherwise interrupt a call to Java."""
+    """Yield an event that is set by Ctrl-C and SIGTERM. Without it, the signal would interrupt a call to Java."""
     asked = Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number, handler in before.items():
@@ -477,7 +483,7 @@ def vacuum(
         _err.print(f"There is no {lake}.")
         raise typer.Exit(2)
     with _answered(), versions.locked(lake):
-        # This raises an error for a lake with a newer format before anything is removed.
+        # Fail now if the lake has a newer format, before anything is removed.
         files = job.remove_orphans(lake) + compaction.remove_replaced(lake, older_than_s)
         removed = versions.vacuum(lake, older_than_s)
     own = own_place(lake)
@@ -505,7 +511,7 @@ def audit(
 
     place = _place(data)
     with _answered():
-        # Write the audit of a lake into the lake, and any other audit into `analytics`.
+        # Write the audit of a lake into the lake. Write any other audit into the folder `analytics`.
         target = _target(out, place, "." if isinstance(place, Path) and (place / COMMITS).is_dir() else "analytics")
     if (connect := no_connect(master)) is not None:
         raise _refused(connect)
@@ -513,7 +519,7 @@ def audit(
 
 
 def main(arguments: list[str]) -> int:
-    """Run one of the pipeline's jobs; return the exit code."""
+    """Run one of the pipeline's subcommands; return the exit code."""
     try:
         if "--help" not in arguments:
             require("spark", "the Spark jobs are")

@@ -80,7 +80,7 @@ async def _produce_lines(topic: str, partitions: int, separator: bytes | None, a
 
 
 async def _batches(source: BinaryIO) -> AsyncIterator[list[bytes]]:
-    """Yield lines without their ends as they arrive, so that complete lines do not wait for more input."""
+    """Yield the complete lines that have arrived, without their line ends. They do not wait for more input."""
     rest = b""
     while data := await _read(source):
         *lines, rest = (rest + data).split(b"\n")
@@ -91,10 +91,10 @@ async def _batches(source: BinaryIO) -> AsyncIterator[list[bytes]]:
 
 
 async def _read(source: BinaryIO) -> bytes:
-    """Return the next input, empty at its end. Raises OSError.
+    """Return the next bytes of the input; empty at the end of the input. Raises OSError.
 
-    A daemon thread reads it. At exit asyncio waits for its own threads, so that Ctrl-C would have no effect until
-    another line arrived. `source` is unbuffered, because a buffer cannot be closed while it is being read.
+    A daemon thread reads the input. At exit asyncio waits for its own threads, so Ctrl-C would have no effect until
+    another line arrives. `source` is unbuffered, because a buffer cannot be closed while a thread reads it.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[bytes] = loop.create_future()
@@ -121,9 +121,9 @@ async def _read(source: BinaryIO) -> bytes:
 
 
 def _records(lines: Sequence[bytes], separator: bytes | None, before: int) -> tuple[list[Record], CommandFailed | None]:
-    """Parse lines as records up to the first invalid line, and return the error.
+    """Parse lines as records up to the first invalid line. Return the records, and the error if there is one.
 
-    `before` is the number of earlier lines.
+    `before` is the number of lines parsed before these, for the line number in the error.
     """
     records = []
     for number, line in enumerate(lines, start=before + 1):
@@ -135,7 +135,10 @@ def _records(lines: Sequence[bytes], separator: bytes | None, before: int) -> tu
 
 
 def parse_line(line: bytes, separator: bytes | None, number: int) -> Record:
-    """Parse a line as a record, with a key before `separator`.  Raises CommandFailed without a separator."""
+    """Parse a line as a record. With a separator, the text before it is the key.
+
+    Raises CommandFailed if the line does not contain the separator.
+    """
     now_ms = time.time_ns() // 1_000_000
     if separator is None:
         return Record(None, line, now_ms)

@@ -55,7 +55,7 @@ RACKS_INCOMPLETE = (
     "without rack information."
 )
 UNKNOWN = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
-"""The only error that Kafka's tool prints with its class name."""
+"""Class of the only error that Kafka's tool prints with its class name."""
 
 PLAN, TOPICS, BROKERS = "reassignment-json-file", "topics-to-move-json-file", "broker-list"
 THROTTLE, LOG_DIR_THROTTLE, TIMEOUT = "throttle", "replica-alter-log-dirs-throttle", "timeout"
@@ -67,7 +67,7 @@ ACTIONS: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     "cancel": ((PLAN,), (PRESERVE, TIMEOUT)),
     "list": ((), ()),
 }
-"""The required and the optional options of each action."""
+"""Required and optional options of each action, such as --execute."""
 NO_RATE = -1
 MOVES_TIMEOUT_MS = 10_000
 
@@ -96,7 +96,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _check(made: argparse.ArgumentParser, action: str, options: argparse.Namespace) -> None:
-    """Exit with an error if an option does not belong to the action, or a required one is missing."""
+    """Exit with an error if an option is not allowed for the action, or if a required option is missing."""
     needed, taken = ACTIONS[action]
     given = vars(options)
     missing = [name for name in needed if given[name.replace("-", "_")] is None]
@@ -208,8 +208,10 @@ def _timeout_ms(options: argparse.Namespace) -> int:
 
 
 async def _replaced(client: AdminClient, proposed: Assignment) -> Assignment:
-    """Return the assignment that a plan replaces. Raises CommandFailed if the plan names missing brokers or
-    partitions."""
+    """Return the current assignment of the partitions in a plan.
+
+    Raises CommandFailed if the plan names missing brokers or partitions.
+    """
     cluster = await client.metadata([])
     unknown = sorted({b for replicas in proposed.values() for b in replicas} - cluster.brokers.keys())
     if unknown:
@@ -225,21 +227,21 @@ async def _replaced(client: AdminClient, proposed: Assignment) -> Assignment:
 
 
 class Move(NamedTuple):
-    """One partition's move: the brokers that have the partition, and the brokers that receive it."""
+    """One partition's move: the brokers that have a replica now, and the brokers that will get one."""
 
     sources: tuple[int, ...]
     destinations: tuple[int, ...]
 
 
 def move(sources: Sequence[int], target: Sequence[int]) -> Move:
-    """Return the move from the brokers that have a partition to the brokers of `target` that do not."""
+    """Return the move of a partition: `sources` have a replica now, and the other brokers of `target` get one."""
     return Move(tuple(sources), tuple(broker for broker in target if broker not in sources))
 
 
 def moves(
     ongoing: Mapping[TopicPartition, Ongoing], proposed: Assignment, current: Assignment
 ) -> dict[TopicPartition, Move]:
-    """Return every partition's move after the plan has been added to the ongoing moves."""
+    """Return the move of every partition: the ongoing moves, replaced or extended by the moves of the plan."""
     found = {
         partition: Move(tuple(b for b in each.replicas if b not in each.adding), tuple(each.adding))
         for partition, each in ongoing.items()
@@ -328,7 +330,7 @@ async def _cancel(client: AdminClient, options: argparse.Namespace) -> None:
     else:
         print_line("None of the specified partition reassignments are active.")
     places = await find_places(client, plan.directories)
-    # Include only replicas that are moving: `future` is missing if the target is the current directory.
+    # Include only replicas that are moving: `future` is not set for a replica that is already in its target directory.
     moving = {replica: place.current for replica, place in places.items() if place.current and place.future}
     if moving:
         await begin_moves(client, asyncio_runtime(), moving, _timeout_ms(options))

@@ -1,4 +1,4 @@
-"""The JSON files of `zabka reassign`: the target replicas of partitions, and their log directories."""
+"""JSON files of `zabka reassign`: the target replicas of partitions, and the target log directories of replicas."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from zabka.cli.kafka_command import CommandFailed
 from zabka.journal.events import TopicPartition
 
 ANY_DIRECTORY = "any"
-"""Log directory name that lets the broker choose."""
+"""Value for a log directory in the file that lets the broker choose one."""
 
 Assignment = dict[TopicPartition, list[int]]
 
 
 class TopicPartitionReplica(NamedTuple):
-    """One broker's replica of a partition, ordered as Kafka's tool prints replicas."""
+    """A replica of a partition on one broker. Replicas sort in the order in which Kafka's tool prints them."""
 
     broker_id: int
     topic_partition: TopicPartition
@@ -28,14 +28,14 @@ class TopicPartitionReplica(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A reassignment file: its rows in order, and the target directory of each replica that has one."""
+    """Content of a reassignment file: its rows in order, and the target directory of each replica that has one."""
 
     rows: list[tuple[TopicPartition, list[int]]]
     directories: dict[TopicPartitionReplica, str]
 
     @property
     def topics(self) -> list[str]:
-        """The topics in the file, without duplicates."""
+        """Topics in the file, without duplicates."""
         return list(dict.fromkeys(partition.topic for partition, _ in self.rows))
 
 
@@ -55,7 +55,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a reassignment file.  Raises CommandFailed."""
+    """Read a reassignment file. Raises CommandFailed if it is not valid."""
     document = read_json(path)
     plan = Plan([], {})
     try:
@@ -78,7 +78,7 @@ def read_plan(path: Path) -> Plan:
 
 
 def read_topics(path: Path) -> list[str]:
-    """Read the topics of `{"topics":[{"topic":…}],"version":1}`.  Raises CommandFailed."""
+    """Read topic names from `{"topics":[{"topic":…}],"version":1}`. Raises CommandFailed if the file is not valid."""
     try:
         return [json_text(row["topic"]) for row in read_json(path).get("topics", [])]
     except (KeyError, TypeError, ValueError) as wrong:
@@ -117,7 +117,7 @@ def duplicates(items: Sequence[Any]) -> list[Any]:
 
 
 def as_json(assignment: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """Return the JSON file that restores an assignment."""
+    """Return the assignment as a JSON file for `--execute`."""
     rows = [
         {
             "topic": partition.topic,

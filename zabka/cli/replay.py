@@ -1,4 +1,4 @@
-"""`zabka replay`: replay one seed, or one choice sequence, and its journal."""
+"""`zabka replay`: run a seed or a choice sequence again, and write its journal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zabka.simulation.settings import BadSetting, world_settings
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The result of a seed, as JSON for programs."""
+    """Result of a seed's run, as JSON for other programs."""
 
     seed: int
     scenario: str
@@ -38,9 +38,9 @@ def replay(
     *,
     as_json: bool = False,
 ) -> int:
-    """Run one seed again and write its journal, and its messages if requested; return the exit code.
+    """Run one seed again, write its journal, and its messages if requested; return the exit code.
 
-    It is 0 if every invariant held, 1 otherwise, 2 for bad arguments.
+    The code is 0 if every invariant held, 1 otherwise, 2 for invalid arguments.
     """
     try:
         world = configured(scenario, settings)
@@ -81,9 +81,9 @@ def replay(
 
 
 def replay_choices(path: Path, out: Path | None, *, as_story: bool) -> int:
-    """Play the choice sequence of a file, and write its journal or print its story; return the exit code.
+    """Run the choice sequence in a file, and write the run's journal or print its story; return the exit code.
 
-    It is 0 if every invariant held, 1 otherwise, 2 if the file is not valid.
+    The code is 0 if every invariant held, 1 otherwise, 2 if the file is not valid.
     """
     from zabka.simulation.scenarios.story import story
     from zabka.simulation.search.choice_search import injected
@@ -119,7 +119,7 @@ def replay_choices(path: Path, out: Path | None, *, as_story: bool) -> int:
 
 
 def _write(lines: Iterable[bytes], out: Path | None) -> str:
-    """Write the journal to that file, or to standard output; return its hash."""
+    """Write the journal to the file `out`, or to standard output. Return the journal's hash."""
     digest = sha256()
     if out is None:
         for line in lines:

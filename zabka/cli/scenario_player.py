@@ -1,4 +1,4 @@
-"""Child process of the API that runs `zabka scenarios` or `zabka replay`; it ends with its parent."""
+"""Child process of the API that runs `zabka scenarios` or `zabka replay`. It exits when the API process exits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERBS = ("scenarios", "replay")
 def main() -> None:
     """Run `zabka scenarios` or `zabka replay` with this process's arguments."""
     if "--on" in sys.argv:
-        # The player repairs a broken cluster before it ends, even if the parent process is dead.
+        # Before it exits, the player repairs the cluster that it has broken, even if the parent process is dead.
         signal.signal(signal.SIGTERM, _interrupt)
         die_with_parent(signal.SIGTERM)
     else:
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def _interrupt(number: int, _: FrameType | None) -> None:
-    """Interrupt the run as Ctrl-C does, but only once: a second signal must not interrupt the cluster's repair."""
+    """Interrupt the run as Ctrl-C does, but only once: a second signal must not interrupt the repair of the cluster."""
     signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 

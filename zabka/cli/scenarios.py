@@ -1,4 +1,4 @@
-"""`zabka scenarios`: the options of its two verbs, which `outage_library` implements."""
+"""`zabka scenarios`: options of `list` and `run`, which `outage_library` implements."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def run_scenarios(
 
 
 def _running(url: str, token_file: Path | None, names: list[str], *, live: bool) -> RunningPlayer:
-    """Return the player that runs scenarios on a running cluster.  Exits with 2 if the options do not allow it."""
+    """Return the player that runs scenarios on a running cluster. Exit with code 2 if the options are incompatible."""
     from zabka.agent.token_file import BadToken, read_token
     from zabka.testing.live.running import RunningPlayer
 
@@ -106,7 +106,7 @@ def _running(url: str, token_file: Path | None, names: list[str], *, live: bool)
         typer.echo(f"cannot read the token from {token_file}: {unread.strerror}", err=True)
         raise typer.Exit(2) from None
     player = RunningPlayer(url, token)
-    # Check the API first, because its failure says nothing about the script.
+    # Check that the API is reachable first, because its failure would say nothing about the scenario.
     if (reason := player.unreachable()) is not None:
         typer.echo(reason, err=True)
         raise typer.Exit(2)

@@ -1,4 +1,4 @@
-"""`zabka search`: mutates runs that reached new coverage, until an invariant is violated."""
+"""`zabka search`: mutates the choice sequences of runs that reached new coverage until an invariant is violated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINE_EVERY_S = 10.0
 SAVE_EVERY = 50
 INTERRUPTED = 130
 _FOR_LIFE = ExitStack()
-"""Contexts that a worker process enters and never leaves."""
+"""Contexts that a worker process enters at its start and never leaves."""
 
 
 def _begin_worker(injected_bug: str) -> None:
@@ -42,7 +42,7 @@ def _begin_worker(injected_bug: str) -> None:
 
 
 def _results(search: ChoiceSearch, jobs: int) -> Generator[Ran]:
-    """Yield results in the order of the requests, independent of the speed of the processes."""
+    """Run the search's requests in `jobs` processes. Yield the results in the order of the requests."""
     from zabka.simulation.search.choice_search import injected
     from zabka.simulation.search.runs import run_one_of_many
 
@@ -56,7 +56,7 @@ def _results(search: ChoiceSearch, jobs: int) -> Generator[Ran]:
 
 
 class _Shown:
-    """Progress display: one changing line on a terminal, an occasional line elsewhere."""
+    """Progress display: one line that changes on a terminal, an occasional new line elsewhere."""
 
     def __init__(self, search: ChoiceSearch) -> None:
         self._search = search
@@ -85,14 +85,14 @@ class _Shown:
 
 
 def _report(found: Found, search: ChoiceSearch, folder: ChoicesFolder) -> None:
-    """Shorten the finding, save it, and print how to replay it."""
+    """Shorten the choice sequence that violates an invariant, save it, and print the command that replays it."""
     from zabka.simulation.scenarios.story import performed_actions
     from zabka.simulation.search.choice_search import injected, shrunk
     from zabka.simulation.search.runs import play_choices
 
     wanted = search.wanted
     print_line(f"run {found.run}: {found.problems[0]}")
-    # Write the original finding first, so that it is not lost if the shortening is interrupted.
+    # Write the original choice sequence first, so that it is not lost if the shortening is interrupted.
     folder.found(found, found.choices, found.problems, [])
     with injected(wanted.injected_bug):
         choices, problems, runs = shrunk(found, wanted)
@@ -108,9 +108,9 @@ def _report(found: Found, search: ChoiceSearch, folder: ChoicesFolder) -> None:
 def search_for(
     wanted: Requested, folder: ChoicesFolder, jobs: int, ended: Callable[[ChoiceSearch], bool]
 ) -> ChoiceSearch:
-    """Search until `ended` returns true or Ctrl-C is pressed.
+    """Search until `ended` returns true or Ctrl-C is pressed, and return the search.
 
-    The folder provides the initial state and stores new results.
+    The folder contains the state of earlier searches, from which this search continues, and stores the new results.
 
     Raises OtherSearch, OSError.
     """
@@ -210,5 +210,5 @@ def command(
             raise typer.Exit(USAGE) from None
     if search.found:
         raise typer.Exit(1)
-    # Exit code 0 means that all planned runs were made and every invariant held.
+    # Exit code 0 requires that all planned runs were made and that every invariant held.
     raise typer.Exit(0 if ended(search) else INTERRUPTED)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 USAGE = 2
 AHEAD = 16
-"""Number of queued seeds per process, so that no process is idle while another process runs a long seed."""
+"""Number of queued seeds per process, so that no process is idle while another process runs a slow seed."""
 
 
 def print_line(text: str, *, error: bool = False) -> None:
@@ -51,7 +51,7 @@ def parse_seeds(text: str) -> range:
 
 
 def configured(scenario: str, settings: list[str]) -> WorldSettings:
-    """Return the settings of a scenario.  Raises ValueError and BadSetting with the reason."""
+    """Return the settings of a scenario, changed by the KEY=VALUE `settings`. Raises ValueError and BadSetting."""
     from zabka.simulation.run import SEARCHED, WHOLE_RUNS
     from zabka.simulation.scenarios.library import LIBRARY
     from zabka.simulation.seeds.chaos import check_played
@@ -80,8 +80,10 @@ def replay_command(seed: int, scenario: str, settings: Iterable[str]) -> str:
 
 
 def import_from_here() -> None:
-    """Allow imports from the current directory, as `python -m` does, because an option names an injected bug's
-    module."""
+    """Add the current directory to the import path, as `python -m` does.
+
+    It may contain the module of an injected bug that an option names.
+    """
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
@@ -105,7 +107,7 @@ def _outcomes(seeds: range, scenario: str, settings: WorldSettings, jobs: int) -
 def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json: bool) -> int:
     """Run every seed, and return the exit code.
 
-    It is 0 if every invariant held, 1 with one line per violation, 2 for invalid arguments.
+    The code is 0 if every invariant held, 1 with one line per violation, 2 for invalid arguments.
     """
     try:
         requested, world = parse_seeds(seeds), configured(scenario, settings)
@@ -154,7 +156,7 @@ def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json:
 
 
 def print_reached(outcomes: list[Outcome]) -> None:
-    """Print how often runs reached each coverage probe, and in how many seeds."""
+    """Print for each coverage probe how often the runs reached it, and in how many seeds."""
     for place in dict.fromkeys(place for outcome in outcomes for place in outcome.reached):
         counts = [outcome.reached.get(place, 0) for outcome in outcomes]
         print_line(f"{place}: {sum(counts):,} times, in {sum(map(bool, counts)):,} seeds")

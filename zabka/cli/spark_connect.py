@@ -1,10 +1,10 @@
-"""The rejection of Spark Connect servers, which no verb accepts as its master."""
+"""Rejects Spark Connect servers, which no verb accepts as --master."""
 
 from __future__ import annotations
 
 
 def no_connect(master: str) -> str | None:
-    """Return the error for a master that is a Spark Connect server; None for any other."""
+    """Return an error message if `master` is a Spark Connect server, otherwise None."""
     if not master.startswith("sc://"):
         return None
     return (

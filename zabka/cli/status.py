@@ -33,5 +33,5 @@ def command(
 
 
 def _has_colours() -> bool:
-    """Return whether standard output is a terminal with colours (https://no-color.org)."""
+    """Return whether to print colours: standard output is a terminal and NO_COLOR is not set (https://no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

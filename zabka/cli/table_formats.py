@@ -1,4 +1,4 @@
-"""Rows of a table as text, CSV or JSON."""
+"""Prints the rows of a table as text, CSV or JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zabka.cli.piped_console import PipedConsole, print_table
 from zabka.journal.printable import printable
 
 _BORDER = 3
-"""The width of the border between two columns, with its spaces."""
+"""Width of the border between two columns, including its spaces."""
 
 
 class Format(StrEnum):
@@ -30,11 +30,11 @@ class Format(StrEnum):
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], form: Format) -> None:
-    """Print rows on standard output.
+    """Print rows on standard output as text, CSV or JSON.
 
-    Text is one line per row, without the columns that repeat another one; if the terminal is too narrow, each value has
-    its own line. CSV begins with the column names. JSON is an array with one object per line. Missing values are empty,
-    and null in JSON.
+    Text has one line per row and omits columns that repeat another column. If the terminal is too narrow, each value
+    has its own line. CSV begins with the column names. JSON is an array with one object per line. A missing value is
+    empty in text and CSV, and null in JSON.
     """
     if form is Format.CSV:
         writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -50,7 +50,9 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], form: 
 
 
 def print_summaries(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows of `incidents` as sentences: a headline for each incident, and a line for each effect."""
+    """Print the rows of the table `incidents` as sentences: a headline for each incident, and a line for each
+    effect.
+    """
     several = len({row["run"] for row in rows}) > 1
     console = PipedConsole(highlight=False, soft_wrap=True)
     for row in rows:
@@ -63,14 +65,17 @@ def print_summaries(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _is_repeated(name: str, columns: Sequence[str]) -> bool:
-    """Return whether another column has the same value: the name of the run, or the time as a timestamp."""
+    """Return whether text output omits the column, because another column has the same value.
+
+    These columns are `cluster_run` and `simulated_run` (repeat `run`), and times in microseconds (repeat timestamps).
+    """
     if name in ("cluster_run", "simulated_run"):
         return "run" in columns
     return name.endswith("_us") and f"{name.removesuffix('_us')}_ts" in columns
 
 
 def _cell(value: Any) -> str:
-    """Return a value as one cell: lists and structures as JSON, a missing value as an empty string."""
+    """Return a value as the text of a cell: lists and structs as JSON, a missing value as an empty string."""
     if value is None:
         return ""
     if isinstance(value, str):

@@ -76,7 +76,7 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
 
 
 def parse_configs(pairs: list[str]) -> dict[str, str]:
-    """Parse `KEY=VALUE` pairs.  Raises CommandFailed."""
+    """Parse `KEY=VALUE` pairs. Raises CommandFailed for invalid pairs."""
     found = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -147,7 +147,7 @@ async def _matching(client: AdminClient, options: argparse.Namespace) -> list[st
         requested = f"TopicId '{options.topic_id}'"
     elif options.topic:
         try:
-            # As in Kafka's IncludeList, commas separate alternatives.
+            # As in Kafka's IncludeList, a comma separates alternatives in a pattern of topic names.
             pattern = re.compile(options.topic.strip("\"'").replace(",", "|"))
         except (re.error, OverflowError, RecursionError) as bad:
             raise CommandFailed(f"{options.topic} is an invalid regex: {bad}") from None
@@ -184,13 +184,13 @@ def _configured(entries: list[ConfigEntry]) -> tuple[dict[str, str], int]:
 
 
 def in_hash_order(entries: list[ConfigEntry]) -> list[ConfigEntry]:
-    """Return entries in the order in which Kafka's tool prints them."""
+    """Sort config entries in the order in which Kafka's tool prints them, which is Java's hash order."""
     places = {name: place for place, name in enumerate(hash_order([e.name for e in entries]))}
     return sorted(entries, key=lambda entry: places[entry.name])
 
 
 class _Topic(NamedTuple):
-    """The data of a topic that --describe prints."""
+    """The data of one topic that --describe prints."""
 
     info: TopicInfo
     overrides: dict[str, str]
@@ -209,7 +209,7 @@ class _Topic(NamedTuple):
 
 
 def describe(topic: _Topic, alive: set[int], options: argparse.Namespace) -> list[str]:
-    """Return the lines of --describe for one topic, under the given filters."""
+    """Return the output lines of --describe for one topic, after applying the filters in the options."""
     info, overrides = topic.info, topic.overrides
     filters = (
         options.under_replicated_partitions, options.unavailable_partitions, options.under_min_isr_partitions,

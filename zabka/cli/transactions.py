@@ -199,7 +199,7 @@ async def _partitions(client: AdminClient, options: argparse.Namespace) -> list[
 
 
 async def _is_known(admin: TransactionAdmin, transactional_id: str | None, partition: TopicPartition) -> bool:
-    """Return whether a coordinator still lists the partition in an open transaction."""
+    """Return whether the transaction's coordinator still lists the partition in an open transaction."""
     if transactional_id is None:
         return False
     try:

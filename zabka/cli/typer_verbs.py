@@ -1,4 +1,4 @@
-"""The verbs whose options Typer parses, and the list of all verbs: the command `zabka` with the extra `cli`.
+"""The verbs that parse their options with Typer, and the Typer group of all verbs, which needs the extra `cli`.
 
 The module of such a verb has one of these:
 
@@ -60,6 +60,6 @@ class Verbs(PipedGroup):
 
 
 def run(arguments: list[str]) -> NoReturn:
-    """Run the command line.  Raises SystemExit with the exit code, OSError, PipeClosed."""
+    """Run the command line. Raises SystemExit with the exit code, or OSError or PipeClosed if output fails."""
     Verbs()(arguments)
     raise AssertionError("a command of Typer's ends the process")

@@ -86,9 +86,9 @@ def command(
 
 
 def _pipeline_of(data: Path) -> Callable[[], str]:
-    """Return a function that starts the stream of a cluster's journals; the stream ends after the cluster has stopped.
+    """Return a function that starts the pipeline's stream job for a cluster's journals.
 
-    The function returns a message about the stream.
+    The job ends after the cluster has stopped. The function returns a message about the job.
     """
 
     def start() -> str:

@@ -1,7 +1,7 @@
-"""The verbs of the command `zabka`, and their modules.
+"""The verbs of the command `zabka`, and the modules that implement them.
 
-`zabka VERB` is `zabka/cli/VERB.py`, with an underscore for a hyphen. The verbs of `WITHOUT_TYPER` parse their options
-themselves, as Kafka's tools do: their modules have `main(arguments) -> exit code`, and run in any installation. The
+`zabka VERB` is `zabka/cli/VERB.py`, with an underscore for a hyphen. The verbs in `WITHOUT_TYPER` parse their options
+themselves, as Kafka's tools do. Their modules have `main(arguments) -> exit code`, and run in any installation. The
 other verbs need the extra `cli` (`zabka.cli.typer_verbs`).
 
 To add a verb, write its module and add its line to `VERBS`.
@@ -44,7 +44,7 @@ VERBS = {
     "campaign": "Run all settings with all seeds in the simulated world; exit code 1 if an invariant was violated.",
     "scenarios": "The outage library: outages of Kafka and ZooKeeper as scenarios that zabka must pass.",
 }
-"""Every verb in the order of `zabka --help`, with its purpose."""
+"""Every verb with its description, in the order of `zabka --help`."""
 WITHOUT_TYPER = frozenset({
     "peer", "broker", "topics", "elect", "configs", "reassign", "consumer-groups", "get-offsets", "delete-records",
     "produce", "consume", "transactions", "broker-api-versions", "log-dirs", "fault",
@@ -53,11 +53,11 @@ WITHOUT_TYPER = frozenset({
 
 
 def main_of(verb: str) -> Callable[[list[str]], int]:
-    """Return the main function of a verb of `WITHOUT_TYPER`."""
+    """Return the function `main` of a verb in `WITHOUT_TYPER`."""
     run: Callable[[list[str]], int] = import_module(module_name(verb)).main
     return run
 
 
 def module_name(verb: str) -> str:
-    """Return the name of a verb's module."""
+    """Return the module name of a verb."""
     return f"zabka.cli.{verb.replace('-', '_')}"

@@ -1,4 +1,4 @@
-"""`zabka why`: trace a decision back to its first cause."""
+"""`zabka why`: print the chain of causes of an event, back to the first cause."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _entries(data: Path, journal: Path | None) -> list[Entry]:
 
 
 def _no_such_event(effect: str, about: str, entries: list[Entry]) -> str:
-    """Return why no event was found, and a suggestion of what to ask for."""
+    """Return an error message that says why no event matches, and suggests what to ask for."""
     from zabka.ensemble.close_names import did_you_mean
     from zabka.journal.events import BY_NAME, type_name
 
@@ -96,5 +96,5 @@ def _is_meant(entry: Entry, effect: str) -> bool:
 
 
 def _holds(sentence: str, phrase: str) -> bool:
-    """Return whether a sentence contains these whole words: `orders-1` is not in "orders-10: …"."""
+    """Return whether a sentence contains the phrase as whole words: `orders-1` is not in "orders-10: …"."""
     return re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", sentence) is not None if phrase else True

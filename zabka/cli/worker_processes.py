@@ -1,7 +1,7 @@
-"""Worker processes that end with the command: on Ctrl-C after their current call, at once if the command is killed.
+"""Worker processes that exit with the command: after their current call on Ctrl-C, at once if it is killed.
 
-Without this, an executor's process waits for work for ever after its parent was killed (`timeout`, an aborted build),
-because it receives no signal. On Ctrl-C an executor would also finish all calls that its processes have taken.
+A worker process of concurrent.futures receives no signal if its parent is killed (`timeout`, an aborted build), and
+would wait for work for ever. On Ctrl-C, it would also finish all calls that are already queued for it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 KILLED = "a worker process of this command was killed before it had finished. The machine may be out of memory"
-"""The error message for BrokenProcessPool."""
+"""Error message for BrokenProcessPool."""
 _stopping: list[Flag] = []
-"""Flag, used in a worker process, that the command sets when it ends."""
+"""In a worker process: the flag that the command sets when it exits. The list has at most one element."""
 
 
 class _NotBegun(Exception):
-    """The call was not started, because its result is no longer needed."""
+    """The worker process did not start the call, because the command no longer needs its result."""
 
 
 def results_of(calls: Iterator[Callable[[], T]], jobs: int, ahead: int, begin: Callable[[], object]) -> Generator[T]:
-    """Yield the results of the calls in order, from `jobs` processes, each of which first runs `begin`.
+    """Run the calls in `jobs` processes, each of which first runs `begin`. Yield the results in order.
 
-    `ahead` is the number of calls that are queued before the first has returned. The generator must be closed or
-    exhausted. Raises BrokenProcessPool if a process was killed.
+    `ahead` is the number of calls that are queued before the first one returns. The caller must close or exhaust the
+    generator. Raises BrokenProcessPool if a process is killed.
     """
     listening, held = Pipe(duplex=False)
     stopping = Event()
@@ -49,8 +49,8 @@ def results_of(calls: Iterator[Callable[[], T]], jobs: int, ahead: int, begin: C
     ):
         try:
             while True:
-                # The worker processes start at the first call. They inherit the blocked SIGINT, because Ctrl-C would
-                # otherwise end them as well.
+                # The worker processes start at the first call. They inherit the blocked SIGINT, so Ctrl-C does not end
+                # them.
                 with _deaf_to_interrupts():
                     waiting.extend(pool.submit(_done, call) for call in islice(calls, ahead - len(waiting)))
                 if not waiting:
@@ -77,8 +77,8 @@ def _begin_worker(listening: Connection, held: Connection, stopping: Flag, begin
 
 
 def _end_with_the_command(listening: Connection) -> None:
-    # No data is ever sent on this pipe. It becomes readable when the last process with the other end has exited,
-    # that is, when the command has ended.
+    # No data is ever sent through this pipe. It becomes readable when every process with the other end has exited, that
+    # is, when the command has exited.
     wait([listening])
     os._exit(1)
 

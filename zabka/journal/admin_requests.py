@@ -1,6 +1,6 @@
-"""An administrator's request in the journal.
+"""The journal's event for an administrator's request.
 
-Its strings are shortened, because they are untrusted and may be megabytes long.
+The strings of the request are truncated, because they are untrusted and may be megabytes long.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from zabka.journal.events import AdminRequested
 
 SUBJECTS_MAX = 20
 CHARACTERS_MAX = 260
-"""The maximum length of a string; a topic's name has at most 249 characters."""
+"""Maximum length of a string in the event. A topic name has at most 249 characters."""
 
 
 def admin_requested(request: str, subjects: Sequence[str], client: str) -> AdminRequested:
-    """Return the event with the first subjects and the count of the others."""
+    """Return the event for a request. It contains the first subjects and the number of the others."""
     named = [_short(subject) for subject in subjects[:SUBJECTS_MAX]]
     if len(subjects) > SUBJECTS_MAX:
         named.append(f"and {len(subjects) - SUBJECTS_MAX} more")

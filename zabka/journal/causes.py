@@ -1,9 +1,9 @@
-"""The chain of causes of an event, from the effect back to its first cause, as recorded in the events.
+"""The chain of causes of an event, from the event (the effect) back to its first cause.
 
-No cause is guessed: each step follows the reference in an event (`cause`). A chain ends at a fault, a request, a timer
-or a start. It ends as unknown if a node did not know the cause, or if the journal with the cause is missing. If a timer
-detected a silent node, the chain continues with the cause of the silence, if the journals show that cause clearly
-(`silences`).
+No cause is guessed: each step follows the reference that an event contains (`caused_by`). A chain ends at a fault, a
+request, a timer or a start. It ends as unknown if a node did not know the cause, or if the journal with the cause is
+missing. If a timer detected a silent node, the chain continues with the cause of the silence, if the journals show that
+cause clearly (`silences`).
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from zabka.journal.silences import Silences
 from zabka.journal.transactions import REFERENCES, Transactions
 
 STEPS_MAX = 64
-"""The maximum length of a chain. No decision is further from its first cause; a longer chain is a cycle."""
+"""Maximum length of a chain. No decision is further from its first cause, so a longer chain has a cycle."""
 
 
 class End(StrEnum):
-    """The kind of a chain's first cause."""
+    """Kind of the first cause, at which a chain ends."""
 
     FAULT = "fault"
     REQUEST = "request"
@@ -67,9 +67,9 @@ class End(StrEnum):
 
 
 class Chain(NamedTuple):
-    """Events from an effect to its first cause, effect first.
+    """Chain of events from an effect to its first cause, with the effect first.
 
-    `says` is the last reference in the chain if no journal contains the event that it refers to.
+    `says` is the last reference if no journal contains the event to which it refers, otherwise empty.
     """
 
     steps: tuple[Entry, ...]
@@ -84,7 +84,7 @@ _ROOTS: dict[type[Event], End] = {
     ProcessChanged: End.FAULT,
     NodeStarted: End.START,
     NodeStopped: End.REQUEST,
-    # The cause is a request: a fetch by the last follower, or the produce request itself.
+    # The cause is a request: the Fetch request of the last follower, or the Produce request itself.
     HighWatermarkMoved: End.REQUEST,
 }
 _WORDS = {"timer": End.TIMER, "request": End.REQUEST, "start": End.START}
@@ -92,15 +92,21 @@ _UNLOGGED = {
     "fault": End.FAULT, "topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER,
     PRODUCER: End.REQUEST, DECISION: End.REQUEST,
 }  # fmt: skip
-"""The kind of first cause for a reference whose event is in no journal."""
+"""Kind of the first cause by the first word of a reference, for references whose event is in no journal."""
 _STOPS_PROCESS = frozenset({"crash", "power_loss"})
 _DIGITS_MAX = 10
 _LOGGED_LATE_US_MAX = 1_000_000
-"""The limit for events out of order in a history merged by the wall clocks of several machines, which differ."""
+"""Maximum time by which a cause can be logged after its effect, if the history is merged by wall clocks.
+
+The wall clocks of several machines differ.
+"""
 
 
 class Causes:
-    """Finds the events that a history's references mean. Pass it every entry, in the order of the history."""
+    """Finds the events to which the references in a history refer.
+
+    Pass every entry of the history to `see`, in the order of the history.
+    """
 
     def __init__(self) -> None:
         self._by_reference: dict[str, list[tuple[int, Entry]]] = {}
@@ -132,8 +138,8 @@ class Causes:
             self._record(transaction_cause(event.broker_epoch), entry)
             self._registered(entry, event.broker_id, event.broker_epoch, event.session_id)
         elif isinstance(event, EphemeralCreated) and event.path.startswith(_BROKERS):
-            # In a full journal this event of the ensemble shows the registration even if the broker died before logging
-            # it.
+            # In a journal at the full level, this event of the ensemble shows the registration even if the broker died
+            # before it logged the registration.
             number = event.path.removeprefix(_BROKERS)
             if number.isdecimal() and len(number) <= _DIGITS_MAX:
                 self._registered(entry, int(number), event.zxid, event.session_id)
@@ -141,7 +147,9 @@ class Causes:
             self._closed.setdefault(event.session_id, entry)
 
     def _see_links(self, entry: Entry) -> None:
-        """Record events that close a peer's connections, and events after which it may have opened new ones."""
+        """Record events that close a peer's connections, and events after which the peer may have opened new
+        connections.
+        """
         event = entry.event
         if isinstance(event, PeerStateChanged) and event.state == LOOKING.upper():
             self._record(Cause(f"{LOOKING} {entry.node}"), entry)
@@ -160,13 +168,15 @@ class Causes:
 
     def _record(self, cause: Cause, entry: Entry) -> None:
         recorded = self._by_reference.setdefault(cause, [])
-        # Several peers apply the same transaction, so only its first event counts. A leader epoch can recur after a
-        # topic was recreated, so keep all its events; the last one before the effect counts.
+        # Several peers apply the same transaction, so keep only its first event. A leader epoch can recur after a topic
+        # was recreated, so keep all its events; `find_cause` uses the last one before the effect.
         if not recorded or not cause.startswith("0x"):
             recorded.append((self._places[entry.node, entry.node_seq], entry))
 
     def find_cause(self, cause: str, effect: Entry) -> Entry | None:
-        """Return the event to which the `cause` of an effect refers, or None if no journal contains that event."""
+        """Return the event to which `cause`, the reference of the entry `effect`, refers; None if it is in no
+        journal.
+        """
         if cause.startswith("timer "):
             return self._silences.find_cause(effect) or self._transactions.producer_stopped(
                 effect, self._place_of(effect)
@@ -193,8 +203,8 @@ class Causes:
         place = self._place_of(effect)
         earlier = [entry for at, entry in recorded if at < place]
         if earlier and word == LINK and any(self.place(earlier[-1]) < at < place for at in self._linked.get(rest, ())):
-            # The peer has reconnected since then, so the earlier end of its connections is not the cause. The cause may
-            # be a kill that the peer's host logged later.
+            # The peer has reconnected after its connections ended, so that end is not the cause. The cause may be a
+            # kill that the peer's host logged later.
             earlier = []
             recorded = [(at, entry) for at, entry in recorded if isinstance(entry.event, ProcessChanged)]
         if earlier:
@@ -205,14 +215,14 @@ class Causes:
 
     def _end_of_session(self, session_id: int | None, effect: Entry) -> Entry | None:
         closed = self._closed.get(session_id) if session_id is not None else None
-        # If a client deleted the znode before the session ended, the end of the session is not the cause.
+        # If the session ended after the effect, a client deleted the znode, so the end of the session is not the cause.
         return closed if closed is not None and self._is_before(closed, effect) else None
 
     def _is_before(self, entry: Entry, effect: Entry) -> bool:
         return self.place(entry) < self._place_of(effect)
 
     def _place_of(self, effect: Entry) -> int:
-        """Return an effect's position in the history; an effect that was not passed to `see` comes last."""
+        """Return the position of an effect in the history. An effect that was not passed to `see` comes last."""
         return self._places.get((effect.node, effect.node_seq), len(self._places))
 
     def place(self, entry: Entry) -> int:
@@ -235,10 +245,10 @@ class Causes:
         return Chain(tuple(steps), End.UNKNOWN, "a circle")
 
     def _left_open(self, steps: list[Entry]) -> Entry | None:
-        """Return the event that left a transaction open.
+        """If an open transaction holds back a last stable offset, return the event because of which it stayed open.
 
-        The transaction is the last step, and the step before it is a last stable offset that the transaction holds
-        back. The transaction was left open after its own last change, so the cause of that change is not the reason.
+        The last step is the transaction's last change, and the step before it is the LastStableOffsetHeld event. The
+        transaction stayed open after its last change, so the cause of that change is not the reason.
         """
         if len(steps) < 2 or not isinstance(steps[-2].event, LastStableOffsetHeld):
             return None
@@ -255,7 +265,7 @@ def _signed(session: str) -> int | None:
     try:
         number = int(session, 16)
     except ValueError:
-        # The number may be invalid in an uploaded journal.
+        # In an uploaded journal, the session id may be invalid.
         return None
     return number - (1 << 64) if number >> 63 else number
 
@@ -263,7 +273,7 @@ def _signed(session: str) -> int | None:
 def _end_of(cause: str) -> End:
     word = cause.partition(" ")[0]
     if cause.startswith("0x"):
-        # A transaction is caused by a client's request. Only the full journal contains that request.
+        # A client's request causes a transaction. Only a journal at the full level contains that request.
         return End.REQUEST
     return _WORDS.get(word) or _UNLOGGED.get(word) or End.UNKNOWN
 

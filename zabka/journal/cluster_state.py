@@ -1,4 +1,4 @@
-"""The state of a cluster according to its history: peers, brokers, controller terms, partitions, faults and losses.
+"""State of a cluster, computed from its history: peers, brokers, controller terms, partitions, faults and losses.
 
 `zabka.journal.fold` computes a `ClusterState` from entries, and `api/web/fold.js` does the same in the dashboard.
 `msgspec.to_builtins` returns its JSON form.
@@ -28,7 +28,7 @@ class PeerView(msgspec.Struct):
 
 
 class BrokerView(msgspec.Struct):
-    """A broker's state, according to the history; `believed_*` is from the broker's last report."""
+    """A broker's state, according to the history. The fields `believed_*` are from the broker's last report."""
 
     id: int
     process: str = "down"
@@ -44,20 +44,20 @@ class BrokerView(msgspec.Struct):
     fenced_requests: int = 0
     fenced_writes: int = 0
     process_since_us: int = 0
-    """The time of the last change of `process`."""
+    """Time of the last change of `process`."""
 
 
 PAUSES = frozenset({"pause", "stopped"})
 
 
 class ControllerTermView(msgspec.Struct):
-    """One controller term; `until_us` is None until it ends.
+    """One controller term. `until_us` is None until the term ends.
 
-    The term lasts as long as the session that owns /controller, which can outlive the controller's process. From
-    `holder_lost_us` on, no controller is active, because of `holder_lost_by` (kill, exited, stop, pause, stopped;
-    simulated: crash, power_loss). Both are None while the process runs. The controller makes decisions from `ready_us`
-    on; it is None before the controller has loaded the state, or if it never did. `zabka.journal.controller_gaps`
-    computes the time without a controller.
+    The term lasts as long as the session that owns /controller, which can outlive the controller's process.
+    `holder_lost_us` is the time since which no controller is active, and `holder_lost_by` the reason (kill, exited,
+    stop, pause, stopped; simulated: crash, power_loss). Both are None while the process runs. `ready_us` is the time
+    since which the controller makes decisions. It is None until the controller has loaded the state, or if it never
+    did. `zabka.journal.controller_gaps` computes the time without a controller.
     """
 
     broker_id: int
@@ -80,7 +80,10 @@ class RoleView(msgspec.Struct):
 
 
 class HeldOffsetView(msgspec.Struct):
-    """A last stable offset that an open transaction has held back since `since_us`, as the leader reported it."""
+    """Last stable offset of a partition that an open transaction has held back since `since_us`.
+
+    The partition's leader reported it.
+    """
 
     broker_id: int
     offset: int
@@ -91,9 +94,9 @@ class HeldOffsetView(msgspec.Struct):
 
 
 class TransactionView(msgspec.Struct):
-    """An open transaction, as its coordinator `broker_id` last reported it at `reported_us`.
+    """An open transaction, as its coordinator, the broker `broker_id`, last reported it at `reported_us`.
 
-    `started_ms` is on the coordinator's wall clock; -1 if the report does not contain it.
+    `started_ms` is the start on the coordinator's wall clock; -1 if the report does not contain it.
     """
 
     transactional_id: str
@@ -109,9 +112,9 @@ class TransactionView(msgspec.Struct):
 
 
 class PartitionView(msgspec.Struct):
-    """A partition's state as the controller last wrote it, and the offsets of its replicas.
+    """State of a partition as the controller last wrote it, and the offsets of its replicas.
 
-    `reached` is the highest high watermark that a replica reported in each leader epoch.
+    `reached` is the highest high watermark that any replica reported in each leader epoch.
     """
 
     topic: str
@@ -128,11 +131,11 @@ class PartitionView(msgspec.Struct):
     roles: dict[int, RoleView] = {}
     reached: dict[int, int] = {}
     held: HeldOffsetView | None = None
-    """Set while read_committed consumers wait for a transaction."""
+    """The last stable offset that is held back; None unless read_committed consumers wait for a transaction."""
 
     @property
     def high_watermark(self) -> int | None:
-        """The leader's high watermark; without a leader, the highest known one."""
+        """High watermark of the leader. Without a leader, the highest known high watermark of a replica."""
         known = self.high_watermarks
         return known.get(self.leader, max(known.values(), default=None))
 
@@ -149,10 +152,10 @@ class FaultView(msgspec.Struct):
 
 
 class Loss(msgspec.Struct):
-    """Records that a replica has lost. At least the first `committed_at_least` of them were committed.
+    """Records that a replica has lost. At least `committed_at_least` of them were committed.
 
-    The committed records are below the highest high watermark that any replica reported. `below_high_watermark` is the
-    number that the replica itself reported. `topic_id` is empty if the broker does not know it.
+    These records are below the highest high watermark that any replica reported. `below_high_watermark` is the number
+    that the replica itself reported. `topic_id` is empty if the broker does not know it.
     """
 
     at_us: int
@@ -170,7 +173,7 @@ class Loss(msgspec.Struct):
 
 
 class ClusterState(msgspec.Struct):
-    """The state that the dashboard shows, as of `seq`."""
+    """State of the cluster that the dashboard shows, after the event with sequence number `seq`."""
 
     seq: int = 0
     at_us: int = 0
@@ -183,16 +186,16 @@ class ClusterState(msgspec.Struct):
     zab_epoch: int = 0
     zab_leader_id: int = -1
     zab_leader_since_us: int = 0
-    """The time when that leader was established, which restarts the timeout of every session."""
+    """Time when the current leader was established. From then on, the timeout of every session starts again."""
     topics: dict[str, str] = {}
     configs: dict[str, dict[str, str]] = {}
     partitions: dict[str, PartitionView] = {}
     faults: dict[str, FaultView] = {}
     losses: list[Loss] = []
     losses_acknowledged_seq: int = 0
-    """A user has acknowledged all losses up to this sequence number."""
+    """Sequence number up to which a user has acknowledged all losses."""
     lost_acknowledged: dict[str, int] = {}
-    """Acknowledged lost records of producers, by workload."""
+    """Number of acknowledged records of producers that were lost, by workload."""
     workloads: dict[str, e.WorkloadProgressed] = {}
     consumers: dict[str, e.ConsumerProgressed] = {}
     groups: dict[str, e.GroupChanged] = {}
@@ -222,10 +225,10 @@ class ClusterState(msgspec.Struct):
         return found
 
     def holder_of(self, partition: PartitionView) -> str | None:
-        """Return the transactional id of the open transaction that holds the partition's last stable offset back.
+        """Return the transactional id of the open transaction that holds back the partition's last stable offset.
 
-        None if no coordinator has reported such a transaction: it is a hanging transaction, which only an administrator
-        can abort.
+        None if no coordinator has reported such a transaction. It is then a hanging transaction, which only an
+        administrator can abort.
         """
         name, held = f"{partition.topic}-{partition.partition}", partition.held
         found = (
@@ -255,7 +258,7 @@ class ClusterState(msgspec.Struct):
                 term.holder_lost_by = how
 
     def holder_back(self, broker_id: int) -> None:
-        """If this broker is the controller and was frozen, record that it is active again.
+        """If this broker is the controller and its process was paused, record that the controller is active again.
 
         A killed process cannot resume.
         """

@@ -1,17 +1,17 @@
-"""The time in which a cluster had no active controller, and the parts of that time.
+"""Periods in which a cluster had no active controller, and the parts of each period.
 
-A gap begins when the last controller dies or freezes, and ends with the first decision of the next controller. If a
-controller resigns in an orderly way, the gap begins when it resigns. The parts are contiguous:
+Such a gap begins when the last controller dies or is paused, and ends with the first decision of the next controller.
+If a controller resigns in an orderly way, the gap begins when it resigns. The parts are contiguous:
 
 | part | from | to |
 |---|---|---|
-| detection | the death or freeze of the last controller | the end of the session that owned /controller |
+| detection | the death or pause of the last controller | the end of the session that owned /controller |
 | election | the end of that session | the election of the controller that makes the next decision |
 | loading | that election | the first decision: the controller has read the state and sent its decisions |
 
-A controller that dies before its first decision is part of the election. If no journal reports a death or freeze, for
-example because the controller is partitioned from the ensemble, the gap begins when its session ends. `api/web/gaps.js`
-does the same in the dashboard.
+If a controller dies before its first decision, its term is part of the election. If no journal reports a death or
+pause, for example because the controller is partitioned from the ensemble, the gap begins when its session ends.
+`api/web/gaps.js` does the same in the dashboard.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from zabka.journal.event import Event
 from zabka.journal.events import ControllerElected, ControllerPropagated, ControllerReady
 
 SUPERSEDED = "superseded"
-"""The reason for a controller term's end if no journal reports it."""
+"""Value of `ended_by` for a controller term whose end no journal reports."""
 
 
 class ControllerGap(NamedTuple):
-    """The time without a controller before one controller's first decision, in microseconds.
+    """The time without an active controller before a controller's first decision, in microseconds.
 
-    `detection_us` is None if no journal reports the end of the session; `election_us` then includes that time.
+    `detection_us` is None if no journal reports the end of the previous session; `election_us` then includes that time.
     """
 
     from_us: int
@@ -41,12 +41,12 @@ class ControllerGap(NamedTuple):
 
     @property
     def total_us(self) -> int:
-        """The length of the whole gap."""
+        """Length of the whole gap, in microseconds."""
         return self.to_us - self.from_us
 
 
 def gap_before(terms: Sequence[ControllerTermView], place: int) -> ControllerGap | None:
-    """Return the gap before the controller at index `place` of `terms`.
+    """Return the time without an active controller before the term at index `place` of `terms`.
 
     Return None for the first controller, for a controller that has made no decision yet, and if no journal reports when
     the gap began.
@@ -61,7 +61,7 @@ def gap_before(terms: Sequence[ControllerTermView], place: int) -> ControllerGap
         return None
     detected_us = from_us if session_end_us is None else max(from_us, session_end_us)
     elected_us = max(detected_us, following.since_us)
-    # Use the new controller's clock for both times, which may differ from the clocks above.
+    # Use the new controller's clock for both times, because it may differ from the clocks used above.
     loading_us = max(0, following.ready_us - following.since_us)
     return ControllerGap(
         from_us=from_us,
@@ -73,7 +73,10 @@ def gap_before(terms: Sequence[ControllerTermView], place: int) -> ControllerGap
 
 
 def gap_ended_by(terms: Sequence[ControllerTermView], event: Event) -> ControllerGap | None:
-    """Return the gap that this event ended: the election of a controller, or its first decision."""
+    """Return the gap that this event ended; None if it ended no gap.
+
+    The election of a controller or its first decision can end a gap.
+    """
     if not isinstance(event, ControllerElected | ControllerReady | ControllerPropagated):
         return None
     for place, term in enumerate(terms):
@@ -83,7 +86,7 @@ def gap_ended_by(terms: Sequence[ControllerTermView], event: Event) -> Controlle
 
 
 def gap_milliseconds(gap: ControllerGap) -> dict[str, float | None]:
-    """Return a gap and its parts in milliseconds, keyed by name."""
+    """Return the length of a gap and of each of its parts in milliseconds, by name."""
     return {
         "gap_before_ms": gap.total_us / 1000,
         "detection_ms": None if gap.detection_us is None else gap.detection_us / 1000,
@@ -93,7 +96,7 @@ def gap_milliseconds(gap: ControllerGap) -> dict[str, float | None]:
 
 
 def gap_text(gap: ControllerGap) -> str:
-    """Return a gap and its parts as a phrase."""
+    """Return a phrase with the length of a gap and of its parts."""
     parts = [("election", gap.election_us), ("loading", gap.loading_us)]
     if gap.detection_us is not None:
         parts.insert(0, ("detection", gap.detection_us))

@@ -1,8 +1,8 @@
-"""The first difference between two histories: the first event that only one of them has.
+"""The first difference between two histories: the first event that only one of them contains.
 
 Histories are compared node by node, in each node's order, so the interleaving of several nodes' events does not matter.
-Values that depend on clocks and counters of the run are ignored: times, measured durations, process ids and line
-numbers. The configuration of a node is ignored as well, because it is an input and not an outcome.
+Values that depend on clocks and counters of the run are ignored: times, measured durations, process ids and sequence
+numbers of events. The configuration of a node is ignored as well, because it is an input and not an outcome.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _MEASURED: dict[type[Event], tuple[str, ...]] = {
     e.SnapshotTaken: ("duration_ms",),
     e.SessionExpired: ("heard_ms_ago",),
 }
-"""Ignored fields by event type: times, durations and settings."""
+"""Fields that are not compared, by event type: times, durations and settings."""
 _NEVER_COMPARED = ("caused_by",)
-"""Fields that are never compared: a cause refers to a line by its number; the line's event is compared itself."""
+"""Fields that are never compared. A cause contains the number of an event, and that event is compared itself."""
 
 
 class Parting(NamedTuple):
-    """The first difference: each history's next event of one node; None at the end of a history."""
+    """The first difference: the next event of one node in each history; None if that history has no further event."""
 
     one: Entry | None
     other: Entry | None
 
 
 def what_happened(entry: Entry) -> dict[str, Any]:
-    """Return an event's fields without values that depend on clocks and counters."""
+    """Return the fields of an event, except those whose values depend on clocks and counters."""
     fields: dict[str, Any] = msgspec.to_builtins(entry.event)
     for name in (*_MEASURED.get(type(entry.event), ()), *_NEVER_COMPARED):
         fields.pop(name, None)
@@ -47,14 +47,14 @@ def what_happened(entry: Entry) -> dict[str, Any]:
 
 
 def same(one: Entry, other: Entry) -> bool:
-    """Return whether two events of the same node have the same content."""
+    """Return whether two events are from the same node and have the same content."""
     if one.node != other.node or type(one.event) is not type(other.event):
         return False
     return one.event == other.event or what_happened(one) == what_happened(other)
 
 
 def parting(one: Sequence[Entry], other: Sequence[Entry]) -> Parting | None:
-    """Return the first difference, or None if there is none. Each history is in its own order."""
+    """Return the first difference between two histories, or None if there is none. Their order may differ."""
     begin = 0
     while begin < len(one) and begin < len(other) and same(one[begin], other[begin]):
         begin += 1
@@ -75,7 +75,7 @@ def parting(one: Sequence[Entry], other: Sequence[Entry]) -> Parting | None:
 
 
 def _by_node(history: Sequence[Entry], begin: int) -> dict[str, list[int]]:
-    """Return the indexes of each node's events, starting at index `begin`."""
+    """Return the indexes of each node's events at or after the index `begin`."""
     places: dict[str, list[int]] = {}
     for place in range(begin, len(history)):
         places.setdefault(history[place].node, []).append(place)

@@ -1,4 +1,4 @@
-"""The basics of journal events: the base class, the level, and the name of a partition."""
+"""Basic types of journal events: the base class, the journal level, and the name of a partition."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import msgspec
 
 
 class Level(IntEnum):
-    """The amount of events that a node writes to its journal."""
+    """Which events a node writes to its journal."""
 
     NORMAL = 0
     FULL = 1
 
 
 def snake(name: str) -> str:
-    """Return the `type` of an event class: its name in snake case."""
+    """Return the `type` of an event class: the class name in snake case."""
     return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(name))
 
 
@@ -28,7 +28,7 @@ class Event(msgspec.Struct, tag_field="type", tag=snake, gc=False):
 
 
 class TopicPartition(NamedTuple):
-    """A partition as Kafka writes it: topic and number."""
+    """A partition's name, as Kafka writes it: the topic and the partition number."""
 
     topic: str
     partition: int
@@ -39,5 +39,5 @@ class TopicPartition(NamedTuple):
 
 @lru_cache(65_536)
 def topic_partition(topic: str, partition: int) -> TopicPartition:
-    """Return a partition's name from a cache, because that costs less than creating a new object."""
+    """Return a partition's name from a cache, which is faster than creating a new object."""
     return TopicPartition(topic, partition)

@@ -1,8 +1,8 @@
-"""The cluster's state at any point: a fold over a prefix of its history.
+"""Computes the cluster's state at any point of its history, as a fold over the entries before that point.
 
-`apply` processes one entry at a time; each handler assigns what the event states as now true. To rewind, fold a shorter
-prefix. `api/web/fold.js` does the same in the dashboard; the journals of `tests/golden` check that both compute the
-same states.
+`apply` processes one entry; each handler assigns what the event states as now true. To rewind, fold fewer entries.
+`api/web/fold.js` does the same in the dashboard; the journals of `tests/golden` check that both compute the same
+states.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from zabka.journal.losses import note_reached, note_report
 CONTROLLER_TERMS_MAX = 1000
 LOSSES_MAX = 1000
 _STOPS_A_NODE = {"crash": "down", "power_loss": "down", "pause": "paused"}
-"""Process states that result from faults of the simulated world, where no host agent reports processes."""
+"""Process states after faults of the simulated world, where no host agent reports the state of processes."""
 _ENDS_WITH_A_START = frozenset({*_STOPS_A_NODE, "stop"})
 
 
@@ -44,7 +44,7 @@ def apply(state: ClusterState, entry: Entry) -> None:
         and state.controller_terms[-1].holder_lost_us is not None
         and entry.node == f"broker-{state.controller_id}"
     ):
-        # A frozen process writes nothing, so the controller's process runs again. (No other event reports that a
+        # A paused process writes nothing, so the controller's process is running again. (No other event reports that a
         # simulated process has resumed.)
         state.holder_back(state.controller_id)
     if state.faults:
@@ -55,7 +55,7 @@ def apply(state: ClusterState, entry: Entry) -> None:
 
 
 def fold(history: Iterable[Entry]) -> ClusterState:
-    """Return the state after a history."""
+    """Return the state after all entries of a history."""
     state = ClusterState()
     for entry in history:
         apply(state, entry)
@@ -75,7 +75,7 @@ def _on(kind: type[Event]) -> Callable[[_Handler], _Handler]:
 
 
 _NODE_NUMBER = re.compile(r"[0-9]{1,10}")
-"""The number in a node's name. Ids have 31 bits, so longer numbers do not belong to any node."""
+"""Matches the number in a node's name. Ids have 31 bits, so a longer number is not the id of a node."""
 
 
 def _node_id(node: str) -> tuple[str, int]:
@@ -92,9 +92,10 @@ def _unfreeze_writer(state: ClusterState, entry: Entry) -> None:
 
 
 def _writing_peer(state: ClusterState, entry: Entry) -> PeerView:
-    """Return the peer that wrote the entry.
+    """Return the state of the peer that wrote the entry.
 
-    If the history lacks the peer's start, because older lines were removed, the peer is running with an unknown state.
+    If the peer is unknown because older lines of the history were removed, create it as running, with an unknown ZAB
+    state.
     """
     number = _node_id(entry.node)[1]
     found = state.peers.get(number)
@@ -104,9 +105,10 @@ def _writing_peer(state: ClusterState, entry: Entry) -> PeerView:
 
 
 def _named_broker(state: ClusterState, entry: Entry, broker_id: int) -> BrokerView:
-    """Return the broker that an entry is about.
+    """Return the state of the broker that an entry is about.
 
-    A broker without earlier events is running if it wrote the entry itself; otherwise its process is unknown.
+    If the broker is unknown, create it: as running if it wrote the entry itself, otherwise with an unknown process
+    state.
     """
     found = state.brokers.get(broker_id)
     if found is None:
@@ -133,11 +135,11 @@ def _node_started(state: ClusterState, entry: Entry, event: e.NodeStarted) -> No
             process_since_us=entry.wall_us,
         )
         for partition in state.partitions.values():
-            # The new process reports a held offset again.
+            # The broker's new process will report again that an offset is held back.
             if partition.held is not None and partition.held.broker_id == event.id:
                 partition.held = None
-        # The controller's previous process has ended. No event may have reported that, if its host's agent ended at
-        # the same time.
+        # The controller's previous process has ended. No event may have reported that, if the agent of its host ended
+        # at the same time.
         state.holder_lost(event.id, entry.wall_us, "exited")
 
 
@@ -159,14 +161,15 @@ def _process(state: ClusterState, entry: Entry, node: str, process: str, pid: in
             peer.state = "LOOKING"
         peer.process, peer.pid = process, pid
         if process == "down":
-            # The peer's epochs and zxid are on its disk; its role, phase and leader ended with the process.
+            # The peer's epochs and zxid are on its disk, so keep them. Its role, phase and leader ended with the
+            # process.
             peer.state, peer.phase, peer.leader_id = "DOWN", "ELECTION", -1
             if state.zab_leader_id == number:
                 state.zab_leader_id = -1
     elif role == "broker":
         broker = state.broker(number)
         if (broker.process, process) == ("down", "running"):
-            # The new process has not reported anything yet, and the previous process's belief does not count.
+            # Reset the belief of the broker's previous process, because the new process has not reported one yet.
             broker.believed_controller_id, broker.believed_controller_epoch, broker.believed_since_us = -1, 0, 0
         if broker.process != process:
             broker.process_since_us = entry.wall_us
@@ -228,7 +231,7 @@ def _broker_registered(state: ClusterState, entry: Entry, event: e.BrokerRegiste
     broker = _named_broker(state, entry, event.broker_id)
     broker.registered, broker.broker_epoch, broker.session_id = True, event.broker_epoch, event.session_id
     if entry.node != f"broker-{event.broker_id}":
-        # The event is from another node, so this broker has no journal here, and its process is not managed here.
+        # Another node wrote the event, so this broker has no journal here, and no agent here manages its process.
         broker.process = "unknown"
 
 
@@ -251,7 +254,7 @@ def _controller_elected(state: ClusterState, entry: Entry, event: e.ControllerEl
     state.end_controller_term(entry.wall_us, "superseded")
     state.controller_id, state.controller_epoch = event.broker_id, event.controller_epoch
     state.controller_zk_version = event.zk_version
-    # A broker without a journal here does not report its first decision; the closest known time is its election.
+    # If a broker has no journal here, its first decision is unknown; the closest known time is its election.
     ready_us = None if entry.node == f"broker-{event.broker_id}" else entry.wall_us
     term = ControllerTermView(
         event.broker_id, event.controller_epoch, event.zk_version, entry.wall_us, ready_us=ready_us
@@ -280,7 +283,7 @@ def _write_fenced(state: ClusterState, entry: Entry, event: e.WriteFenced) -> No
 
 @_on(e.RequestFenced)
 def _request_fenced(state: ClusterState, entry: Entry, event: e.RequestFenced) -> None:
-    # Count the rejected request for its sender, if known, because the sender was outdated.
+    # Count the rejected request for the broker that sent it, if known, because that broker was outdated.
     if event.sender_id >= 0:
         _named_broker(state, entry, event.sender_id).fenced_requests += 1
 
@@ -288,7 +291,8 @@ def _request_fenced(state: ClusterState, entry: Entry, event: e.RequestFenced) -
 @_on(e.TopicCreated)
 def _topic_created(state: ClusterState, entry: Entry, event: e.TopicCreated) -> None:
     if state.topics.get(event.topic, event.topic_id) != event.topic_id:
-        # The topic was deleted, but the controller died before it logged that. Discard the deleted topic's state.
+        # The topic was deleted and created again, but the controller died before it logged the deletion. Discard the
+        # old state.
         _forget_topic(state, event.topic)
     state.topics[event.topic] = event.topic_id
     for number in sorted(event.assignment):
@@ -350,7 +354,7 @@ def _leadership_taken(state: ClusterState, entry: Entry, event: e.LeadershipTake
     partition.roles[event.broker_id] = RoleView(event.leader_epoch, True, event.high_watermark)
     note_reached(partition, event.leader_epoch, event.high_watermark)
     if partition.held is not None and partition.held.broker_id != event.broker_id:
-        # Forget the old leader's report of a high watermark that is held back; the new leader sends its own.
+        # Discard the old leader's report that a last stable offset is held back. The new leader sends its own.
         partition.held = None
 
 
@@ -464,7 +468,7 @@ def _group_changed(state: ClusterState, entry: Entry, event: e.GroupChanged) -> 
 
 
 _OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
-"""The states of transactional ids that have an open transaction."""
+"""States of a transactional id in which it has an open transaction."""
 
 
 @_on(e.TransactionChanged)

@@ -10,14 +10,16 @@ from zabka.journal.high_watermarks import TAKEN, high_watermarks_reached
 from zabka.journal.reader import decode_line, node_files
 
 READ_BYTES_MAX = 4 * 1024 * 1024
-"""The limit for reading the end of a journal. Older values are in the checkpoint."""
+"""Number of bytes read from the end of a journal. Older values are in the high watermark checkpoint."""
 
 _TAGS = tuple(f'"type":"{snake(kind.__name__)}"'.encode() for kind in TAKEN)
 
 
 def read_high_watermarks(directory: Path, node: str) -> dict[TopicPartition, int]:
-    """Return the high watermarks from the end of a node's journal files. Unreadable lines are skipped. Raises
-    OSError."""
+    """Return the high watermark of each replica, from the end of a broker's journal files.
+
+    Unreadable lines are skipped. Raises OSError.
+    """
     return high_watermarks_reached(_events(_end_of_journal(directory, node)))
 
 
@@ -31,7 +33,10 @@ def _events(lines: Iterable[bytes]) -> Iterable[Event]:
 
 
 def _end_of_journal(directory: Path, node: str) -> list[bytes]:
-    """Return the last READ_BYTES_MAX bytes of the newest two files, as lines. The first and last may be incomplete."""
+    """Return the last READ_BYTES_MAX bytes of the node's newest two journal files, as lines.
+
+    The first and the last line may be incomplete.
+    """
     data = b""
     for path in reversed(node_files(directory, node)[-2:]):
         with path.open("rb") as file:

@@ -20,14 +20,14 @@ from zabka.journal.events.broker import (
 )
 
 TAKEN = (ReplicaProgressed, ReplicaLoaded, LogTruncated, LeadershipTaken, FollowershipTaken)
-"""The event types that affect high watermarks."""
+"""Types of the events that set or lower the high watermark of a replica."""
 
 
 def high_watermarks_reached(events: Iterable[Event]) -> dict[TopicPartition, int]:
-    """Return the high watermark that each replica of a broker has reached, from the broker's events in order.
+    """Return the high watermark of each replica of a broker, from the broker's events in order.
 
-    A log that ends below the high watermark lowers it: the log was truncated, or its topic was deleted and created
-    again.
+    If a log ends below its high watermark, the high watermark is lowered: the log was truncated, or its topic was
+    deleted and created again.
     """
     reached: dict[TopicPartition, int] = {}
     for event in events:

@@ -40,10 +40,10 @@ from zabka.journal.sentences import Sentences
 from zabka.journal.spans import NO_REPLICA, Spans
 
 SHOWN_MAX = 10
-"""The maximum number of partitions that a sentence lists."""
+"""Maximum number of partitions that a sentence lists."""
 _PROGRESS = (e.ReplicaProgressed, e.ZxidCheckpoint, e.ConsumerProgressed, e.SnapshotTaken, e.GroupChanged)
 KINDS = tuple(name for name, kind in BY_NAME.items() if kind.level is Level.NORMAL and not issubclass(kind, _PROGRESS))
-"""The types of events that make up incidents: all types of the normal level, except reports of progress."""
+"""Event types from which incidents are computed: all types of the normal level, except reports of progress."""
 _STOPPED = ("down", "paused")
 _STOPS = ("crash", "power_loss", "pause")
 _ACKNOWLEDGING = ("all", "1")
@@ -53,7 +53,7 @@ _DETECTS = (
 )  # fmt: skip
 _ORDERLY = ("stop", "restart")
 HOST_SHUTDOWN = "shutdown of the host agent"
-"""The requester of the stop of every process of a host (`ProcessChanged`)."""
+"""Requester of a process's stop if the agent stops all processes of its host (`ProcessChanged`)."""
 _EFFECTS = (*_DETECTS, e.ControllerElected, e.LeaderEstablished, e.RecordsLost)
 
 
@@ -65,7 +65,7 @@ class Expiry(NamedTuple):
 
 
 class Failover(NamedTuple):
-    """A change of the controller, and the time without a controller; None if no journal reports that time."""
+    """A change of the controller. `gap_us` is the time without a controller; None if no journal reports it."""
 
     previous_broker_id: int
     broker_id: int
@@ -75,7 +75,7 @@ class Failover(NamedTuple):
 
 
 class Outage(NamedTuple):
-    """A time in which a partition had no live leader; `to_us` is None until that time ends."""
+    """A period in which a partition had no live leader; `to_us` is None until it ends."""
 
     partition: str
     from_us: int
@@ -83,7 +83,7 @@ class Outage(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """A replica that left an ISR; `to_us` is the time of its return, None until then."""
+    """The removal of a replica from an ISR. `to_us` is the time when the replica rejoined, None until then."""
 
     partition: str
     replica: int
@@ -91,12 +91,15 @@ class Removal(NamedTuple):
     to_us: int | None
 
     def lasts_at(self, at_us: int) -> bool:
-        """Return whether the replica was out of the ISR at that time."""
+        """Return whether the replica was outside the ISR at that time."""
         return self.from_us < at_us and (self.to_us is None or at_us <= self.to_us)
 
 
 class Stall(NamedTuple):
-    """A time in which a workload's write waited (`WorkloadProgressed.waited_ms`), and the records that failed."""
+    """A period in which a workload waited for a write, and the number of records that failed.
+
+    The workload reports it as `WorkloadProgressed.waited_ms`.
+    """
 
     workload_id: str
     topic: str
@@ -107,15 +110,15 @@ class Stall(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """Acknowledged records of a topic that a workload did not find when it read them back."""
+    """Acknowledged records of a topic that a workload did not find when it read its records."""
 
     topic: str
     span: e.LostSpan
 
     def count_in(self, losses: Iterable[Loss]) -> int:
-        """Return the maximum number of these missing records that the losses explain.
+        """Return how many of these missing records can be among the lost records in `losses`, at most.
 
-        A span of losses can contain records of other losses.
+        A range of lost offsets can also contain records that are not missing here.
         """
         span = self.span
         own = (loss for loss in losses if (loss.topic, loss.partition) == (self.topic, span.partition))
@@ -125,39 +128,39 @@ class Missing(NamedTuple):
         return min(span.count, covered([(first, end) for first, end in shared if first < end]))
 
     def without(self, count: int) -> Missing:
-        """Return the span, reduced by that number of records."""
+        """Return a copy in which the number of missing records is reduced by `count`."""
         return self._replace(span=msgspec.structs.replace(self.span, count=self.span.count - count))
 
 
 class Incident(msgspec.Struct):
-    """A first cause and its effects. `detected` is the first resulting decision on another node."""
+    """A first cause and its effects. `detected` is the first decision of another node that resulted from it."""
 
     number: int
     cause: Entry
     until_us: int
-    """The time of the last decision that leads back to the cause."""
+    """Time of the last decision whose chain leads back to the first cause."""
     detected: Entry | None = None
     expiries: list[Expiry] = []
     failovers: list[Failover] = []
     outages: list[Outage] = []
     removals: list[Removal] = []
     unclean: list[str] = []
-    """The partitions whose leader an unclean election selected."""
+    """Partitions whose leader was elected in an unclean election."""
     stalls: list[Stall] = []
     losses: list[Loss] = []
     requester: str = ""
-    """Who requested the fault or the stop; empty if no journal reports it."""
+    """Name of the requester of the fault or stop; empty if no journal reports it."""
     acknowledged: int | None = None
-    """How many of the lost records had been acknowledged to workloads; None if none wrote to these topics."""
+    """Number of lost records that brokers had acknowledged to workloads; None if no workload wrote to these topics."""
 
     @property
     def from_us(self) -> int:
-        """The time when the incident began."""
+        """Time when the incident began."""
         return self.cause.wall_us
 
     @property
     def to_us(self) -> int | None:
-        """The time when leaders, controller, ISRs and clients had recovered; None if one of them has not."""
+        """Time when leaders, controller, ISRs and clients had recovered; None if one of them has not."""
         ends = [outage.to_us for outage in self.outages]
         ends += [removal.to_us for removal in self.removals]
         ends += [stall.to_us for stall in self.stalls]
@@ -166,18 +169,21 @@ class Incident(msgspec.Struct):
 
     @property
     def lost(self) -> dict[str, LostRecords]:
-        """The lost records of each partition."""
+        """Lost records of each partition."""
         return lost_by_partition(self.losses, {})
 
 
 def incidents(entries: Sequence[Entry]) -> list[Incident]:
-    """Return the incidents of a history, in the order of their first causes. Entries are in the history's order."""
+    """Return the incidents of a history, in the order of their first causes.
+
+    `entries` must be in the order of the history.
+    """
     history = _History(entries)
     return history.incidents()
 
 
 class _Decided(NamedTuple):
-    """A decision and its first cause. `recovers` is true if the chain contains the start of a stopped node."""
+    """A decision and its first cause. `recovers` is true if the chain contains the restart of a stopped node."""
 
     entry: Entry
     root: Entry
@@ -186,7 +192,7 @@ class _Decided(NamedTuple):
 
 
 class _History:
-    """One pass over a history, which collects its decisions, outages, removals and waits, and then `incidents`."""
+    """One pass over a history. It collects decisions, outages, ISR removals and waits; `incidents` combines them."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = entries
@@ -195,9 +201,9 @@ class _History:
         self._owners: dict[int, str] = {}
         self._stops: dict[str, list[Entry]] = {}
         self._orderly: dict[str, list[Entry]] = {}
-        """Stops and restarts of each node on request, as reported by its host, keyed by node."""
+        """Requested stops and restarts of each node, as the agent of its host reports them."""
         self._deleted: set[tuple[str, int]] = set()
-        """Deleted topics, each with the time of its deletion."""
+        """Deleted topics, each with the time when it was deleted."""
         self._effects: list[Entry] = []
         self._removals: list[tuple[Entry, Removal]] = []
         self._losses: dict[tuple[str, int], Loss] = {}
@@ -235,7 +241,10 @@ class _History:
                 self._workloads.setdefault(event.workload_id, _Workload(event)).see(entry.wall_us, event)
 
     def _isr_of(self, event: Event) -> list[int]:
-        """Return the ISR before the event; for a write that was logged late, return the event's own ISR (no change)."""
+        """Return the partition's ISR before the event.
+
+        For a write that was logged late, return the event's own ISR, so that the event changes nothing.
+        """
         if not isinstance(event, e.LeaderElected | e.IsrChanged):
             return []
         view = self._spans.state.partitions.get(str(TopicPartition(event.topic, event.partition)))
@@ -267,7 +276,7 @@ class _History:
         return _Decided(entry, last, end, recovers)
 
     def _incident(self, decided: _Decided) -> Incident:
-        """Return the incident of a first cause, with this decision as its latest decision."""
+        """Return the incident of the decision's first cause, and record the decision as its latest one."""
         root = decided.root
         key = (root.node, root.node_seq)
         if key not in self._found:
@@ -277,7 +286,10 @@ class _History:
         return found
 
     def _requester(self, root: Entry) -> str:
-        """Return who requested a fault, or the orderly stop of a node, which its host reports after the node."""
+        """Return the requester of a fault or of the orderly stop of a node.
+
+        The agent of a node's host reports the stop after the node itself has reported it.
+        """
         event = root.event
         if isinstance(event, e.NodeStopped):
             place = self._causes.place(root)
@@ -286,7 +298,7 @@ class _History:
         return event.requester if isinstance(event, e.FaultInjected | e.ProcessChanged) else ""
 
     def _is_candidate(self, decided: _Decided) -> bool:
-        """Return whether a decision with this first cause is part of an incident."""
+        """Return whether a decision with this first cause can be part of an incident."""
         event = decided.root.event
         if isinstance(event, e.FaultInjected):
             return True
@@ -326,7 +338,8 @@ class _History:
         for span in sorted((row for row in rows if row.of == str(NO_REPLICA)), key=lambda row: (row.from_us, row.seq)):
             before = open_since.get(span.lane)
             if before is not None and before[2] == span.from_us:
-                # The leader was already down when the controller wrote "no leader", so this is the same outage.
+                # The leader was already down when the controller wrote that there is no leader, so this is the same
+                # outage.
                 open_since[span.lane] = (before[0], before[1], span.to_us)
                 continue
             if before is not None:
@@ -370,9 +383,10 @@ class _History:
                 self._incident(decided).removals.append(removal)
 
     def _join_returns(self) -> None:
-        """Assign the removal of a replica from an ISR to an incident, if a timer removed it soon after its return.
+        """Assign an ISR removal to another incident, if a timer removed a replica soon after that incident's end.
 
-        No journal links the removal to the incident, because of which the replica is still missing in other ISRs.
+        No journal links the removal to that incident. The link is that the same replica is still outside other ISRs
+        because of that incident.
         """
         for key, each in list(self._found.items()):
             if not isinstance(each.cause.event, e.IsrProposed) or each.outages or not each.removals:
@@ -417,7 +431,7 @@ class _History:
                     best.stalls.append(stall)
 
     def _add_acknowledged(self, found: Iterable[Incident]) -> None:
-        """Count the acknowledged records among the lost ones; an offset lost twice counts for the first incident."""
+        """Count how many of the lost records were acknowledged. An offset lost twice counts for the first incident."""
         last = [report for each in self._workloads.values() if (report := each.last).acks in _ACKNOWLEDGING]
         topics = {report.topic for report in last}
         missing = [Missing(report.topic, span) for report in last for span in report.missing]
@@ -429,10 +443,10 @@ class _History:
 
 
 def _matters(incident: Incident) -> bool:
-    """Return whether the incident is worth reporting.
+    """Return whether the incident is reported.
 
-    It is if it caused an outage, a loss, a failover, an ISR removal or an expired session, or if another node reacted
-    to an injected fault or to a change of a process.
+    It is reported if it caused an outage, a loss, a failover, an ISR removal or an expired session, or if another node
+    reacted to an injected fault or to a change of a process.
     """
     if incident.requester == HOST_SHUTDOWN:
         return False
@@ -442,7 +456,7 @@ def _matters(incident: Incident) -> bool:
 
 
 def _shared_us(incident: Incident, topic: str, from_us: int, to_us: int) -> int:
-    """Return how long the incident affected partitions of the topic during that time."""
+    """Return for how long of that period the incident affected partitions of the topic."""
     ends = [(outage.partition, outage.to_us) for outage in incident.outages]
     ends += [(removal.partition, removal.to_us) for removal in incident.removals]
     affected = [end or to_us for partition, end in ends if partition.rpartition("-")[0] == topic]
@@ -450,21 +464,24 @@ def _shared_us(incident: Incident, topic: str, from_us: int, to_us: int) -> int:
 
 
 class _Workload:
-    """A workload's reports and its waits so far; a wait is a sequence of reports with a growing `waited_ms`."""
+    """The reports of a workload, and the periods in which it waited.
+
+    Such a period is a sequence of reports with a growing `waited_ms`.
+    """
 
     def __init__(self, first: e.WorkloadProgressed) -> None:
         self.last = first
-        """The last report."""
+        """The workload's last report."""
         self._last = msgspec.structs.replace(first, waited_ms=0, failed=0)
         self._open: Stall | None = None
         self._stalls: list[Stall] = []
 
     def see(self, at_us: int, report: e.WorkloadProgressed) -> None:
-        """Add a report."""
+        """Add a report of the workload."""
         self.last = report
         grown_us, failed = 1000 * (report.waited_ms - self._last.waited_ms), report.failed - self._last.failed
         if report.waited_ms < 0:
-            # The waiting time is missing in reports of older versions.
+            # Reports of older versions do not contain the waiting time.
             return
         self._last = report
         if grown_us > 0 and self._open is None:
@@ -477,7 +494,7 @@ class _Workload:
                 self._open = None
 
     def stalls(self) -> Iterator[Stall]:
-        """Yield the waits; the last wait has not ended if a record still has no reply."""
+        """Yield the periods in which the workload waited. The last one has not ended if a record still has no reply."""
         yield from self._stalls
         if self._open is not None:
             is_waiting = self._last.sent > self._last.acknowledged + self._last.failed
@@ -495,7 +512,7 @@ def headline(incident: Incident, sentences: Sentences) -> str:
 
 
 def summary(incident: Incident, sentences: Sentences) -> list[str]:
-    """Return who requested the first cause and its effects: detection, expiry, failover, damage, recovery."""
+    """Return sentences about an incident: requester, detection, expiry, failover, damage and recovery."""
     requested = [f"requested by {incident.requester}"] if incident.requester else []
     return [*requested, *_course(incident, sentences), *_damage(incident), _recovery(incident)]
 
@@ -530,7 +547,7 @@ def _damage(incident: Incident) -> Iterator[str]:
 
 
 def _smaller_isrs(removals: Iterable[Removal]) -> Iterator[str]:
-    """Yield a phrase per broker: the partitions whose ISR lacked the broker, and the longest absence."""
+    """Yield a phrase per broker: the partitions whose ISR it had left, and the longest time outside an ISR."""
     of_replica: dict[int, list[Removal]] = {}
     for removal in removals:
         of_replica.setdefault(removal.replica, []).append(removal)
@@ -579,8 +596,10 @@ def _time(us: int) -> str:
 
 
 def kind_of(incident: Incident) -> str:
-    """Return the kind of the first cause: the kind of the fault, the action on the process, or the type of the
-    event."""
+    """Return the kind of the incident's first cause.
+
+    It is the kind of the fault, the action on the process, or the type of the event.
+    """
     event = incident.cause.event
     if isinstance(event, e.FaultInjected):
         return event.kind
@@ -588,7 +607,7 @@ def kind_of(incident: Incident) -> str:
 
 
 def target_of(incident: Incident) -> str:
-    """Return the node that the first cause affects; for a link, both ends."""
+    """Return the node that the first cause affects; for a link, both of its nodes."""
     event = incident.cause.event
     if isinstance(event, e.FaultInjected) and event.source != event.target:
         return f"{event.source} {event.target}"

@@ -1,7 +1,7 @@
-"""Numbers of lost records of a partition, from the losses that its replicas reported.
+"""Counts the lost records of a partition, from the losses that its replicas reported.
 
 Several replicas may lose the same records, so each offset counts once. A topic that is deleted and created again uses
-the same offsets again; its topic id distinguishes it from the earlier one. `api/web/losses.js` does the same in the
+the same offsets again; its topic id distinguishes it from the earlier topic. `api/web/losses.js` does the same in the
 dashboard.
 """
 
@@ -13,21 +13,21 @@ from typing import NamedTuple
 from zabka.journal.cluster_state import Loss, PartitionView, RoleView
 
 EPOCHS_MAX = 100
-"""The number of leader epochs for which a partition's highest high watermark is kept."""
+"""Number of leader epochs for which a partition's highest high watermark is stored."""
 
 
 class LostRecords(NamedTuple):
-    """Records of a partition that a replica has lost, and the minimum number of committed records among them."""
+    """Records of a partition that a replica has lost, and how many of them were certainly committed."""
 
     records: int = 0
     committed_at_least: int = 0
 
 
 def note_report(partition: PartitionView, role: RoleView, high_watermark: int) -> None:
-    """Record the high watermark that a replica reported in its role.
+    """Record the high watermark that a replica reported in its role as leader or follower.
 
-    A follower keeps the high watermark of an earlier leader epoch until it rises. Only the leader's log makes it rise,
-    so only a rise proves that these records were committed in this epoch.
+    A follower keeps the high watermark of an earlier leader epoch until it rises. Only the current leader's log makes
+    it rise, so only a rise proves that these records were committed in this leader epoch.
     """
     before, role.high_watermark = role.high_watermark, high_watermark
     if role.is_leader or (before is not None and high_watermark > before):
@@ -43,10 +43,10 @@ def note_reached(partition: PartitionView, leader_epoch: int, high_watermark: in
 
 
 def lost_by_partition(losses: Iterable[Loss], topic_ids: Mapping[str, str]) -> dict[str, LostRecords]:
-    """Return the lost records of each partition that has any, keyed by the partition's name.
+    """Return the lost records of each partition that lost any, by partition name.
 
-    `topic_ids` maps the names of the present topics to their ids: losses of deleted topics with the same names do not
-    count.
+    `topic_ids` maps the names of existing topics to their ids. Losses of deleted topics with the same names are
+    ignored.
     """
     by_name: dict[str, list[Loss]] = {}
     for loss in losses:
@@ -56,7 +56,7 @@ def lost_by_partition(losses: Iterable[Loss], topic_ids: Mapping[str, str]) -> d
 
 
 def committed_records_lost(losses: Iterable[Loss]) -> int:
-    """Return the minimum number of committed records lost in all topics, including deleted ones."""
+    """Return how many committed records were lost, at least, in all topics including deleted ones."""
     by_log: dict[tuple[str, int, str], list[Loss]] = {}
     for loss in losses:
         by_log.setdefault((loss.topic, loss.partition, loss.topic_id), []).append(loss)
@@ -64,7 +64,7 @@ def committed_records_lost(losses: Iterable[Loss]) -> int:
 
 
 def committed_at_least(losses: Iterable[Loss]) -> int:
-    """Return the minimum number of committed records among these losses of one partition."""
+    """Return how many of these lost records of one partition were committed, at least."""
     return covered([(loss.first_offset, loss.first_offset + loss.committed_at_least) for loss in losses])
 
 
@@ -73,7 +73,7 @@ def _records(losses: Iterable[Loss]) -> int:
 
 
 def covered(spans: list[tuple[int, int]]) -> int:
-    """Return the number of offsets in at least one of these ranges; a range excludes its end."""
+    """Return how many offsets are in at least one of these ranges. The end of a range is exclusive."""
     total = end = 0
     for first, after in sorted(spans):
         total += max(0, after - max(first, end))

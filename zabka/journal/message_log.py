@@ -1,12 +1,12 @@
-"""The log of messages that a process sends and receives, in files next to its journal.
+"""The log of the messages that a process sends and receives, in files next to the process's journal.
 
-The log is bounded, writes in batches, and never blocks the process. The code of a connection records its messages in
-`MessageNotes`, which on a host is a `MessageLog`.
+The log is bounded, writes in batches, and never blocks the process. The code of a connection records its messages in a
+`MessageNotes`; on a real host, that is a `MessageLog`.
 
 The lines (`zabka.journal.sightings`) are in `<node>.messages.<number of the first line, 10 digits>.jsonl`. A new file
 begins after FILE_LINES lines, and the oldest file is removed if there are more than FILES_MAX: a ring of 50,000 lines.
-A thread encodes and writes. If the disk is too slow, messages are dropped and counted, and the next line contains their
-number.
+A thread encodes and writes the lines. If the disk is too slow, messages are dropped and counted, and the next line
+contains their number.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from zabka.journal.messages import Content
 from zabka.journal.sightings import Sighting, sighting_line
 
 OFF, CONTROL, ALL = LEVELS = ("off", "control", "all")
-"""The values of the config key `zabka.messages`."""
+"""Values of the config key `zabka.messages`."""
 FILE_LINES = 10_000
 FILES_MAX = 5
 WAITING_MAX = 20_000
@@ -57,10 +57,9 @@ class _Noted(NamedTuple):
 
 
 class MessageNotes(ABC):
-    """The interface that receives the messages of one process.
+    """Interface that records the messages of one process.
 
-    `hears_everything` is true for `zabka.messages=all`; otherwise the callers omit messages that are not control
-    messages.
+    `hears_everything` is true for `zabka.messages=all`. Otherwise callers record only control messages.
     """
 
     def __init__(self, *, hears_everything: bool) -> None:
@@ -68,19 +67,19 @@ class MessageNotes(ABC):
 
     @abstractmethod
     def now_us(self) -> int:
-        """Return the time of the clock for messages."""
+        """Return the current time of the clock that messages use."""
 
     @abstractmethod
     def note(self, us: int, sent: bool, line: MessageLine, key: str, content: Content, size: int | None) -> None:
-        """Record one message that was sent or received at that time."""
+        """Record one message that was sent or received at the time `us`."""
 
     def line(self, transport: Transport, other: str | None = None) -> MessageLine:
-        """Return the recorder for one connection; `other` is the node at its other end, if known."""
+        """Return the recorder for one connection. `other` is the node at the other end, if known."""
         return MessageLine(self, connection_name(transport), other)
 
 
 class MessageLog(MessageNotes):
-    """Writes the messages of one node. Raises OSError if the directory is not writable."""
+    """Writes the messages of one node to files. Raises OSError if the directory is not writable."""
 
     def __init__(
         self,
@@ -93,14 +92,14 @@ class MessageLog(MessageNotes):
         directory.mkdir(parents=True, exist_ok=True)
         super().__init__(hears_everything=hears_everything)
         self.dropped = 0
-        """Number of messages that were not written because too many were waiting or the disk failed."""
+        """Number of messages that were not written because the queue was full or the disk failed."""
         self._directory = directory
         self._node = node
         self._clock_us = clock_us
         self._waiting: deque[_Noted] = deque()
         self._missed = 0
         self._unwritten = 0
-        """Number of messages that could not be written because the disk failed; the next line reports it."""
+        """Number of messages that were not written because the disk failed. The next line written contains it."""
         self._complaint = ""
         self._number = _last_number(directory, node)
         self._file: FileIO | None = None
@@ -111,7 +110,7 @@ class MessageLog(MessageNotes):
         self._thread.start()
 
     def now_us(self) -> int:
-        """Return the time of the wall clock."""
+        """Return the time of the wall clock, in microseconds."""
         return self._clock_us()
 
     def note(self, us: int, sent: bool, line: MessageLine, key: str, content: Content, size: int | None) -> None:
@@ -130,12 +129,12 @@ class MessageLog(MessageNotes):
             self._something.set()
 
     def close(self) -> None:
-        """Write the queued messages, if the disk is fast enough."""
+        """Write the queued messages, unless the disk is too slow."""
         self._ended = True
         self._something.set()
         self._thread.join(END_S)
 
-    # -- on the thread -----------------------------------------------------------------------------------------------
+    # -- on the writer thread ----------------------------------------------------------------------------------------
 
     def _keep_writing(self) -> None:
         while not self._ended:
@@ -159,10 +158,10 @@ class MessageLog(MessageNotes):
             self._complaint = ""
 
     def _write_some(self, count: int) -> int:
-        """Write up to `count` queued messages, as far as the file has room; return the number written.
+        """Write up to `count` queued messages, as far as they fit in the current file. Return how many were written.
 
-        Raises OSError. Either the messages stay in the queue, or none of them is in the file, and the next line
-        contains the number of missing messages.
+        Raises OSError. In that case, either the messages stay in the queue, or they are lost: none of them is in the
+        file, and the next line contains their number.
         """
         if self._lines_left == 0:
             self._begin_file()
@@ -178,8 +177,8 @@ class MessageLog(MessageNotes):
         return len(taken)
 
     def _complain(self, complaint: str) -> None:
-        # Suppress errors: if the disk is full, the log's disk may be full as well, and the thread must survive until
-        # there is space again.
+        # Suppress errors: if the journal's disk is full, the disk of the error log may be full as well. The thread must
+        # continue until there is space again.
         if complaint != self._complaint:
             self._complaint = complaint
             with contextlib.suppress(OSError):
@@ -208,14 +207,14 @@ class MessageLog(MessageNotes):
         )
 
     def _hand_over(self, lines: bytes) -> None:
-        """Write all lines, or none of them. Raises OSError."""
+        """Write all lines to the file, or none of them. Raises OSError."""
         assert self._file is not None
         size, rest = os.fstat(self._file.fileno()).st_size, memoryview(lines)
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError:
-            # Half a line would make the next line unreadable as well.
+            # Remove an incomplete line, because it would make the next line unreadable as well.
             self._file.truncate(size)
             raise
 
@@ -240,11 +239,16 @@ class MessageLine:
         self.other = other
         self.opened_us = notes.now_us()
         self.expected: list[deque[int]] = []
-        """Zxids that the code recording the connection expects, in one queue per kind and direction."""
+        """Zxids of messages that are expected on this connection, in one queue per message kind and direction.
+
+        The code that records the connection uses it.
+        """
         self._counts: dict[tuple[str, bool], int] = {}
 
     def sent(self, content: Content, key: str | None = None, size: int | None = None, us: int | None = None) -> None:
-        """Record a sent message. Without a `key` from the protocol, its kind and position identify it."""
+        """Record a sent message. If the protocol gives it no `key`, its kind and its position in the connection
+        identify it.
+        """
         self._note(True, content, key, size, us)
 
     def received(
@@ -271,13 +275,13 @@ def open_message_log(directory: Path, node: str, level: str) -> MessageLog | Non
 
 
 def _last_number(directory: Path, node: str) -> int:
-    """Return the number of the last line, 0 for none."""
+    """Return the number of the last line in the node's message files, 0 if there is none."""
     files = message_files(directory, node)
     return int(files[-1].name.rsplit(".", 2)[1]) - 1 + files[-1].read_bytes().count(b"\n") if files else 0
 
 
 def connection_name(transport: Transport) -> str:
-    """Return a connection's name, the same at both ends: its two addresses, sorted."""
+    """Return the name of a connection: its two addresses, sorted, so that both ends use the same name."""
     ends = [_address(transport.get_extra_info(name)) for name in ("sockname", "peername")]
     return "|".join(sorted(ends))
 

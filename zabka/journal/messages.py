@@ -1,7 +1,7 @@
-"""Messages between processes: the content, the sender and receiver, and the times.
+"""Messages between processes: content, sender, receiver, and times.
 
-They are stored in `<run>.messages.jsonl` next to a journal and never in the journal, so that a history is the same with
-and without recording.
+They are stored in `<run>.messages.jsonl` next to a journal and never in the journal itself, so a history is the same
+with and without recorded messages.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ CLASSES = (
     "election", "discovery", "synchronisation", "broadcast", "session", "client", "controller", "replication", "fetch",
     "data", "group", "admin", "ping",
 )  # fmt: skip
-"""Every class of messages, in the order of display."""
+"""Every class of messages, in the order in which the dashboard lists them."""
 ANSWER = " answer"
-"""Suffix for the kind of a response: `LeaderAndIsr answer`."""
+"""Suffix of a response's kind, as in `LeaderAndIsr answer`."""
 LISTED_MAX = 8
-"""The number of partitions, paths or operations listed for a message.
+"""Maximum number of partitions, paths or operations that a message lists.
 
-If there are more, the message contains their count.
+If there are more, the message contains their number.
 """
 
 Subject = dict[str, Any]
 
 
 class Content(NamedTuple):
-    """The content of a message: its class, its kind as the protocol calls it, and its subject."""
+    """Content of a message: its class, its kind (the protocol's name for it), and its subject."""
 
     group: str
     kind: str
@@ -38,8 +38,8 @@ class Content(NamedTuple):
 class Message(msgspec.Struct, rename={"source": "from", "target": "to", "group": "class"}):
     """One message. Times are microseconds of the run's clock.
 
-    `arrived_us` is when the receiver's process received it: None if it never did, and then `lost` is the reason, if
-    known. `answers` is the id of the request.
+    `arrived_us` is when the receiver's process received the message. It is None if the message never arrived; `lost` is
+    then the reason, if known. For a response, `answers` is the id of the request.
     """
 
     id: int
@@ -68,21 +68,21 @@ def message_line(message: Message) -> bytes:
 
 
 def in_utf8(subject: Subject) -> Subject:
-    """Return the subject with "?" for each single surrogate, as Java's `String.getBytes` does.
+    """Return the subject with "?" for each lone surrogate, as Java's `String.getBytes` encodes it.
 
-    A client may send a single surrogate in a path, and UTF-8 cannot encode it.
+    A client can send a lone surrogate in a path, and UTF-8 cannot encode it.
     """
     encoded: Subject = json.loads(json.dumps(subject, ensure_ascii=False).encode(errors="replace"))
     return encoded
 
 
 def read_message(line: bytes) -> Message:
-    """Decode the message in a line. Raises msgspec.MsgspecError if the line contains none."""
+    """Decode the message in a line. Raises msgspec.MsgspecError if the line is not a message."""
     return _decoder.decode(line)
 
 
 def listed(names: list[str]) -> Subject:
-    """Return the first of these names, and the total number if there are more."""
+    """Return the first LISTED_MAX names, and the total number of names if there are more."""
     found: Subject = {"names": names[:LISTED_MAX]}
     if len(names) > LISTED_MAX:
         found["count"] = len(names)

@@ -1,15 +1,15 @@
-"""The first difference between two histories that leads to their different outcomes.
+"""The first difference between two histories that led to their different outcomes.
 
 Two runs of one scenario differ early in irrelevant ways, such as the order of transactions, so the search begins at the
-end. An outcome is something that only one history has:
+end. An outcome is something that only one of the histories has:
 
 - a violated invariant, at the event that shows it
 - a different final state of a partition, broker or controller, at the last event about it
 - lost records
 
-The recorded causes (`causes`) of an outcome lead back to the first cause. The earliest event in this chain that the
-other history lacks is the first difference. Events are the same if all their fields except times and counters are
-equal.
+The recorded causes (`causes`) of an outcome lead back to its first cause. The first difference is the earliest event in
+this chain that the other history does not have. Two events are the same if all their fields except times and counters
+are equal.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CONTROLLER, RESIGNATION = "controller", "resignation of a controller"
 
 
 class _Side(NamedTuple):
-    """One history, its causes, and the events that only this history has."""
+    """One of the two histories, its causes, and the events that only this history has."""
 
     entries: Sequence[Entry]
     causes: Causes
@@ -53,14 +53,15 @@ class _Side(NamedTuple):
 
 
 def is_decision(event: Event) -> bool:
-    """Return whether an event is a decision or a change, and not only progress or a single message."""
+    """Return whether an event is a decision or a change of state, and not a progress report or a single message."""
     return event.level is Level.NORMAL and not isinstance(event, _PROGRESS)
 
 
 def deciding(one: Sequence[Entry], other: Sequence[Entry]) -> Parting | None:
-    """Return the first difference that leads to another outcome; if there is none, the first difference of any kind.
+    """Return the first difference that led to different outcomes.
 
-    Each history is in its own order. None if they are the same.
+    If the outcomes do not differ, return the first difference of any kind; None if there is none. Each history must be
+    in its own order.
     """
     sides = _side(one, other), _side(other, one)
     ends = fold(one), fold(other)
@@ -99,7 +100,7 @@ def _side(entries: Sequence[Entry], others: Sequence[Entry]) -> _Side:
 
 
 def _leading(side: _Side, other: _Side, ends: tuple[ClusterState, ClusterState]) -> Iterator[Entry]:
-    """Yield the earliest event that only this side has, for each outcome's chain of causes."""
+    """For each outcome of this side, yield the earliest event in its chain of causes that only this side has."""
     for outcome in _outcomes(side, other, ends):
         chain = side.causes.chain(outcome).steps
         yield from [step for step in chain if (step.node, step.node_seq) in side.own][-1:]
@@ -123,7 +124,7 @@ def _outcomes(side: _Side, other: _Side, ends: tuple[ClusterState, ClusterState]
             for subject in _subjects(entry.event):
                 last[subject] = entry
     if CONTROLLER in subjects:
-        # An election and the resignation after it have one outcome, and either can be the last event.
+        # An election and the following resignation have one outcome. Either of them can be the last event.
         subjects.append(RESIGNATION)
     for subject in subjects:
         if subject in last:
@@ -159,7 +160,10 @@ def _standing(state: ClusterState, name: str) -> Any:
 
 
 def _instead(first: Entry, entries: Sequence[Entry], other: _Side) -> Entry | None:
-    """Return the same node's event in the other history: of the same kind, or else soon after that time."""
+    """Return the event of the same node in the other history that happened instead of `first`.
+
+    It has the same type, or else happened soon after that time.
+    """
     since_us = first.wall_us - entries[0].wall_us
     own = [entry for entry in other.own.values() if entry.node == first.node]
     later = [entry for entry in own if entry.wall_us - other.entries[0].wall_us >= since_us]

@@ -1,9 +1,9 @@
-"""A history as Chrome trace JSON, which https://ui.perfetto.dev and chrome://tracing open.
+"""Writes a history as Chrome trace JSON, for https://ui.perfetto.dev and chrome://tracing.
 
 | in the trace | from |
 |---|---|
 | one process per kind of lane, one thread per lane or replica, one slice per span | `zabka.journal.spans` |
-| one process per node, with an instant per event | the journal, without events of mere progress |
+| one process per node, with an instant per event | the journal, without events that only report progress |
 | a slice at the sender, one at the receiver, and an arrow between them | messages that arrived |
 
 The format is described in "Trace Event Format" (Google, 2016). Times are microseconds since the first event.
@@ -24,7 +24,7 @@ from zabka.journal.spans import Spans
 
 Json = dict[str, Any]
 SHORTEST_US = 1
-"""The drawn length of a slice of length 0, which a viewer would not draw."""
+"""Duration of a slice whose real duration is 0, because viewers do not draw a slice of that length."""
 _MESSAGES = "messages"
 _KINDS = {
     "controller": "Controller", "belief": "Beliefs of brokers", "isr": "Partitions", "peer": "ZAB peers",
@@ -39,7 +39,7 @@ def perfetto_trace(
     is_progress: Callable[[Entry], bool],
     before: ClusterState | None = None,
 ) -> bytes:
-    """Return the trace of a history. `before` is the state before its first event, which is changed by the fold."""
+    """Return the trace of a history. `before` is the state before the first event; this function modifies it."""
     begin_us = entries[0].wall_us if entries else 0
     rows = _Rows(begin_us)
     events = [
@@ -51,7 +51,7 @@ def perfetto_trace(
 
 
 class _Rows:
-    """Numbers of the processes and threads of the trace, keyed by their names."""
+    """Assigns numbers to the processes and threads of the trace by their names."""
 
     def __init__(self, begin_us: int) -> None:
         self._begin_us = begin_us
@@ -59,13 +59,13 @@ class _Rows:
         self._threads: dict[tuple[str, str], int] = {}
 
     def at(self, process: str, thread: str, at_us: int) -> Json:
-        """Return the place of an event."""
+        """Return the process number, thread number and time of a trace event."""
         pid = self._processes.setdefault(process, len(self._processes) + 1)
         tid = self._threads.setdefault((process, thread), len(self._threads) + 1)
         return {"pid": pid, "tid": tid, "ts": at_us - self._begin_us}
 
     def names(self) -> Iterator[Json]:
-        """Yield the events that name processes and threads."""
+        """Yield the trace events that contain the names of processes and threads."""
         for process, pid in self._processes.items():
             yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": process}}
         for (process, thread), tid in self._threads.items():

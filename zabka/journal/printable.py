@@ -1,4 +1,7 @@
-"""Printable strings for a terminal: clients choose parts of a journal, such as their ids."""
+"""Escapes control characters in strings before they are printed on a terminal.
+
+A journal contains strings that clients choose, such as client ids.
+"""
 
 from __future__ import annotations
 

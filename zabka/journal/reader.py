@@ -1,4 +1,4 @@
-"""Readers of the journal: whole files, or a growing file. Torn or invalid lines are collected and never fatal."""
+"""Readers for journal files and for lines of a growing file. Invalid lines are collected, and never fatal."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 from zabka.journal.events import SCHEMA_VERSION, Entry, entry_from_dict
 
 CLOCK_US_MAX = 2**53
-"""The maximum clock value: no clock is further from its epoch than 285 years.
+"""Maximum value of a clock in a journal, in microseconds: 285 years after the clock's zero.
 
-Sums and differences fit into 64 bits.
+With this limit, sums and differences of times fit into 64 bits.
 """
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
@@ -27,7 +27,7 @@ _decode_schema = msgspec.json.Decoder(_Schema).decode
 
 
 class BadLine(NamedTuple):
-    """A line that is not an entry: its position and the reason."""
+    """A line that could not be decoded as an entry: its position and the reason."""
 
     file: str
     number: int
@@ -35,9 +35,9 @@ class BadLine(NamedTuple):
 
 
 def node_files(directory: Path, node: str | None = None) -> list[Path]:
-    """Return the journal files in a directory, of one node or of all nodes, each node's oldest first.
+    """Return the journal files in a directory, of one node or of all nodes. Each node's oldest file comes first.
 
-    File names contain the first node_seq in twelve digits; other files are ignored.
+    A file name contains the first node_seq in twelve digits; other files are ignored.
     """
     return sorted(directory.glob(f"{node or '*'}.{'[0-9]' * 12}.jsonl"))
 
@@ -45,8 +45,8 @@ def node_files(directory: Path, node: str | None = None) -> list[Path]:
 def split_lines(data: bytes) -> Iterator[bytes]:
     """Yield the complete lines of a byte string, without their newlines.
 
-    Only a newline ends a line: `splitlines` knows other line ends, which an entry's strings may contain. Bytes after
-    the last newline are not a complete line.
+    Only a newline ends a line. (`splitlines` also splits at other line separators, which an entry's strings may
+    contain.) Bytes after the last newline are not a complete line.
     """
     begin = 0
     while (end := data.find(b"\n", begin)) >= 0:
@@ -55,7 +55,7 @@ def split_lines(data: bytes) -> Iterator[bytes]:
 
 
 def schema_of(line: bytes) -> int:
-    """Return the schema version of a line: an event, or the head of a file.
+    """Return the schema version in a line, which is an event or the header of a file.
 
     It is SCHEMA_VERSION if the line has no schema or cannot be read.
     """
@@ -68,9 +68,9 @@ def schema_of(line: bytes) -> int:
 def decode_line(line: bytes) -> Entry:
     """Decode the entry in one line.
 
-    Raises ValueError (with the reason) if the line is not an entry, has a newer schema than this code, or has a number
-    beyond 64 bits or a time beyond any clock. No node writes such values. A fold with such values could not be stored,
-    or would use such a time as the present time from then on.
+    Raises ValueError with a reason if the line is not an entry, has a newer schema than this code, or has a number of
+    more than 64 bits or a time above CLOCK_US_MAX. No node writes such values. The state could not be stored with such
+    a number, and such a time would be taken as the present time from then on.
     """
     try:
         raw = _decoder.decode(line)
@@ -94,9 +94,9 @@ def decode_line(line: bytes) -> Entry:
 
 
 def _check_schema(raw: dict[str, Any]) -> None:
-    """Check the schema before the rest of the line, because a newer schema may define other types and fields.
+    """Raise ValueError if the line's schema is newer than this code.
 
-    Raises ValueError.
+    Called before the rest of the line is decoded, because a newer schema may define other types and fields.
     """
     schema = raw.get("schema", SCHEMA_VERSION)
     if type(schema) is not int:
@@ -106,10 +106,10 @@ def _check_schema(raw: dict[str, Any]) -> None:
 
 
 def _is_any_beyond_64_bits(values: Iterable[Any]) -> bool:
-    """Return whether one of the values is a number beyond 64 bits.
+    """Return whether one of the values is a number of more than 64 bits.
 
-    A tree's digest has 64 bits without a sign. This function runs for every line: checking decoded values takes a third
-    of the time of searching the line for many digits.
+    The digest of a tree has 64 bits without a sign. This function is called for every line: checking the decoded values
+    takes a third of the time of searching the line for long numbers.
     """
     for value in values:
         kind = type(value)
@@ -125,7 +125,7 @@ def _is_any_beyond_64_bits(values: Iterable[Any]) -> bool:
 
 
 def read_file(path: Path, bad: list[BadLine] | None = None) -> Iterator[Entry]:
-    """Yield the entries of one file. Bad lines are added to `bad`; an incomplete last line is skipped."""
+    """Yield the entries of one file. Invalid lines are added to `bad`; an incomplete last line is skipped."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if not line.endswith(b"\n"):
@@ -138,13 +138,13 @@ def read_file(path: Path, bad: list[BadLine] | None = None) -> Iterator[Entry]:
 
 
 def read_directory(directory: Path, bad: list[BadLine] | None = None) -> Iterator[Entry]:
-    """Yield the entries of all nodes below a directory, node by node."""
+    """Yield the entries of all nodes in a directory and its subdirectories, node by node."""
     for path in node_files(directory):
         yield from read_file(path, bad)
 
 
 def merge(entries: Iterable[Entry]) -> list[Entry]:
-    """Merge the entries of several nodes into one history by wall clock, keeping each node's own order."""
+    """Merge the entries of several nodes into one history by wall clock. The order within each node is preserved."""
     by_node: dict[str, list[Entry]] = {}
     for entry in entries:
         by_node.setdefault(entry.node, []).append(entry)
@@ -152,7 +152,8 @@ def merge(entries: Iterable[Entry]) -> list[Entry]:
     for node, own in by_node.items():
         latest = 0
         for entry in sorted(own, key=lambda e: e.node_seq):
-            # Use the highest time so far: if a node's clock jumps back, the order of its own entries must not change.
+            # Sort by the node's highest time so far: if its clock jumps back, the order of its own entries must not
+            # change.
             latest = max(latest, entry.wall_us)
             keyed.append((latest, node, entry.node_seq, entry))
     return [row[3] for row in sorted(keyed, key=lambda row: row[:3])]
@@ -169,7 +170,7 @@ def last_node_seq(directory: Path, node: str) -> int:
                 continue
         if newest:
             return newest
-        # The file's name contains its intended first number.
+        # If the file has no readable entry, use the number in its name, which is that of its first line.
         begin = int(path.name.rsplit(".", 2)[1])
         if begin > 1:
             return begin - 1

@@ -1,4 +1,4 @@
-"""Reads the file with the table of sentences."""
+"""Reads the file with the sentence templates of all events."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ SENTENCES = Path(__file__).with_name("sentences.json")
 
 
 def read_sentences() -> Sentences:
-    """Read the table of sentences that belongs to the journal's schema."""
+    """Read the sentence templates for this version of the journal's schema."""
     return Sentences(msgspec.json.decode(SENTENCES.read_bytes(), type=dict[str, Wording]))

@@ -1,4 +1,4 @@
-"""Events as sentences for people: a table of templates, and their rendering.
+"""Events as sentences: a table of templates, and how they are rendered.
 
 The table is `zabka/journal/sentences.json`. Scenario stories use it through this module; the dashboard uses the same
 table through `api/web/sentences.js`, and `tests/golden/sentences.jsonl` has the expected sentences of both. Each event
@@ -15,8 +15,8 @@ type has these keys:
 - `story`: the condition for including the event in a scenario's story; without it, the event is never included.
 
 A condition is empty (always true), or comparisons joined by `&`: `field` (neither zero, empty, false nor null),
-`!field`, `field=text`, `field!=text`, `field<number`, `field>number`. In addition to the event's own fields there is
-`own`: whether the broker that the event is about wrote the event itself.
+`!field`, `field=text`, `field!=text`, `field<number`, `field>number`. Besides the event's own fields, a condition can
+use `own`, which is true if the broker that the event is about wrote the event itself.
 
 The forms are `hex` (64 bits, as ZooKeeper prints zxids and sessions), `words` (an identifier without its underscores),
 `list`, `pairs` (of a mapping), `offsets` (rows of topic, partition, high watermark and log end), `plural NOUN` (a
@@ -41,7 +41,7 @@ _UINT64_MASK = (1 << 64) - 1
 
 
 class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The table's entry for one event type."""
+    """Templates and conditions for one event type."""
 
     sentence: str
     weight: list[tuple[str, str]] = []
@@ -51,7 +51,7 @@ class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sentences:
-    """The table of sentences, keyed by event type. An unknown type raises KeyError."""
+    """Templates by event type. Raises KeyError for an unknown type."""
 
     def __init__(self, wordings: Mapping[str, Wording]) -> None:
         self._wordings = wordings
@@ -87,7 +87,7 @@ def render(template: str, fields: Mapping[str, Any]) -> str:
 
 
 def holds(condition: str, fields: Mapping[str, Any]) -> bool:
-    """Return whether a condition of the table is true for these fields. Raises KeyError if a field does not exist."""
+    """Return whether a condition is true for these fields. Raises KeyError if a field does not exist."""
     return all(_compares(comparison, fields) for comparison in condition.split("&") if comparison)
 
 

@@ -1,9 +1,9 @@
-"""A history as a log for ShiViz (https://bestchai.bitbucket.io/shiviz), which draws it by vector clocks.
+"""Writes a history as a log for ShiViz (https://bestchai.bitbucket.io/shiviz), which draws it by vector clocks.
 
-The first line is the regular expression that ShiViz needs to parse the log. Each event of a node, and each sending and
-arrival of a message, advances the clock of its host; an arrival also takes over the clock of the sending. So the order
-comes from messages alone, independent of the hosts' wall clocks. Pings and fetches are left out: they would hide all
-other messages.
+The first line is the regular expression that ShiViz needs to parse the log. Each event of a node, and each message that
+a node sends or receives, advances the node's vector clock. A received message also merges the sender's clock into the
+receiver's. So only messages determine the order, not the hosts' wall clocks. Pings and fetches are omitted, because
+they would hide all other messages.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from zabka.journal.sentences import Sentences
 
 PARSER = r"(?<host>\S*) (?<clock>{.*})\n(?<event>.*)"
 LEFT_OUT = frozenset({"ping", "fetch"})
-"""The classes of messages that are not written."""
+"""Classes of messages that are not written."""
 
 
 class _Happened(NamedTuple):
     at_us: int
     order: int
-    """Rank of events at the same time: a message is sent before it arrives."""
+    """Rank among events at the same time, so that a message is sent before it arrives."""
     host: str
     text: str
     sent: Message | None = None
@@ -37,7 +37,7 @@ def shiviz_log(
     sentences: Sentences,
     is_progress: Callable[[Entry], bool],
 ) -> str:
-    """Return the log of a history."""
+    """Return a history as a log for ShiViz."""
     clocks: dict[str, dict[str, int]] = {}
     sent: dict[int, dict[str, int]] = {}
     lines = [PARSER, ""]
@@ -68,6 +68,6 @@ def _happened(
             continue
         yield _Happened(message.sent_us, 0, message.source, f"send {message.kind} to {message.target}", sent=message)
         if message.arrived_us is not None:
-            # The clocks of two hosts may differ, but no message arrives before it was sent.
+            # The clocks of two hosts may differ. Never let a message arrive before it was sent.
             at_us = max(message.arrived_us, message.sent_us)
             yield _Happened(at_us, 2, message.target, f"receive {message.kind} from {message.source}", arrived=message)

@@ -1,8 +1,8 @@
-"""Log lines about messages of real processes, and the joining of the two ends' lines into one message.
+"""Log lines about the messages of real processes, and how the lines of both ends are joined into one message.
 
-Each end logs the messages that it sent and received. Both ends use the same name for the connection and, within it, for
-the message (the protocol's own number, or kind and position), so sender's and receiver's lines are matched without
-guessing. The clocks of different hosts may differ: see `Skews`.
+Each end of a connection logs the messages that it sent and received; such a line is a sighting. Both ends use the same
+name for the connection and the same key for the message (the protocol's own number, or kind and position), so the
+sender's and the receiver's lines can be matched exactly. The clocks of different hosts may differ: see `Skews`.
 """
 
 from __future__ import annotations
@@ -16,39 +16,39 @@ import msgspec
 from zabka.journal.messages import Message, Subject, in_utf8
 
 DELAY_US_MAX = 15 * 60 * 1_000_000
-"""Lines with a larger time difference are different messages."""
+"""If the times of two lines differ by more than this, they are about different messages."""
 OPENED_US_MAX = 60 * 1_000_000
-"""The maximum time between the two ends' opening of a connection, clock differences included.
+"""Maximum time between the two ends' opening of a connection, including clock differences.
 
-The addresses may be reused a minute after the connection was closed (TIME-WAIT), by a connection with the same message
-names.
+A minute after a connection was closed (TIME-WAIT), a new connection may have the same addresses and the same message
+keys.
 """
 CLOCKS_US_MAX = 10 * 1_000_000
-"""The maximum difference between the clocks of hosts that is corrected."""
+"""Maximum difference between the clocks of two hosts that is corrected."""
 SKEW_WINDOW_US = 60 * 1_000_000
 SKEW_WINDOWS_MAX = 4_096
-"""The maximum number of windows.
+"""Maximum number of time windows stored per pair of hosts.
 
-Clocks drift and are adjusted, so a measured difference counts only for a minute or two around its message.
+Clocks drift and are adjusted, so a measured difference is used only for messages in its own window and the next ones.
 """
 PAIRS_MAX = 200_000
 OPEN_MAX = 50_000
-"""The number of messages, and of messages logged at one end only, that are kept; the oldest are dropped."""
+"""Maximum number of stored messages, and of lines that still wait for the other end; the oldest are dropped."""
 LINES_MAX = 50_000
-"""The number of connections whose ends are remembered; each client has its own connection."""
+"""Maximum number of connections whose ends are stored. Each client has its own connection."""
 UNSEEN = "its receiver wrote down no such message"
 UNSENT = "its sender wrote down no such message"
 OUT_OF_SIGHT = "its other end is outside the cluster and has no journal"
 CLAMPED = "the clocks of its ends differ by more than it took"
 OUTSIDE = "client"
-"""Name of the other end of a connection that does not belong to a node of the cluster."""
+"""Name of the other end of a connection if it is not a node of the cluster."""
 
 
 class Sighting(msgspec.Struct, rename={"group": "class", "other": "with"}, omit_defaults=True):
-    """A line of a node's file: a message that it sent or received, timed by its own wall clock.
+    """A line of a node's message file: a message that the node sent or received, at the time of its wall clock.
 
-    `line` names the connection and `key` the message on it. `opened` is when this end opened the connection (0:
-    unknown), and `missed` is the number of messages before this one that were not logged.
+    `line` is the name of the connection and `key` the key of the message on it. `opened` is when this end opened the
+    connection (0: unknown), and `missed` is the number of messages before this one that were not logged.
     """
 
     n: int
@@ -79,26 +79,26 @@ def sighting_line(sighting: Sighting) -> bytes:
 
 
 def read_sighting(line: bytes) -> Sighting:
-    """Decode the sighting in a line. Raises msgspec.MsgspecError if the line contains none."""
+    """Decode the sighting in a line. Raises msgspec.MsgspecError if the line is not a sighting."""
     return _decoder.decode(line)
 
 
 class Skews:
-    """The differences between the clocks of hosts, estimated from the messages between them.
+    """Differences between the clocks of hosts, estimated from the messages between the hosts.
 
-    For two hosts, the quickest message in each direction bounds the difference; a clock that is ahead adds its
-    difference in one direction and subtracts it in the other. Half the difference of the two times is the best estimate
-    (as in NTP), wrong by at most half their sum. With messages in one direction only, the only correction is that no
-    message arrives before it was sent.
+    For two hosts, the fastest message in each direction gives a bound. If one host's clock is ahead, the measured time
+    is longer in one direction and shorter in the other. Half the difference of the two measured times is the best
+    estimate (as in NTP), with an error of at most half their sum. If there are messages in one direction only, no
+    difference is estimated.
     """
 
     def __init__(self, hosts: dict[str, str]) -> None:
         self._hosts = hosts
         self._quickest: dict[tuple[str, str], dict[int, int]] = {}
-        """The quickest message of each window, by pair of hosts."""
+        """Shortest measured time of a message in each time window, by pair of hosts."""
 
     def see(self, sent: Sighting, received: Sighting) -> None:
-        """Update the estimate with a message."""
+        """Update the estimate with a message that both ends have logged."""
         pair = (self._host(sent.node), self._host(received.node))
         if pair[0] == pair[1]:
             return
@@ -126,23 +126,23 @@ class Skews:
 
 
 class Matcher:
-    """Joins sightings into messages; `hosts` maps each node to its host."""
+    """Joins the sightings of both ends into messages. `hosts` maps each node to its host."""
 
     def __init__(self, hosts: dict[str, str]) -> None:
         self._skews = Skews(hosts)
         self._open: dict[tuple[str, str, str], deque[Sighting]] = defaultdict(deque)
-        """Sightings that wait for the other end's sighting, keyed by connection, message name and direction.
+        """Sightings that wait for the other end's sighting, by connection, message key and direction.
 
-        A client may use one message name for all of its requests, and logs nothing itself.
+        A client may use the same key for all of its requests, and logs nothing itself.
         """
         self._waiting = 0
-        """The total number of waiting sightings."""
+        """Total number of sightings in `_open`."""
         self._pairs: list[tuple[Sighting, Sighting]] = []
         self._ends: dict[str, dict[str, None]] = {}
         self._others: dict[tuple[str, str], str] = {}
 
     def add(self, sightings: Iterable[Sighting]) -> None:
-        """Add lines of one or several nodes, each node's lines in order."""
+        """Add lines of one or several nodes. The lines of each node must be in order."""
         for sighting in sightings:
             # Move the connection to the end, so that connections without recent messages are dropped first.
             self._ends[sighting.line] = ends = self._ends.pop(sighting.line, {})
@@ -167,7 +167,7 @@ class Matcher:
                 self._others.pop((line, node), None)
 
     def _partner(self, sighting: Sighting) -> Sighting | None:
-        """Remove and return the waiting sighting of the message's other end, if there is one."""
+        """Remove and return the other end's sighting of the same message, if it is waiting."""
         name = (sighting.line, sighting.key, "received" if sighting.way == "sent" else "sent")
         for place, each in enumerate(self._open.get(name, ())):
             if _belong_together(each, sighting):
@@ -184,7 +184,7 @@ class Matcher:
         return found
 
     def messages(self) -> list[Message]:
-        """Return every message, ordered by sending time. Ids are positions in that order."""
+        """Return every message, ordered by sending time. An id is the position of a message in that order."""
         found = [self._message(sent, received) for sent, received in self._pairs]
         found += [self._lone(sighting) for waiting in self._open.values() for sighting in waiting]
         found.sort(key=lambda message: (message.sent_us, message.source, message.target, message.kind))
@@ -238,7 +238,7 @@ def _made_of(sighting: Sighting, source: str, target: str) -> Message:
 
 
 def _answer(messages: list[Message]) -> None:
-    """Link responses to their requests: `answer@N` on a connection belongs to `request@N`."""
+    """Link responses to their requests: on a connection, `answer@N` is the response to `request@N`."""
     asked: dict[str, int] = {}
     for message in messages:
         line, _, key = message.subject.pop("on").partition(" ")

@@ -1,10 +1,10 @@
-"""The cause of silence: a stopped process or a partition, for an expired session or a follower that left an ISR.
+"""The cause of silence: a stopped process or a cut link, for an expired session or a follower that left an ISR.
 
 The node that decides knows only that nothing arrived. Other journals contain the reason: a stopped process sends
-nothing, and nothing arrives over a partitioned link. Either is the cause only if it was active at the decision and
+nothing, and nothing arrives over a cut link. Either is the cause only if it was active at the decision and
 began about when the last message arrived. An earlier silence had another reason.
 
-Two other faults that began at that time are causes too: a request fault on the follower's fetches, and a partitioned
+Two other faults that began at that time are causes too: a request fault on the follower's fetches, and a cut
 link with the client whose ZooKeeper session expired.
 
 A process that ended and was started again counts too, if nothing arrived since: a new process does not continue the
@@ -31,18 +31,18 @@ from zabka.journal.events import (
 from zabka.journal.events import SessionExpired as Expired
 
 RESTARTS_MAX = 8
-"""The number of process ends that are kept after the process was started again."""
+"""Number of process ends that are stored per node after the process was started again."""
 _STOPS = frozenset({"crash", "power_loss", "pause"})
 _STOPPED = frozenset({"down", "paused"})
 ANY = "*"
-"""Every node, as an end of a partitioned link."""
+"""Every node, as an end of a cut link."""
 
 
 class _Silence(NamedTuple):
-    """The silence of one node towards another: its duration at the decision, and the limit.
+    """A node from which another node received nothing: for how long before the decision, and the allowed limit.
 
-    A node that waits for each response becomes silent without the response, so a partition in either direction is a
-    cause.
+    A node that waits for each response sends nothing more if a response is lost, so a partition in either direction can
+    be the cause.
     """
 
     node: str
@@ -52,18 +52,22 @@ class _Silence(NamedTuple):
     waits_for_answers: bool = False
 
     def began_with(self, by: Entry, decided: Entry) -> bool:
-        """Return whether the silence began with that event: at most two thirds of the limit after the last message.
+        """Return whether the silence can have begun with the event `by`.
 
-        A working node sends something in each third of the limit; the last third allows for clock differences.
+        That is if the event was at most two thirds of the limit after the last message. A working node sends something
+        in each third of the limit; the last third allows for clock differences.
         """
         return by.wall_us <= decided.wall_us - 1000 * (self.lasts_ms - self.limit_ms * 2 // 3)
 
     def outlived(self, by: Entry, decided: Entry) -> bool:
-        """Return whether a message arrived long after that event, so that the event was not the only cause."""
+        """Return whether a message arrived long after the event `by`, so that this event was not the only cause."""
         return by.wall_us < decided.wall_us - 1000 * (self.lasts_ms + self.limit_ms // 3)
 
     def may_be_of(self, cut: Event) -> bool:
-        """Return whether that partition can keep messages of the silent node from the other node; * is every node."""
+        """Return whether the link fault `cut` can stop messages from the silent node to the other node.
+
+        * stands for every node.
+        """
         if not isinstance(cut, FaultInjected):
             return False
         if cut.source in (self.node, ANY) and cut.target in (self.receiver, ANY):
@@ -73,7 +77,7 @@ class _Silence(NamedTuple):
 
 
 class Silences:
-    """Tracks stopped processes, partitioned links, and their effects. Pass it every entry, in order."""
+    """Tracks stopped processes, cut links, and their effects. Pass it every entry, in order."""
 
     def __init__(self) -> None:
         self._owners: dict[int, str] = {}
@@ -81,14 +85,16 @@ class Silences:
         self._restarted: dict[str, list[Entry]] = {}
         """The last few ends of processes that were started again, by node."""
         self._resumed: dict[str, Entry] = {}
-        """The last pause of each node that was resumed."""
+        """The last pause of each node that was resumed after it."""
         self._cuts: dict[str, Entry] = {}
         self._faulted: dict[tuple[str, str, str], Entry] = {}
-        """The first use of each request fault, keyed by fault id, client, and the node that applied it."""
+        """First application of each request fault or client link fault, by fault id, client and the node that applied
+        it.
+        """
         self._causes: dict[tuple[str, int], Entry] = {}
 
     def owns(self, session_id: int, node: str) -> None:
-        """Record that the node registered with this session."""
+        """Record that the node owns this session."""
         self._owners[session_id] = node
 
     def see(self, entry: Entry) -> None:
@@ -99,7 +105,7 @@ class Silences:
             case ProcessChanged(target=node):
                 self._runs(node)
             case NodeStarted(role="host"):
-                # The host's agent has restarted, so the faults that it applied have ended.
+                # The agent of a host has restarted, so the link faults that it applied have ended.
                 self._cuts = {fault: by for fault, by in self._cuts.items() if by.node != entry.node}
             case NodeStarted():
                 self._runs(entry.node)
@@ -125,7 +131,7 @@ class Silences:
                     self._causes[entry.node, entry.node_seq] = next(iter(found_causes.values()))
 
     def _runs(self, node: str) -> None:
-        """Record that the process of a node runs again."""
+        """Record that the process of a node is running again."""
         ended = self._stopped.pop(node, None)
         if ended is not None and _is_process_end(ended.event):
             self._restarted[node] = [*self._restarted.get(node, ())[1 - RESTARTS_MAX :], ended]
@@ -133,7 +139,7 @@ class Silences:
             self._resumed[node] = ended
 
     def find_cause(self, effect: Entry) -> Entry | None:
-        """Return the cause of the silence that led to this event, or None if no journal contains it."""
+        """Return the cause of the silence that led to this event, or None if the journals do not show it clearly."""
         return self._causes.get((effect.node, effect.node_seq))
 
     def _silences(self, event: Event) -> list[_Silence]:
@@ -147,7 +153,8 @@ class Silences:
         if not isinstance(event, Expired):
             return []
         owner = self._owners.get(event.session_id) or session_text(event.session_id)
-        # A new leader does not know the time of the last message. The silence lasted at least as long as the timeout.
+        # A new leader does not know when the last message arrived. The silence lasted at least as long as the session
+        # timeout.
         lasts_ms = event.heard_ms_ago if event.heard_ms_ago >= 0 else event.timeout_ms
         return [_Silence(owner, f"peer-{event.heard_by}", lasts_ms, event.timeout_ms)]
 
@@ -158,11 +165,12 @@ class Silences:
         paused = self._resumed.get(silence.receiver)
         if paused is not None and silence.waits_for_answers and not silence.outlived(paused, decided):
             held.append(paused)
-        # A request fault may have been used up, so it counts only if it began at the same time as the silence.
+        # A request fault may have ended by its number of uses, so it is a cause only if it began when the silence
+        # began.
         uses = [by for (_, client, at), by in self._faulted.items() if (client, at) == (silence.node, silence.receiver)]
         held += [by for by in uses if not silence.outlived(by, decided)]
         held = [by for by in held if silence.began_with(by, decided)]
-        # Prefer the first event near the last message. If there is none, use the latest event before it.
+        # Prefer the first event close to the last message. If there is none, use the latest event before that message.
         timely = [by for by in held if not silence.outlived(by, decided)]
         at = (lambda by: by.wall_us) if timely else (lambda by: -by.wall_us)
         return min(timely or held, key=at, default=None)

@@ -1,15 +1,15 @@
-"""Spans: how long each part of a cluster was in one state, as a fold next to the fold of the state.
+"""Spans: how long each part of a cluster was in one state, computed by a fold together with the cluster's state.
 
-At every event each lane has the value that the folded state gives it (`cells`). A span is the longest run of events
+At every event each row has the value that the folded state gives it (`cells`). A span is the longest run of events
 during which that value stays the same. It begins at the time (`ClusterState.at_us`) of the event that set the value,
-and ends when the next span begins or when the row is removed. The lanes and their rows are:
+and ends when the next span begins or when the row is removed. The rows are grouped in lanes:
 
-- `controller`: `active`, `dead` (the controller is killed or frozen, and its session still owns /controller) or
+- `controller`: `active`, `dead` (the controller is killed or paused, and its session still owns /controller) or
   `nobody`; the value contains the broker, its controller epoch and the cause of the controller's loss.
 - `belief:broker-N`: the controller in that broker's last report is `right`, `stale` or `ahead`, compared with what the
-  ensemble knows; `silent` while the broker is down or frozen, or has not reported yet.
+  ensemble knows; `silent` while the broker is down or paused, or has not reported yet.
 - `isr:TOPIC-P`, one row per replica: `leader`, `in_sync` or `out` of the ISR as the controller last wrote it, `gone`
-  while its broker's process is down; and a separate row, `leaderless`, while no live leader serves.
+  while its broker's process is down; and a separate row, `leaderless`, while there is no live leader.
 - `peer:N`: its role (`DOWN` while its process is down), with its phase and epochs.
 - `process:NODE`: `running`, `paused`, `down` or `unknown`.
 - `faults`, one row per fault: its kind.
@@ -28,27 +28,27 @@ from zabka.journal.events import Entry, Event
 from zabka.journal.fold import apply
 
 NO_REPLICA = -1
-"""Replica number of the row of the partition itself in an ISR lane: `leaderless`."""
+"""Replica number of the row `leaderless` in an ISR lane, which is about the partition and not about a replica."""
 
 
 class Row(NamedTuple):
-    """Row to which a span belongs: a lane, and a replica or fault in that lane (empty if the lane has one row)."""
+    """A row: a lane, and a replica or fault in that lane (empty if the lane has one row)."""
 
     lane: str
     of: str = ""
 
 
 class Cell(NamedTuple):
-    """The state of a row at one time; `value` is JSON."""
+    """State of a row at one time. `value` is JSON."""
 
     state: str
     value: Any = None
 
 
 class Span(msgspec.Struct, frozen=True, array_like=True):
-    """A row's state from one time to another.
+    """State of a row during an interval.
 
-    `to_us` is None until the span ends; `seq` is the event that began it.
+    `to_us` is None until the span ends. `seq` is the sequence number of the event that started it.
     """
 
     lane: str
@@ -61,7 +61,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Begun(msgspec.Struct, frozen=True, array_like=True):
-    """The time and the event at which a row's current span began."""
+    """Time and sequence number of the event that started a row's current span."""
 
     lane: str
     of: str
@@ -79,7 +79,7 @@ _ABOUT_NODES: frozenset[type[Event]] = frozenset(
         e.ControllerBelieved, e.ControllerResigned, e.WriteFenced, e.RequestFenced,
     }
 )  # fmt: skip
-"""Events that can change the state of nodes, or be the first event of a node."""
+"""Event types that can change the state of a node, or be the first event of a node."""
 _ABOUT_A_PARTITION: frozenset[type[Event]] = frozenset({e.LeaderElected, e.AssignmentChanged, e.IsrChanged})
 _ABOUT_A_TOPIC: frozenset[type[Event]] = frozenset({e.TopicCreated, e.TopicDeleted})
 
@@ -129,7 +129,7 @@ def _belief(state: ClusterState, broker: BrokerView) -> Cell:
         return Cell("silent", reported)
     if broker.believed_controller_epoch > state.controller_epoch:
         return Cell("ahead", reported)
-    # A broker that knows no controller is right while there is none, whatever the last controller epoch was.
+    # If there is no controller, a broker that knows no controller is right, whatever the last controller epoch was.
     right = broker.believed_controller_id == state.controller_id and (
         state.controller_id < 0 or broker.believed_controller_epoch == state.controller_epoch
     )
@@ -142,7 +142,7 @@ def _fault(fault: FaultView) -> Cell:
 
 def _partition(state: ClusterState, partition: PartitionView) -> Iterator[tuple[Row, Cell]]:
     if not partition.replicas:
-        # Only replicas have reported the partition. Its state was not written yet.
+        # Only replicas have reported the partition. The controller has not written its state yet.
         return
     lane = f"isr:{partition.topic}-{partition.partition}"
     for replica in partition.replicas:
@@ -163,10 +163,10 @@ def _process_of(state: ClusterState, broker_id: int) -> str:
 
 
 class Spans:
-    """Folds a history into a state and its spans. `take_closed` returns the spans that ended since the last call."""
+    """Folds a history into a state and its spans."""
 
     def __init__(self, state: ClusterState | None = None, begun: list[Begun] | None = None) -> None:
-        """Continue from a state and the starts of its spans; by default, start before the first event."""
+        """Continue from a state and the starts of its open spans. By default, start before the first event."""
         self.state = state or ClusterState()
         self._closed: list[Span] = []
         self._open: dict[Row, tuple[Cell, int, int]] = {}
@@ -194,7 +194,7 @@ class Spans:
         faults = len(state.faults)
         apply(state, entry)
         self._set(CONTROLLER, _controller(state))
-        # Update the nodes if the entry may have changed them. Any event of a frozen node ends its fault.
+        # Update the nodes if the entry may have changed them. If a paused node writes an event, its pause has ended.
         if (
             kind in _ABOUT_NODES
             or faults != len(state.faults)
@@ -256,9 +256,11 @@ class Spans:
         return closed
 
     def lasting(self) -> list[Span]:
-        """Return the open spans."""
+        """Return the spans that have not ended."""
         return [Span(*row, from_us, None, *cell, seq) for row, (cell, from_us, seq) in self._open.items()]
 
     def begun(self) -> list[Begun]:
-        """Return the starts of the open spans, to continue from this state later."""
+        """Return the starts of the spans that have not ended, with which another `Spans` can continue from this
+        state.
+        """
         return [Begun(*row, from_us, seq) for row, (_, from_us, seq) in self._open.items()]

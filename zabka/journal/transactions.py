@@ -1,12 +1,13 @@
-"""Transactions in a history: the state of each producer's transactional id, and the reason why one stays open.
+"""Transactions in a history: the state of each producer's transactional id, and why a transaction stays open.
 
 A partition knows only the producer's id and epoch; the coordinator's journal has its transactional id. `find_cause`
-resolves the references of `cause`: to the newest state of the id, to the decision that a marker carries out, and to the
-open transaction that holds a last stable offset back.
+finds the events for the references of `cause` that are about transactions. Such a reference is to the newest state of
+the transactional id, to the decision that a marker carries out, or to the open transaction that holds back a last
+stable offset.
 
-If the coordinator has the transaction open, the reason is an event after the transaction's last change: the process of
-the producer or of the coordinator stopped. If the coordinator knows no open transaction, the partition has a hanging
-transaction (KIP-890), and the reason is the batch that began it.
+If the coordinator has the transaction open, it stays open because of an event after the transaction's last change: the
+process of the producer or of the coordinator stopped. If the coordinator knows no open transaction, the partition has a
+hanging transaction (KIP-890), and the reason is the batch that began it.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ _STOPS = ("crash", "power_loss", "pause")
 _RUNNING = "running"
 
 Place = Callable[[Entry], int]
-"""Returns an entry's position in the history."""
+"""Function that returns the position of an entry in the history."""
 
 
 class Transactions:
-    """The transactions of a history. Pass it every entry, in the order of the history."""
+    """Transactions of a history. Pass every entry of the history to `see`, in order."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._changes: dict[int, list[Entry]] = {}
-        """The changes of transactional ids, by producer id."""
+        """Changes of transactional ids, by producer id."""
         self._begun: dict[tuple[int, str, int], list[Entry]] = {}
-        """The starts of transactions in partitions, keyed by producer id, partition and offset."""
+        """Starts of transactions in partitions, by producer id, partition and offset."""
         self._processes: dict[str, list[tuple[Entry, bool]]] = {}
-        """Starts and stops of processes by name, each with a flag: whether the process runs afterwards."""
+        """Starts and stops of each process, each with a flag that is true if the process runs afterwards."""
         self._faults: dict[str, str] = {}
-        """The stopped process of each active fault."""
+        """The process that each active fault has stopped, by fault id."""
 
     def see(self, entry: Entry) -> None:
         """Add the next entry."""
@@ -70,7 +71,7 @@ class Transactions:
                 pass
 
     def find_cause(self, cause: str, place: int) -> Entry | None:
-        """Return the event before position `place` to which a reference refers, or None if no journal contains it."""
+        """Return the last event before position `place` to which `cause` refers, or None if no journal contains it."""
         word, _, rest = cause.partition(" ")
         match word, rest.split():
             case "producer", [producer]:
@@ -85,9 +86,9 @@ class Transactions:
                 return None
 
     def left_open_by(self, changed: Entry, place: int) -> Entry | None:
-        """Return the process stop that kept the transaction unchanged from that change until `place`.
+        """Return the stop of a process because of which a transaction has not changed from `changed` until `place`.
 
-        The coordinator is checked before the producer, because no transaction ends without a coordinator.
+        The coordinator's process is checked before the producer's, because no transaction ends without a coordinator.
         """
         event = changed.event
         if not isinstance(event, TransactionChanged) or event.state not in _UNFINISHED:
@@ -96,7 +97,10 @@ class Transactions:
         return next((found for name in needed if (found := self._stopped(name, changed, place))), None)
 
     def producer_stopped(self, changed: Entry, place: int) -> Entry | None:
-        """Return the stop of the producer's process that caused its transaction's timeout at `place`."""
+        """Return the event that the producer's process stopped, if that made its transaction time out.
+
+        `changed` is the timeout, and `place` its position in the history.
+        """
         event = changed.event
         if not isinstance(event, TransactionChanged) or event.after != "timed out":
             return None
@@ -138,4 +142,4 @@ def _has_open(entry: Entry, partition: str) -> bool:
 
 
 REFERENCES = frozenset({PRODUCER, DECISION, OPEN})
-"""The first words of the references that this module resolves."""
+"""First words of the references that this module resolves."""

@@ -1,12 +1,12 @@
-"""The journal's writer: one JSON Lines file per node, rotated and bounded.
+"""Writes the journal of a node: JSON Lines files, rotated and bounded.
 
 A node writes to `<directory>/<node>.<first node_seq, 12 digits>.jsonl`. When that file reaches `file_bytes_max` a new
 file begins, and the oldest is removed if there are more than `files_max`. Lines are buffered and written to the
-operating system at `flush()`, or automatically once BUFFER_BYTES_MAX are waiting, so a killed process loses at most the
-lines since its last flush. After a restart `node_seq` continues where the newest file ends.
+operating system at `flush()`, or automatically when BUFFER_BYTES_MAX are buffered, so a killed process loses at most
+the lines since its last flush. After a restart `node_seq` continues after the last number in the newest file.
 
-While the disk is full, lines wait in memory. Beyond WAITING_BYTES_MAX the oldest lines are dropped: the journal lacks
-their numbers, and standard error receives the number of lost lines.
+While the disk is full, lines wait in memory. Beyond WAITING_BYTES_MAX the oldest lines are dropped: their numbers are
+missing in the journal, and the number of lost lines is printed on standard error.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode_line(node: str, node_seq: int, wall_us: int, mono_us: int, event: Event) -> bytes:
-    """Encode one journal line, with the newline: the envelope's fields, then the body's.
+    """Encode one journal line with its newline: first the fields of the envelope, then those of the event.
 
     Raises TypeError for an event whose type is not listed in `zabka.journal.events.EVENT_TYPES`, because no reader
-    would know it.
+    could decode it.
     """
     if type(event) not in KNOWN:
         raise TypeError(f"{type(event).__name__} is missing in journal.events.EVENT_TYPES")
@@ -48,31 +48,31 @@ def encode_line(node: str, node_seq: int, wall_us: int, mono_us: int, event: Eve
 
 
 def clocks_us() -> tuple[int, int]:
-    """Return the wall clock and the monotonic clock, in microseconds."""
+    """Return the times of the wall clock and of the monotonic clock, in microseconds."""
     return time.time_ns() // 1000, time.monotonic_ns() // 1000
 
 
 class Journal(Protocol):
-    """The interface for writing a node's events."""
+    """Interface for writing the events of a node."""
 
     def write(self, event: Event) -> Cause:
-        """Add an event. Return a reference to it, for use as the cause of other events."""
+        """Add an event to the journal. Return a reference to it, which can be the cause of other events."""
         ...
 
     def flush(self) -> None:
-        """End a batch, so that other processes can read its events."""
+        """Write the buffered events, so that other processes can read them."""
         ...
 
     def high_watermarks_reached(self) -> dict[TopicPartition, int]:
-        """Return the high watermarks that the node's replicas have reached according to this journal."""
+        """Return the high watermark of each replica of the node, according to this journal."""
         ...
 
 
 class JournalWriter:
-    """Writes one node's events.
+    """Writes the events of one node to its journal files.
 
-    `full` is whether events of Level.FULL are written. `directory` is created if missing. Raises OSError if the
-    directory is not writable.
+    If `full` is true, events of Level.FULL are written too. The directory is created if it is missing. Raises OSError
+    if the directory is not writable.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class JournalWriter:
         file = files[-1].open("r+b", buffering=0)
         size = file.seek(0, 2)
         if size and (file.seek(size - 1), file.read(1))[1] != b"\n":
-            # A crash left half a line. End this line, so that readers skip only it.
+            # A crash left an incomplete line. End this line, so that readers skip only it.
             file.write(b"\n")
             size += 1
         return file, size
@@ -115,10 +115,10 @@ class JournalWriter:
         return path.open("ab", buffering=0), 0
 
     def write(self, event: Event) -> Cause:
-        """Add an event with the current time; the next flush writes it to the file.
+        """Add an event with the current time. The next flush writes it to the file.
 
-        Returns a reference to it, for use as the cause of other events, or unknown if this journal's level omits it.
-        Raises TypeError for an event whose type is not listed, as `encode_line` does.
+        Returns a reference to the event, which can be the cause of other events; the reference is unknown if the
+        journal's level omits the event. Raises TypeError for an event whose type is not listed, as `encode_line` does.
         """
         if event.level is Level.FULL and not self._full:
             return UNKNOWN
@@ -130,9 +130,9 @@ class JournalWriter:
         return event_cause(self.node, self._node_seq)
 
     def flush(self) -> None:
-        """Write all lines to the operating system.
+        """Write all buffered lines to the operating system.
 
-        Lines that cannot be written wait, and standard error receives the reason.
+        If they cannot be written, they stay in memory, and the reason is printed on standard error.
         """
         if not self._buffer:
             return
@@ -152,9 +152,9 @@ class JournalWriter:
             self._lost = 0
 
     def high_watermarks_reached(self) -> dict[TopicPartition, int]:
-        """Return the high watermarks that the node's replicas have reached according to this journal.
+        """Return the high watermark of each replica of the node, according to this journal.
 
-        The result is empty if the files cannot be read.
+        The result is empty if the journal files cannot be read.
         """
         self.flush()
         try:
@@ -168,7 +168,7 @@ class JournalWriter:
             self._report(f"{reason.strerror or reason}; events wait until it can go on")
         surplus = len(self._buffer) - WAITING_BYTES_MAX
         if surplus > 0:
-            # Half of the first line may already be in the file, so keep that line.
+            # Part of the first line may already be in the file, so keep that line.
             first = self._buffer.find(b"\n") + 1
             self._lose(first, self._buffer.find(b"\n", first + surplus) + 1)
 
@@ -180,7 +180,7 @@ class JournalWriter:
         return f", without {self._lost:,} events that were lost" if self._lost else ""
 
     def _report(self, text: str) -> None:
-        # Standard error may be a file on the same full disk.
+        # Suppress the error: standard error may be a file on the same full disk.
         with contextlib.suppress(OSError):
             sys.stderr.write(f"journal of {self.node}: {text}\n")
 
@@ -192,7 +192,7 @@ class JournalWriter:
             old.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Flush and close. Lines that still cannot be written are lost."""
+        """Flush and close the journal. Lines that still cannot be written are lost."""
         self.flush()
         if self._buffer:
             self._lose(0, len(self._buffer))

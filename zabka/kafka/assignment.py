@@ -8,7 +8,7 @@ from itertools import count, islice, zip_longest
 from zabka.ensemble.ports import Random
 
 Racks = Mapping[int, str | None]
-"""The racks of brokers; None for a broker without a rack."""
+"""The rack of each broker; None for a broker without a rack."""
 
 
 class RacksIncomplete(Exception):
@@ -25,11 +25,12 @@ def assign_replicas(
     first_partition: int = 0,
     start_index: int = -1,
 ) -> dict[int, tuple[int, ...]]:
-    """Assign replicas: leaders round robin from a random broker, followers shifted by one more in every round.
+    """Assign replicas to brokers. Leaders are round robin, beginning with a random broker.
 
-    `brokers` are ids in order, at least `replication_factor` of them. With `racks`, a partition's replicas are spread
-    over as many racks as possible. A topic that gets more partitions continues the pattern with the `start_index` of
-    its first partition's leader. Raises RacksIncomplete.
+    The followers of a partition are the brokers after the leader, shifted by one more in every round. `brokers` are ids
+    in order, at least `replication_factor` of them. With `racks`, a partition's replicas are spread over as many racks
+    as possible. For a topic that gets more partitions, `start_index` is the leader of its first partition, so that the
+    pattern continues. Raises RacksIncomplete.
     """
     assert 0 < replication_factor <= len(brokers), "the caller checks the replication factor"
     known = {broker: rack for broker, rack in (racks or {}).items() if broker in brokers and rack is not None}
@@ -50,13 +51,13 @@ def assign_replicas(
 
 
 def _after(order: Sequence[int], first: int, shift: int) -> Iterator[int]:
-    """Yield the other brokers in circular order, beginning `shift` after the next broker."""
+    """Yield the brokers other than the leader in circular order, beginning `shift` after the next broker."""
     size = len(order)
     return (order[(first + 1 + (shift + step) % (size - 1)) % size] for step in count())
 
 
 def _elsewhere(order: Sequence[int], racks: Mapping[int, str], first: int, shift: int) -> Iterator[int]:
-    """Yield the other brokers; brokers in racks without a replica come first."""
+    """Yield the brokers other than the leader. Brokers in racks that have no replica yet come first."""
     every = dict.fromkeys(racks.values())
     taken, used = {order[first]}, {racks[order[first]]}
     for broker in _after(order, first, shift * len(every)):
@@ -67,7 +68,7 @@ def _elsewhere(order: Sequence[int], racks: Mapping[int, str], first: int, shift
 
 
 def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
-    """Return the brokers by taking one from each rack, rack by rack, until no rack has any left."""
+    """Return the brokers in turns: one from each rack, then the next one from each rack, until no broker is left."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(brokers):
         by_rack.setdefault(racks[broker], []).append(broker)

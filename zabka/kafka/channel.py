@@ -1,8 +1,8 @@
-"""Kafka requests over TCP to other brokers: the asyncio `BrokerChannel`.
+"""Sends Kafka requests to other brokers over TCP: the asyncio implementation of `BrokerChannel`.
 
-A connection carries its requests in order, and the server replies to each request only after the earlier ones. Kinds of
-requests that would block each other therefore have separate connections, as in Kafka (fetchers, the controller's
-control requests, requests to the controller).
+A connection sends its requests in order, and the server replies to each request only after the earlier ones. Kinds of
+requests that would block each other therefore use separate connections, as in Kafka (fetchers, the controller's control
+requests, requests to the controller).
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ RESPONSE_BYTES_MAX = 256 * 1024 * 1024
 
 
 class OpenConnection(Protocol):
-    """Opens a TCP connection to a broker, like `loop.create_connection`; link faults are applied here."""
+    """Function that opens a TCP connection to a broker, like `loop.create_connection`, and applies link faults to
+    it.
+    """
 
     def __call__(self, factory: Callable[[], asyncio.Protocol], to: Endpoint) -> Awaitable[object]:
-        """Connect; create the protocol with `factory`. Raises OSError."""
+        """Connect to the broker, and create the protocol with `factory`. Raises OSError."""
         ...
 
 
@@ -37,7 +39,7 @@ async def _open_directly(factory: Callable[[], asyncio.Protocol], to: Endpoint) 
 
 
 class AsyncioChannel:
-    """`zabka.kafka.ports.BrokerChannel` over TCP.  Use it on the running loop only."""
+    """Implements `zabka.kafka.ports.BrokerChannel` over TCP. It can be used only on the running event loop."""
 
     def __init__(
         self, client_id: str, open_connection: OpenConnection | None = None, tap: KafkaTap | None = None
@@ -50,7 +52,7 @@ class AsyncioChannel:
     def call(self, to: Endpoint, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
         """Send a request immediately.
 
-        The awaitable returns the response, or None for Produce with acks=0 once it is sent.
+        The awaitable returns the response. For Produce with acks=0 it returns None as soon as the request is sent.
         """
         key = (to.broker_id, lane_of(request))
         known = self._connections.get(key)
@@ -62,7 +64,7 @@ class AsyncioChannel:
         return known[1].call(request, timeout_ms)
 
     def forget(self, broker_id: int) -> None:
-        """Close every connection to that broker; calls in flight raise ChannelBroken."""
+        """Close every connection to that broker. Calls that wait for its response raise ChannelBroken."""
         for key in [key for key in self._connections if key[0] == broker_id]:
             self._connections.pop(key)[1].close("disconnected")
 
@@ -79,17 +81,17 @@ class _Call(NamedTuple):
     answer: asyncio.Future[KafkaMessage]
     timer: asyncio.TimerHandle
     sent_us: int
-    """The time of sending by the wall clock, if messages are logged."""
+    """Time on the wall clock at which the request was sent, if messages are logged."""
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, which may still be opening."""
+    """A connection to one broker. Requests can be queued before it is open."""
 
     def __init__(self, client_id: str, to: Endpoint, open_connection: OpenConnection, tap: KafkaTap | None) -> None:
         self._tap = tap
         self._line: CallerLine | None = None
         self._unlogged: list[tuple[int, KafkaMessage, int]] = []
-        """Requests that will be logged as sent when the connection is open."""
+        """Requests queued before the connection was open; they are logged as sent when it opens."""
         self._loop = asyncio.get_running_loop()
         self._client_id = client_id
         self._to = to
@@ -125,7 +127,7 @@ class _Connection(asyncio.Protocol):
         return answer
 
     def _log_sent(self, tap: KafkaTap, request: KafkaMessage, size: int) -> int:
-        """Log that a request is sent; return the time of sending."""
+        """Log that a request is sent, and return the time."""
         if tap.wants(request):
             if self._line is None:
                 self._unlogged.append((self._correlation_id, request, size))
@@ -134,7 +136,7 @@ class _Connection(asyncio.Protocol):
         return tap.now_us()
 
     def close(self, reason: str) -> None:
-        """Disconnect; calls in flight raise ChannelBroken."""
+        """Disconnect. Calls that wait for a response raise ChannelBroken."""
         if self.closed:
             return
         self.closed = True
@@ -152,7 +154,7 @@ class _Connection(asyncio.Protocol):
                 call.answer.set_exception(broken(f"broker {self._to.broker_id}: {reason}"))
 
     def _timed_out(self, answer: asyncio.Future[KafkaMessage]) -> None:
-        # Close the connection as Kafka's clients do, because later responses on it cannot arrive before this overdue
+        # Close the connection after a timeout, as Kafka's clients do: later responses cannot arrive before the overdue
         # one.
         if not answer.done():
             self.close("no answer in time")
@@ -170,7 +172,7 @@ class _Connection(asyncio.Protocol):
         self._unsent.clear()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports and transports of faulty links implement only the interface of asyncio's.
+        # The transports of uvloop and of links with faults implement asyncio's interface but are not subclasses of it.
         self._transport = cast(asyncio.Transport, transport)
         if self.closed:
             transport.close()

@@ -1,7 +1,7 @@
-"""The codecs of record batches and message sets: gzip, snappy, lz4 and zstd, as in Kafka's `compress` package.
+"""Codecs of record batches and message sets: gzip, snappy, lz4 and zstd, as in Kafka's `compress` package.
 
-Untrusted data is decompressed piece by piece and up to a limit, because a batch does not declare its decompressed size.
-gzip and zstd return pieces of the requested size, lz4 and snappy one block at a time.
+Untrusted data is decompressed in pieces and up to a limit, because a batch does not declare its decompressed size. gzip
+and zstd return pieces of the requested size, lz4 and snappy one block at a time.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from zabka.kafka.lz4_frame import Lz4FrameWriter, lz4_blocks
 from zabka.kafka.snappy_chunks import ChunkTooLarge, SnappyWriter, snappy_chunks
 
 try:
-    # Python's own implementation, available since 3.14.
+    # Python's own zstd implementation, available since 3.14.
     from compression.zstd import ZstdDecompressor, ZstdError  # type: ignore[import-not-found,unused-ignore]
 except ImportError:
     from backports.zstd import ZstdDecompressor, ZstdError
 
 EXPANDED_BYTES_MAX = 64 << 20
-"""The limit for decompressed batches; larger ones are rejected.
+"""Maximum decompressed size of a batch; larger batches are rejected.
 
-Kafka has no such limit; 5,000,000 of the smallest records fit into it.
+Kafka has no such limit. 5,000,000 of the smallest records fit into it.
 """
 ZSTD_BYTES_MAX = 16 << 20
-"""Maximum decompressed size of a producer's zstd batch: the decompressor may keep all of it until the end."""
+"""Maximum decompressed size of a producer's zstd batch. The decompressor may buffer all of it until the end."""
 PIECE_BYTES = 16 << 10
-"""The largest piece of gzip, zstd and uncompressed data; an lz4 block can have 4 MiB."""
+"""Maximum size of a piece of gzip, zstd and uncompressed data. An lz4 block can have 4 MiB."""
 
 _GZIP_WINDOW = 31
 _GZIP_START = b"\x1f\x8b\x08"
@@ -50,11 +50,11 @@ class Codec(IntEnum):
 CODECS = {"uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in Codec if codec}
 """Codecs by their names in compression.type (BrokerCompressionType.java)."""
 DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3}
-"""The default levels of the codecs that have levels."""
+"""Default compression levels of the codecs that have levels."""
 
 
 class CompressionError(Exception):
-    """Data that cannot be decompressed; the message states why."""
+    """The data cannot be decompressed. The message gives the reason."""
 
 
 class ExpandsTooFar(CompressionError):
@@ -67,8 +67,8 @@ class ExpandsTooFar(CompressionError):
 def unpacked(codec: Codec, data: Data, bytes_max: int = EXPANDED_BYTES_MAX, magic: int = 2) -> Iterator[Data]:
     """Yield the decompressed `data` in pieces, some of them empty, so that the caller can do other work in between.
 
-    `magic` is the magic of the batch or message: the oldest messages have lz4 frames with a wrong header checksum.
-    Raises CompressionError, and ExpandsTooFar before more than `bytes_max` bytes were decompressed.
+    `magic` is the magic number of the batch or message: in messages of magic 0, lz4 frames have a wrong header
+    checksum. Raises CompressionError, and ExpandsTooFar before more than `bytes_max` bytes have been decompressed.
     """
     left = bytes_max
     try:
@@ -107,7 +107,7 @@ def _plain_pieces(data: Data) -> Iterator[Data]:
 
 
 def _gzip_pieces(data: Data) -> Iterator[Data]:
-    """Yield every member of a gzip file; ignore trailing bytes that are not a member, as Java does."""
+    """Yield the content of every member of a gzip file. Ignore trailing bytes that are not a member, as Java does."""
     view = memoryview(data)
     unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW)
     for at in range(0, len(view), _INPUT_BYTES):
@@ -152,7 +152,10 @@ def _zstd_pieces(data: Data) -> Iterator[Data]:
 
 
 class Packer:
-    """Compresses data in pieces. `level` is the codec's level, None for its default; `magic` as for `unpacked`."""
+    """Compresses data in pieces. `level` is the compression level, None for the codec's default.
+
+    `magic` has the same meaning as for `unpacked`.
+    """
 
     def __init__(self, codec: Codec, level: int | None = None, magic: int = 2) -> None:
         level = DEFAULT_LEVELS.get(codec, 0) if level is None else level
@@ -174,11 +177,11 @@ class Packer:
             self._add, self._end = bytes, bytes
 
     def add(self, data: Data) -> bytes:
-        """Add data; return the compressed bytes that are ready."""
+        """Compress more data. Return the compressed bytes that are ready."""
         return self._add(data)
 
     def finish(self) -> bytes:
-        """Finish; return the remaining compressed bytes."""
+        """Finish the compression. Return the remaining compressed bytes."""
         return self._end()
 
 
@@ -195,6 +198,6 @@ class _ZstdPacker:
 
 
 def pack(codec: Codec, data: Data, level: int | None = None, magic: int = 2) -> bytes:
-    """Compress all of `data`."""
+    """Return all of `data` compressed."""
     packer = Packer(codec, level, magic)
     return packer.add(data) + packer.finish()

@@ -1,7 +1,7 @@
 """Control batches that end a transaction (Kafka's EndTransactionMarker and ControlRecordType, KIP-98).
 
-A control batch contains one record. Its key is a version and a type; its value is a version and the epoch of the
-coordinator that wrote it. The batch has the id and epoch of the producer whose transaction ends.
+A control batch contains one record. The record's key is a version and a type; its value is a version and the epoch of
+the coordinator that wrote it. The batch header has the id and epoch of the producer whose transaction ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ABORT, _COMMIT = 0, 1
 
 
 class EndTransactionMarker(NamedTuple):
-    """End of a transaction: whether it was committed or aborted, and the epoch of the coordinator that decided this."""
+    """End of a transaction: committed or aborted, and the epoch of the coordinator that decided this."""
 
     is_commit: bool
     coordinator_epoch: int
@@ -46,7 +46,9 @@ def marker_batch(producer_id: int, producer_epoch: int, marker: EndTransactionMa
 
 
 def read_marker(data: Data, position: int, header: BatchHeader) -> EndTransactionMarker | None:
-    """Return the marker in a control batch, or None if the batch is empty, of another type, or damaged."""
+    """Return the marker in a control batch; None if the batch is empty or damaged, or contains another type of
+    record.
+    """
     try:
         record = next(iter_batch(memoryview(data), position, header), None)
     except BatchUnreadable:

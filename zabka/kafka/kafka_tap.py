@@ -1,7 +1,7 @@
-"""Logs a broker's messages in Kafka's protocol, in its message log.
+"""Records a broker's messages in Kafka's protocol in the broker's message log.
 
-With `zabka.messages=control` these are the messages between controller and brokers, and a fetch during which the
-connection to a leader was lost. At both ends, a request is identified by its connection and its number on that
+With `zabka.messages=control` these are the messages between controller and brokers, and Fetch requests for which the
+connection to the leader was lost. At both ends, a request is identified by its connection and its number on that
 connection.
 """
 
@@ -14,7 +14,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
 
 
 class KafkaTap:
-    """Logs the messages of a broker's connections, both opened and accepted ones."""
+    """Logs the messages on a broker's connections, both those it opened and those it accepted."""
 
     def __init__(self, notes: MessageNotes) -> None:
         self._notes = notes
@@ -25,15 +25,15 @@ class KafkaTap:
         return self._hears_everything or message.__api_key__ in names.CONTROL
 
     def now_us(self) -> int:
-        """Return the time to log for a message."""
+        """Return the current time for a message to log."""
         return self._notes.now_us()
 
     def caller(self, transport: Transport, broker_id: int) -> CallerLine:
-        """Return the log for a connection that this broker has opened."""
+        """Return the recorder for a connection that this broker has opened."""
         return CallerLine(self._notes.line(transport, f"broker-{broker_id}"))
 
     def server(self, transport: Transport) -> ServerLine:
-        """Return the log for a connection that this broker has accepted."""
+        """Return the recorder for a connection that this broker has accepted."""
         return ServerLine(self, self._notes.line(transport))
 
 
@@ -47,20 +47,20 @@ class CallerLine:
         self._asked: dict[int, str] = {}
 
     def asked(self, number: int, request: KafkaMessage, size: int, us: int | None = None) -> None:
-        """Log a request that is sent."""
+        """Log a request that this broker sends."""
         content = names.request_content(request)
         self._asked[number] = content.group
         content.subject["correlation"] = number
         self._line.sent(content, f"request@{number}", size, us)
 
     def answered(self, number: int, response: KafkaMessage, size: int) -> None:
-        """Log a response that was received."""
+        """Log a response that this broker received."""
         group = self._asked.pop(number, None)
         if group is not None:
             self._line.received(names.response_content(response, group), f"answer@{number}", size)
 
     def broke(self, number: int, request: KafkaMessage, sent_us: int, reason: str) -> None:
-        """Log a fetch that got no response because the connection was lost."""
+        """Log a Fetch request that got no response because the connection was lost."""
         if number not in self._asked and api_key_of(request) == ApiKey.FETCH:
             content = names.request_content(request)
             content.subject["failed"] = reason
@@ -76,10 +76,10 @@ class ServerLine:
         self._tap = tap
         self._line = line
         self.awaits: dict[int, str] = {}
-        """The class of each logged request without a response yet, by its number."""
+        """Message classes of logged requests that have no response yet, by request number."""
 
     def came(self, number: int, client_id: str | None, request: KafkaMessage, size: int) -> None:
-        """Log a request that was received."""
+        """Log a request that this broker received."""
         if not self._tap.wants(request):
             return
         if self._line.other is None and client_id:
@@ -91,7 +91,7 @@ class ServerLine:
         self._line.received(content, f"request@{number}", size)
 
     def response_sent(self, number: int, response: KafkaMessage, size: int) -> None:
-        """Log a response that is sent."""
+        """Log a response that this broker sends."""
         group = self.awaits.pop(number, None)
         if group is not None:
             self._line.sent(names.response_content(response, group), f"answer@{number}", size)

@@ -1,6 +1,7 @@
 """LZ4 frames as Kafka reads and writes them (Lz4BlockInputStream, Lz4BlockOutputStream): independent blocks only.
 
-Messages of magic 0 have a header checksum over too many bytes, a bug of Kafka's first version that must be kept.
+In messages of magic 0, the header checksum covers too many bytes. This is a bug of Kafka's first version that must be
+reproduced.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ _MAGIC = 0x184D2204
 _LENGTH = Struct("<I")
 _CONTENT_SIZE_BYTES = 8
 _STORED = 0x80000000
-"""The bit of a block's length that marks an uncompressed block."""
+"""Bit in a block's length that marks an uncompressed block."""
 _GROWS_AT_MOST = 256
-"""The maximum growth: a byte of a block decompresses to at most 255 bytes."""
+"""Maximum factor by which a block grows: one byte decompresses to at most 255 bytes."""
 _VERSION = 1
 _BLOCK_64_KB = 4
 _WRITTEN_FLAGS = _VERSION << 6 | 1 << 5
@@ -30,7 +31,7 @@ _SHORT = 16
 
 
 def short_xxh32(data: bytes) -> int:
-    """Return XXH32 with seed 0 for fewer than 16 bytes, the size of every frame header."""
+    """Return XXH32 with seed 0, for data of fewer than 16 bytes, such as every frame header."""
     assert len(data) < _SHORT
     value = _PRIME_5 + len(data)
     at = 0
@@ -51,7 +52,7 @@ def _header_checksum(described: bytes) -> int:
 
 
 class _Frame:
-    """The parsed header of a frame."""
+    """Parsed header of an LZ4 frame."""
 
     def __init__(self, view: memoryview, header_is_checked: bool) -> None:
         if len(view) < 7 or _LENGTH.unpack_from(view)[0] != _MAGIC:
@@ -73,7 +74,7 @@ class _Frame:
 
 
 def lz4_blocks(data: bytes | bytearray | memoryview, header_is_checked: bool) -> Iterator[bytes | bytearray]:
-    """Yield the content of each block of the first frame; ignore any data after that frame.
+    """Yield the decompressed content of each block of the first frame. Ignore any data after that frame.
 
     Raises ValueError, and cramjam.DecompressionError.
     """
@@ -108,7 +109,10 @@ def _unpacked(block: memoryview, bytes_max: int) -> bytearray:
 
 
 def _checked_block(frame: _Frame, block: bytes) -> bytearray:
-    """Decompress a block with a checksum, which the library verifies in a separate frame."""
+    """Decompress a block that has a checksum.
+
+    The block is put into a separate frame, so that the library verifies the checksum.
+    """
     described = bytes((_BLOCK_CHECKSUM_FLAGS, frame.size_code))
     head = _LENGTH.pack(_MAGIC) + described + bytes([_header_checksum(described)])
     buffer = bytearray(frame.block_bytes_max)
@@ -118,7 +122,7 @@ def _checked_block(frame: _Frame, block: bytes) -> bytearray:
 
 
 class Lz4FrameWriter:
-    """Writes a frame with blocks of 64 KB: fast compression without a `level`, else high compression."""
+    """Writes an LZ4 frame with blocks of 64 KB: fast compression without a `level`, otherwise high compression."""
 
     def __init__(self, level: int | None, header_is_checked: bool) -> None:
         self._level = level
@@ -129,7 +133,7 @@ class Lz4FrameWriter:
         self._block_bytes = 1 << 2 * _BLOCK_64_KB + 8
 
     def add(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Add data; return the blocks that are ready."""
+        """Compress more data. Return the blocks that are ready."""
         self._waiting += data
         full = len(self._waiting) - len(self._waiting) % self._block_bytes
         view = memoryview(self._waiting)

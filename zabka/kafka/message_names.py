@@ -1,4 +1,4 @@
-"""The names of Kafka's messages (ApiKeys.java), and each message's subject for the log."""
+"""Names of Kafka's messages (ApiKeys.java), and the subject of each message for the message log."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def api_name(api_key: int) -> str:
 
 
 def request_content(request: KafkaMessage) -> Content:
-    """Return the class, name and subject of a request.
+    """Return the message class, name and subject of a request, for the message log.
 
     The class of a Fetch is `fetch` if a follower sent it, and `data` if a consumer sent it.
     """
@@ -60,7 +60,7 @@ def _request_class(api_key: int, request: KafkaMessage) -> str:
 
 
 def response_content(response: KafkaMessage, asked: str) -> Content:
-    """Return the content of a response to a request of that class."""
+    """Return the content of a response, for the message log. `asked` is the message class of the request."""
     return Content(asked, api_name(api_key_of(response)) + ANSWER, _subject(response, _error_text))
 
 
@@ -111,7 +111,7 @@ def _partitions(message: KafkaMessage) -> Iterator[tuple[str, Any]]:
 
 
 def _request_text(row: Any) -> str:
-    """Describe a request's data on a partition: its leader, epoch and ISR, or its fetch offset."""
+    """Describe what a request says about a partition: its leader, epoch and ISR, or its fetch offset."""
     leader = getattr(row, "leader", None)
     if leader is not None:
         isr = ",".join(map(str, row.isr))

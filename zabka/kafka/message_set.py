@@ -1,7 +1,7 @@
 """Message sets of magic 0 and 1, which clients from before Kafka 0.11 send and read (LegacyRecord, RecordsUtil).
 
-A message has an offset, a size, a CRC-32, a magic, attributes, from magic 1 on a timestamp, a key and a value. A
-compressed set is a message whose value is a set. Kafka 3.9 stores only batches of format 2, so produced messages are
+A message has an offset, a size, a CRC-32, a magic number, attributes, a timestamp (not in magic 0), a key and a value.
+A compressed set is a message whose value is a set. Kafka 3.9 stores only batches of format 2, so produced messages are
 converted up, and messages that such a client fetches are converted down.
 """
 
@@ -38,7 +38,7 @@ from zabka.kafka.record_refusals import (
 from zabka.kafka.record_rules import NO_TIMESTAMP, Append
 
 MESSAGE_SIZE_MIN = 14
-"""The smallest size field: the bytes after the size in a message of magic 0 without key and value."""
+"""Minimum value of the size field: the bytes after it in a message of magic 0 without key and value."""
 
 _OVERHEAD = Struct(">qi")
 _HEAD = Struct(">Ibb")
@@ -54,7 +54,7 @@ class Message(NamedTuple):
     magic: int
     attributes: int
     timestamp_ms: int
-    """The timestamp; -1 in magic 0, which has none."""
+    """Timestamp of the message; -1 in magic 0, which has no timestamps."""
     key: bytes | None
     value: bytes | None
 
@@ -63,15 +63,17 @@ class Message(NamedTuple):
 
 
 def message_checksum_holds(data: Data, at: int, end: int) -> bool:
-    """Return whether the CRC-32 of a message is correct; its fields after the size are from `at` to `end`."""
+    """Return whether the CRC-32 of a message is correct. Its fields after the size are at `data[at:end]`."""
     view = memoryview(data)
     crc: int = _HEAD.unpack_from(view, at)[0]
     return crc == zlib.crc32(view[at + _CRC_SIZE : end])
 
 
 def read_message(data: Data, at: int, end: int) -> Message:
-    """Return the message at `at`. Raises RecordsRefused (UNKNOWN_SERVER_ERROR, as in Kafka) if its lengths are
-    wrong."""
+    """Decode the message at `data[at:end]`.
+
+    Raises RecordsRefused (UNKNOWN_SERVER_ERROR, as in Kafka) if its lengths are wrong.
+    """
     (offset, _), start = _OVERHEAD.unpack_from(data, at), at + _OVERHEAD.size
     _, magic, attributes = _HEAD.unpack_from(data, start)
     start += _HEAD.size
@@ -113,7 +115,7 @@ def write_message(message: Message) -> bytes:
 
 
 class _Sliced:
-    """Counter of steps that decides when a conversion pauses."""
+    """Counts the steps of a conversion and decides when it pauses."""
 
     def __init__(self, records: int) -> None:
         self._records = records
@@ -127,7 +129,7 @@ class _Sliced:
 def _inner_messages(
     wrapper: Message, take: Callable[[Message, bool], None], pause: _Sliced
 ) -> Generator[None, None, None]:
-    """Pass each message of a compressed set to `take`, with the result of its checksum, after checking the set."""
+    """Check a compressed set, then pass each of its messages to `take`, with whether its checksum is correct."""
     codec = Codec(wrapper.attributes & CODEC_MASK)
     if codec is Codec.ZSTD:
         raise invalid("Invalid wrapper compressionType found in legacy deep record iterator")
@@ -174,7 +176,7 @@ def _unpacked_value(codec: Codec, wrapper: Message) -> Generator[Data, None, Non
 
 
 class _Conversion:
-    """Messages that become records of one batch (LogValidator.convertAndAssignOffsetsNonCompressed)."""
+    """Converts messages to the records of one batch (LogValidator.convertAndAssignOffsetsNonCompressed)."""
 
     def __init__(self, append: Append, codec: Codec, magic: int) -> None:
         self._append = append
@@ -185,7 +187,7 @@ class _Conversion:
         self.wrapper: Message | None = None
 
     def add_message(self, message: Message, checksum_holds: bool) -> None:
-        """Add a message.  Raises RecordsRefused if the message invalidates the batch."""
+        """Add a message. Raises RecordsRefused if the message makes the whole batch invalid."""
         wrapper, index = self.wrapper, self._index
         self._index += 1
         if message.magic != self._magic:
@@ -204,13 +206,13 @@ class _Conversion:
             self._builder.add(timestamp_ms, _fields(message))
 
     def done(self) -> tuple[bytes, BatchHeader]:
-        """Return the batch.  Raises RecordsRefused."""
+        """Return the finished batch and its header. Raises RecordsRefused."""
         self._errors.check()
         return self._builder.done()
 
 
 def _fields(message: Message) -> bytes:
-    """Encode key, value and headers as in a record of format 2."""
+    """Encode key, value and headers of a message as in a record of format 2."""
     out = bytearray()
     for part in (message.key, message.value):
         if part is None:
@@ -225,10 +227,11 @@ def _fields(message: Message) -> bytes:
 def convert_up(
     data: Data, places: Sequence[tuple[int, int]], source: Codec, append: Append, slice_records: int
 ) -> Generator[None, None, tuple[bytes, BatchHeader]]:
-    """Convert an old client's messages, or its compressed set (`source`), to one batch of format 2.
+    """Convert an old client's messages, or the messages of its compressed set, to one batch of format 2.
 
-    `places` are the start and end of each message. All messages have the same magic, and their checksums have been
-    checked. Pauses after every `slice_records`. Raises RecordsRefused.
+    `source` is the codec of a compressed set. `places` are the start and end of each message. All messages have the
+    same magic, and their checksums have been checked. The generator pauses after every `slice_records`. Raises
+    RecordsRefused.
     """
     pause = _Sliced(slice_records)
     first = read_message(data, *places[0])
@@ -251,7 +254,7 @@ def convert_up(
 
 
 class CannotConvert(Exception):
-    """A batch cannot be converted to messages; `error` is Kafka's error code."""
+    """A batch cannot be converted to messages of an older magic. `error` is Kafka's error code."""
 
     def __init__(self, error: int, reason: str) -> None:
         super().__init__(reason)
@@ -259,17 +262,18 @@ class CannotConvert(Exception):
 
 
 NOTHING_FITS = _OVERHEAD.pack(-1, 61) + b"\0" * 5
-"""A truncated message that replaces batches without messages, so that the client fetches with a larger size.
+"""A truncated message, returned in place of batches that contain no messages.
 
-It is the overflow batch of LazyDownConversionRecordsSend.
+It makes the client fetch again with a larger size. It is the overflow batch of LazyDownConversionRecordsSend.
 """
 
 
 def convert_down(data: Data, magic: int, first_offset: int, slice_records: int) -> Generator[None, None, bytes]:
     """Convert the batches of a fetch response to messages of an older magic (RecordsUtil.downConvert).
 
-    Uncompressed batches are converted from `first_offset` on.  Headers and transaction markers are dropped.  The
-    conversion ends before a batch of zstd.  Pauses after every `slice_records`.  Raises CannotConvert.
+    Records of uncompressed batches are converted from `first_offset` on. Headers and transaction markers are dropped.
+    The conversion ends before the first zstd batch. The generator pauses after every `slice_records`. Raises
+    CannotConvert.
     """
     converted: list[bytes] = []
     pause = _Sliced(slice_records)

@@ -1,6 +1,6 @@
-"""The fast path for the batches that most producers send: single, uncompressed, with few records and no headers.
+"""Fast check of the batches that most producers send: single, uncompressed, with few records and no headers.
 
-Any unusual batch is left to `record_validation`, which checks whether it is invalid and why.
+Any other batch is left to `record_validation`, which finds out whether it is invalid and why.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from zabka.kafka.record_batch import (
 )
 
 PLAIN_RECORDS_MAX = 2_000
-"""The maximum number of records in a plain batch; larger batches are checked in slices."""
+"""Maximum number of records in a plain batch. Larger batches are validated in slices."""
 
 
 def plain_batch(data: Data, max_message_bytes: int) -> BatchHeader | None:
     """Return the header of a valid plain batch that can be appended unchanged, or None if it needs the full check.
 
-    Only for topics without rules on keys and timestamps that keep the producer's codec (`TopicRules.asks_nothing`).
+    It can be used only for topics whose config has no rules for keys and timestamps and keeps the producer's codec
+    (`TopicRules.asks_nothing`).
     """
     size = len(data)
     if not HEADER_SIZE <= size <= max_message_bytes:
@@ -53,17 +54,17 @@ def plain_batch(data: Data, max_message_bytes: int) -> BatchHeader | None:
 
 
 _ALIKE_MIN = 12
-"""Minimum number of remaining records for which the check of all records at once is used."""
+"""Minimum number of remaining records for which all records are checked together (`_alike`)."""
 _EVEN, _ODD = bytes(range(0, 256, 2)), bytes(range(1, 256, 2))
 _LAST, _MORE = bytes(range(0x80)), bytes(range(0x80, 0x100))
-"""The bytes that end a varint, and the bytes that do not."""
+"""The bytes that end a varint, and the bytes after which a varint continues."""
 _UP_TO = [bytes(range(top + 1)) for top in range(0x100)]
 
 
 def _newest_of(data: bytes, at: int, count: int) -> int | None:
-    """Return the highest timestamp delta of the records, if the records end with the data.
+    """Return the highest timestamp delta of the records, or None if they do not end exactly at the end of the data.
 
-    Return None unless all lengths and deltas have one or two bytes, in their shortest form.
+    Also return None if a length or delta has more than two bytes or is not in its shortest form.
     """
     newest = -1
     stride, left, tries_at = 0, count, count
@@ -121,12 +122,15 @@ def _newest_of(data: bytes, at: int, count: int) -> int | None:
             stride = end - start
     except IndexError:
         return None
-    # If all timestamps go back (newest < 0), use the full check. Such batches are rare.
+    # If all timestamp deltas are negative (newest < 0), use the full check. Such batches are rare.
     return newest >> 1 if at == len(data) and newest >= 0 else None
 
 
 def _places(data: bytes, at: int) -> tuple[int, int, int, int]:
-    """Return the positions of a record's timestamp, offset, key length and value length, each of one or two bytes."""
+    """Return the positions of a record's timestamp delta, offset delta, key length and value length.
+
+    Each of these fields has one or two bytes.
+    """
     time_at = at + (2 if data[at] < 0x80 else 3)
     offset_at = time_at + (1 if data[time_at] < 0x80 else 2)
     key_at = offset_at + (1 if data[offset_at] < 0x80 else 2)
@@ -139,8 +143,8 @@ def _places(data: bytes, at: int) -> tuple[int, int, int, int]:
 def _alike(data: bytes, start: int, end: int, most: int) -> tuple[int, int]:
     """Return how many of the next records have equal lengths at equal positions, and their highest timestamp delta.
 
-    The delta is before zigzag decoding. Records are not compared one by one: each position is compared in all records
-    at once.
+    The delta is before zigzag decoding. For speed, each position is compared in all records at once, instead of record
+    by record.
     """
     time_at, offset_at, key_at, value_at = _places(data, start)
     stride = end - start
@@ -168,7 +172,7 @@ def _alike(data: bytes, start: int, end: int, most: int) -> tuple[int, int]:
     if time_at + 1 == offset_at:
         return run, _highest(low.translate(None, _ODD))
     if low.translate(None, _EVEN):
-        # A timestamp goes back, so return 0: the records are checked one by one.
+        # A timestamp delta is negative. Return 0, so that the records are checked one by one.
         return 0, -1
     high = data[time_at + 1 + stride : time_at + 1 + stride + run * stride : stride]
     top = _highest(high)
@@ -176,14 +180,14 @@ def _alike(data: bytes, start: int, end: int, most: int) -> tuple[int, int]:
 
 
 def _highest(column: bytes) -> int:
-    """Return the highest byte, -1 if there is none. It is usually the last byte, because timestamps increase."""
+    """Return the highest byte, -1 if there are none. It is usually the last byte, because timestamps increase."""
     if not column:
         return -1
     return max(column) if column.translate(None, _UP_TO[column[-1]]) else column[-1]
 
 
 def _neighbours(low: bytes, high: bytes, top: int) -> bytes:
-    """Return the bytes of `low` at the positions where `high` has the byte `top`."""
+    """Return those bytes of `low` that are at the positions at which `high` has the byte `top`."""
     first = high.index(top)
     if high.count(top) == len(high) - first:
         return low[first:]

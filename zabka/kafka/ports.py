@@ -1,4 +1,4 @@
-"""The interfaces for sending requests to brokers: addresses, messages, and the channel."""
+"""Interfaces for sending requests to brokers: addresses, messages, and the channel."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from zabka.journal.events import Event
 
 BrokerId = NewType("BrokerId", int)
 BrokerEpoch = NewType("BrokerEpoch", int)
-"""The czxid of /brokers/ids/N."""
+"""Epoch of a broker's registration: the czxid of /brokers/ids/N."""
 ControllerEpoch = NewType("ControllerEpoch", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 PartitionEpoch = NewType("PartitionEpoch", int)
-"""The zkVersion of a partition's state znode."""
+"""Version of a partition's state: the zkVersion of its state znode."""
 
 NO_LEADER = BrokerId(-1)
 UNKNOWN_BROKER_EPOCH = BrokerEpoch(-1)
-"""Broker epoch -1: in a request it means any incarnation of the broker.
+"""Broker epoch -1: in a request it matches every registration of the broker.
 
-A registered broker has it only with Historical.NO_BROKER_EPOCH.
+A registered broker has this epoch only with Historical.NO_BROKER_EPOCH.
 """
 
 Emit = Callable[[Event], Cause]
-"""Writes an event to this node's journal; returns a reference for other events that it causes."""
+"""Function that writes an event to this node's journal and returns a reference to it, for use as a cause."""
 
 KafkaMessage = Any
 """A request or response payload: an instance of a `kio.schema` class, which contains its API key and version."""
@@ -39,14 +39,14 @@ class Endpoint(NamedTuple):
 
 
 class ChannelBroken(Exception):
-    """The request got no response, because the connection was refused or lost, or timed out.
+    """The request got no response: the connection was refused or lost, or the request timed out.
 
-    It may have been carried out.
+    The request may have been executed.
     """
 
 
 class NeverSent(ChannelBroken):
-    """There was no connection for the request, so it was never sent and not carried out."""
+    """No connection could be opened for the request, so it was not sent and not executed."""
 
 
 class BrokerChannel(Protocol):
@@ -55,10 +55,10 @@ class BrokerChannel(Protocol):
     def call(self, to: Endpoint, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
         """Send a request immediately. The awaitable returns the response payload. Raises ChannelBroken.
 
-        Requests to one endpoint stay in order. The response has the kio class that matches the request's version.
+        Requests to one endpoint are sent in order. The kio class of the response has the same version as the request.
         """
         ...
 
     def forget(self, broker_id: int) -> None:
-        """Close any connection to that broker; calls in flight raise ChannelBroken."""
+        """Close all connections to that broker. Calls that wait for its response raise ChannelBroken."""
         ...

@@ -1,4 +1,4 @@
-"""The records that a consumer with isolation.level=read_committed receives (KIP-98, CompletedFetch)."""
+"""Selects the records that a consumer with isolation.level=read_committed receives (KIP-98, CompletedFetch)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.kafka.record_batch import (
 
 
 class Aborted(Protocol):
-    """An aborted transaction: its producer, and its first offset in the partition."""
+    """An aborted transaction: its producer id, and its first offset in the partition."""
 
     @property
     def producer_id(self) -> int: ...
@@ -27,8 +27,8 @@ class Aborted(Protocol):
 def committed_records(data: bytes, from_offset: int, aborted: Iterable[Aborted]) -> list[Record]:
     """Return the records of a fetch response from `from_offset` on, without records of aborted transactions.
 
-    A producer's batches are skipped from the first offset of an aborted transaction up to its marker. Raises
-    BatchUnreadable.
+    The batches of a producer are skipped from the first offset of its aborted transaction up to the transaction's
+    marker. Raises BatchUnreadable.
     """
     headers = split_batches(data)
     if headers is None:
@@ -42,8 +42,8 @@ def committed_records(data: bytes, from_offset: int, aborted: Iterable[Aborted])
             aborting.add(waiting[begun].producer_id)
             begun += 1
         if is_control(header):
-            # This is the abort marker of the transaction, or a commit marker of a producer without an aborted
-            # transaction here.
+            # This marker ends an aborted transaction, or it is the commit marker of a producer without an aborted
+            # transaction.
             aborting.discard(header.producer_id)
         elif not (is_transactional(header) and header.producer_id in aborting) and header.last_offset >= from_offset:
             records += [record for record in decode_batch(data, position, header) if record.offset >= from_offset]

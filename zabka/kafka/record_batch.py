@@ -1,8 +1,8 @@
-"""Record batches, format 2 (Kafka's DefaultRecordBatch, KIP-98): 61 bytes of header, then records.
+"""Record batches of format 2 (Kafka's DefaultRecordBatch, KIP-98): 61 bytes of header, then records.
 
 A broker reads the header and does not change the records: the consumer receives the same bytes that the producer sent
-and the broker stored. Base offset and partition leader epoch are before the bytes that the CRC-32C covers, so an append
-patches both without changing the checksum. Only `build_batch` and `decode_records` know the format of a record.
+and the broker stored. The CRC-32C does not cover base offset and partition leader epoch, so an append sets both without
+changing the checksum. Only `build_batch` and `decode_records` know the format of a record.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from zabka.kafka.record_rules import as_long
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
 LENGTH_AT = 8
-"""The position of the batch length, which counts the bytes after this field."""
+"""Position of the batch length in the header. The length counts the bytes after this field."""
 LEADER_EPOCH_AT = 12
 CHECKED_FROM = 21
-"""The first byte that the CRC covers: the attributes."""
+"""Position of the first byte that the CRC covers: the attributes."""
 SIZE_OVERHEAD = 12
-"""The size of base offset and length, which the batch length does not include."""
+"""Size of base offset and batch length, which the batch length does not include."""
 
 NO_PRODUCER = -1
 MAGIC = 2
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
-"""The attribute of a batch whose records all have the time of its append, stored as its highest timestamp."""
+"""Attribute of a batch whose records all have the batch's append time, stored as its highest timestamp."""
 TRANSACTIONAL = 0x10
-"""The attribute of a batch that is part of a transaction."""
+"""Attribute of a batch that is part of a transaction."""
 CONTROL = 0x20
-"""The attribute of a batch that contains no user records, but the end of a transaction."""
+"""Attribute of a control batch, which contains the end of a transaction instead of user records."""
 DELETE_HORIZON = 0x40
-"""The attribute of a batch whose base timestamp is the time from which its tombstones can be removed (KIP-534)."""
+"""Attribute of a batch whose base timestamp is the time from which its tombstones can be removed (KIP-534)."""
 _VARINT_BYTES_MAX = 10
 
 _HEAD = struct.Struct(">qi")
@@ -46,7 +46,7 @@ _OFFSET = struct.Struct(">q")
 
 
 class BatchHeader(NamedTuple):
-    """A batch's header. Offsets are absolute; `length` excludes the first 12 bytes, which end with the length field."""
+    """Header of a batch. Offsets are absolute. `length` excludes the first 12 bytes: base offset and length field."""
 
     base_offset: int
     length: int
@@ -64,17 +64,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The size of the whole batch in bytes."""
+        """Size of the whole batch in bytes."""
         return self.length + SIZE_OVERHEAD
 
     @property
     def last_offset(self) -> int:
-        """The offset of the batch's last record."""
+        """Offset of the batch's last record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The offset after the batch."""
+        """Offset after the batch's last record."""
         return self.base_offset + self.last_offset_delta + 1
 
 
@@ -86,12 +86,12 @@ def read_header(data: bytes | bytearray | memoryview, position: int = 0) -> Batc
 
 
 def checksum_holds(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> bool:
-    """Return whether the CRC-32C of the batch at `position` is correct. The batch must be complete in `data`."""
+    """Return whether the CRC-32C of the batch at `position` is correct. `data` must contain the whole batch."""
     return checksum_of(data, position, header) == header.crc
 
 
 def checksum_of(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> int:
-    """Compute the CRC-32C of the batch at `position`.  The batch must be complete in `data`."""
+    """Compute the CRC-32C of the batch at `position`. `data` must contain the whole batch."""
     return int(crc32c(memoryview(data)[position + CHECKED_FROM : position + header.size]))
 
 
@@ -105,10 +105,10 @@ def header_is_sane(header: BatchHeader) -> bool:
 
 
 def split_batches(data: bytes, checked: bool = True) -> list[BatchHeader] | None:
-    """Return the headers of all batches in `data`, or None if any part of it is damaged.
+    """Return the headers of all batches in `data`, or None if any of them is damaged.
 
-    An incomplete batch at the end is not damage: a leader sends one if it ends a response at a byte limit, and the
-    fetcher gets the rest with its next fetch.
+    An incomplete batch at the end is not damage: a leader sends one if it truncates a response at a byte limit, and the
+    follower gets the whole batch with its next fetch.
     """
     headers: list[BatchHeader] = []
     position = 0
@@ -130,7 +130,7 @@ def split_batches(data: bytes, checked: bool = True) -> list[BatchHeader] | None
 def patch_batches(
     data: Data, headers: Sequence[BatchHeader], base_offset: int, leader_epoch: int
 ) -> tuple[bytes, list[BatchHeader]]:
-    """Set the offsets and the leader epoch of batches; return the bytes to store and their headers."""
+    """Assign offsets and a leader epoch to batches. Return the bytes to store, and the new headers."""
     view = memoryview(data)
     epoch = _EPOCH.pack(leader_epoch)
     pieces: list[bytes | memoryview] = []
@@ -140,7 +140,7 @@ def patch_batches(
         end = position + header.size
         length = view[position + LENGTH_AT : position + LEADER_EPOCH_AT]
         pieces += [_OFFSET.pack(base_offset), length, epoch, view[position + LEADER_EPOCH_AT + len(epoch) : end]]
-        # Gives the same result as `_replace` in a third of the time.
+        # This gives the same result as `_replace` in a third of the time.
         patched.append(BatchHeader._make((base_offset, header.length, leader_epoch, *header[3:])))
         position = end
         base_offset += header.last_offset_delta + 1
@@ -151,7 +151,7 @@ def patch_batches(
 
 
 class Record(NamedTuple):
-    """One record as a consumer receives it, or as a producer passes it (then the offset is ignored)."""
+    """A record that a consumer receives or a producer sends. The producer's offset is ignored."""
 
     key: bytes | None
     value: bytes | None
@@ -161,11 +161,11 @@ class Record(NamedTuple):
 
 
 class BatchUnreadable(Exception):
-    """A batch's records cannot be decoded, because they are damaged or compressed in an unsupported way."""
+    """The records of a batch cannot be decoded, because they are damaged or their compression is not supported."""
 
 
 def write_varint(out: bytearray, number: int) -> None:
-    """Append a varint, zigzag-encoded."""
+    """Append a number as a zigzag-encoded varint."""
     value = (number << 1) ^ (number >> 63)
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -214,9 +214,9 @@ def build_batch(
     codec: Codec = Codec.NONE,
     attributes: int = 0,
 ) -> bytes:
-    """Encode records (at least one) as one batch with the records' own timestamps (CreateTime).
+    """Encode one or more records as one batch with the records' own timestamps (CreateTime).
 
-    `attributes` are set in addition to the codec: TRANSACTIONAL, CONTROL.
+    `attributes` (TRANSACTIONAL, CONTROL) are set in addition to the codec.
     """
     assert records, "a batch holds at least one record"
     base_timestamp = records[0].timestamp_ms
@@ -274,7 +274,7 @@ def _decode_one(data: memoryview, position: int, end: int, header: BatchHeader) 
 
 
 def codec_of(header: BatchHeader) -> Codec:
-    """Return the codec of a batch.  Raises BatchUnreadable for an unknown codec."""
+    """Return the compression codec of a batch. Raises BatchUnreadable for an unknown codec."""
     try:
         return Codec(header.attributes & CODEC_MASK)
     except ValueError as unknown:
@@ -282,7 +282,7 @@ def codec_of(header: BatchHeader) -> Codec:
 
 
 class Cut(NamedTuple):
-    """An encoded record: `data` from `start` to `end`, including its length; its fields begin at `fields_at`."""
+    """An encoded record: `data` from `start` to `end`, including its length; its other fields begin at `fields_at`."""
 
     data: memoryview
     start: int
@@ -291,7 +291,7 @@ class Cut(NamedTuple):
 
 
 def cut_records(data: bytes | memoryview, position: int, header: BatchHeader) -> Iterator[Cut]:
-    """Yield the encoded records of one batch, decompressed one piece at a time. Raises BatchUnreadable."""
+    """Yield the encoded records of one batch, which is decompressed in pieces. Raises BatchUnreadable."""
     body = memoryview(data)[position + HEADER_SIZE : position + header.size]
     codec = codec_of(header)
     left = header.record_count
@@ -319,7 +319,10 @@ def cut_records(data: bytes | memoryview, position: int, header: BatchHeader) ->
 
 
 def _cut(data: memoryview, count: int) -> Generator[Cut, None, tuple[int, tuple[int, int]]]:
-    """Yield the complete records; return how many are missing, where the rest begins and how many bytes it needs."""
+    """Yield the complete records in `data`.
+
+    Return how many of `count` records are missing, where the incomplete record begins, and how many bytes it needs.
+    """
     at, size_of_data = 0, len(data)
     while count:
         try:
@@ -352,8 +355,8 @@ def is_transactional(header: BatchHeader) -> bool:
 def is_compacted(header: BatchHeader) -> bool:
     """Return whether compaction has changed this batch.
 
-    Compaction only removes records from a batch, or sets the time at which its tombstones can be removed; a batch's
-    offsets do not change.
+    Compaction only removes records from a batch, or sets the time at which its tombstones can be removed. It does not
+    change the batch's base offset and last offset.
     """
     return header.record_count <= header.last_offset_delta or bool(header.attributes & DELETE_HORIZON)
 
@@ -371,13 +374,12 @@ def filter_batch(
     horizon_ms: int | None = None,
     is_removable_marker: bool = False,
 ) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
-    """Rebuild a batch without the records for which `stays` is false; return None if it is unchanged.
+    """Encode a batch again without the records for which `stays` is false; return None if no record is removed.
 
-    Pauses after `slice_records`.
-
-    Offsets, timestamps, the codec, and the producer's id, epoch and sequence do not change; the batch may be left
-    without any record. `horizon_ms` becomes the delete horizon of the batch if it has none yet and keeps tombstones or
-    is the marker of a transaction without batches (`is_removable_marker`). Raises BatchUnreadable.
+    Offsets, timestamps, the codec, and the producer's id, epoch and sequence do not change. The batch may be left
+    without any record. `horizon_ms` becomes the delete horizon of the batch if it has none yet, and if it contains
+    tombstones or is the marker of a transaction without batches (`is_removable_marker`). The generator pauses after
+    every `slice_records`. Raises BatchUnreadable.
     """
     kept = bytearray()
     kept_count = 0
@@ -413,7 +415,7 @@ def _with_records(header: BatchHeader, payload: bytes, count: int) -> tuple[byte
 
 
 def _timed_from(records: bytearray, more_ms: int, slice_records: int) -> Generator[None, None, bytearray]:
-    """Encode records with the same timestamps for a batch whose base timestamp is earlier by `more_ms`."""
+    """Encode records again, with unchanged timestamps, for a batch whose base timestamp is lower by `more_ms`."""
     data, timed = memoryview(records), bytearray()
     at = number = 0
     while at < len(data):
@@ -444,7 +446,9 @@ def _packed(codec: Codec, body: bytearray) -> Generator[None, None, bytes]:
 
 
 def empty_batch(base_offset: int, last_offset: int, leader_epoch: int, timestamp_ms: int) -> bytes:
-    """Return a batch without any record, which replaces removed ones (DefaultRecordBatch.writeEmptyHeader)."""
+    """Return an empty batch, which replaces a batch whose records were removed
+    (DefaultRecordBatch.writeEmptyHeader).
+    """
     header = BatchHeader(
         base_offset=base_offset,
         length=HEADER_SIZE - SIZE_OVERHEAD,
@@ -464,34 +468,35 @@ def empty_batch(base_offset: int, last_offset: int, leader_epoch: int, timestamp
 
 
 def with_checksum(header: BatchHeader, body: Data) -> tuple[bytes, BatchHeader]:
-    """Return a batch with that header and a correct checksum."""
+    """Return a batch with this header and the correct checksum, and the new header."""
     head = HEADER.pack(*header)
     header = header._replace(crc=int(crc32c(body, crc32c(head[CHECKED_FROM:]))))
     return HEADER.pack(*header) + body, header
 
 
 def iter_batch(data: bytes | memoryview, position: int, header: BatchHeader) -> Iterator[Record]:
-    """Yield the records of one batch while it is decompressed. Raises BatchUnreadable."""
+    """Yield the records of one batch while it is being decompressed. Raises BatchUnreadable."""
     for body, _, fields_at, end in cut_records(data, position, header):
         yield _decode_one(body, fields_at, end, header)
 
 
 def decode_batch(data: bytes | memoryview, position: int, header: BatchHeader) -> list[Record]:
-    """Return the records of one batch.  Raises BatchUnreadable."""
+    """Return the records of one batch. Raises BatchUnreadable."""
     return list(iter_batch(data, position, header))
 
 
 def offset_after(data: bytes, from_offset: int) -> int:
-    """Return the next offset to fetch: the offset after the last complete batch of the response.
+    """Return the next offset to fetch: the offset after the last complete batch in the fetch response.
 
-    Compaction may have removed the last records of that batch.
+    It can be higher than the last record's offset + 1, because compaction may have removed the last records of that
+    batch.
     """
     headers = split_batches(data, checked=False)
     return max(from_offset, headers[-1].next_offset) if headers else from_offset
 
 
 def stamped_offsets(data: bytes) -> list[range]:
-    """Return the offset ranges of complete batches of a fetch response with the leader's timestamp (LogAppendTime)."""
+    """Return the offset ranges of those batches in a fetch response whose timestamps the leader set (LogAppendTime)."""
     headers = split_batches(data, checked=False) or []
     return [range(h.base_offset, h.next_offset) for h in headers if h.attributes & LOG_APPEND_TIME]
 

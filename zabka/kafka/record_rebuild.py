@@ -1,4 +1,4 @@
-"""A batch rebuilt from records that arrived in another codec or format (MemoryRecordsBuilder)."""
+"""Builds a batch from records that arrived in another codec or format (MemoryRecordsBuilder)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PACK_BYTES = 32 << 10
 
 
 class Producer(NamedTuple):
-    """The producer fields of a batch's header."""
+    """Producer fields in the header of a batch."""
 
     producer_id: int = NO_PRODUCER
     epoch: int = -1
@@ -32,7 +32,7 @@ class Producer(NamedTuple):
 
 
 class BatchBuilder:
-    """Builds one batch of format 2 at offset 0, in the topic's codec or else in `codec`."""
+    """Builds one batch of format 2 with base offset 0, compressed with `codec`."""
 
     def __init__(self, append: Append, codec: Codec, producer: Producer) -> None:
         self._append = append
@@ -47,7 +47,7 @@ class BatchBuilder:
         self._max_timestamp = NO_TIMESTAMP
 
     def add(self, timestamp_ms: int, fields: Data) -> None:
-        """Append a record; `fields` are its encoded key, value and headers, which follow its offset.
+        """Append a record. `fields` are its encoded key, value and headers, which follow the offset in the record.
 
         Raises RecordsRefused if Kafka's builder rejects the timestamp, or if the batch becomes too large.
         """
@@ -68,7 +68,9 @@ class BatchBuilder:
             self._waiting.clear()
 
     def take_over(self, piece: Data) -> None:
-        """Append the bytes of records that need no change; `done_unchanged` then gets their header fields."""
+        """Append the bytes of records that need no change. Their header fields are passed to `done_unchanged` at the
+        end.
+        """
         self._pack(self._packer.add(piece))
 
     def _pack(self, packed: bytes) -> None:

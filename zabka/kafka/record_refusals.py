@@ -14,12 +14,12 @@ UNSUPPORTED_COMPRESSION_TYPE = 76
 INVALID_RECORD = 87
 
 RECORD_ERRORS_MAX = 1_000
-"""Maximum number of a batch's bad records that a response names; Kafka names all of them, even millions."""
+"""Maximum number of rejected records that a response lists per batch. Kafka lists all of them, even millions."""
 _SHOWN = 3
 
 
 class RecordError(NamedTuple):
-    """A rejected record, by its index in its batch."""
+    """A rejected record, identified by its index in the batch."""
 
     batch_index: int
     message: str
@@ -29,10 +29,10 @@ class RecordError(NamedTuple):
 
 
 class RecordsRefused(Exception):
-    """Produced records that are not appended.
+    """The produced records are rejected and not appended.
 
-    `error` is Kafka's code. `message` is sent to the client if single records are at fault, as in Kafka; any other
-    message of the exception is not sent. `says_log_start` means that the response contains the log start offset.
+    `error` is Kafka's error code. `message` is sent to the client only if single records caused the error, as in Kafka.
+    `says_log_start` means that the response contains the log start offset.
     """
 
     def __init__(
@@ -51,27 +51,27 @@ class RecordsRefused(Exception):
 
 
 def invalid(reason: str) -> RecordsRefused:
-    """Return INVALID_RECORD for a whole batch (InvalidRecordException)."""
+    """Return the error INVALID_RECORD for a whole batch (InvalidRecordException)."""
     return RecordsRefused(INVALID_RECORD, reason)
 
 
 def corrupt(reason: str) -> RecordsRefused:
-    """Return CORRUPT_MESSAGE (CorruptRecordException)."""
+    """Return the error CORRUPT_MESSAGE (CorruptRecordException)."""
     return RecordsRefused(CORRUPT_MESSAGE, reason, says_log_start=False)
 
 
 def too_large(reason: str) -> RecordsRefused:
-    """Return MESSAGE_TOO_LARGE (RecordTooLargeException)."""
+    """Return the error MESSAGE_TOO_LARGE (RecordTooLargeException)."""
     return RecordsRefused(MESSAGE_TOO_LARGE, reason, says_log_start=False)
 
 
 def unexpected(reason: str) -> RecordsRefused:
-    """Return UNKNOWN_SERVER_ERROR, for an input on which Kafka's own code fails and returns that error."""
+    """Return the error UNKNOWN_SERVER_ERROR, for an input on which Kafka's own code fails with that error."""
     return RecordsRefused(UNKNOWN_SERVER_ERROR, reason)
 
 
 class RecordErrors:
-    """The bad records of a batch (LogValidator.processRecordErrors)."""
+    """Rejected records of a batch (LogValidator.processRecordErrors)."""
 
     __slots__ = ("_count", "_is_about_time", "_named")
 
@@ -84,14 +84,14 @@ class RecordErrors:
         return self._count > 0
 
     def note(self, batch_index: int, message: str, error: int = INVALID_RECORD) -> None:
-        """Add a record error."""
+        """Add the error of one record."""
         self._count += 1
         self._is_about_time = self._is_about_time or error == INVALID_TIMESTAMP
         if len(self._named) < RECORD_ERRORS_MAX:
             self._named.append(RecordError(batch_index, message))
 
     def check(self) -> None:
-        """Raise RecordsRefused if there was any error."""
+        """Raise RecordsRefused if any record has an error."""
         if not self._count:
             return
         if self._is_about_time:

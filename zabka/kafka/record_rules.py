@@ -1,4 +1,4 @@
-"""A topic's rules for each record that producers send (LogValidator.validateRecord)."""
+"""Checks each record that producers send against the config of its topic (LogValidator.validateRecord)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FOREVER_MS = 2**63 - 1
 
 
 class TopicRules(NamedTuple):
-    """The part of a topic's configuration that affects its records."""
+    """The config values of a topic that affect its records."""
 
     compacts: bool = False
     """True if cleanup.policy contains compact, so that every record must have a key."""
@@ -23,40 +23,40 @@ class TopicRules(NamedTuple):
     after_max_ms: int = FOREVER_MS
     """message.timestamp.after.max.ms."""
     codec: Codec | None = None
-    """The codec of compression.type; None for `producer`: batches keep their codec."""
+    """Codec in compression.type; None for `producer`, with which batches keep their codec."""
     level: int | None = None
-    """The level of compression.CODEC.level; None for the codec's default."""
+    """Level in compression.CODEC.level; None for the codec's default level."""
     max_message_bytes: int = 1_048_588
     """max.message.bytes."""
 
     @property
     def asks_nothing(self) -> bool:
-        """Whether a valid uncompressed batch is appended unchanged."""
+        """Whether valid uncompressed batches are appended unchanged."""
         is_timeless = self.before_max_ms == self.after_max_ms == FOREVER_MS
         return is_timeless and not self.compacts and not self.stamps and not self.codec
 
 
 class Append(NamedTuple):
-    """One append: its partition, its time, and its rules."""
+    """Parameters of one append: the rules of the topic, the partition, and the current time."""
 
     rules: TopicRules
     topic_partition: object
-    """The partition as error messages name it: orders-0."""
+    """Partition as it appears in error messages, such as orders-0."""
     now_ms: int
 
     @property
     def checks_times(self) -> bool:
-        """Whether a record can be too old or too new."""
+        """Whether the topic's config rejects records with a timestamp that is too old or too new."""
         rules = self.rules
         return not rules.stamps and (rules.before_max_ms != FOREVER_MS or rules.after_max_ms != FOREVER_MS)
 
     def check_record(
         self, errors: RecordErrors, index: int, offset: int, timestamp_ms: int, has_key: bool, stamped_as: str | None
     ) -> None:
-        """Record the error of a record, if it has one.
+        """If a record is invalid, add an error to `errors`.
 
-        `stamped_as` is Kafka's message for a record of a batch with the attribute LogAppendTime, which only brokers may
-        set; None without that attribute.
+        `stamped_as` is Kafka's error message for a record in a batch with the attribute LogAppendTime, which only
+        brokers may set; None if the batch does not have that attribute.
         """
         rules = self.rules
         if rules.compacts and not has_key:
@@ -76,5 +76,5 @@ class Append(NamedTuple):
 
 
 def as_long(number: int) -> int:
-    """Wrap a number as Java's 64-bit long does."""
+    """Return a number with the overflow of Java's 64-bit long."""
     return (number + 2**63) % 2**64 - 2**63

@@ -1,8 +1,8 @@
-"""Validation of produced records before they are appended, as in Kafka 3.9's UnifiedLog and LogValidator.
+"""Validates produced records before they are appended, as UnifiedLog and LogValidator of Kafka 3.9 do.
 
-Records are rejected or rebuilt as in Kafka, with two limits that Kafka lacks: on the decompressed size of a batch, and
-on the number of bad records that a response names. One check is stricter: also in compressed batches, a record is
-rejected if its fields do not end at its declared length, or if a number is out of its type's range.
+Records are rejected or rebuilt as in Kafka, with two additional limits: on the decompressed size of a batch, and on the
+number of rejected records that a response lists. One check is stricter than Kafka's: even in compressed batches, a
+record is rejected if its fields do not end at its declared length, or if a number is out of its type's range.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from zabka.kafka.record_rules import Append, as_long
 from zabka.kafka.record_walk import RecordWalk, read_varint, read_varlong
 
 SLICE_RECORDS = 250
-"""The records in a slice of validation: about a quarter of a millisecond, during which other clients wait."""
+"""Number of records validated in one step, about a quarter of a millisecond, during which other clients wait."""
 SLICE_CONVERTED = 60
-"""The same limit for records that are rebuilt."""
+"""Number of records validated in one step if they are also rebuilt."""
 
 _START = Struct(">qiib")
 _HEAD = Struct(">qiibIh")
@@ -57,7 +57,7 @@ _ZSTD_SINCE = 7
 
 
 class ShallowBatch(NamedTuple):
-    """A batch, or a message of magic 0 or 1, within the produced data."""
+    """Position of a batch, or of a message of magic 0 or 1, in the produced data."""
 
     start: int
     end: int
@@ -66,23 +66,26 @@ class ShallowBatch(NamedTuple):
 
 
 class Validated(NamedTuple):
-    """The data to append: complete batches, still with the producer's offsets, and their headers."""
+    """Data to append: complete batches, still with the producer's offsets, and their headers."""
 
     data: Data
     headers: list[BatchHeader]
     log_append_time_ms: int = -1
-    """The append time; -1 if the records keep their own timestamps."""
+    """Append time of the records; -1 if they keep their own timestamps."""
 
 
 Validation = Generator[None, None, Validated]
-"""Runs one slice per step; returns the data to append, or raises RecordsRefused if the input is invalid."""
+"""Generator that validates one slice of records per step, and returns the data to append.
+
+It raises RecordsRefused if the data is invalid.
+"""
 
 
 def shallow_batches(data: Data) -> Iterator[ShallowBatch]:
-    """Yield the complete batches at the beginning of `data`, as ByteBufferLogInputStream does.
+    """Yield the positions of the complete batches at the beginning of `data`, as ByteBufferLogInputStream does.
 
-    An incomplete batch at the end is omitted. Raises RecordsRefused (CORRUPT_MESSAGE) for impossible lengths and
-    magics.
+    An incomplete batch at the end is omitted. Raises RecordsRefused (CORRUPT_MESSAGE) if a length or magic is
+    impossible.
     """
     at, stop = 0, len(data)
     while stop - at > SIZE_OVERHEAD:
@@ -104,7 +107,7 @@ def shallow_batches(data: Data) -> Iterator[ShallowBatch]:
 
 
 class ProduceRefused(Exception):
-    """A Produce request for which Kafka returns one error for all of its partitions."""
+    """Kafka rejects the whole Produce request with one error for all of its partitions."""
 
     def __init__(self, error: int, message: str | None = None) -> None:
         super().__init__(message)
@@ -113,10 +116,10 @@ class ProduceRefused(Exception):
 
 
 def check_request(data: Data, version: int, is_transactional: bool) -> None:
-    """Check that a Produce request of that version can carry this partition's data (ProduceRequest.validateRecords).
+    """Check that a Produce request of that version can contain this partition's data (ProduceRequest.validateRecords).
 
-    Raises RecordsRefused, whose response has neither a message nor the log start offset. Raises ProduceRefused if the
-    request as a whole fails: for data that cannot be parsed, and for transactional batches in a request without a
+    Raises RecordsRefused, without a message and without the log start offset for the response. Raises ProduceRefused if
+    the whole request fails: the data cannot be parsed, or it has transactional batches although the request has no
     transactional id (`is_transactional` is false).
     """
     if len(data) >= HEADER_SIZE:
@@ -171,7 +174,7 @@ def _codec(number: int) -> Codec:
 
 
 def _check_batch(data: Data, batch: ShallowBatch, append: Append) -> BatchHeader:
-    """Check a batch of format 2, as UnifiedLog.analyzeAndValidateRecords does."""
+    """Check a batch of format 2 without its records, as UnifiedLog.analyzeAndValidateRecords does."""
     if batch.base_offset:
         raise invalid(f"The baseOffset of the record batch should be 0, but it is {batch.base_offset}")
     size = batch.end - batch.start
@@ -207,7 +210,7 @@ def validate(data: Data, append: Append) -> Validation:
             source = _check_message(data, batch, append) or source
     append_time_ms = append.now_ms if append.rules.stamps else -1
     if not batches:
-        # Only the oldest versions of Produce reach this point with an empty set.
+        # Only with the oldest versions of Produce can the set of batches be empty here.
         return Validated(b"", [], append_time_ms)
     first = batches[0]
     if len(batches) > 1 and (first.magic == MAGIC or source is not Codec.NONE):
@@ -250,21 +253,21 @@ def _validate_batch(
         yield
     if append.rules.codec in (None, source):
         if source is not Codec.NONE and not walk.is_sequential:
-            # Kafka would rebuild the batch here and fail, because it has skipped the keys and values.
+            # Kafka would build the batch again and fail here, because it has skipped the keys and values.
             raise unexpected("offsets inside a compressed batch that do not follow each other")
         return _with_times(data, batch, header, walk, append)
     return (yield from _recompress(data, batch, header, walk, append))
 
 
 def _expands_to(codec: Codec) -> int:
-    """Return the maximum decompressed size of a producer's batch."""
+    """Return the maximum decompressed size of a producer's batch with this codec."""
     return ZSTD_BYTES_MAX if codec is Codec.ZSTD else EXPANDED_BYTES_MAX
 
 
 def _with_times(
     data: Data, batch: ShallowBatch, header: BatchHeader, walk: RecordWalk, append: Append
 ) -> tuple[Data, BatchHeader]:
-    """Return the batch with the timestamps that its header must have (DefaultRecordBatch.setMaxTimestamp)."""
+    """Return the batch with the correct timestamps in its header (DefaultRecordBatch.setMaxTimestamp)."""
     stamps = append.rules.stamps
     max_timestamp = append.now_ms if stamps else walk.max_timestamp
     if header.max_timestamp == max_timestamp and bool(header.attributes & LOG_APPEND_TIME) == stamps:
@@ -278,7 +281,7 @@ def _with_times(
 def _recompress(
     data: Data, batch: ShallowBatch, header: BatchHeader, walk: RecordWalk, append: Append
 ) -> Generator[None, None, tuple[bytes, BatchHeader]]:
-    """Recompress the batch with the codec of the topic (LogValidator.buildRecordsAndAssignOffsets)."""
+    """Compress the batch again, with the topic's codec (LogValidator.buildRecordsAndAssignOffsets)."""
     target = append.rules.codec
     assert target is not None
     transactional = bool(header.attributes & TRANSACTIONAL)

@@ -1,7 +1,7 @@
-"""A scan of a batch's records as bytes, without an object per record (DefaultRecordBatch's iterators).
+"""Scans the records of a batch as bytes, without an object per record (DefaultRecordBatch's iterators).
 
-A walk proceeds piece by piece while the batch is decompressed, and stops after a given number of records: 60 kB of gzip
-may contain millions of records, and other clients must not wait for all of them.
+A scan proceeds piece by piece while the batch is decompressed, and pauses after a given number of records: 60 kB of
+gzip may contain millions of records, and other clients must not wait for all of them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from zabka.kafka.record_refusals import RecordErrors, RecordsRefused, invalid, t
 from zabka.kafka.record_rules import NO_TIMESTAMP, Append, as_long
 
 _PIECE_COSTS = 50
-"""The cost of decompressing a piece, in the number of records that could be scanned in that time."""
+"""Cost of decompressing a piece, as the number of records that could be scanned in that time."""
 _INT_MASK, _LONG_MASK = 2**32 - 1, 2**64 - 1
 _INT_BYTES, _LONG_BYTES = 5, 10
 
 
 def read_varint(data: Data, at: int) -> tuple[int, int]:
-    """Return a varint before zigzag decoding, and the position after it, if it fits into a Java int.
+    """Return a varint that fits into a Java int, before zigzag decoding, and the position after it.
 
-    Raises IndexError if the data end within it, RecordsRefused if it has more than five bytes or more than 32 bits.
+    Raises IndexError if the data ends within the varint, RecordsRefused if it has more than five bytes or 32 bits.
     """
     value = shift = 0
     for _ in range(_INT_BYTES):
@@ -36,7 +36,7 @@ def read_varint(data: Data, at: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Data, at: int) -> tuple[int, int]:
-    """Return a varint of up to ten bytes, as `read_varint` does for up to five."""
+    """Return a varint of up to ten bytes, like `read_varint`, which accepts up to five bytes."""
     value = shift = 0
     for _ in range(_LONG_BYTES):
         byte = data[at]
@@ -54,7 +54,7 @@ def signed(raw: int) -> int:
 
 
 class RecordWalk:
-    """The scan of one batch; `pieces` are its decompressed parts."""
+    """Scan of one batch. `pieces` are the decompressed parts of the batch."""
 
     __slots__ = (
         "_append",
@@ -85,7 +85,7 @@ class RecordWalk:
         self._errors = RecordErrors()
         self._index = 0
         self._newest: int | None = None
-        """The highest delta from the batch's base timestamp."""
+        """Highest delta of a record's timestamp from the batch's base timestamp."""
         self._first_delta = 0
         self._goes_back = False
         self.is_sequential = True
@@ -93,7 +93,7 @@ class RecordWalk:
         self._data: Data = b""
         self._at = 0
         self._needed = 1
-        """The number of bytes that the record at `_at`, or at least its length field, needs."""
+        """Number of bytes that the record at `_at` needs, or at least its length field."""
         self._waiting: list[Data] = []
         self._waiting_bytes = 0
         self._headers_left = 0
@@ -101,7 +101,7 @@ class RecordWalk:
 
     @property
     def max_timestamp(self) -> int:
-        """The highest timestamp of the records, -1 if none has one."""
+        """Highest timestamp of the records, -1 if no record has one."""
         header = self._header
         if header.attributes & LOG_APPEND_TIME:
             return max(NO_TIMESTAMP, header.max_timestamp)
@@ -110,7 +110,7 @@ class RecordWalk:
 
     @property
     def may_be_copied(self) -> bool:
-        """Whether a batch built from the records would contain the same bytes."""
+        """Whether a batch built from the records would contain the same bytes, so that they can be copied."""
         header = self._header
         return (
             self.is_sequential
@@ -121,7 +121,7 @@ class RecordWalk:
         )
 
     def step(self, records_max: int) -> bool:
-        """Scan up to that many more records; return whether the scan is complete. Raises RecordsRefused."""
+        """Scan up to `records_max` more records; return whether the scan is complete. Raises RecordsRefused."""
         left = records_max
         count = self._header.record_count
         while left > 0:
@@ -145,7 +145,7 @@ class RecordWalk:
         return False
 
     def _pull(self) -> bool:
-        """Take the next piece; return False if there is none."""
+        """Read the next decompressed piece; return False if there is none."""
         try:
             piece = next(self._pieces, None)
         except ExpandsTooFar as wrong:
@@ -159,7 +159,7 @@ class RecordWalk:
             self._waiting_bytes += len(piece)
             rest = len(self._data) - self._at
             if rest + self._waiting_bytes >= self._needed:
-                # Join all pieces of a record at once instead of appending each piece.
+                # Join all pieces of a record at once, which is faster than appending each piece.
                 parts = self._waiting if not rest else [memoryview(self._data)[self._at :], *self._waiting]
                 self._data = parts[0] if len(parts) == 1 else b"".join(parts)
                 self._at = self._waiting_bytes = 0
@@ -167,14 +167,14 @@ class RecordWalk:
         return True
 
     def _run(self, most: int) -> None:
-        """Scan complete records in the buffer, at most `most`."""
+        """Scan the complete records in the buffer, at most `most` of them."""
         try:
             self._go_through(most)
         except IndexError:
             raise invalid("Found invalid record structure") from None
 
     def _go_through(self, most: int) -> None:
-        # Every call is expensive here, so the common path is one function.
+        # Function calls are expensive in this loop, so the common path is in one function.
         data, at, index = self._data, self._at, self._index
         stop, seen_time, delta = len(data), -1, 0
         last = min(self._header.record_count, index + most)
@@ -259,7 +259,7 @@ class RecordWalk:
         return delta
 
     def _long_size(self, data: Data, at: int, stop: int) -> tuple[int, int]:
-        """Decode a length of several bytes; if some are missing, return a length that ends after the buffer."""
+        """Decode a length of several bytes. If bytes are missing, return a length that ends after the buffer."""
         more = data[at + 1] if at + 1 < stop else 0x80
         if more < 0x80:
             return data[at] + (more << 7) - 0x80, at + 2
@@ -270,7 +270,8 @@ class RecordWalk:
         except RecordsRefused:
             if self._header.attributes & CODEC_MASK:
                 raise
-            # Kafka expects this error only in compressed batches, so it reports an unexpected error here.
+            # Kafka handles this error only in compressed batches. In an uncompressed batch it returns an unexpected
+            # error.
             raise unexpected("Varint is too long") from None
 
     def _check(self, index: int, raw_offset: int, delta: int, key_size: int, value_size: int) -> None:
@@ -284,7 +285,7 @@ class RecordWalk:
             kind = "PartialDefaultRecord"
             codec = header.attributes & CODEC_MASK
             if not codec or self._append.rules.codec not in (None, codec):
-                # In this case Kafka has read the whole record, and its message differs.
+                # In this case Kafka has read the whole record, so its error message differs.
                 kind, key, value = "DefaultRecord", max(key, 0), max(value, 0)
             shown = f"{kind}(offset={offset}, timestamp={timestamp_ms}, key={key} bytes, value={value} bytes)"
         self._append.check_record(self._errors, index, offset, timestamp_ms, not key_size & 1, shown)
@@ -301,7 +302,7 @@ class RecordWalk:
         return at
 
     def _skip_headers(self, most: int) -> int:
-        """Skip up to `most` headers of the record that was just scanned; return the number skipped."""
+        """Skip up to `most` headers of the record scanned last; return the number of skipped headers."""
         data, at = self._data, self._at
         count = min(most, self._headers_left)
         try:

@@ -1,4 +1,4 @@
-"""Snappy as xerial's SnappyOutputStream (Java) writes it: a header, then chunks, each preceded by its length."""
+"""Snappy as xerial's SnappyOutputStream (Java) writes it: a header, then chunks, each with its length before it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _HEADER_SIZE = len(_MAGIC) + _VERSIONS.size
 _VERSION = _COMPATIBLE_VERSION = 1
 _LENGTH = Struct(">i")
 _CHUNK_BYTES = 32 << 10
-"""SnappyOutputStream's block size."""
+"""Block size of SnappyOutputStream."""
 CHUNK_BYTES_MAX = 8 << 20
-"""Limit for the decompressed size of a chunk: it is decompressed in one call, which delays all other clients.
+"""Maximum decompressed size of a chunk. A chunk is decompressed in one call, during which all other clients wait.
 
-Clients that write a whole batch as one chunk keep it below max.message.bytes before compression.
+Clients that write a whole batch as one chunk limit the batch to max.message.bytes before compression.
 """
 
 
@@ -26,7 +26,7 @@ class ChunkTooLarge(Exception):
 
 
 def snappy_chunks(data: bytes | bytearray | memoryview, bytes_max: int) -> Iterator[bytes]:
-    """Yield the content of the chunks; data without the header is one chunk, as non-Java clients write it.
+    """Yield the decompressed content of each chunk. Data without a header is one chunk, as non-Java clients write it.
 
     A chunk declares its decompressed size, so no chunk above `bytes_max` or CHUNK_BYTES_MAX is decompressed. Raises
     ChunkTooLarge, ValueError, and cramjam.DecompressionError.
@@ -66,7 +66,7 @@ class SnappyWriter:
         self._out = bytearray(_MAGIC + _VERSIONS.pack(_VERSION, _COMPATIBLE_VERSION))
 
     def add(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Add data; return the chunks that are ready."""
+        """Compress more data. Return the chunks that are ready."""
         self._waiting += data
         full = len(self._waiting) - len(self._waiting) % _CHUNK_BYTES
         view = memoryview(self._waiting)

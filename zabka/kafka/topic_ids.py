@@ -1,6 +1,6 @@
 """Topic ids: 128-bit numbers, written as 22 characters of base64url (org.apache.kafka.common.Uuid).
 
-Within the controller a topic id is this string. Requests carry the UUID type of `kio.schema`.
+The controller stores a topic id as such a string. Requests contain the UUID type of `kio.schema`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _KafkaUuid = type(uuid_zero)
 
 
 def random_topic_id(random: Random) -> str:
-    """Return a version 4 id that is not reserved and does not begin with a dash (Uuid.randomUuid)."""
+    """Return a random UUID (version 4) that is not reserved and does not begin with a dash (Uuid.randomUuid)."""
     while True:
         bits = random.getrandbits(128)
         bits = (bits & ~(0xF << 76)) | (0x4 << 76)
@@ -27,7 +27,7 @@ def random_topic_id(random: Random) -> str:
 
 
 def topic_id_to_kafka(topic_id: str | None) -> Any:
-    """Convert a topic id to the type of `kio.schema`; None stays None."""
+    """Convert a topic id to the UUID type of `kio.schema`; None stays None."""
     if topic_id is None:
         return None
     try:
@@ -37,7 +37,7 @@ def topic_id_to_kafka(topic_id: str | None) -> Any:
 
 
 def topic_id_from_kafka(value: Any) -> str | None:
-    """Convert a request's topic id to a string; return None for null and for the zero id."""
+    """Convert a topic id in a request to a string. Return None for null and for the zero id."""
     return None if value is None or value == uuid_zero else _text(value.bytes)
 
 

@@ -11,7 +11,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def invalid_name(topic: str) -> str | None:
-    """Return why a topic's name is invalid, in Kafka's wording, or None if it is valid."""
+    """Return why a topic name is invalid, in Kafka's words, or None if it is valid."""
     if not topic:
         return "Topic name is invalid: the empty string is not allowed"
     if topic in (".", ".."):
@@ -27,6 +27,8 @@ def invalid_name(topic: str) -> str | None:
 
 
 def collide(topic: str, other: str) -> bool:
-    """Return whether the metric names of two topics collide: metric names do not distinguish periods and
-    underscores."""
+    """Return whether the metric names of two topics collide.
+
+    Metric names do not distinguish periods and underscores.
+    """
     return topic.replace(".", "_") == other.replace(".", "_")

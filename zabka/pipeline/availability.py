@@ -15,29 +15,29 @@ from zabka.pipeline.tables import LIFE, PARTITION, ends_of_lives, leader_writes
 _MIN_ISR = "min.insync.replicas"
 _ALL_BROKERS = "brokers/<default>"
 _HOW = ("down", "planned", "unseen")
-"""Why a process did not run: killed or paused, stopped on purpose, or its end was not recorded."""
+"""Why a process did not run: it was killed or paused, it was stopped on purpose, or its end was not recorded."""
 _CONFIG = MapType(StringType(), StringType())
 
 
 def availability(journal: Journal) -> DataFrame:
-    """The time for which each partition could be written to, from its first leader to the end of the run or of the
-    partition.
+    """For how long each partition could be written to, from its first leader until the run or the partition ended.
 
-    observed_ms has four parts in which a write fails or waits, and the rest. offline_ms: the controller had written
-    that there is no leader. leader_down_ms: the leader's process was down or paused, and not replaced yet.
-    under_min_isr_ms: it ran, but the ISR was smaller than min.insync.replicas, so acks=all is rejected.
-    min.insync.replicas is the override of the topic, else of the leader, else of all brokers, else what the leader
-    started with, and at most the number of replicas. isr_stalled_ms: none of these, but the process of another
-    member of the ISR did not run, or its link to the leader was cut in at least one direction (also if either was
-    cut off from all nodes), so the high watermark does not advance and acks=all waits.
+    observed_ms consists of five parts; in the first four, a write fails or waits. offline_ms: the controller had
+    written that there is no leader. leader_down_ms: the leader's process was down or paused, and no other leader was
+    elected yet. under_min_isr_ms: the leader ran, but the ISR was smaller than min.insync.replicas, so acks=all is
+    rejected. min.insync.replicas is the override of the topic, else of the leader, else of all brokers, else what the
+    leader started with, and at most the number of replicas. isr_stalled_ms: none of these, but the process of another
+    member of the ISR did not run, or its link to the leader was partitioned in at least one direction (also if one of
+    them was partitioned from all nodes), so the high watermark does not advance and acks=all waits. The fifth part is
+    the rest.
 
-    available_acks_1_ms is observed_ms without the first two, and available_acks_all_ms without all four.
+    available_acks_1_ms is observed_ms without the first two parts, and available_acks_all_ms without the first four.
     availability_acks_1 and availability_acks_all are their shares of observed_ms, 0 to 1, to six digits.
     under_replicated_ms is the part of observed_ms with an ISR smaller than the replicas, with or without a leader.
 
-    Not observed are planned_ms (the leader was stopped on purpose) and unseen_ms (its process ended unseen: from its
-    last sign of life to its next start).  The time between a topic's deletion and its next creation does not count.
-    Then come elections and unclean_elections.
+    Not observed are planned_ms (the leader was stopped on purpose) and unseen_ms (the end of its process was not
+    recorded: from its last sign of life to its next start).  The time between a topic's deletion and its next creation
+    does not count. Then come elections and unclean_elections.
     """
     spans = _with_stops(journal.once("spans", lambda: _with_min_isr(_spans(journal), journal)), journal)
     observed = f.col("length") - f.col("planned_us") - f.col("unseen_us")
@@ -92,7 +92,7 @@ def _elections(journal: Journal) -> DataFrame:
 
 
 def _spans(journal: Journal) -> DataFrame:
-    """Return the spans between two writes of a partition, during which its state is constant.
+    """Return the periods between two writes of a partition's state, during which the state is constant.
 
     Columns: run, topic, partition, life, begin, end, leader, isr and replicas (null if no event gave them).
     """
@@ -101,7 +101,7 @@ def _spans(journal: Journal) -> DataFrame:
     end = f.coalesce(f.lead("run_us").over(in_order), "deleted_run_us", "end_us")
     return (
         leader_writes(journal)
-        # An ISR change contains no replicas, so take those of the latest event that does.
+        # An ISR change does not contain the replicas, so use those of the last event that does.
         .withColumn("replicas", f.last("replicas", ignorenulls=True).over(in_order))
         .join(ends_of_lives(journal), LIFE, "left")
         .join(ends, "run")
@@ -112,11 +112,11 @@ def _spans(journal: Journal) -> DataFrame:
 
 
 def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
-    """Split the spans where min.insync.replicas changed; add min_isr, assigned (replicas), and length (microseconds).
+    """Split the periods at changes of min.insync.replicas.
 
-    The precedence is a broker's: the topic's override, else the leader's dynamic value, else the dynamic default of all
-    brokers, else the value that the leader started with. It never exceeds the number of replicas (`Partition.min_isr`
-    (`broker_sim/`)).
+    Add min_isr, assigned (number of replicas), and length (microseconds). The precedence is a broker's: the topic's
+    override, else the leader's dynamic value, else the dynamic default of all brokers, else the value that the leader
+    started with. It never exceeds the number of replicas (`Partition.min_isr` in `broker_sim/`).
     """
     reported = timed(
         journal, ["config_changed", "node_started", "topic_deleted"],
@@ -125,7 +125,7 @@ def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
     reported = reported.withColumn("min_isr", f.col("config")[_MIN_ISR].cast(LongType()))
     altered, started = reported.where("type = 'config_changed'"), reported.where("type = 'node_started'")
     name = f.substring_index("entity", "/", -1)
-    # A topic's overrides are deleted with the topic, without a separate event.
+    # When a topic is deleted, its overrides are deleted too, without a separate event.
     of_topic = altered.where("entity LIKE 'topics/%'").withColumn("topic", name)
     of_topic = of_topic.unionByName(reported.where("type = 'topic_deleted'"))
     of_leader = altered.where("entity RLIKE '^brokers/[0-9]+$'").withColumn("leader", name.cast(LongType()))
@@ -148,10 +148,10 @@ def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _cut(spans: DataFrame, reported: DataFrame, value: str, *keys: str) -> DataFrame:
-    """Split the spans where `min_isr` in `reported` changed.
+    """Split the periods at changes of `min_isr` in `reported`.
 
-    The new column `value` contains it, null before the first change. Every broker reports a change, some of them at the
-    same time: the last report of a time counts.
+    The new column `value` contains `min_isr`, null before the first change. Every broker reports a change, some of them
+    at the same time: the last report of a time counts.
     """
     in_order = Window.partitionBy("run", *keys).orderBy("run_us", "node", "node_seq")
     changes = (
@@ -173,9 +173,10 @@ def _cut(spans: DataFrame, reported: DataFrame, value: str, *keys: str) -> DataF
 
 
 def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
-    """Add how long each span's leader did not run, and how long its ISR stalled while the leader ran.
+    """Add for how long each period's leader did not run, and for how long the ISR stalled while the leader ran.
 
-    The columns of the leader are down_us, planned_us (on purpose), and unseen_us (possibly); stalled_us is for the ISR.
+    The columns of the leader are down_us, planned_us (stopped on purpose), and unseen_us (possibly stopped). stalled_us
+    is the time for which the ISR stalled.
     """
     stopped = processes_not_running(journal)
     of_leader = spans.join(stopped, ["run", "leader"]).select(*_SPAN, "how", _within())
@@ -203,18 +204,18 @@ def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _within() -> Column:
-    """Return the part of a span between `since` and `until` (null: the end)."""
+    """Return the part of a period that is between `since` and `until` (null: the end of the period)."""
     begin, end = f.greatest("begin", "since"), f.least("end", "until")
     return f.struct(begin.alias("begin"), end.alias("end")).alias("within")
 
 
 def _union(spans: Column) -> Column:
-    """Return the total time that these spans cover, counting overlaps once."""
+    """Return the total time that these periods cover. Overlaps count once."""
     zero = f.lit(0).cast(LongType())
     start = f.struct(zero.alias("total"), f.lit(None).cast(LongType()).alias("reached"))
 
     def add(found: Column, span: Column) -> Column:
-        # `reached` is null at the beginning, which `greatest` ignores.
+        # `reached` is null in the first row, and `greatest` ignores null.
         new = f.greatest(span["end"] - f.greatest(span["begin"], found["reached"]), zero)
         return f.struct(
             (found["total"] + new).alias("total"), f.greatest(span["end"], found["reached"]).alias("reached")
@@ -224,10 +225,10 @@ def _union(spans: Column) -> Column:
 
 
 def _cut_links(journal: Journal, members: DataFrame) -> DataFrame:
-    """The times when the link between a leader and a member of its ISR was cut, in at least one direction.
+    """The times when the link between a leader and a member of its ISR was partitioned, in at least one direction.
 
-    Columns: run, leader, member, since, until. A cut ends when it is removed, or when the host agent that injected
-    it starts again.
+    Columns: run, leader, member, since, until. A link fault ends when it is removed, or when the host agent that
+    injected it starts again.
     """
     reported = timed(
         journal, ["fault_injected", "fault_removed", "node_started"],
@@ -249,7 +250,7 @@ def _cut_links(journal: Journal, members: DataFrame) -> DataFrame:
     leader, member = (f.concat(f.lit("broker-"), f.col(name)) for name in ("leader", "member"))
 
     def between(one: Column, other: Column) -> Column:
-        # The source or target of a cut can be `*`, which means all other nodes.
+        # The source or target of a partitioned link can be `*`, which means all other nodes.
         return _is_end("source", one) & _is_end("target", other)
 
     is_cut = between(leader, member) | between(member, leader)
@@ -267,13 +268,13 @@ def client_availability(journal: Journal) -> DataFrame:
     running_ms, waited_ms, share.  lost is how many acknowledged records were missing at the last report; earlier
     reports may have had more.
 
-    A write waits if it is not acknowledged, or takes more than a second: then its whole time counts, up to the
+    A write waits if it is not acknowledged, or takes more than a second. Then its whole time counts, up to the
     acknowledgement or failure.  waited_ms is the time in which at least one write waited, running_ms the time in which
     the workload produced, and `share` is 1 - waited_ms / running_ms.  So `share` is the share of time in which the
     client wanted to write and could; `client_availability` of a campaign is the same.  With acks=0 a write waits only
-    for a connection to the leader.  acks and the times are null in journals of older versions.  A workload of
-    transactions counts the records of committed transactions as acknowledged, and those of transactions with an error
-    as failed; it has no times, and no share.
+    for a connection to the leader.  acks and the times are null in journals of older versions.  A transactional
+    workload counts the records of committed transactions as acknowledged, and those of transactions with an error as
+    failed; it has no times, and no share.
     """
     reported = bodies(
         journal.rows, ["workload_progressed"],

@@ -1,4 +1,4 @@
-"""Events as typed rows, the input of every table."""
+"""Events as typed rows, from which every table is built."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ STANDINGS = ArrayType(
         ]
     )
 )  # fmt: skip
-"""The states of followers when their leader made a decision about them (`ReplicaStanding`)."""
+"""Type of a list of follower states at the time of a leader's decision (`ReplicaStanding`)."""
 
 
 def bodies(reported: DataFrame, kinds: list[str], *columns: str, **fields: DataType) -> DataFrame:
-    """Return the entries of those types from a journal's rows.
+    """Return the entries of those event types from a journal's rows.
 
-    Columns: run, node, node_seq, at_us, mono_us, type, the given other columns, and the named fields of the bodies.
+    Columns: run, node, node_seq, at_us, mono_us, type, the other `columns`, and the event fields named in `fields`.
     """
     schema = StructType([StructField(name, kind) for name, kind in fields.items()])
     rows = reported.where(f.col("problem").isNull() & f.col("type").isin(kinds))

@@ -1,11 +1,12 @@
-"""One time for all nodes of a run, for durations that begin on one node and end on another.
+"""Finds one clock for all nodes of a run, for durations that begin on one node and end on another.
 
-Every entry has two readings: its node's wall clock and its monotonic clock. Wall clocks of different machines differ.
-The monotonic clock is one clock for all processes of a machine, and for all nodes of the simulated world; the monotonic
-clocks of different machines are unrelated. Events that several nodes observed at the same time show which case a run
-is: every peer reports the start and the end of the same sessions. A peer may learn of a session late, and then a wall
-clock with the opposite error may seem right, so only the session whose reports are closest together counts. If the
-monotonic clocks agree on that session as well as the wall clocks do, within `CLOSE_US`, they are the run's clock.
+Every entry has two times: those of its node's wall clock and of its monotonic clock. Wall clocks of different machines
+differ. The monotonic clock is one clock for all processes of a machine, and for all nodes of the simulated world; the
+monotonic clocks of different machines are unrelated. Events that several nodes observed at the same time show which of
+these is true for a run: every peer reports the start and the end of the same sessions. A peer may learn of a session
+late, and then a wall clock with the opposite error may seem right, so only the session whose reports are closest
+together is used. If the monotonic clocks agree on that session as well as the wall clocks do, within `CLOSE_US`, they
+are the run's clock.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from zabka.pipeline.bodies import bodies
 from zabka.pipeline.rows import Journal
 
 APART_MAX_US = 10_000_000
-"""If a wall clock and a monotonic clock drift apart further than this, their readings are from several boots."""
+"""Maximum drift between wall clock and monotonic clock. Beyond it, their times are from several boots."""
 CLOSE_US = 50_000
-"""The maximum difference between the reports of one session. Machines do not boot so close together."""
+"""Maximum difference between the peers' times for one session. Two machines do not boot so close together."""
 
 
 def timed(journal: Journal, kinds: list[str], **fields: DataType) -> DataFrame:
-    """Return the entries of those types, as `bodies` does, with `run_us`: the time on the run's one clock."""
+    """Return the entries of those types, like `bodies`, with `run_us`: the time on the run's clock."""
     return bodies(timed_rows(journal), kinds, "run_us", **fields)
 
 
 def timed_rows(journal: Journal) -> DataFrame:
-    """Return the journal's rows with `run_us`: the time on the run's one clock, or on the node's if there is none."""
+    """Return the journal's rows with `run_us`: the time on the run's clock, or on the node's clock if there is none."""
     return journal.once("timed", lambda: _timed_rows(journal))
 
 
@@ -39,7 +40,10 @@ def _timed_rows(journal: Journal) -> DataFrame:
 
 
 def run_clocks(journal: Journal) -> DataFrame:
-    """Return the runs whose monotonic clocks are one clock: run, base_us (the wall clock's reading when it was 0)."""
+    """Return the runs whose monotonic clocks are one clock, with the columns run and base_us.
+
+    base_us is the time of the wall clock when the monotonic clock was 0.
+    """
     return journal.once("run_clocks", lambda: _run_clocks(journal))
 
 

@@ -1,7 +1,7 @@
-"""The columns of the gold tables: the name, type and unit of each, and the columns that every table gets.
+"""Columns of the gold tables: name, type and unit of each, and the columns that are added to every table.
 
-Each time in microseconds (`from_us`) also exists as a timestamp (`from_ts`). In addition to `run` there are
-`cluster_run` and `simulated_run`: the column for the run's kind contains its name, and the other is null.
+Each time in microseconds (`from_us`) is also a timestamp (`from_ts`). In addition to `run` there are `cluster_run` and
+`simulated_run`: the one that matches the kind of the run contains its name, and the other is null.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _OF_RUN = ("cluster_run", "simulated_run")
 
 
 class Described(NamedTuple):
-    """A column: its name, its SQL type, and its meaning with the unit."""
+    """A column: its name, its SQL type, and its meaning, including the unit."""
 
     name: str
     kind: str
@@ -26,7 +26,7 @@ class Described(NamedTuple):
 
 
 def finished(frame: DataFrame) -> DataFrame:
-    """Return a table with timestamp columns, and with the kind of each run."""
+    """Add the timestamp columns, and the columns for the kind of each run, to a table."""
     columns: list[Column] = []
     for name in frame.columns:
         columns.append(f.col(name))

@@ -1,13 +1,13 @@
-"""The terms of controllers, ordered by the ensemble, and timed without comparing wall clocks of different nodes.
+"""Controller terms in the order of the ensemble, with durations that do not mix wall clocks of different nodes.
 
-Zxids and controller epochs determine the controller of a term, the cause of its end, and the next term. Durations
-are harder to compute: a term begins on a broker's clock and often ends on the clocks of peers. If all monotonic
-clocks of the run are one clock (`clocks`), durations are differences of two readings of it. Otherwise one moment
-can be read on both clocks: every peer reports when the broker's session was created, and the broker reports when it
-was connected, a round trip later. So the time of the broker's election on each peer's clock is known, and the
-durations below are differences of two readings of one clock. Of several peers the median counts, because one of
-them may lag. If no peer reports that session (its journal was removed, or the ensemble is not zabka's) the wall
-clocks are used as they are.
+Zxids and controller epochs determine the controller of a term, the cause of its end, and the next term. Durations are
+harder to compute: a term begins on a broker's clock and often ends on the clocks of peers. If all monotonic clocks of
+the run are one clock (`clocks`), durations are differences of two times on it. Otherwise one moment can be found on
+both clocks: every peer reports when the broker's session was created, and the broker reports when it was connected, a
+round trip later. So the time of the broker's election on each peer's clock is known, and the durations below are
+differences of two times on one clock. The median of several peers is used, because one of them may lag. If no peer
+reports that session (its journal was removed, or the ensemble is not zabka's) the wall clocks are used without a
+correction.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from zabka.pipeline.processes import processes_not_running
 from zabka.pipeline.rows import Journal
 
 LET_GO = ("shutdown", "illegal_state")
-"""Reasons for which a controller resigns before its znode is deleted; it learns of all other ends afterwards."""
+"""Reasons for which a controller resigns before its znode is deleted. After any other end, it resigns later."""
 CLOSED = ("session_closed", "session_expired")
-"""The end of the controller's session: closed on request, or expired."""
+"""How the controller's session ended: closed on request, or expired."""
 GAP = ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")
-"""The time without an active controller, and its parts."""
+"""Columns with the time without an active controller, and with the parts of that time."""
 _TERM = ["run", "controller_epoch"]
 
 
@@ -34,15 +34,15 @@ def controller_terms(journal: Journal) -> DataFrame:
     """The controller terms, one row for each controller epoch of a run.
 
     Columns: run, broker_id, controller_epoch, from_us, to_us (null while it lasts), ended_by, gaps.  A term ends when
-    its controller resigned (shutdown, illegal_state), or when the session that held /controller was closed
+    its controller resigned (shutdown, illegal_state), or when the session that owned /controller was closed
     (session_closed) or expired (session_expired).  At the latest it ends at the election of the next controller
-    (superseded).  from_us and to_us are readings of that controller's clock: to_us is from_us and the duration.
+    (superseded).  from_us and to_us are times on that controller's clock: to_us is from_us and the duration.
 
-    gap_before_ms is how long there was no controller that could act: from the death or freeze of the last controller to
-    the first decision of this one.  Its parts are detection_ms (until the session of the last controller ended),
-    election_ms (until this one was elected) and loading_ms (until this one had read the state and decided).  They are
-    null if no journal reports when the gap began, or if this controller never decided.  `zabka.journal.controller_gaps`
-    computes the same from a history in its true order.
+    gap_before_ms is how long there was no active controller: from the death or pause of the last controller to the
+    first decision of this one.  Its parts are detection_ms (until the session of the last controller ended),
+    election_ms (until this controller was elected) and loading_ms (until it had read the state and made its first
+    decision).  They are null if no journal reports when the gap began, or if this controller never made a decision.
+    `zabka.journal.controller_gaps` computes the same from a history in its true order.
     """
     terms = journal.once("elected", lambda: _elected(journal))
     closings = journal.once("closings", lambda: _first_closings(terms, journal))
@@ -64,7 +64,7 @@ def controller_terms(journal: Journal) -> DataFrame:
         .when(f.col("ended_by") == "superseded", f.col("next_after"))
         .when(f.col("ended_by").isNotNull(), moment)
     )
-    # If a controller was superseded, no event shows when its role became vacant, so there is no gap.
+    # If a controller was superseded, no event shows when there was no active controller any more, so there is no gap.
     gap = f.when(f.col("ended_by").isin(*CLOSED), f.col("gap_after_closing")).when(
         f.col("ended_by") != "superseded", f.col("next_after") - moment
     )
@@ -77,7 +77,7 @@ def controller_terms(journal: Journal) -> DataFrame:
 
 
 def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
-    """Return the terms, each with the time before it without a controller, and its parts, in microseconds."""
+    """Add to each term the time before it without an active controller, and the parts of that time, in microseconds."""
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     ended = ends.join(_losses_of_holders(ends, journal), _TERM, "left").join(_loading(ends, journal), _TERM, "left")
@@ -90,7 +90,7 @@ def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
         f.last(f.when(f.col("loading").isNotNull(), f.col("end")), ignorenulls=True).over(before),
         f.lag("end").over(in_order),
     )
-    # Other controllers that never made a decision may have been elected in between.
+    # Between the two, other controllers may have been elected that never made a decision.
     election = f.col("last.gap") + f.col("run_us") - f.col("last.next_run_us")
     since_loss = f.col("run_us") - f.col("last.lost_run_us")
     superseded = f.col("last.ended_by") == "superseded"
@@ -107,10 +107,13 @@ def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _losses_of_holders(ends: DataFrame, journal: Journal) -> DataFrame:
-    """Return when each term's controller died, or froze for good: run, controller_epoch, lost_run_us."""
+    """Return when each term's controller died, or was paused and did not resume.
+
+    Columns: run, controller_epoch, lost_run_us.
+    """
     over = f.coalesce("closed_run_us", f.lead("run_us").over(Window.partitionBy("run").orderBy("controller_epoch")))
     held = ends.select(*_TERM, f.col("broker_id").alias("leader"), "run_us", over.alias("over_us"))
-    # If the end of a process was not seen, only its next start is known.
+    # If no event reports the end of a process, only its next start is known.
     lost = f.when(f.col("how") == "unseen", f.col("until")).otherwise(f.col("since"))
     return (
         held.join(processes_not_running(journal).withColumn("lost", lost), ["run", "leader"])
@@ -123,7 +126,7 @@ def _losses_of_holders(ends: DataFrame, journal: Journal) -> DataFrame:
 def _loading(ends: DataFrame, journal: Journal) -> DataFrame:
     """Return the time from each controller's election to its first decision: run, controller_epoch, loading.
 
-    A broker without a journal here does not report its decision; its election is then the nearest known event.
+    If the broker has no journal here, no event reports its first decision; the time of its election is used instead.
     """
     ready = (
         bodies(journal.rows, ["controller_ready"], controller_epoch=LongType())
@@ -137,7 +140,7 @@ def _loading(ends: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _elected(journal: Journal) -> DataFrame:
-    """Return every term once, with the start of the next one."""
+    """Return every term once, with the start of the next term."""
     reported = timed(
         journal, ["controller_elected"], broker_id=LongType(), controller_epoch=LongType(), zxid=LongType()
     )
@@ -158,7 +161,7 @@ def _elected(journal: Journal) -> DataFrame:
 def _first_reports(journal: Journal, kind: str, *keys: str) -> DataFrame:
     """Return each peer's first report of a session's creation or end.
 
-    After a restart a peer reports the events again that it replays.
+    After a restart, a peer replays transactions and reports their events again.
     """
     reported = timed(
         journal, [kind], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType()
@@ -198,7 +201,10 @@ def _on_the_clocks_of_peers(terms: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _first_closings(terms: DataFrame, journal: Journal) -> DataFrame:
-    """Return the end of the session that owned /controller: run, controller_epoch, zxid_closed, peer, closed_us."""
+    """Return each peer's report of the end of the session that owned /controller.
+
+    Columns: run, controller_epoch, zxid_closed, peer, closed_us.
+    """
     closed = _first_reports(journal, "session_closed", "zxid").withColumnRenamed("zxid", "zxid_closed")
     closed = closed.withColumnRenamed("run_us", "closed_run_us")
     during = (f.col("zxid_closed") > f.col("zxid")) & (
@@ -215,7 +221,7 @@ def _first_closings(terms: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _with_endings(terms: DataFrame, closings: DataFrame, journal: Journal) -> DataFrame:
-    """Return every term with the possible causes of its end, in microseconds after its start."""
+    """Return every term with the possible causes of its end, as times in microseconds after its start."""
     resigned = (
         bodies(
             journal.rows, ["controller_resigned"],
@@ -286,9 +292,9 @@ def failovers(journal: Journal) -> DataFrame:
     detect_ms lasts from the death or freeze of the last controller to the end of its session (0 if no journal reports
     either), and elect_ms from there to the election. read_ms and decide_ms last until the new controller had read the
     state and sent its decisions, and propagate_ms until every broker had replied. total_ms is the sum of gap_before_ms
-    of `controller_terms`, the time without a controller, and propagate_ms. A phase that no journal reports is null: a
-    controller that ended during its own failover never propagated. If no journal reports when the gap began, detect_ms,
-    elect_ms and total_ms are null.
+    of `controller_terms`, the time without a controller, and propagate_ms. A phase that no journal reports is null, and
+    so is total_ms then: a controller that ended during its own failover never propagated. If no journal reports when
+    the gap began, detect_ms, elect_ms and total_ms are null.
     """
     terms = journal.once("controller_terms", lambda: controller_terms(journal))
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
@@ -305,7 +311,7 @@ def failovers(journal: Journal) -> DataFrame:
         .join(propagated, _TERM, "left")
         .withColumn("detect_ms", f.col("detection_ms"))
         .withColumn("elect_ms", f.col("election_ms"))
-        .withColumn("total_ms", f.try_add("gap_before_ms", f.coalesce("propagate_ms", f.lit(0))))
+        .withColumn("total_ms", f.try_add("gap_before_ms", f.col("propagate_ms")))
         .select(
             "run", "controller_epoch", "broker_id", "previous_broker_id", "cause", f.col("from_us").alias("at_us"),
             *phases, "total_ms", "zxid",

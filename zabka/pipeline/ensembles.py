@@ -1,4 +1,4 @@
-"""The ensemble's history: its clients' sessions and its leader elections."""
+"""Tables about the ensemble: its clients' sessions and its leader elections."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def sessions(journal: Journal) -> DataFrame:
     Columns: run, session_id, timeout_ms, from_us, to_us, duration_ms, ended_by, and more. from_us and to_us are from
     the first peer that reported them; duration_ms is the median over the peers, each by its own clock. ended_by is
     expired or closed. to_us, duration_ms and ended_by are null while the session lasts, from_us and timeout_ms if it
-    began before the journal. heard_ms_ago is how long an expired session had been silent.
+    began before the journal. heard_ms_ago is how long before its expiry the last message of the session arrived.
     """
     reported = bodies(
         journal.rows, ["session_created", "session_closed"],
         session_id=LongType(), timeout_ms=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType(),
     )  # fmt: skip
-    # A restarted peer reports replayed events again, so only its first report of each event counts.
+    # A restarted peer reports the events of replayed transactions again, so use only its first report of each event.
     by_peer = reported.groupBy(*_SESSION, "node").agg(
         _first("at_us", "session_created").alias("created_us"),
         _first("at_us", "session_closed").alias("closed_us"),
@@ -66,14 +66,14 @@ def _first(what: str, kind: str) -> Column:
 
 
 def elections(journal: Journal) -> DataFrame:
-    """Each peer's periods without a leader: run, peer, from_us, and its time in each phase of ZAB.
+    """Periods during which a peer had no leader: run, peer, from_us, and its time in each phase of ZAB.
 
-    A row begins when a peer is LOOKING, and ends when it broadcasts under a leader, or stops.  All times are on that
+    A row begins when a peer is LOOKING, and ends when it is in the broadcast phase, or stops.  All times are on that
     peer's clock.  election_ms, discovery_ms and synchronization_ms are times in those phases.  They are null if the
     peer did not reach the phase, if the phase still lasts, or if the peer was killed in it, at an unknown time.  to_us
-    is when it broadcast, and total_ms the time until then; both are null if it did not, also if it stopped.  rounds is
-    the number of election rounds that it took part in.  state is its final state (LEADING, FOLLOWING, OBSERVING; null
-    if none), with leader_id and epoch.
+    is when the broadcast phase began, and total_ms the time until then; both are null if it did not begin, also if the
+    peer stopped.  rounds is the number of election rounds in which the peer took part.  state is its final state
+    (LEADING, FOLLOWING, OBSERVING; null if none), with leader_id and epoch.
     """
     reported = bodies(
         journal.rows, ["peer_state_changed", "node_started", "node_stopped"],
@@ -81,12 +81,12 @@ def elections(journal: Journal) -> DataFrame:
     ).where("type = 'peer_state_changed' OR node LIKE 'peer-%'")  # fmt: skip
     in_order = Window.partitionBy("run", "node").orderBy("node_seq")
     stable = f.col("phase") == "BROADCAST"
-    # A span begins at the first line after the broadcast phase, after a start or after a stop.
+    # A period begins at the first event after the broadcast phase, after a start or after a stop.
     before_stable = f.lag(stable).over(in_order)
     begins = (f.col("type") != "peer_state_changed") | f.coalesce(before_stable & ~stable, f.lit(False))
     steps = (
         reported.withColumn("span", f.sum(f.coalesce(begins, f.lit(True)).cast(LongType())).over(in_order))
-        # If a node starts again without having stopped, it was killed at an unknown earlier time.
+        # If a node starts again although no stop was recorded, it was killed at an unknown earlier time.
         .withColumn("until", f.when(f.lead("type").over(in_order) != "node_started", f.lead("at_us").over(in_order)))
         .where("type = 'peer_state_changed'")
         .withColumn("length", f.col("until") - f.col("at_us"))

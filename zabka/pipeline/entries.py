@@ -1,11 +1,11 @@
-"""The definition of an entry: the lines that every job accepts, and the reasons for quarantining the others.
+"""Decides which lines of a journal are entries, and why the others are quarantined.
 
-All jobs and the reader (`zabka.journal.reader`) share one definition: an object with a type and schema that this
-version knows, with every field of that type, and with clock readings in range. In addition its numbers must fit Spark's
-columns. A line that does not conform is quarantined with its reason, and the lines after it are not affected.
+All jobs and the reader (`zabka.journal.reader`) share one definition. An entry is an object with a type and schema that
+this version knows, with every field of that type, and with clock values in range. In addition its numbers must fit into
+Spark's columns. Any other line is quarantined with its reason, and the lines after it are not affected.
 
-One decoder reads envelope and body together in one pass. It is generated from the classes of `zabka.journal.events`, so
-that it knows new types and fields too. Spark parses the body again, unknown fields included, with its own limits: a
+One decoder reads envelope and event together in one pass. It is generated from the classes of `zabka.journal.events`,
+so it also knows new types and fields. Spark parses the event again, unknown fields included, with its own limits: a
 line beyond these limits would become a row of nulls.
 """
 
@@ -22,20 +22,20 @@ from zabka.journal.events import BY_NAME, SCHEMA_VERSION, Event
 from zabka.journal.reader import CLOCK_US_MAX, schema_of
 
 LINE_BYTES_MAX = 8 * 1024 * 1024
-"""The longest line that is read into memory. No node writes such a line, because its journal's files end at 16 MB.
-"""
+"""Maximum length of a line that is read into memory. No node writes a longer line: its journal files end at 16 MB."""
 SHOWN_CHARACTERS = 4096
-"""The number of characters stored of a quarantined line; its file and position show where the rest is."""
+"""Number of characters stored of a quarantined line. Its file and position show where the whole line is."""
 UNSIGNED = "digest"
-"""The only unsigned 64-bit field: a tree's digest."""
+"""Name of the only unsigned 64-bit field: the digest of a tree."""
 
 NUMBER_CHARACTERS_MAX, NAME_BYTES_MAX, DEPTH_MAX = 1_000, 50_000, 500
-"""The limits of Spark's parser.
+"""Limits of Spark's JSON parser.
 
-They are Jackson's `StreamReadConstraints`; its depth limit is twice as high, but not every Python supports that.
+They are those of Jackson's `StreamReadConstraints`. Its depth limit is twice as high, but not every Python supports
+that.
 """
 _WITHIN_BYTES = 1_000
-"""The length up to which a line cannot exceed these limits."""
+"""Maximum length of a line that cannot exceed these limits."""
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Clock = Annotated[int, msgspec.Meta(ge=-CLOCK_US_MAX, le=CLOCK_US_MAX)]
@@ -49,7 +49,7 @@ _ENVELOPE: list[tuple[str, Any] | tuple[str, Any, Any]] = [
 
 
 def _bounded(kind: Any) -> Any:
-    """Return the same type with every integer in it bounded to 64 bits."""
+    """Return the same type, in which every integer is limited to 64 bits."""
     if kind is int:
         return Long
     inner = tuple(each if each is ... else _bounded(each) for each in get_args(kind))
@@ -65,7 +65,7 @@ def _check_digest(entry: Any) -> None:
 
 
 def _entry_class(name: str, event: type[Event]) -> type[msgspec.Struct]:
-    """Return the class of a type's whole line: the fields of the envelope and of the event."""
+    """Return a class for whole lines of an event type: the fields of the envelope and of the event."""
     fields = list(_ENVELOPE)
     types = get_type_hints(event)
     for field in msgspec.structs.fields(event):
@@ -83,7 +83,7 @@ def _entry_class(name: str, event: type[Event]) -> type[msgspec.Struct]:
 
 
 ENTRIES: dict[str, type[msgspec.Struct]] = {name: _entry_class(name, event) for name, event in BY_NAME.items()}
-"""The class for the lines of each type."""
+"""Class for the lines of each event type."""
 _decoder: Any = msgspec.json.Decoder(Union[tuple(ENTRIES.values())])  # noqa: UP007
 _BOUND = re.compile(r"Expected `int` [<>]= -?[0-9]+ - at `\$\.(?P<where>.+)`")
 _CLOCKS = ("wall_us", "mono_us")
@@ -94,15 +94,15 @@ _TAG = re.compile(r"Invalid value (?P<type>'.*') - at `\$\.type`", re.DOTALL)
 
 
 class Refused(NamedTuple):
-    """The reason why a line is not an entry."""
+    """Why a line is not an entry."""
 
     reason: str
 
 
 def check_lines(lines: Sequence[bytes]) -> list[Any] | None:
-    """Return the entries in these lines (members of ENTRIES' classes), or None if any line is not an entry."""
+    """Return the entries in these lines (instances of the classes in ENTRIES), or None if any line is not an entry."""
     try:
-        # Check the encoding here, because the JSON decoder does not check strings that it skips.
+        # Check the encoding here, because the JSON decoder does not check the strings that it skips.
         b"\n".join(lines).decode()
         entries = [_decoder.decode(line) for line in lines]
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
@@ -126,7 +126,7 @@ def check_line(line: bytes) -> Any:
 
 
 def _beyond_bounds(line: bytes) -> str | None:
-    """Return the limit of Spark's parser that a line of JSON exceeds, or None."""
+    """Return the limit of Spark's JSON parser that a line exceeds, or None."""
     if len(line) <= _WITHIN_BYTES:
         return None
     depth = 0

@@ -1,6 +1,6 @@
-"""The gold tables: the name of each, its function, its key, and its expectations.
+"""The gold tables: for each, its name, its function, its key, and the conditions that its rows must meet.
 
-The jobs write these tables, the dashboard offers them, and `docs/reference/tables.md` documents them. To add a table,
+The jobs write these tables, the dashboard shows them, and `docs/reference/tables.md` documents them. To add a table,
 write its function, whose docstring defines a row, and add it here.
 """
 
@@ -34,18 +34,20 @@ from zabka.pipeline.transactions import transactions
 
 
 class Expectation(NamedTuple):
-    """A condition on every row of a table: its name, and a function for a column that is true in rows that violate
-    it."""
+    """A condition on every row of a table: its name, and a function that returns the SQL column for violations.
+
+    The column is true in rows that violate the condition.
+    """
 
     name: str
     broken: Callable[[], Column]
 
 
 class Table(NamedTuple):
-    """A gold table. `key` identifies a row, rows are written in `order`, `sources` are the event types that it needs.
+    """A gold table. `key` identifies a row, rows are sorted by `order`, `sources` are the event types that it needs.
 
     `rows_of` is the event type without which the table has no row; the other types only add to its rows. A table
-    without sources is made from `made_of`.
+    without sources is built from `made_of`.
     """
 
     name: str
@@ -58,12 +60,12 @@ class Table(NamedTuple):
     made_of: str = ""
 
     def depends_on(self, new: AbstractSet[str], seen: AbstractSet[str]) -> bool:
-        """Return whether new events of these types change the table. `seen` are the types of all events so far."""
+        """Return whether new events of the types `new` change the table. `seen` are the types of all events so far."""
         return not new.isdisjoint(self.sources) and (self.rows_of is None or self.rows_of in seen)
 
     @property
     def expectations(self) -> tuple[Expectation, ...]:
-        """The expectations of the table: a unique key, and its rules."""
+        """Conditions that the rows of the table must meet: the unique key, and the table's own rules."""
 
         def again() -> Column:
             return f.row_number().over(Window.partitionBy(*self.key).orderBy(*self.order)) > 1
@@ -72,7 +74,7 @@ class Table(NamedTuple):
 
 
 def rising(what: str, within: tuple[str, ...], order: tuple[str, ...]) -> Expectation:
-    """Expect that every row has a higher number than the row before it in that order."""
+    """Expect that the number `what` is higher in every row than in the previous row, in that order."""
 
     def broken() -> Column:
         return f.col(what) <= f.lag(what).over(Window.partitionBy(*within).orderBy(*order))
@@ -81,7 +83,7 @@ def rising(what: str, within: tuple[str, ...], order: tuple[str, ...]) -> Expect
 
 
 def apart(begin: str, end: str, within: tuple[str, ...], order: tuple[str, ...]) -> Expectation:
-    """Expect that a span ends before the next span begins."""
+    """Expect that a period ends before the next period begins."""
 
     def broken() -> Column:
         return f.col(end) >= f.lead(begin).over(Window.partitionBy(*within).orderBy(*order))
@@ -90,7 +92,7 @@ def apart(begin: str, end: str, within: tuple[str, ...], order: tuple[str, ...])
 
 
 def never(name: str, broken: str) -> Expectation:
-    """Expect that the SQL expression is true for no row."""
+    """Expect that the SQL expression `broken` is true in no row."""
     return Expectation(name, lambda: f.expr(broken))
 
 
@@ -192,29 +194,29 @@ TABLES = (
     ),
 )  # fmt: skip
 TYPES = tuple(sorted({kind for table in TABLES for kind in table.sources}))
-"""The event types from which the tables are made; a reader can skip all others."""
+"""Event types from which the tables are built. A reader can skip all others."""
 NAMES = tuple(table.name for table in TABLES)
 
 
 class Observed(NamedTuple):
-    """A table to write. While it is written, it counts its rows and the rows that violate an expectation."""
+    """A table to write. During the write, it counts its rows and the rows that violate a condition."""
 
     frame: DataFrame
     observation: Observation
     rules: list[str]
 
     def rows(self) -> int:
-        """Return the number of written rows. Call it after writing."""
+        """Return the number of rows written. Call it after the write."""
         return int(self.observation.get["rows"])
 
     def broken(self) -> dict[str, int]:
-        """Return the number of rows that violate each unmet expectation."""
+        """Return the number of violating rows for each condition that is violated."""
         counts = self.observation.get
         return {rule: counts[f"rule_{n}"] for n, rule in enumerate(self.rules) if counts[f"rule_{n}"]}
 
 
 def observed(table: Table, journal: Journal) -> Observed:
-    """Return a table, in its order, with its expectations checked in the same pass."""
+    """Return a table in its order, whose conditions are checked while it is written."""
     ordered = checked(table, journal)
     rules = table.expectations
     observation = Observation(table.name)
@@ -224,7 +226,7 @@ def observed(table: Table, journal: Journal) -> Observed:
 
 
 def checked(table: Table, journal: Journal) -> DataFrame:
-    """Return a table, in its order, with a column for each of its expectations: 1 in rows that violate it."""
+    """Return a table in its order, with a column for each of its conditions: 1 in rows that violate the condition."""
     broken = {
         check: f.coalesce(rule.broken(), f.lit(False)).cast(LongType())
         for check, rule in zip(checks(table), table.expectations, strict=True)
@@ -233,5 +235,5 @@ def checked(table: Table, journal: Journal) -> DataFrame:
 
 
 def checks(table: Table) -> list[str]:
-    """Return the column names of the table's expectations."""
+    """Return the names of the columns that `checked` adds for the table's conditions."""
     return [f"rule_{n}" for n in range(len(table.expectations))]

@@ -1,13 +1,12 @@
-"""Journal files that a stream keeps until it has read them, even after the node has removed them.
+"""Keeps journal files that a stream has not read yet, even after the node has removed them.
 
 A node's journal is bounded: the node removes its oldest file when a new one begins. For each file that it finds, the
-stream creates a second name, a hard link, in a separate directory; appends through the first name are visible through
-the second. A link costs no copy, and it uses disk space only while the stream lags. If a cluster is recreated in the
-same directory, its files get the names of the earlier ones: they wait until the earlier files with these names were
-read.
+stream creates a hard link in a separate directory; lines appended to the file are visible through the link. A link
+needs no copy, and it uses disk space only while the stream lags. If a cluster is created again in the same directory,
+its files have the names of the earlier files. They are read after the earlier files of the same name have been read.
 
 Without such a directory, or if it is on another file system, files are read in place. Lines of a file that is removed
-before it was read are missing: the lake names them (`gaps`).
+before it was read are missing; the lake lists them (`gaps`).
 """
 
 from __future__ import annotations
@@ -21,16 +20,21 @@ from zabka.pipeline.runs import JournalFile, journal_files
 
 
 class Held:
-    """The journal files below `root`, and the removed files that must still be read."""
+    """Journal files in the directory `root`, and removed files that must still be read."""
 
     def __init__(self, root: Path, hold: Path | None) -> None:
         self._root = root
         self._hold = hold
         self.waiting: set[str] = set()
-        """Runs with a file that waits for an earlier file of the same name, as of the last call of `files`."""
+        """Runs with a file that must wait until an earlier file of the same name was read, as of the last call of
+        `files`.
+        """
 
     def files(self, start: Offset) -> dict[str, JournalFile]:
-        """Return every file by its key, linked so that it is kept; everything up to `start` is stored elsewhere."""
+        """Return every file by its key, and create links to new files.
+
+        `start` are the positions up to which the lines are stored elsewhere.
+        """
         self.waiting = set()
         present = {key_of(self._root, file.path): file for file in journal_files(self._root)}
         if self._hold is None:
@@ -41,9 +45,9 @@ class Held:
         return present | kept
 
     def files_to_go_on_with(self, start: Offset) -> dict[str, JournalFile]:
-        """Return the files that `files` returns, without unread files of a waiting run.
+        """Return the result of `files` without the unread files of the runs in `waiting`.
 
-        Those belong to the recreated cluster.
+        These files are of a cluster that was created again.
         """
         return {key: file for key, file in self.files(start).items() if key in start or file.run not in self.waiting}
 
@@ -54,7 +58,7 @@ class Held:
         # read in place.
         with contextlib.suppress(OSError):
             if link.exists() and not link.samefile(file.path):
-                # The link's name is in use for an older file, which may not be completely read yet.
+                # A link of this name exists for an older file, which may not be completely read yet.
                 if not is_done(link, start.get(key)):
                     self.waiting.add(file.run)
                     return
@@ -64,7 +68,10 @@ class Held:
                 os.link(file.path, link)
 
     def release(self, end: Offset) -> None:
-        """Release the files that were read to their end; everything up to `end` is stored elsewhere."""
+        """Remove the links to removed files that were read to their end.
+
+        `end` are the positions up to which the lines are stored elsewhere.
+        """
         if self._hold is None:
             return
         for file in journal_files(self._hold):

@@ -1,4 +1,4 @@
-"""An accumulator that delivers the rows of tasks to the driver, task by task.
+"""An accumulator that passes the rows of each task to the driver when the task ends.
 
 Spark applies the update of an action's task once, however often the task was tried, and it does so when the task ends,
 not when the job ends.
@@ -15,7 +15,9 @@ Keep = Callable[[bytes], object]
 
 
 class Inbox(AccumulatorParam[Any]):
-    """Rows in transit: in a task, the task's own list; on the driver, the function that stores the rows."""
+    """Accumulator for rows. In a task its value is the task's list; on the driver it is the function that stores
+    rows.
+    """
 
     def __init__(self, keep: Keep | None = None) -> None:
         self._keep = keep
@@ -24,11 +26,11 @@ class Inbox(AccumulatorParam[Any]):
         return Inbox, ()
 
     def zero(self, value: list[bytes]) -> list[bytes]:
-        """Return the empty value."""
+        """Return the initial value of a task: no rows."""
         return []
 
     def addInPlace(self, value1: list[bytes], value2: list[bytes]) -> list[bytes]:
-        """Add rows."""
+        """Add the rows of a task to the list, or pass them to the driver's function."""
         if self._keep is None:
             return [*value1, *value2]
         for line in value2:

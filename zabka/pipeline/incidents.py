@@ -1,4 +1,4 @@
-"""The table of incidents: the effects of each fault (`zabka.journal.incidents`), in one row."""
+"""The table `incidents`, with the effects of each fault in one row (`zabka.journal.incidents`)."""
 
 from __future__ import annotations
 
@@ -44,29 +44,28 @@ _ARROW = to_arrow_schema(SCHEMA)
 
 
 def incidents(journal: Journal) -> DataFrame:
-    """The incidents: a first cause, such as a fault, and all decisions that lead back to it by their recorded
-    causes.
+    """The incidents: a first cause, such as a fault, and all decisions whose recorded causes lead back to it.
 
     Columns: run, number, from_us, to_us, duration_ms, kind, target, and the following. to_us is when leaders,
-    controller, ISRs and clients had returned to their state before the fault, null until then. kind is the kind of
-    the fault, the action on a process, or the type of the first event if its own cause is unknown; target is the
-    node or the link. cause_node and cause_node_seq name the event (`zabka why NODE#NUMBER` explains it).
+    controller, ISRs and clients had returned to their state before the fault, null until then. kind is the kind of the
+    fault, the action on a process, or the type of the first event if its own cause is unknown; target is the node or
+    the link. cause_node and cause_node_seq identify the event (`zabka why NODE#NUMBER` explains it).
 
-    detected_by is the node that decided first because of it, after detection_ms. expired are the brokers whose
-    sessions expired, the first one after expiry_ms. controller is the last broker that became controller because of
-    it, with controller_epoch; no_controller_ms is the time without one. leaderless are the partitions that had no
-    living leader, the worst one for leaderless_ms. elected_uncleanly are the partitions with an unclean election,
-    and under_replicated those that lost members of their ISR. stalled are the workloads whose writes waited, the
-    worst one for stall_ms; `failed` is the number of their records that failed. Workloads are linked by topic and
-    time only. lost is the number of lost records, of which committed_at_least were committed, and acknowledged had
-    been acknowledged to workloads with acks 1 or all (null if none wrote to these topics). requester is who
-    requested the fault, as in `faults`. headline and summary are the same as sentences.
+    detected_by is the node that made the first decision because of it, after detection_ms. expired are the brokers
+    whose sessions expired, the first one after expiry_ms. controller is the last broker that became controller because
+    of it, with controller_epoch; no_controller_ms is the time without a controller. leaderless are the partitions that
+    had no live leader, the longest of them for leaderless_ms. elected_uncleanly are the partitions with an unclean
+    election, and under_replicated those that lost members of their ISR. stalled are the workloads whose writes waited,
+    the longest of them for stall_ms; `failed` is the number of their records that failed. Workloads are assigned to
+    incidents by topic and time only. lost is the number of lost records, of which committed_at_least were committed,
+    and acknowledged had been acknowledged to workloads with acks 1 or all (null if none wrote to these topics).
+    requester is the name of the requester of the fault, as in `faults`. headline and summary are the same as sentences.
 
-    The stop of a whole cluster, and partitions of a topic that is being deleted, are not included. A period that
-    still lasts counts until the end of the journals. All moments are on the one clock of the run (`run_us`), so
-    that a wall clock that was stepped changes none.
+    The stop of a whole cluster, and partitions of a topic that is being deleted, are not included. A period that has
+    not ended counts until the end of the journals. All times are on the common clock of the run (`run_us`), so they do
+    not change if a wall clock was stepped.
     """
-    # Cache the result: Spark does not know that all rows of a run are in one partition, which a stream requires.
+    # Cache the result: a stream requires that all rows of a run are in one partition, and Spark cannot know that here.
     return journal.once("incidents", lambda: _incidents(journal))
 
 
@@ -90,7 +89,10 @@ def _rows_of_run(own: pa.Table) -> pa.Table:
 
 
 def _entry_of(line: dict[str, Any]) -> Entry | None:
-    """Return the entry of a line, at its moment on the clock of the run; None if a field that no table reads is bad."""
+    """Return the entry in a line, with its time on the clock of the run.
+
+    Return None if a field that no table uses is invalid.
+    """
     try:
         return msgspec.structs.replace(decode_line(line["body"].encode()), wall_us=line["run_us"])
     except ValueError:

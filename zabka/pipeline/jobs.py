@@ -1,4 +1,4 @@
-"""The batch job, which reads journals and writes tables."""
+"""The batch job, which reads journals and writes the tables."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from zabka.pipeline.ranges import UNREADABLE
 from zabka.pipeline.rows import Journal
 
 STAGE = "_stage"
-"""The directory of intermediate results that several tables need, in a version that is not published yet."""
+"""Directory, in an unpublished version, for intermediate results that several tables need."""
 AT_A_TIME = 3
-"""The number of tables made at the same time: one is planned while the tasks of others run."""
+"""Number of tables computed at the same time: while the tasks of some run, Spark plans another."""
 Progress = Callable[[str, int], None]
 
 
 def read_journal(spark: SparkSession, place: Place, types: str = ",".join(TYPES)) -> Journal:
     """Return the events of those types from every journal at this place, as one batch.
 
-    An event that was written twice counts once, and so does a run that was copied to another path of a directory.
+    An event that was written twice counts once. A run that was copied to another path of a directory counts once as
+    well.
     """
     return Journal(places.batch(spark, place, types))
 
 
 class Made(NamedTuple):
-    """The result of one table: its rows, and the number of rows that violate each unmet expectation."""
+    """Result of one table: its number of rows, and the number of rows that violate each violated condition."""
 
     name: str
     rows: int
@@ -42,7 +43,7 @@ class Made(NamedTuple):
 
 
 def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> Iterator[Made]:
-    """Write tables as Parquet below a directory, several at a time, and yield their results in the given order."""
+    """Write tables as Parquet to `directory`, several at a time, and yield their results in the given order."""
 
     def make(table: Table) -> Made:
         made = observed(table, journal)
@@ -54,13 +55,13 @@ def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> I
         try:
             yield from threads.map(make, wanted)
         except KeyboardInterrupt:
-            # Otherwise the interrupt would wait until the tables in progress are complete.
+            # Cancel the tables in progress, because the interrupt would otherwise wait until they are complete.
             journal.break_off()
             raise
 
 
 class ClockStep(NamedTuple):
-    """A wall clock was changed by `step_ms`, while the node's monotonic clock continued."""
+    """A step of a wall clock by `step_ms`, while the node's monotonic clock continued."""
 
     run: str
     node: str
@@ -68,10 +69,10 @@ class ClockStep(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The result of a job.
+    """Result of a job.
 
-    It has the rows and the unmet expectations of each table, the reasons why journals could not be read, and the steps
-    of wall clocks.
+    It contains the number of rows and the violated conditions of each table, error messages for journals that could not
+    be read, and the steps of wall clocks.
     """
 
     rows: dict[str, int]
@@ -86,7 +87,7 @@ def write_tables(
     """Write tables as Parquet, as one version of `out`.
 
     Raises versions.InUse if another job writes there, OSError if the directory is not writable or if a table's path
-    contains something else, and commits.NewerLake.
+    exists and is not a table, and commits.NewerLake.
     """
     commits.check_format(out)
     for table in wanted:
@@ -111,6 +112,6 @@ def write_tables(
 
 
 def _unreadable(bad_lines: Path) -> list[str]:
-    """Return the reasons why journals could not be read, each with its file."""
+    """Return an error message, with the file's name, for each journal that could not be read."""
     problems = pq.read_table(bad_lines, columns=["problem"])["problem"].to_pylist()
     return sorted({problem for problem in problems if problem.startswith(UNREADABLE)})

@@ -1,4 +1,4 @@
-"""Lost records: how many, how many of them were committed, and how many had been acknowledged."""
+"""Tables of lost records: how many, how many of them were committed, and how many had been acknowledged."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ _SPANS = ArrayType(
 def records_lost(journal: Journal) -> DataFrame:
     """The lost records: run, topic, partition, topic_id, first_offset, last_offset, count, and the columns below.
 
-    Several replicas may report the loss of the same records: a row is a span of the union of their offsets, and
-    spans of a partition do not touch. So an offset whose records were lost under two leaders, one after the other,
-    counts once. A topic that was deleted and created again has another topic_id, and separate rows (topic_id is
-    empty in journals without it).
+    Several replicas may report the loss of the same records. A row is a range of the union of their offsets, and the
+    ranges of a partition do not touch. So an offset whose records were lost under two leaders, one after the other,
+    counts once. A topic that was deleted and created again has another topic_id, and separate rows (topic_id is empty
+    in journals without it).
 
-    `committed_at_least` is how many of the records were committed, at least. The committed records of a loss are
-    the first ones: as many as its replica reported, or more if any replica reported a higher high watermark in the
-    leader epoch of the last lost record. A follower's report counts if it is higher than the follower's report
-    before it in this epoch; until then the high watermark refers to another leader's log. `below_high_watermark` is
-    the same figure under its older name.
+    `committed_at_least` is how many of the records were committed, at least. The committed records of a loss are the
+    first ones: as many as its replica reported, or more if any replica reported a higher high watermark in the leader
+    epoch of the last lost record. A follower's report counts if it is higher than the follower's previous report in
+    this epoch; until then the high watermark refers to another leader's log. `below_high_watermark` is the same figure
+    under its older name.
 
     `acknowledged` is how many of the records had been acknowledged to built-in workloads (acks 1 or all), according to
-    the last report of each; null if none wrote to the topic.  Records of other clients are not in it.  broker_ids
-    reported the loss, first at first_us and last at last_us, because of causes.
+    the last report of each workload; null if no workload wrote to the topic.  Records of other clients are not
+    included. broker_ids are the brokers that reported the loss, the first at first_us and the last at last_us; causes
+    are the reasons.
     """
     reported = bodies(
         journal.rows, ["records_lost"],
@@ -42,11 +43,12 @@ def records_lost(journal: Journal) -> DataFrame:
     reported = reported.join(high_watermarks(journal), [*_LOG, "leader_epoch"], "left")
     below_mark = f.try_subtract(f.least("reached", f.try_add("last_offset", f.lit(1))), f.col("first_offset"))
     below_mark = f.when(f.col("reached").isNotNull(), below_mark)
-    # Older journals have only `below_high_watermark`.
+    # Journals of older versions have only `below_high_watermark`.
     committed = f.greatest("committed_at_least", "below_high_watermark", below_mark, f.lit(0))
     in_order = Window.partitionBy(*_LOG).orderBy("first_offset", "last_offset", "node", "node_seq")
     reached = f.max("last_offset").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
-    # The committed records of a loss are its first ones. Do not count offsets again that an earlier row contains.
+    # The committed records of a loss are its first ones. Do not count offsets again that an earlier row already
+    # contains.
     committed_before = f.max("committed_end").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
     fresh = f.try_subtract("committed_end", f.greatest("first_offset", committed_before))
     begins = f.coalesce(f.col("first_offset") > f.try_add(reached, f.lit(1)), reached.isNull()).cast(LongType())
@@ -77,7 +79,7 @@ def records_lost(journal: Journal) -> DataFrame:
 def high_watermarks(journal: Journal) -> DataFrame:
     """The highest high watermark that a replica reported: run, topic, partition, topic_id, leader_epoch, reached.
 
-    A report belongs to the leader epoch and to the topic of the last role that its broker took before the report.
+    The leader epoch and the topic of a report are those of the last role that its broker took before the report.
     """
     reported = bodies(
         journal.rows, ["leadership_taken", "followership_taken", "replica_progressed"],
@@ -108,7 +110,7 @@ def high_watermarks(journal: Journal) -> DataFrame:
 
 
 def acknowledged_records(spans: DataFrame, journal: Journal) -> DataFrame:
-    """Return the spans of lost records with `acknowledged`, the number of records that built-in workloads miss."""
+    """Add the column `acknowledged` to ranges of lost records: the number of records that built-in workloads miss."""
     last = (
         bodies(
             journal.rows, ["workload_progressed"],

@@ -1,7 +1,8 @@
 """Spark masters: local ones, and remote ones whose executors have nothing installed and receive an archive.
 
-The driver and the executors start Python for Spark by the same name: a path below the working directory of a process.
-Executors unpack the archive at that path; the driver's Java has a script with that name in its directory.
+For Spark, the driver and the executors start Python by the same name: a path in the working directory of a process.
+Executors unpack the archive at that path; on the driver, a script with that name is in the directory of the Java
+process.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from zabka.pipeline.packed import NAME, PYTHON, packed
 
 _LOCAL = re.compile(r"local(\[(?P<threads>[^,\]]+)(,\s*\d+)?\])?")
 TRIES = 4
-"""Spark's number of attempts of a task on a cluster; by default it makes one attempt with a local master."""
+"""Number of attempts that Spark makes for a task on a cluster. With a local master, its default is one attempt."""
 _OF_SPARK = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
 
 
 def tried_again(master: str) -> str:
-    """Return the master unchanged, or a local master that attempts a task as often as a cluster does."""
+    """Return the master; a local one is changed so that it attempts a task as often as a cluster does."""
     local = _LOCAL.fullmatch(master)
     return master if local is None else f"local[{local['threads'] or '1'},{TRIES}]"
 
@@ -41,9 +42,9 @@ def is_local(master: str) -> bool:
 def interpreters(
     builder: SparkSession.Builder, master: str, directory: Path, needs: str
 ) -> Iterator[SparkSession.Builder]:
-    """Provide the builder of a session whose tasks find their interpreter; create the session inside the block.
+    """Yield the builder of a session whose tasks find their Python. Create the session inside the block.
 
-    If executors are on other machines, their archive is stored in the directory. Raises NotPacked.
+    If executors are on other machines, the archive for them is stored in `directory`. Raises NotPacked.
     """
     kept = {name: os.environ.get(name) for name in _OF_SPARK}
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -57,7 +58,7 @@ def interpreters(
         os.environ["PYSPARK_PYTHON"] = PYTHON
         archive = packed(directory, needs)
         own_directory = Path(tempfile.mkdtemp(prefix="zabka-driver-"))
-        # Java uses this directory until the process ends, so remove it only then.
+        # Java uses this directory until the process exits, so remove it only then.
         atexit.register(shutil.rmtree, own_directory, ignore_errors=True)
         script = own_directory / PYTHON
         script.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""An interpreter and everything that tasks need, in one archive, for executors on which nothing is installed.
+"""Packs a Python interpreter and everything that tasks need in one archive, for executors with nothing installed.
 
 The content is what a short program loads in a separate process: the packages of zabka and their dependencies, Spark's
 Python side without its jars, the standard library, and this interpreter. An executor needs the same kind of machine
@@ -19,7 +19,7 @@ from io import BytesIO
 from pathlib import Path
 
 NAME = "environment"
-"""The directory into which executors unpack the archive."""
+"""Directory into which executors unpack the archive."""
 PYTHON = f"./{NAME}/bin/python3"
 RUNS = """
 import pyspark.daemon, pyspark.worker
@@ -27,7 +27,7 @@ from zabka.pipeline.campaign.play import Run, play
 play(Run(0, 0, "calm", ("faults.ms=100", "drawn.topics=false")))
 play(Run(0, 9, "chaos", ("faults.ms=100",)))
 """
-"""A program that loads what a run of a campaign needs. In its second run, reads return pieces."""
+"""Program that loads everything that a campaign's run needs. Its second run also covers partial reads."""
 JOURNALS = """
 import pkgutil
 import pyspark.daemon, pyspark.worker, pyspark.sql.worker
@@ -36,12 +36,12 @@ import zabka.pipeline.lake.writer, zabka.pipeline.places, zabka.pipeline.source,
 for found in pkgutil.iter_modules(pyspark.sql.worker.__path__, "pyspark.sql.worker."):
     __import__(found.name)
 """
-"""A program that loads what the sources of journals and the writer of the lake need."""
+"""Program that loads everything that the sources of journals and the writer of the lake need."""
 AUDITS = """
 import pyspark.daemon, pyspark.worker
 import zabka.pipeline.audits.jobs
 """
-"""A program that loads what an audit needs."""
+"""Program that loads everything that an audit needs."""
 _PRINT = """
 import json, sys
 found = {}
@@ -49,7 +49,7 @@ for top in {name.partition(".")[0]: None for name in list(sys.modules)}:
     module = sys.modules.get(top)
     file = getattr(module, "__file__", None)
     homes = list(getattr(module, "__path__", ()))
-    # A namespace has folders and no file of its own.
+    # A namespace package has directories and no file of its own.
     if file or homes:
         found[top] = homes if file is None or file.endswith("__init__.py") else [file]
 print(json.dumps(found))
@@ -67,13 +67,13 @@ _LEFT_OUT = {
 
 
 class NotPacked(Exception):
-    """The archive could not be made; the message states why."""
+    """The archive could not be created. The message states why."""
 
 
 def packed(directory: Path, needs: str) -> Path:
-    """Return the archive with all that a program (RUNS, JOURNALS, AUDITS) loads, in that directory. Raises NotPacked.
+    """Create an archive with everything that a program (RUNS, JOURNALS, AUDITS) loads, and return its path.
 
-    An archive with the same contents is reused.
+    An existing archive with the same contents is used again. Raises NotPacked.
     """
     members = dict(_members(needs))
     digest = sha256()
@@ -119,7 +119,7 @@ def _members(needs: str) -> Iterator[tuple[str, Path]]:
 
 
 def _descriptions(loaded: dict[str, list[str]]) -> Iterator[tuple[str, Path]]:
-    """Yield the metadata of each installed package, because some packages read their version when they are imported."""
+    """Yield the metadata files of each installed package, from which some packages read their version when imported."""
     of_packages = packages_distributions()
     for name in sorted({name for top in loaded for name in of_packages.get(top, ())}):
         for file in distribution(name).files or ():

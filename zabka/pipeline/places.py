@@ -1,4 +1,4 @@
-"""The sources of journals: a local directory, a topic, or any file system that Hadoop's client knows."""
+"""Places of journals: a local directory, a topic, or any file system that Hadoop's client supports."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _AUTHORITY = re.compile(r"(?<=:)//[^/]+(?=/)")
 
 
 class Uri(NamedTuple):
-    """A directory, or one journal, in a file system that Hadoop's client knows: hdfs, s3a, file and others.
+    """A directory, or one journal, in a file system that Hadoop's client supports: hdfs, s3a, file and others.
 
-    `rest` begins with a slash if the URI has no authority (`hdfs:///user`): then Hadoop's client uses its default.
+    `rest` begins with a slash if the URI has no authority (`hdfs:///user`). Hadoop's client then uses its default
+    authority.
     """
 
     scheme: str
@@ -50,7 +51,7 @@ def place_of(text: str) -> Place:
 
 
 def batch(spark: SparkSession, place: Place, types: str) -> DataFrame:
-    """Return the rows of those types from every journal at this place."""
+    """Return the rows of those event types from every journal at this place."""
     if isinstance(place, Path):
         return _of_directory(spark, place, types)
     if isinstance(place, TopicPlace):
@@ -60,14 +61,17 @@ def batch(spark: SparkSession, place: Place, types: str) -> DataFrame:
 
 
 def stream(spark: SparkSession, place: Path | TopicPlace, hold: Path) -> DataFrame:
-    """Return the rows as a stream that follows growing journals; files are linked into `hold` until they are read."""
+    """Return the rows as a stream that follows growing journals. Files are linked into `hold` until they are read."""
     if isinstance(place, Path):
         return spark.readStream.format("zabka-journal").option("hold", str(hold)).load(str(place))
     return spark.readStream.format("zabka-topic").options(bootstrap=place.bootstrap, topic=place.topic).load()
 
 
 def _of_directory(spark: SparkSession, root: Path, types: str) -> DataFrame:
-    """Return the rows of `zabka-journal`, planned here: Spark would start a Python process for each planning step."""
+    """Return the rows of `zabka-journal` for a directory.
+
+    The ranges are planned here, because Spark would start a Python process for each planning step.
+    """
     made = shares_of(root.resolve(), frozenset(types.split(",")))
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -79,7 +83,10 @@ def _of_directory(spark: SparkSession, root: Path, types: str) -> DataFrame:
 
 
 def _of_uri(spark: SparkSession, place: Uri, types: str) -> DataFrame:
-    """Return the rows of whole files that Hadoop's client reads, several per task, parsed like files of a directory."""
+    """Return the rows of whole files that Hadoop's client reads, several per task.
+
+    The lines are parsed like those of files in a directory.
+    """
     root, requested = str(place), frozenset(types.split(","))
     files = (
         spark.read.format("binaryFile")
@@ -102,7 +109,7 @@ def _of_uri(spark: SparkSession, place: Uri, types: str) -> DataFrame:
 
 
 def below(root: str, path: str) -> str:
-    """Return a file's path from the root; file systems differ in the number of slashes after a scheme.
+    """Return a file's path relative to the root. File systems differ in the number of slashes after a scheme.
 
     If the root has no authority, Hadoop's client returns paths with its default authority.
     """

@@ -1,11 +1,11 @@
-"""A stream's read positions: for every journal file a position, and marks of its first line and the last line read.
+"""Read positions of a stream: for every journal file a position, and checksums of its first and its last read line.
 
-A file's name does not identify it: a cluster that is recreated in the same directory gives its files the names of the
+A file's name does not identify it: if a cluster is created again in the same directory, its files get the names of the
 old cluster's files. So a position is valid only for a file that begins with the same line, and only if the last line
 read ends at that position. (Histories of the simulated world have the same beginning.) If another file has a known
-name, or a new file's number is not above all known numbers of its node, the cluster was recreated. Then its lines
-belong to another run: `DIRECTORY~2`. The files of its nodes may be found one after the other: all belong to that one
-run.
+name, or the number of a new file is not above all known numbers of its node, the cluster was created again. Its lines
+then are another run: `DIRECTORY~2`. The stream may find the files of its nodes one after another; all of them are files
+of that one run.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from zabka.pipeline.runs import JournalFile, node_of, run_of
 Offset = dict[str, list[Any]]
 """For every file, by its path from the root: [position, mark, life, ending].
 
-`life` counts how often the run was recreated. `ending` is "" if it is unknown, and missing if an older zabka wrote the
-offset.
+`mark` and `ending` are the checksums of the first line and of the last line read. `life` counts how often the run was
+created. `ending` is "" if it is unknown, and missing if an older zabka wrote the offset.
 """
 _MARK_BYTES = 64 * 1024
 _ENDING_BYTES = 4096
 
 
 def key_of(root: Path, path: Path) -> str:
-    """Return a file's name in the offset."""
+    """Return the key of a file in the offset: its path from the root."""
     return path.name if path == root else path.relative_to(root).as_posix()
 
 
@@ -44,12 +44,12 @@ def mark_of(path: Path) -> str | None:
 
 
 def ending_of(line: bytes) -> str:
-    """Return a checksum of a line's end, which identifies the line."""
+    """Return a checksum of the end of a line, which identifies the line."""
     return f"{zlib.crc32(line[-_ENDING_BYTES:]):08x}"
 
 
 def _ending_at(path: Path, position: int) -> str:
-    """Return the checksum of the line that ends at that position of a file; "" if no line ends there."""
+    """Return the checksum of the line that ends at `position` of a file; "" if no line ends there."""
     with path.open("rb") as file:
         file.seek(max(0, position - 1 - _ENDING_BYTES))
         before = file.read(position - file.tell())
@@ -58,7 +58,7 @@ def _ending_at(path: Path, position: int) -> str:
 
 
 def _goes_on(path: Path, mark: str | None, reached: list[Any]) -> bool:
-    """Return whether a file that begins with this mark is the file that was read so far."""
+    """Return whether a file that begins with this mark is the file that was read up to `reached`."""
     _, known, _, *ending = reached
     return bool(known == mark and (ending in ([], [""]) or ending[0] == _ending_at(path, reached[0])))
 
@@ -70,7 +70,7 @@ def is_done(path: Path, reached: list[Any] | None) -> bool:
 
 
 class _Found(NamedTuple):
-    """An existing file: its mark, and whether it shows that its run was recreated."""
+    """An existing file: its mark, and whether it shows that its cluster was created again."""
 
     mark: str
     recreated: bool
@@ -79,7 +79,7 @@ class _Found(NamedTuple):
 def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
     """Return the positions up to which the files can now be read.
 
-    Files that were removed keep their position, unless later files of their node exist.
+    A removed file keeps its position, unless later files of its node exist.
     """
     found = _found(files, start)
     lives = _lives(files, found, start)
@@ -88,7 +88,7 @@ def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
         begin, life = (
             (start[key][0], start[key][2]) if key in start and not recreated else (0, lives.get(files[key].run, 1))
         )
-        # If the file is removed after its mark was read, it keeps its position, like any removed file.
+        # If the file is removed after its mark was read, it keeps its position, like any other removed file.
         with contextlib.suppress(OSError):
             reached = max(begin, complete_bytes(files[key].path, begin))
             end[key] = [reached, mark, life, _ending_at(files[key].path, reached)]
@@ -101,9 +101,9 @@ def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
 
 
 def _lives(files: dict[str, JournalFile], found: dict[str, _Found], start: Offset) -> dict[str, int]:
-    """Return the life of each run to which the existing files belong.
+    """Return the life of each run that has existing files.
 
-    A node that shows that its cluster was recreated begins the next life, unless another node has already begun it.
+    If a node shows that its cluster was created again, the next life begins, unless another node has already begun it.
     """
     lives: dict[str, int] = {}
     for key, (_, _, life, *_) in start.items():
@@ -122,7 +122,7 @@ def _lives(files: dict[str, JournalFile], found: dict[str, _Found], start: Offse
 def _found(files: dict[str, JournalFile], start: Offset) -> dict[str, _Found]:
     found = {}
     for key in sorted(files):
-        # Skip a file that cannot be read or was removed; the lake's gaps list its lines.
+        # Skip a file that cannot be read or was removed. The lake lists its lines as gaps.
         with contextlib.suppress(OSError):
             if (mark := mark_of(files[key].path)) is not None:
                 found[key] = _Found(mark, is_recreated(key, files[key].path, mark, start))
@@ -130,7 +130,10 @@ def _found(files: dict[str, JournalFile], start: Offset) -> dict[str, _Found]:
 
 
 def is_recreated(key: str, path: Path, mark: str, start: Offset) -> bool:
-    """Return whether a file with this mark shows that its run was recreated. Raises OSError if it cannot be read."""
+    """Return whether a file with this mark shows that its cluster was created again.
+
+    Raises OSError if the file cannot be read.
+    """
     if key in start:
         return not _goes_on(path, mark, start[key])
     node = node_of(key)
@@ -138,7 +141,7 @@ def is_recreated(key: str, path: Path, mark: str, start: Offset) -> bool:
 
 
 def _newest(offset: Offset) -> dict[str, tuple[int, int]]:
-    """Return the newest life of each node, by directory and name, and the highest file number in that life."""
+    """Return the newest life of each node, by directory and name, and its highest file number in that life."""
     found: dict[str, tuple[int, int]] = {}
     for key, (_, _, life, *_) in offset.items():
         if (node := node_of(key)) is not None:
@@ -149,7 +152,7 @@ def _newest(offset: Offset) -> dict[str, tuple[int, int]]:
 def ranges_between(files: dict[str, JournalFile], start: Offset, end: Offset) -> list[FileRange]:
     """Return the ranges to read between two offsets, for the files that still exist.
 
-    Another file may have received the name of an earlier one since: lines of the earlier file are not read from it.
+    If another file now has the name of an earlier file, the earlier file's lines are not read from it.
     """
     ranges = []
     for key, reached in sorted(end.items()):
@@ -165,5 +168,5 @@ def ranges_between(files: dict[str, JournalFile], start: Offset, end: Offset) ->
 def _is_still(path: Path, reached: list[Any]) -> bool:
     with contextlib.suppress(OSError):
         return _goes_on(path, mark_of(path), reached)
-    # The file's reader reports why the file cannot be read, or finds that it was removed.
+    # The task that reads the file reports why it cannot be read, or finds that it was removed.
     return True

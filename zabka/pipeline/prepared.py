@@ -1,9 +1,9 @@
-"""Tables of growing rows: the plan of each table is made once, and runs again for every batch.
+"""Tables of a stream: each table is planned once, and its plan is executed again for every batch.
 
-A table of a stream is small, and Spark needs longer to plan it than to compute it. So a stream keeps the plans. They
+A table of a stream is small, and Spark takes longer to plan it than to compute it, so a stream reuses the plans. They
 start from one file of rows, which every execution reads again. Intermediate results that several plans need stay in
-memory until the rows change. The rows of a run are in one partition, so that no plan contains an exchange, because
-Spark would reuse the output of an exchange in the next execution.
+memory until the rows change. The rows of a run are in one partition, so that no plan contains an exchange: Spark would
+reuse the output of an exchange in the next execution.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from zabka.pipeline.ranges import ARROW_SCHEMA, BATCH_ROWS, SCHEMA
 from zabka.pipeline.rows import Journal
 
 SHARES = 2
-"""The number of tasks that compute a table; each processes some of the runs."""
+"""Number of tasks that compute a table. Each one processes some of the runs."""
 SHARE = "share"
 _SHARE_FIELD = pa.field(SHARE, pa.int64())
 _NO_EXCHANGE = {
-    # Assume small tables, because Spark does not know the size of rows in memory.
+    # Declare the tables as small, because Spark does not know the size of rows in memory.
     "spark.sql.defaultSizeInBytes": "1",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.shuffle.partitions": str(SHARES),
-    # Adaptive plans change while they run, and do not state how their rows are distributed.
+    # Disable adaptive plans, which change while they run and do not state how their rows are distributed.
     "spark.sql.adaptive.enabled": "false",
 }
 
 
 class NotPreparable(Exception):
-    """The plan would return rows of an earlier batch."""
+    """A later execution of the plan would return rows of an earlier batch."""
 
 
 class Prepared:
-    """Plans of tables, and the journal rows that they read; `place` is a file that all machines can read."""
+    """Plans of tables, and the journal rows that they read. `place` is a file that all machines can read."""
 
     def __init__(self, spark: SparkSession, place: Path) -> None:
         own = spark.newSession()
@@ -57,7 +57,7 @@ class Prepared:
         self._plans: dict[str, DataFrame] = {}
 
     def set_rows(self, rows: pa.Table) -> None:
-        """Replace the rows, in the columns of `zabka-journal`. Do not call it while tables are being made."""
+        """Replace the rows, in the columns of `zabka-journal`. Do not call it while tables are being computed."""
         aside = self._place.with_name(f"{self._place.name}.new")
         with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, ARROW_SCHEMA.append(_SHARE_FIELD)) as writer:
             shares = [zlib.crc32(run.encode()) % SHARES for run in rows["run"].to_pylist()]
@@ -66,7 +66,7 @@ class Prepared:
         self._journal.forget()
 
     def make(self, directory: Path, wanted: Sequence[Table]) -> Iterator[Made]:
-        """Write tables as Parquet below a directory, several at a time, and yield their results in the given order.
+        """Write tables as Parquet to `directory`, several at a time, and yield their results in the given order.
 
         Raises NotPreparable for a table whose plan contains an exchange.
         """
@@ -99,7 +99,7 @@ def check(frame: DataFrame) -> None:
 
 
 class _Growing(Journal):
-    """A journal whose rows change between two executions of its plans."""
+    """A journal whose rows change between two executions of the plans that use it."""
 
     def __init__(self, spark: SparkSession, place: Path) -> None:
         self._made_of_rows: list[Any] = []
@@ -114,17 +114,19 @@ class _Growing(Journal):
             rows.persist(self._level)
 
     def in_order(self, frame: DataFrame, order: Sequence[str]) -> DataFrame:
-        """Return the frame's rows in an order that begins with `run`; each run's rows are in one partition."""
+        """Sort the rows by `order`, which begins with `run`; the rows of each run are in one partition."""
         return frame.sortWithinPartitions(*order)
 
     def _start_reading(self, rows: DataFrame) -> None:
-        """Do nothing: the rows are read together with the tables that are made from them."""
+        """Do nothing: the rows are read by the plans of the tables."""
 
     def _laid(self, source: DataFrame) -> DataFrame:
         return _by_run(source)
 
     def _kept(self, name: str, frame: DataFrame) -> DataFrame:
-        """Return the frame's rows, which Java stores once they are computed; plans that use the frame begin there."""
+        """Return a frame whose rows Java stores after they were computed. Plans that use the frame begin with these
+        rows.
+        """
         check(frame)
         spark = frame.sparkSession
         rows = frame._jdf.toJavaRDD()
@@ -135,7 +137,10 @@ class _Growing(Journal):
 
 
 def _rows_of(spark: SparkSession, place: Path) -> DataFrame:
-    """Return the rows that are in the file when the plan is executed; each run's rows are in one partition."""
+    """Return a frame of the rows that are in the file when a plan is executed.
+
+    The rows of each run are in one partition.
+    """
 
     def rows(shares: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for share in (number for some in shares for number in some["id"].to_pylist()):
@@ -147,9 +152,9 @@ def _rows_of(spark: SparkSession, place: Path) -> DataFrame:
 
 
 def _by_run(frame: DataFrame) -> DataFrame:
-    """Return the same frame with the information for Spark that each run's rows are in one partition.
+    """Return the same frame, and declare to Spark that the rows of each run are in one partition.
 
-    There is no public way to declare that; Spark's own checkpoints do it like this.
+    There is no public API for that; Spark's own checkpoints do it in the same way.
     """
     spark, jvm = frame.sparkSession, frame.sparkSession.sparkContext._jvm
     laid = frame.repartition(SHARES, "run")

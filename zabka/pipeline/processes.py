@@ -1,4 +1,4 @@
-"""The times when brokers' processes did not run."""
+"""The periods in which brokers' processes did not run."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ _PROCESSES = ["process_changed", "node_started", "node_stopped", "fault_injected
 
 
 def node_number(node: str) -> Column:
-    """Return the number of the node in that column."""
+    """Return a column with the number in the node name of the column `node`."""
     return f.regexp_extract(node, r"(\d+)$", 1).cast(LongType())
 
 
 def processes_not_running(journal: Journal) -> DataFrame:
-    """The times when brokers' processes did not run: see `_processes_not_running`."""
+    """The periods in which brokers' processes did not run: see `_processes_not_running`."""
     return journal.once("not_running", lambda: _processes_not_running(journal))
 
 
 def _processes_not_running(journal: Journal) -> DataFrame:
-    """The known times when brokers' processes did not run.
+    """The known periods in which brokers' processes did not run.
 
     Columns: run, leader, since, until (null if it never ran again), how, resumed (whether it was paused and resumed at
     `until`).
 
     A node reports its start and its stop, and its host agent reports what it observed of the process. A simulated node
     has no host: its faults record that it crashed or was paused, and its first event after a pause shows that it
-    resumed, because a frozen process writes none. If a process starts although it was running, its end was not
-    recorded, for example because it ended with its host's agent: it ended after its last known event.
+    resumed, because a paused process writes none. If a process starts although it was running, its end was not
+    recorded, for example because the agent of its host ended at the same time: it ended after its last known event.
     """
     reported = timed(
         journal, _PROCESSES,
@@ -63,8 +63,8 @@ def _processes_not_running(journal: Journal) -> DataFrame:
     )
     asked = (kind == "process_changed") & f.col("action").isin(*_STOPPED_BY_PERSONS)
     in_order = Window.partitionBy("run", "who").orderBy("run_us", "node", "node_seq")
-    # A process reports its stop before its host notices the exit, and a host reports the start before the process
-    # does.
+    # A process reports its stop before the host agent notices the exit, and the host agent reports a start before the
+    # process does.
     was_announced = f.coalesce((f.lag("now").over(in_order) == "planned") | f.col("asked"), f.lit(False))
     spawned = (kind == "process_changed") & (f.col("action") == "start")
     is_its_own = spawned & (f.lead("type").over(in_order) == "node_started")
@@ -96,9 +96,9 @@ def _processes_not_running(journal: Journal) -> DataFrame:
 
 
 def _signs_of_life(journal: Journal, paused: DataFrame) -> DataFrame:
-    """Return the events that show that brokers ran.
+    """Return events that show that a broker ran.
 
-    These are all other events of brokers that were ever paused, and the last event before each start.
+    These are all other events of brokers that were ever paused, and the last event of each broker before each start.
     """
     following = f.lead("type").over(Window.partitionBy("run", "node").orderBy("node_seq"))
     of_paused = paused.select("run", f.col("paused").alias("node"), f.lit(True).alias("was_paused")).distinct()

@@ -1,7 +1,7 @@
-"""Byte ranges of journal files, as rows for Spark: whole lines, in batches of columns.
+"""Reads byte ranges of journal files as rows for Spark: whole lines, in batches of columns.
 
 A block of lines is decoded at once: if all of them are entries, as they nearly always are, each line costs one step of
-Python. If a block contains a line that is not an entry, its lines are checked individually.
+Python. If a block contains a line that is not an entry, its lines are checked one by one.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ SCHEMA = StructType(
 _LONGS = {"node_seq", "wall_us", "mono_us", "position"}
 ARROW_SCHEMA = pa.schema([(name, pa.int64() if name in _LONGS else pa.string()) for name in SCHEMA.names])
 BLOCK_BYTES = LINE_BYTES_MAX
-"""The size of a block. A line that does not end within a block is longer than any line that a node writes."""
+"""Size of a block. A line that does not end within a block is longer than any line that a node writes."""
 SHARE_BYTES = 16 * 1024 * 1024
 UNREADABLE = "the file cannot be read"
-"""The beginning of the problem for a file that cannot be read and has no rows."""
+"""Beginning of the error message for a file that cannot be read, which has no rows."""
 BATCH_ROWS = 20_000
 BATCH_BYTES = 16 * 1024 * 1024
 _FAULT, _START = ENTRIES["fault_injected"], ENTRIES["node_started"]
@@ -58,14 +58,14 @@ class FileRange(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Whole lines of a file, without their newlines, and the position of the first line."""
+    """Whole lines of a file, without their newlines, and the position of the first one."""
 
     position: int
     lines: list[bytes]
 
 
 class LongLine(NamedTuple):
-    """A line that is too long to keep: its position, its beginning, and its size."""
+    """A line that is too long to be read: its position, its beginning, and its size."""
 
     position: int
     begin: bytes
@@ -73,7 +73,7 @@ class LongLine(NamedTuple):
 
 
 class Share(InputPartition):
-    """The work of one task: byte ranges, and the types of the rows to return (None for all)."""
+    """The work of one task: byte ranges to read, and the event types of the rows to return (None for all)."""
 
     def __init__(self, ranges: list[FileRange], types: frozenset[str] | None) -> None:
         self.ranges = ranges
@@ -81,7 +81,7 @@ class Share(InputPartition):
 
 
 def shares(ranges: list[FileRange], types: frozenset[str] | None) -> list[Share]:
-    """Split the ranges into shares of about SHARE_BYTES: long ranges are split, short ones combined."""
+    """Split the ranges into shares of about SHARE_BYTES. Long ranges are split, short ones combined."""
     pieces = [piece for part in ranges for piece in _pieces(part)]
     made: list[Share] = []
     size = SHARE_BYTES
@@ -96,7 +96,7 @@ def shares(ranges: list[FileRange], types: frozenset[str] | None) -> list[Share]
 
 def _pieces(part: FileRange) -> Iterator[FileRange]:
     begin = part.begin
-    # A removed file is not split; its reader reports the removal.
+    # Do not split a removed file. The task that reads it reports the removal.
     if part.end - begin > SHARE_BYTES * 3 // 2 and Path(part.path).exists():
         with Path(part.path).open("rb") as file:
             while part.end - begin > SHARE_BYTES * 3 // 2:
@@ -110,7 +110,7 @@ def _pieces(part: FileRange) -> Iterator[FileRange]:
 
 
 def complete_bytes(path: Path, begin: int = 0) -> int:
-    """Return where a file's last complete line ends.  Raises OSError if it cannot be read."""
+    """Return the position at which a file's last complete line ends. Raises OSError if the file cannot be read."""
     size = path.stat().st_size
     with path.open("rb") as file:
         while size > begin:
@@ -145,7 +145,7 @@ def blocks(file: BinaryIO, begin: int, end: int) -> Iterator[Block | LongLine]:
 
 
 def read_share(share: Share) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a share."""
+    """Yield the rows of one task's share."""
     return batches(row for part in share.ranges for row in read_range(part, share.types))
 
 
@@ -185,9 +185,9 @@ def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 def read_range(part: FileRange, types: frozenset[str] | None = None) -> Iterator[Row]:
     """Yield the rows of one byte range.
 
-    With `types` the rows of all other types are skipped, except the latest of each block by either clock, which show
-    how long the history lasts, and the rows that show that a node ran (`_signs_of_life`). A file that was removed since
-    it was found yields no rows; a file that cannot be read yields a row with the reason.
+    With `types`, rows of other types are skipped, with two exceptions: the latest row of each block by either clock,
+    which shows how long the history lasts, and the rows that show that a node ran (`_signs_of_life`). A file that was
+    removed after it was found yields no rows; a file that cannot be read yields a row with the reason.
     """
     name = Path(part.path).name
     try:
@@ -202,7 +202,7 @@ def read_range(part: FileRange, types: frozenset[str] | None = None) -> Iterator
 def read_file(
     run: str, name: str, file: BinaryIO, part: tuple[int, int], types: frozenset[str] | None = None
 ) -> Iterator[Row]:
-    """Yield the rows of a part of an open file, from one position to another."""
+    """Yield the rows of a part of an open file, between two positions."""
     requested = requested_classes(types)
     for block in blocks(file, *part):
         if isinstance(block, LongLine):
@@ -214,14 +214,17 @@ def read_file(
 
 
 def requested_classes(types: frozenset[str] | None) -> frozenset[type] | None:
-    """Return the classes of entries to keep for these types (None: all), including the class of quarantined lines."""
+    """Return the classes of the entries to return for these types, and the class of quarantined lines.
+
+    None stands for all types or classes.
+    """
     return None if types is None else frozenset([Refused, *(ENTRIES[each] for each in types if each in ENTRIES)])
 
 
 def rows_of(
     run: str, file: str, lines: Sequence[bytes], starts: Sequence[int], requested: frozenset[type] | None
 ) -> Iterator[Row]:
-    """Yield the rows of some lines of a file; `starts` contains the position of each line."""
+    """Yield the rows for some lines of a file. `starts` contains the position of each line."""
     found: Sequence[Any] = check_lines(lines) or [check_line(line) for line in lines]
     for place in range(len(found)) if requested is None else _chosen(found, requested):
         entry, line = found[place], lines[place]
@@ -235,12 +238,15 @@ def rows_of(
 
 
 def long_line(run: str, file: str, line: LongLine) -> Row:
-    """Return the row for a line that is too long to keep."""
+    """Return the row for a line that is too long to be read."""
     return _quarantined(run, line.begin, file, line.position, f"a line of {line.size:,} bytes")
 
 
 def _chosen(found: Sequence[Any], requested: frozenset[type]) -> list[int]:
-    """Return the indexes of requested and quarantined lines, the latest entries by either clock, and signs of life."""
+    """Return the indexes of the lines to return in a block.
+
+    These are requested and quarantined lines, the latest entries by either clock, and signs of life.
+    """
     kinds = [type(entry) for entry in found]
     chosen = {place for place, kind in enumerate(kinds) if kind in requested}
     places = [place for place, kind in enumerate(kinds) if kind is not Refused] if Refused in kinds else None
@@ -253,10 +259,11 @@ def _chosen(found: Sequence[Any], requested: frozenset[type]) -> list[int]:
 
 
 def _signs_of_life(entries: Sequence[Any]) -> set[int]:
-    """Return the indexes of each node's first and last entry, its first after each pause, and its last before a start.
+    """Return the indexes of the entries that show that a node ran.
 
-    No other entry shows that a simulated process resumed, or how long a process ran if its end was not recorded. The
-    pause may be in an earlier block, and the start in a later one.
+    These are each node's first and last entry, its first entry after each pause, and its last entry before a start. No
+    other entry shows that a simulated process resumed, or how long a process ran if its end was not recorded. The pause
+    may be in an earlier block, and the start in a later one.
     """
     nodes = [entry.node for entry in entries]
     lasts = dict(zip(nodes, range(len(nodes)), strict=True))

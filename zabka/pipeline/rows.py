@@ -1,10 +1,10 @@
-"""A journal's rows for all tables, with intermediate results of several tables computed once.
+"""Rows of a journal for all tables. Intermediate results that several tables need are computed once.
 
 On one machine the rows of a run are in one partition, in memory (or on disk if they do not fit), and so are all results
-made from them. Then grouping, ordering or joining by run and other columns needs no exchange, and a table is one stage.
-On a cluster an intermediate result is written as Parquet and read again, so that it survives the machine that made it.
-In both cases the plans that use it begin there. (With Spark's cache, each table's plan would still contain the plans of
-all earlier frames, and planning took longer than the work.)
+computed from them. Then grouping, ordering or joining by run and other columns needs no exchange, and a table is one
+stage. On a cluster an intermediate result is written as Parquet and read again, so that it survives the machine that
+computed it. In both cases the plans that use it begin there. (With Spark's cache, each table's plan would still contain
+the plans of all earlier frames, and planning took longer than the work.)
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from zabka.pipeline.stepped_clocks import without_steps
 
 
 class Journal:
-    """The rows of a journal (the columns of `zabka-journal`), and frames made from them; thread-safe.
+    """Rows of a journal (the columns of `zabka-journal`), and frames computed from them. It is thread-safe.
 
-    An event that was written twice counts once. On a cluster frames are staged in a directory that all its machines can
-    read: `stage`, or by default a local temporary directory, which is removed when the process ends.
+    An event that was written twice counts once. On a cluster frames are stored in a directory that all its machines can
+    read: `stage`, or by default a local temporary directory, which is removed when the process exits.
     """
 
     def __init__(self, source: DataFrame, stage: Path | None = None) -> None:
         if stage is None:
             stage = Path(tempfile.mkdtemp(prefix="zabka-"))
-            # Remove the directory only at exit, because frames made from it can outlive this object.
+            # Remove the directory only at exit, because frames that read it can outlive this object.
             atexit.register(shutil.rmtree, stage, ignore_errors=True)
         self.stage = stage
         self._in_memory = is_local(str(source.sparkSession.sparkContext.master))
@@ -45,7 +45,7 @@ class Journal:
 
     @property
     def rows(self) -> DataFrame:
-        """All rows, without the steps of wall clocks (`stepped_clocks`).
+        """All rows of the journal, with wall clocks corrected for their steps (`stepped_clocks`).
 
         The journals are read once, at the first use. On one machine they are read in the background, so that the caller
         can plan tables; `read` waits for them.
@@ -62,7 +62,9 @@ class Journal:
                 thread.shutdown(wait=False)
 
     def read(self) -> None:
-        """Wait until the requested rows are read. Raises Spark's exception if they cannot be read."""
+        """Wait until the rows that the background thread reads have been read. Raises Spark's exception if this
+        fails.
+        """
         if self._reading is not None:
             self._reading.result()
 
@@ -71,7 +73,7 @@ class Journal:
         self._source.sparkSession.sparkContext.cancelAllJobs()
 
     def once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
-        """Return the frame of that name, which `make` creates at the first call."""
+        """Return the frame of that name. `make` creates it at the first call."""
         with self._lock:
             lock, made = self._made.setdefault(name, (Lock(), []))
         with lock:
@@ -80,7 +82,9 @@ class Journal:
         return made[0]
 
     def in_order(self, frame: DataFrame, order: Sequence[str]) -> DataFrame:
-        """Return the rows in an order that begins with `run`; on one machine, each run's rows are in one partition."""
+        """Sort the rows by `order`, which begins with `run`. On one machine, the rows of each run are in one
+        partition.
+        """
         return frame.sortWithinPartitions(*order) if self._in_memory else frame.orderBy(*order)
 
     def _laid(self, source: DataFrame) -> DataFrame:
@@ -95,11 +99,11 @@ class Journal:
 
 
 def _fill(kept: DataFrame) -> None:
-    """Compute the rows of a frame that is kept.  (A count would be a second stage.)"""
+    """Compute the rows of a cached frame. A count would need a second stage."""
     kept.write.format("noop").mode("overwrite").save()
 
 
 def _without_duplicates(rows: DataFrame) -> DataFrame:
-    """Return the rows without duplicates of an event; quarantined lines are never duplicates."""
+    """Remove the duplicates of events. Quarantined lines are never duplicates."""
     place = f.when(f.col("problem").isNotNull(), f.concat_ws("@", "file", "position"))
     return rows.withColumn("place", place).dropDuplicates(["run", "node", "node_seq", "body", "place"]).drop("place")

@@ -1,10 +1,10 @@
-"""The run of each journal file, and the files that are copies of others.
+"""Finds the run of each journal file, and the files that are copies of others.
 
-A run is one history: a cluster's journals, or one simulated run. Events do not name their run, so it follows from the
-file's path. Files of a node, `<node>.<first number>.jsonl`, belong to the cluster's directory that contains
-`<node>/journal/`, or otherwise to the directory of the file. Any other `*.jsonl` is a separate history, as `zabka
-replay --out` writes them. The name of a run is that path, relative to the directory that is read (`.` is that
-directory).
+A run is one history: a cluster's journals, or one simulated run. Events do not contain the name of their run, so it is
+derived from the file's path. Files of a node, `<node>.<first number>.jsonl`, are in the run of the cluster's directory,
+which contains `<node>/journal/`, or otherwise in the run of their own directory. Any other `*.jsonl` is a separate
+history, as `zabka replay --out` writes them. The name of a run is that path, relative to the directory that is read
+(`.` is that directory itself).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 NODE_FILE = r"([a-z]+(?:-[0-9]+)?)\.([0-9]{12})\.jsonl"
-"""The name of a node's file (node, number of its first line), as a regular expression of Python and of Java."""
+"""Regular expression, for Python and Java, of the name of a node's file (node, number of its first line)."""
 _NODE_FILE = re.compile(NODE_FILE)
 _NO_JOURNAL = re.compile(r"(^|/)[._]|\.messages\.[^/]*$")
-"""The pipeline's own files, hidden files, and the files of messages that nodes write next to their journals."""
+"""Matches files that are not journals: the pipeline's own files, hidden files, and message logs of nodes."""
 _COMPARED_BYTES = 1024 * 1024
 _COMPARED_FIRST_BYTES = 4096
-"""The number of bytes that are compared first: unrelated histories nearly always differ within them."""
+"""Number of bytes that are compared first. Unrelated histories nearly always differ within them."""
 
 
 class JournalFile(NamedTuple):
-    """A journal file: its run, its name within the run, and its path."""
+    """A journal file: its run, its name in the run, and its path."""
 
     run: str
     name: str
@@ -33,43 +33,43 @@ class JournalFile(NamedTuple):
 
 
 class NodeFile(NamedTuple):
-    """The parts of a node's file name: its directory and node, and the number of its first line."""
+    """Parts of the path of a node's file: its directory and node, and the number of its first line."""
 
     place: str
     number: int
 
 
 def node_of(key: str) -> NodeFile | None:
-    """Parse the path of a node's file; return None for a file that is a separate history."""
+    """Parse the path of a node's file. Return None for a file that is a separate history."""
     folder, _, name = key.rpartition("/")
     found = _NODE_FILE.fullmatch(name)
     return None if found is None else NodeFile(f"{folder}/{found[1]}", int(found[2]))
 
 
 def journal_files(root: Path) -> list[JournalFile]:
-    """Return every journal file below a directory, or `root` if it is a file, in the order of their paths.
+    """Return every journal file in a directory and its subdirectories, or `root` if it is a file, sorted by path.
 
     Directories whose names begin with `_` or `.` are skipped: they are the pipeline's own, or hidden.
     """
     if root.is_file():
-        # A single file is a history. The suffix in its name distinguishes its rows from those of a cluster.
+        # A single file is a history. The suffix of its name distinguishes its rows from those of a cluster.
         return [JournalFile(f"{root.name.removesuffix('.jsonl')}.jsonl", root.name, root)]
     keys = (path.relative_to(root).as_posix() for path in root.rglob("*.jsonl") if path.is_file())
     return [placed(root, key) for key in sorted(keys) if is_journal(key)]
 
 
 def is_journal(key: str) -> bool:
-    """Return whether a JSON Lines file is a journal, by its path from the root."""
+    """Return whether a JSON Lines file is a journal. `key` is its path relative to the root."""
     return not _NO_JOURNAL.search(key)
 
 
 def run_of(key: str) -> str:
-    """Return the run that a file belongs to, by its path from the root."""
+    """Return the run of a file. `key` is its path relative to the root."""
     return _home(key) or "."
 
 
 def placed(root: Path, key: str) -> JournalFile:
-    """Return the journal file at that path from the root."""
+    """Return the journal file whose path relative to the root is `key`."""
     home = _home(key)
     if home == key:
         return JournalFile(key, key.rpartition("/")[2], root / key)
@@ -77,7 +77,7 @@ def placed(root: Path, key: str) -> JournalFile:
 
 
 def _home(key: str) -> str:
-    """Return the directory of a node's run, "" for the root; any other file is itself a run."""
+    """Return the directory of a node's run, "" for the root. For any other file, return the file's own path."""
     folder, _, name = key.rpartition("/")
     found = _NODE_FILE.fullmatch(name)
     if found is None:
@@ -91,8 +91,8 @@ def _home(key: str) -> str:
 def without_copies(files: list[JournalFile]) -> list[JournalFile]:
     """Return the files without copies: of two equal runs, only one is kept.
 
-    Two runs are the same if they share files, and of each shared file one is a prefix of the other; the longer file
-    counts. Two runs with the same beginning that differ later are two runs.
+    Two runs are equal if they share files, and if one of each pair of shared files is a prefix of the other; the longer
+    file is kept. Two runs with the same beginning that differ later are two runs.
     """
     kept: dict[str, dict[str, Path]] = {}
     for run, members in _by_run(files).items():
@@ -107,8 +107,7 @@ def without_copies(files: list[JournalFile]) -> list[JournalFile]:
 def _by_run(files: list[JournalFile]) -> dict[str, dict[str, Path]]:
     runs: dict[str, dict[str, Path]] = {}
     for file in files:
-        # Leave out the names of histories, because two histories have different names even if one is a copy of the
-        # other.
+        # Ignore the file names of separate histories, because a history and its copy have different names.
         name = "" if _NODE_FILE.fullmatch(file.path.name) is None else file.name
         runs.setdefault(file.run, {})[name] = file.path
     return runs
@@ -119,19 +118,19 @@ def _is_copy(one: dict[str, Path], other: dict[str, Path]) -> bool:
     try:
         return bool(shared) and all(_begins_alike(one[name], other[name]) for name in shared)
     except OSError:
-        # A file cannot be read or was removed, so do not call this history a copy.
+        # A file cannot be read or was removed, so do not treat this history as a copy.
         return False
 
 
 def _size(path: Path) -> int:
-    """Return a file's size; 0 if it was removed in the meantime, as a journal's oldest file is."""
+    """Return the size of a file; 0 if it has been removed, as a node removes its oldest journal file."""
     with contextlib.suppress(OSError):
         return path.stat().st_size
     return 0
 
 
 def _begins_alike(one: Path, other: Path) -> bool:
-    """Return whether one file is a prefix of the other; an empty file does not count."""
+    """Return whether one file is a prefix of the other. The result is false if one of them is empty."""
     left = min(_size(one), _size(other))
     if not left:
         return False

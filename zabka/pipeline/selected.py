@@ -1,4 +1,4 @@
-"""The rows of one table, of an earlier run or built from journals, in the table's order."""
+"""Returns the rows of one table in the table's order, either stored by an earlier run or built from journals."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _NO_TABLES = ("bronze", "silver", "campaigns")
 
 
 class NoSuchTable(ValueError):
-    """There is no table of that name; the message lists the existing tables."""
+    """There is no table of that name. The message lists the existing tables."""
 
 
 class BadCondition(ValueError):
-    """The SQL condition cannot be evaluated on the table; the message contains the reason and the columns."""
+    """The SQL condition cannot be evaluated on the table. The message contains the reason and the table's columns."""
 
 
 def stored_tables(out: Path) -> list[str]:
-    """Return the names of the tables that an earlier run wrote below a directory.  Raises OSError."""
+    """Return the names of the tables that an earlier run wrote to a directory. Raises OSError."""
     if not out.is_dir():
         return []
     places = sorted(path for path in out.iterdir() if not path.name.startswith(("_", ".")))
@@ -40,12 +40,12 @@ def stored_tables(out: Path) -> list[str]:
 
 
 def stored_rows(out: Path, name: str) -> pa.Table:
-    """Return all rows of a table that an earlier run wrote.  Raises NoSuchTable and OSError."""
+    """Return all rows of a table that an earlier run wrote. Raises NoSuchTable and OSError."""
     return _in_order(name, pq.read_table(_place(out, OLDER_NAMES.get(name, name))))
 
 
 def stored_rows_where(spark: SparkSession, out: Path, name: str, where: str) -> pa.Table:
-    """Return the rows that meet an SQL condition.  Raises NoSuchTable, BadCondition and OSError."""
+    """Return the rows of a stored table that meet an SQL condition. Raises NoSuchTable, BadCondition and OSError."""
     place = _place(out, OLDER_NAMES.get(name, name))
     return _in_order(name, _chosen(spark.read.parquet(str(place)), where).toArrow())
 
@@ -59,7 +59,7 @@ def _place(out: Path, name: str) -> Path:
 
 
 def check_name(name: str) -> None:
-    """Check that the table exists and can be built from journals. Raises NoSuchTable."""
+    """Raise NoSuchTable if there is no such table, or if it cannot be built from journals."""
     if OLDER_NAMES.get(name, name) not in _BY_NAME:
         raise NoSuchTable(_unknown(f"There is no table {name}", name, [*_BY_NAME]))
 
@@ -69,7 +69,7 @@ def _unknown(reason: str, name: str, known: list[str]) -> str:
 
 
 def built_rows(journal: Journal, name: str, where: str | None) -> pa.Table:
-    """Build a table from journals. Return its rows, or only rows that meet an SQL condition.
+    """Build a table from journals. Return its rows, or only the rows that meet an SQL condition.
 
     Raises NoSuchTable and BadCondition.
     """
@@ -79,7 +79,7 @@ def built_rows(journal: Journal, name: str, where: str | None) -> pa.Table:
 
 
 def unreadable_journals(journal: Journal) -> list[str]:
-    """Return the reasons why journals could not be read, each with its file."""
+    """Return an error message, with the file's name, for each journal that could not be read."""
     problems = journal.rows.where(f.col("problem").startswith(UNREADABLE)).select("problem").distinct()
     return sorted(row["problem"] for row in problems.collect())
 
@@ -93,7 +93,7 @@ def _chosen(frame: DataFrame, where: str) -> DataFrame:
 
 
 def _in_order(name: str, rows: pa.Table) -> pa.Table:
-    """Return the rows in the table's order, because Spark does not return files in the order of their names."""
+    """Sort the rows in the table's order, because Spark does not return files in the order of their names."""
     table = _BY_NAME.get(OLDER_NAMES.get(name, name))
     order = [] if table is None else [column for column in table.order if column in rows.column_names]
     return rows.sort_by([(column, "ascending") for column in order]) if order else rows

@@ -1,4 +1,4 @@
-"""Spark sessions: quiet, in UTC, with tasks on this interpreter, or on a copy that is sent to remote executors."""
+"""Creates Spark sessions: without log output, in UTC, with tasks in this Python or in a copy sent to executors."""
 
 from __future__ import annotations
 
@@ -25,47 +25,46 @@ from zabka.pipeline.topic.source import TopicSource
 
 DEFAULT_MASTER = "local[2]"
 FAILURES = (PySparkException, Py4JError)
-"""The exceptions that Spark raises when a job fails."""
+"""Exceptions that PySpark raises when a job fails."""
 LOGGING = Path(__file__).with_name("log4j2.properties")
 _FOR_TABLES = {
-    # Only one line in a hundred passes the source, so adaptive planning and the compilation of plans would take
-    # longer than processing the rows.
+    # The source returns only one line in a hundred, so adaptive planning and the compilation of plans would take longer
+    # than the processing of the rows.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # Otherwise a step that filters rows by rank before a window would be the only step that is compiled.
+    # Disable the step that filters rows by rank before a window: it would be the only step that is compiled.
     "spark.sql.optimizer.windowGroupLimitThreshold": "-1",
-    # Rows partitioned by run are joined without an exchange (`zabka.pipeline.rows`); broadcasting them would need
-    # a separate job.
+    # Rows partitioned by run are joined without an exchange (`zabka.pipeline.rows`), while a broadcast would need a
+    # separate job.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
-    # A string that is not a number, in one line of a journal, becomes null in its row and does not fail the whole
-    # job.
+    # If a number field contains a string in one line of a journal, set it to null in that row instead of failing the
+    # whole job.
     "spark.sql.ansi.enabled": "false",
 }
 _SMALL_PLANS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -XX:ReservedCodeCacheSize=240m"
 """Java options for small plans.
 
-Java plans more than it computes, so its optimizing compiler costs more than it gains.
-
-The same is true for the garbage collections by which Java finds the size of Spark's classes. Without that compiler Java
-has 48 MB for compiled code; a stream fills them within minutes, and then Java compiles no more. So the size is set to
-the default that it has with the compiler.
+Java spends more time on planning than on computing, so its optimizing compiler costs more than it gains. For the same
+reason, the initial size for Spark's classes is set, which avoids the garbage collections by which Java would find it.
+Without the optimizing compiler, Java reserves 48 MB for compiled code. A stream fills them within minutes, and then
+Java compiles no more, so the size is set to the default that Java has with that compiler.
 """
 _NO_FILE_SYSTEM = re.compile(r"Class (?P<name>org\.apache\.hadoop\.fs\.[A-Za-z0-9.]+) not found")
-"""Java's message if a URI's file system is in a module that PySpark does not contain."""
+"""Java's error message if a URI's file system is in a module that PySpark does not contain."""
 _ON_A_CLUSTER = {
     "spark.sql.shuffle.partitions": "200",
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.requireAllClusterKeysForCoPartition": "true",
     "spark.sql.autoBroadcastJoinThreshold": str(10 * 1024 * 1024),
 }
-"""Settings for a cluster: rows are distributed among many cores, and small partitions are combined again."""
+"""Settings for a cluster: rows are distributed among many cores, and small partitions are combined."""
 
 
 class NoSpark(Exception):
-    """Spark is not available here, or the master cannot be reached; the message states why."""
+    """Spark is not available here, or the master cannot be reached. The message states why."""
 
 
 def open_session(
@@ -75,9 +74,9 @@ def open_session(
     ui_port: int = 0,
     directory: Path | None = None,
 ) -> SparkSession:
-    """Open a session that knows `zabka-journal` and `zabka-topic`; with a port, it serves Spark's web page.
+    """Open a session with the sources `zabka-journal` and `zabka-topic`; with a port, Spark's web UI is enabled.
 
-    The directory is for the archive that is sent to executors on other machines; by default a temporary one. Raises
+    `directory` is for the archive that is sent to executors on other machines; by default it is a temporary one. Raises
     NoSpark without a Java runtime, and if there is no such master.
     """
     ui = {"spark.ui.enabled": str(ui_port > 0).lower(), "spark.ui.port": str(ui_port)}
@@ -92,7 +91,10 @@ def open_session(
 def a_session(
     master: str, app_name: str, directory: Path, needs: str, settings: Mapping[str, str]
 ) -> Iterator[SparkSession]:
-    """Provide a session whose tasks are retried and need what the program `needs` loads. Raises NoSpark."""
+    """Yield a session whose tasks are retried, and whose executors have everything that the program `needs` loads.
+
+    Raises NoSpark.
+    """
     given = {"spark.ui.enabled": "false", **settings}
     spark = _session(tried_again(master), app_name, directory, needs, given, _SMALL_PLANS)
     try:
@@ -118,8 +120,8 @@ def _session(
     )
     for name, value in settings.items():
         builder = builder.config(name, value)
-    # Failures of calls to Java are raised; py4j also logs them on standard error with their stacks, and PySpark
-    # does the same for failures of SQL conditions.
+    # py4j logs failures of calls to Java with their stack traces on standard error, and so does PySpark for invalid SQL
+    # conditions. Disable this, because the failures are also raised.
     for name in ("py4j", "SQLQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_no_interruption)
@@ -130,14 +132,14 @@ def _session(
         except Exception as reason:  # Java raises several types of errors; each means that there is no session.
             raise NoSpark(f"no Spark session on {master}: {first_line(reason)}") from None
         finally:
-            # Spark's own handler of Ctrl-C calls Java, which fails during another call, and a call is nearly always in
-            # progress.
+            # Remove Spark's own Ctrl-C handler. It calls Java, which fails during another call, and a call is nearly
+            # always in progress.
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, interrupted)
 
 
 def stop(spark: SparkSession) -> None:
-    """End a session. If Java has already ended, as it does after Ctrl-C on a terminal, do nothing."""
+    """Stop a session. If Java has already exited, as it does after Ctrl-C on a terminal, do nothing."""
     with suppress(Py4JError, OSError), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         spark.stop()
@@ -146,8 +148,8 @@ def stop(spark: SparkSession) -> None:
 def was_interrupted(failed: BaseException) -> bool:
     """Return whether Ctrl-C caused a failure.
 
-    PySpark cleans up after an interrupted call with further calls. If Java also received Ctrl-C these fail, and their
-    exception is raised instead.
+    PySpark cleans up after an interrupted call with further calls. If Java also received Ctrl-C, these calls fail, and
+    their exception is raised instead.
     """
     before: BaseException | None = failed
     while before is not None and not isinstance(before, KeyboardInterrupt):
@@ -156,16 +158,16 @@ def was_interrupted(failed: BaseException) -> bool:
 
 
 def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Filter out py4j's stack trace of a call that Ctrl-C interrupted.
+    """Logging filter that drops py4j's stack trace of a call that Ctrl-C interrupted.
 
-    py4j does not log it through its own logger; the command reports the interruption itself. While Spark starts, its
-    own handler of Ctrl-C is installed, whose call to Java fails.
+    py4j does not log the stack trace through its own logger; the command reports the interruption itself. While Spark
+    starts, its own Ctrl-C handler is installed, whose call to Java fails.
     """
     return record.msg not in ("KeyboardInterrupt while sending command.", "Exception while sending command.")
 
 
 def first_line(reason: Exception) -> str:
-    """Return an exception's message without the Java stack; for an exception that Java raised, Java's own message."""
+    """Return an exception's message without the Java stack trace. For a Java exception, return Java's own message."""
     message = reason.java_exception.toString() if isinstance(reason, Py4JJavaError) else str(reason)
     if (lacking := _NO_FILE_SYSTEM.search(message)) is not None:
         return (

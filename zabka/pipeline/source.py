@@ -2,12 +2,13 @@
 
 `spark.read.format("zabka-journal").load(DIRECTORY)` returns one row per line; `spark.readStream…` does the same while
 files grow. A row is either an entry (its run, envelope columns, `type`, and the whole line in `body`) or a quarantined
-line (`problem` is the reason, and `body` its beginning). Option `types`, names separated by commas, skips the rows of
-all other types, except some that show how long each history lasts. All lines are checked nevertheless.
+line (`problem` is the reason, and `body` its beginning). The option `types`, names separated by commas, skips the rows
+of all other types, except some that show how long each history lasts. All lines are checked nevertheless.
 
-The stream's offset records how far every file was read, and its mark (`positions`), so a restart from its checkpoint
-reads every line once. Option `hold` is a directory on the same file system: files are linked into it when they are
-found, and stay there until they are read to their end, even if they are removed from their original directory.
+The stream's offset contains the position up to which every file was read, and the file's mark (`positions`), so a
+restart from the checkpoint reads every line exactly once. The option `hold` is a directory on the same file system.
+Files are linked into it when they are found, and stay there until they are read to their end, even if they are removed
+from their original directory.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from zabka.pipeline.runs import journal_files, without_copies
 
 
 def _end(path: Path) -> int:
-    """Return how far a file can be read.
+    """Return the position up to which a file can be read.
 
-    A file that cannot be opened gets a separate share, which reports the reason.
+    If a file cannot be opened, it gets a separate share, whose task reports the reason.
     """
     try:
         return complete_bytes(path)
@@ -40,7 +41,7 @@ def _end(path: Path) -> int:
 
 
 def shares_of(root: Path, types: frozenset[str] | None) -> list[Share]:
-    """Return all lines of the journals below a directory, in shares; copies of a run are not read."""
+    """Return all lines of the journals in a directory, divided into shares. Copies of a run are omitted."""
     files = without_copies(journal_files(root))
     return shares([FileRange(file.run, str(file.path), 0, _end(file.path)) for file in files], types)
 
@@ -73,7 +74,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._all_now = True
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        # Also advance while a file waits for an earlier file with the same name: it was present when everything was
+        # Also advance while a file waits for an earlier file with the same name, because it existed when all lines were
         # requested.
         if self._target is None or not self._all_now or self._held.waiting:
             self._target = advance(self._held.files_to_go_on_with(start), start)
@@ -91,7 +92,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class JournalSource(DataSource):
-    """`zabka-journal`: option `path` is the directory whose journals are read, at any depth, or one file."""
+    """The format `zabka-journal`. The option `path` is a directory with journals at any depth, or one file."""
 
     @classmethod
     def name(cls) -> str:
@@ -99,7 +100,7 @@ class JournalSource(DataSource):
         return "zabka-journal"
 
     def schema(self) -> StructType:
-        """Return the columns; one row contains one line of a journal."""
+        """Return the columns. One row is one line of a journal."""
         return SCHEMA
 
     def _root(self) -> Path:

@@ -1,11 +1,11 @@
-"""Wall clocks that were stepped while their node ran; monotonic clocks show how much time passed.
+"""Finds wall clocks that were stepped while their node ran, and corrects the times.
 
 An operator or a time service may set a wall clock, by seconds or hours. The monotonic clock of the same node is not
 affected, so between two entries of a node the wall clock must have advanced by the same time. A larger difference is a
-step. It is subtracted from all later readings of the node, so that they are the readings of a clock that was never
-stepped: times (`_us`) and durations in all tables are as they would have been.
+step. It is subtracted from all later times of the node, as if the clock had never been stepped. Therefore times (`_us`)
+and durations in all tables do not depend on steps.
 
-A machine that booted between two entries has a new monotonic clock, and its readings are not changed.
+A machine that booted between two entries has a new monotonic clock, and its times are not changed.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 STEP_MIN_US = 1_000_000
-"""The smallest step. A time service corrects smaller differences by slewing the clock."""
+"""Minimum size of a step. A time service corrects smaller differences by slewing the clock."""
 DRIFT = 0.0005
-"""The maximum rate at which a time service slews a clock, as a share of the elapsed time (adjtime, ntpd: 500 ppm).
-"""
+"""Maximum rate at which a time service slews a clock, as a share of the elapsed time (adjtime, ntpd: 500 ppm)."""
 
 
 def without_steps(rows: DataFrame) -> DataFrame:
-    """Return a journal's rows with the steps subtracted from `wall_us`; `step_us` is the step just before a row."""
+    """Subtract the steps of wall clocks from `wall_us`. The new column `step_us` is the step just before a row."""
     in_order = Window.partitionBy("run", "node").orderBy("node_seq", "mono_us")
     passed = f.col("mono_us") - f.lag("mono_us").over(in_order)
     wall_passed = f.col("wall_us") - f.lag("wall_us").over(in_order)

@@ -1,8 +1,8 @@
 """The stream: writes growing journals to the lake, and then updates the gold tables.
 
-Every batch is committed to bronze and silver. Then the tables that depend on its events are made again. Their plans are
-made once (`prepared`), and their rows are read once (`lake.needed`). If the stream is killed at any point, it processes
-the same batch again after a restart, and writes the same files.
+Every batch is committed to bronze and silver. Then the tables that depend on its events are computed again. Their plans
+are created once (`prepared`), and their rows are read once (`lake.needed`). If the stream is killed at any point, it
+processes the same batch again after a restart, and writes the same files.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ from zabka.pipeline.topic.connection import TopicPlace
 
 TRIGGER = "1 second"
 BATCH_S = 120.0
-"""The maximum wait for a running batch when the stream ends; the first batch takes longest."""
+"""Maximum wait for a running batch when the stream is stopped. The first batch takes longest."""
 AVAILABILITY_EVERY_S = 4.0
-"""The interval for updating availability, which changes with time alone; steps of clocks are checked as often."""
+"""Interval for updating the table `availability`, which changes even without new events.
+
+Steps of clocks are checked at the same interval.
+"""
 COMPACTION_BATCHES = compaction.FAN_IN
-"""The number of batches between two merges of small files."""
+"""Number of batches between two compactions."""
 CHECKPOINT, HELD, ROWS, STATUS, PROGRESS = "_checkpoint", "_held", "_rows.arrow", "_status.json", "_progress.json"
 GAPS = "gaps"
 _BRONZE = StructType([*(field for field in SCHEMA if field.name != "type"), StructField("type", StringType())])
@@ -44,36 +47,38 @@ _GAPS = pa.schema([("run", pa.string()), ("node", pa.string()), ("first", pa.int
 
 
 class LostCheckpoint(Exception):
-    """There is a lake, but no record of how far its stream has read."""
+    """There is a lake, but its stream's read positions are missing."""
 
 
 class Status(msgspec.Struct, kw_only=True):
-    """The state of the lake when the gold tables were last made (`_status.json`); times in microseconds."""
+    """State of the lake when the gold tables were last computed (`_status.json`). Times are in microseconds."""
 
     batch: int
     lines: int
     quarantined: int = msgspec.field(name="set_aside")
     latest_us: int
-    """The latest time of an entry."""
+    """Latest time of an entry."""
     written_us: int
-    """The time when these tables were made."""
+    """Time when these tables were computed."""
     made_ms: int
-    """The duration from the start of the batch until the tables were made."""
+    """Time from the start of the batch until the tables were computed."""
     broken: dict[str, dict[str, int]]
-    """For each table, the unmet expectations, and the number of rows that violate them."""
+    """For each table, the violated conditions, and the number of rows that violate each of them."""
 
 
 class Progress(msgspec.Struct, kw_only=True):
-    """Spark's status of the query (`_progress.json`): updated while the stream runs, and outdated after a kill."""
+    """Spark's status of the query (`_progress.json`). It is updated while the stream runs, and outdated after a
+    kill.
+    """
 
     seen_us: int
     message: str
     batch: int | None = None
-    """The last completed batch, to which the figures below belong."""
+    """Number of the last completed batch, to which the other fields refer."""
     rows: int = 0
     rows_per_second: float = 0.0
     durations_ms: dict[str, int] = {}
-    """The duration of each step, keyed by Spark's name."""
+    """Duration of each step of the batch, by Spark's name for the step."""
 
 
 def note_progress(query: StreamingQuery, lake: Path) -> None:
@@ -87,7 +92,7 @@ def note_progress(query: StreamingQuery, lake: Path) -> None:
 
 
 def _put(place: Path, content: Status | Progress) -> None:
-    """Write a file atomically."""
+    """Write the content to a file, atomically."""
     aside = place.with_name(f"{place.name}.new")
     aside.write_bytes(msgspec.json.encode(content))
     aside.replace(place)
@@ -102,11 +107,11 @@ def read_status(lake: Path) -> Status | None:
 
 
 def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -> DataFrame:
-    """Return the rows of a lake that the tables need, in the columns of the journal's source.
+    """Return the rows of a lake that the tables need, in the columns of the source `zabka-journal`.
 
-    These are the lines of some types, the quarantined lines, the latest entries of every run by either clock, and the
-    lines that show that a node ran. Reports of replicas, of which few are kept, also count as lines that show that a
-    node ran.
+    These are the lines of some types, the quarantined lines, the latest entries of every run by either clock, and lines
+    that show that a node ran. Reports of replicas, of which few are kept, also count as lines that show that a node
+    ran.
     """
     bronze = spark.read.schema(_BRONZE).parquet(str(lake / "bronze"))
     chosen = bronze.where(f.col("type").isin(*kinds) | f.col("type").isNull())
@@ -114,7 +119,7 @@ def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -
     ends = bronze.where(f.col("type").isNotNull() & ~f.col("type").isin(*kept)).groupBy("run")
     moment = f.struct("wall_us", "mono_us")
     latest = ends.agg(f.max_by(moment, "wall_us").alias("by wall"), f.max_by(moment, "mono_us").alias("by mono"))
-    # Give the two rows different bodies, so that they do not count as the same entry.
+    # The two rows have different bodies, so that they do not count as the same entry.
     shown = [latest.select("run", f"`{body}`.*", f.lit(body).alias("body")) for body in BODIES]
     others = (
         shown[0].unionByName(shown[1]).withColumn("type", f.lit(LATEST)).unionByName(_signs_of_life(bronze, kept), True)
@@ -125,7 +130,8 @@ def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -
 def _signs_of_life(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
     """Return the lines of other types that show that a node ran.
 
-    For each node, they are the first line after each simulated pause, the last before it starts, and the last of all.
+    For each node, these are the first line after each simulated pause, the last line before each start, and the last
+    line.
     """
     fault = f.from_json("body", "kind string, source string, target string")
     pauses = (
@@ -157,7 +163,7 @@ def _signs_of_life(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
 
 
 class _Trailing:
-    """Processes each batch of the stream."""
+    """Processes each batch of the stream: commits it, and updates the tables."""
 
     def __init__(
         self, spark: SparkSession, lake: Path, wanted: Sequence[Table], done: Callable[[Status], None]
@@ -203,7 +209,7 @@ class _Trailing:
             self._since_compaction = 0
 
     def _note(self, commit: Commit) -> None:
-        """Add a commit to the state; a commit that is repeated after a kill changes nothing."""
+        """Add a commit to the state. A commit that is repeated after a kill changes nothing."""
         self._lines = commits.merged([*self._lines, *commit.lines])
         if commit.batch > self._status.batch:
             self._status.batch = commit.batch
@@ -219,7 +225,7 @@ class _Trailing:
             self._due |= {"availability", "clock_steps"}
 
     def _make(self, begin: float) -> None:
-        """Make the tables that must be updated, as a new version."""
+        """Compute the tables that must be updated, and publish them as a new version."""
         number, directory = versions.new_version(self._lake)
         self._tables.set_rows(self._needed.rows())
         for table in self._wanted:
@@ -248,11 +254,11 @@ def start(
     wanted: Sequence[Table] = TABLES,
     done: Callable[[Status], None] = lambda status: None,
 ) -> StreamingQuery:
-    """Read journals of a directory or topic into a lake, exactly once, continuing where the last run stopped.
+    """Start the query that reads journals of a directory or topic into a lake, exactly once.
 
-    With `follow` the query continues until it is stopped; otherwise it ends when everything present has been read. The
-    caller holds the lake's lock (`versions.locked`). Raises LostCheckpoint, versions.NoTable, commits.NewerLake, and
-    ValueError if a commit is damaged.
+    It continues where the last run stopped. With `follow` the query continues until it is stopped; otherwise it ends
+    when everything that exists has been read. The caller must hold the lake's lock (`versions.locked`). Raises
+    LostCheckpoint, versions.NoTable, commits.NewerLake, and ValueError if a commit is damaged.
     """
     commits.check_format(lake)
     if any((lake / commits.COMMITS).glob("*.json")) and not (lake / CHECKPOINT / "metadata").exists():
@@ -274,7 +280,7 @@ def start(
 
 
 def stop_query(query: StreamingQuery) -> None:
-    """Stop a query, between two batches if the current batch ends in time.
+    """Stop a query, after its current batch if that ends within BATCH_S.
 
     An interrupted batch is repeated later, but Spark logs the interruption with stack traces that do not help a user.
     """
@@ -287,7 +293,7 @@ def stop_query(query: StreamingQuery) -> None:
 def remove_orphans(lake: Path) -> int:
     """Remove files of batches that were never committed; return how many. Do not call it while a stream runs.
 
-    Raises ValueError if commits are missing or damaged: then orphans are unknown, and no file is removed.
+    Raises ValueError if commits are missing or damaged. The uncommitted files are then unknown, and no file is removed.
     """
     compaction.settle(lake)
     known = commits.read(lake)
@@ -304,6 +310,6 @@ def remove_orphans(lake: Path) -> int:
 
 
 def _ended_batches(lake: Path) -> int:
-    """Return the number of completed batches in Spark's checkpoint."""
+    """Return the number of completed batches according to Spark's checkpoint."""
     ended = (int(path.name) for path in (lake / CHECKPOINT / "commits").glob("*") if path.name.isdigit())
     return 1 + max(ended, default=-1)

@@ -1,4 +1,4 @@
-"""The summary of the tables: controller terms, failovers, downtime by partition, and lost records, as sentences."""
+"""Summarises the tables in sentences: controller terms, failovers, downtime by partition, and lost records."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from typing import Any
 from zabka.pipeline.selected import stored_rows
 
 SHOWN_MAX = 10
-"""The maximum number of partitions that are listed."""
+"""Maximum number of partitions that are listed."""
 Rows = Sequence[dict[str, Any]]
 _LACKS = {
     "offline_ms": "without a leader", "leader_down_ms": "with its leader down", "under_min_isr_ms": "under min ISR",
     "isr_stalled_ms": "with a member of the ISR dead or cut off",
 }  # fmt: skip
-"""The parts of a partition's downtime, keyed by column in `availability`."""
+"""For each column of `availability` with a part of the downtime, a phrase about that part."""
 
 
 def summary_of(out: Path) -> list[str]:
-    """Return the summary of the tables that a run wrote below a directory.  Raises OSError."""
+    """Return the summary of the tables that a run wrote to a directory. Raises OSError."""
     names = ("controller_terms", "failovers", "availability", "records_lost")
     terms, failovers, partitions, losses = (stored_rows(out, name).to_pylist() for name in names)
     return summary(terms, failovers, partitions, losses)
 
 
 def summary(terms: Rows, failovers: Rows, partitions: Rows, losses: Rows) -> list[str]:
-    """Return one or more lines about each of the tables; indented lines are details of the line before."""
+    """Return one or more lines about each of the tables. An indented line has details of the line before it."""
     several = len({row["run"] for row in (*terms, *partitions, *losses)}) > 1
     return [_of_terms(terms), _of_failovers(failovers, several), *_of_partitions(partitions, several),
             *_of_losses(losses, several)]  # fmt: skip

@@ -1,10 +1,11 @@
-"""The tables: pure functions from a frame of journal rows (or of other tables) to a frame.
+"""Tables: pure functions from a frame of journal rows (or of other tables) to a frame.
 
 Every table has the column `run`: rows of different histories are never combined. Order is determined by zxids, epochs
 and partition epochs, never by comparing clocks of different nodes; `zabka.journal.fold` of the history in its true
-order yields the same results. Times are microseconds of the wall clock of the node that wrote the event, without its
-steps (`stepped_clocks`). Durations are milliseconds of the run's one clock (`clocks`), and `run_us` is a time on that
-clock. The input is the rows of `zabka-journal`; quarantined lines are skipped here (`bad_lines` lists them).
+order yields the same results. Times are microseconds of the wall clock of the node that wrote the event, corrected for
+steps of that clock (`stepped_clocks`). Durations are milliseconds of the run's common clock (`clocks`), and `run_us` is
+a time on that clock. The input is the rows of `zabka-journal`; quarantined lines are skipped here (`bad_lines` lists
+them).
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from zabka.pipeline.rows import Journal
 PARTITION = ["run", "topic", "partition"]
 LIFE = [*PARTITION, "life"]
 _ACTIONS = ("kill", "stop", "restart", "pause")
-"""The actions of a host agent that are faults."""
+"""Actions of a host agent that count as faults."""
 
 
 def leader_writes(journal: Journal) -> DataFrame:
     """Every write of a partition's state once, in the ensemble's order, with the life of the partition.
 
-    A write that a frozen broker reports late still happened before the next write. A write with a new leader and a new
-    ISR produces two events: only the election's event has the cause. A topic that is deleted and created again has new
-    znodes: a partition epoch that does not rise begins another life.
+    A write that a paused broker reports late is placed before the next write. A write with a new leader and a new ISR
+    produces two events: only the election's event has the cause. A topic that is deleted and created again has new
+    znodes: if the partition epoch does not increase, another life begins.
     """
     return journal.once("writes", lambda: _leader_writes(journal))
 
@@ -54,9 +55,10 @@ def _leader_writes(journal: Journal) -> DataFrame:
 
 
 def _deletions(journal: Journal) -> DataFrame:
-    """The deletions of topics: run, topic, deleted_us, after_zxid (the last write that the controller reported before).
+    """The deletions of topics: run, topic, deleted_us, after_zxid.
 
-    The event has no zxid. Its controller was elected, or created the topic, before it deleted it.
+    after_zxid is the last write that the controller reported before the deletion, because the event of the deletion has
+    no zxid. The controller was elected, or created the topic, before that.
     """
     reported = timed(
         journal, ["controller_elected", "leader_elected", "isr_changed", "topic_deleted"],
@@ -102,9 +104,9 @@ def _ends_of_lives(journal: Journal) -> DataFrame:
 def partition_leaderships(journal: Journal) -> DataFrame:
     """The leaders of partitions: run, topic, partition, life, leader (-1 none), leader_epoch, from_us, to_us, cause.
 
-    One row for each leader epoch that a controller wrote, in the order of zxids.  A leadership lasts until the next
-    such write, or until the topic is deleted; to_us is null while it lasts.  `life` counts how often the partition was
-    deleted and created again.
+    One row for each leader epoch that a controller wrote, in the order of zxids.  A leader leads until the next such
+    write, or until the topic is deleted; to_us is null while it leads.  `life` counts how often the partition was
+    created.
     """
     in_order = Window.partitionBy(*LIFE).orderBy("zxid", "partition_epoch")
     return (
@@ -121,7 +123,9 @@ def partition_leaderships(journal: Journal) -> DataFrame:
 
 
 def _proposals(journal: Journal) -> DataFrame:
-    """The proposals of leaders: run, topic, partition, caused_by (as in the resulting write), proposed."""
+    """The AlterPartition requests of leaders: run, topic, partition, caused_by (as in the resulting write),
+    proposed.
+    """
     names = f.format_string("proposal %s-%d@%d", "topic", "partition", "upon")
     return (
         bodies(
@@ -135,7 +139,7 @@ def _proposals(journal: Journal) -> DataFrame:
 
 
 def isr_changes(journal: Journal) -> DataFrame:
-    """The changes of each ISR, one row for each write that changed the set of the ISR.
+    """The changes of each ISR, one row for each write that changed the set of its members.
 
     Columns: run, topic, partition, life, at_us, isr_before, isr, removed, added, cause, evidence, zxid. The evidence is
     the state of the followers when their leader made its decision: it is in the event itself, or in the proposal that
@@ -162,8 +166,8 @@ def isr_changes(journal: Journal) -> DataFrame:
 def isr_membership(journal: Journal) -> DataFrame:
     """The members of ISRs: run, topic, partition, life, replica, from_us, to_us, duration_ms, ended_by.
 
-    One row for each span; to_us is null while it lasts, and ended_by is the cause of the write that ended it, or
-    topic_deleted.
+    One row for each period of membership. to_us is null while it lasts. ended_by is the cause of the write that ended
+    it, or topic_deleted.
     """
     changes = isr_changes(journal)
     fields = [*LIFE, "zxid", "partition_epoch", "at_us", "run_us", "cause"]
@@ -197,9 +201,9 @@ def bad_lines(journal: Journal) -> DataFrame:
 def clock_steps(journal: Journal) -> DataFrame:
     """The steps of wall clocks: run, node, node_seq, at_us, step_ms.
 
-    The wall clock of the node was changed by step_ms (negative: set back), while its monotonic clock continued,
-    before the entry node_seq. at_us is the time of that entry as if the clock had not been stepped, like all times
-    of the tables.
+    The wall clock of the node was changed by step_ms (negative: set back), while its monotonic clock continued, before
+    the entry with the number node_seq. at_us is the time of that entry as if the clock had not been stepped, like all
+    times of the tables.
     """
     stepped = journal.rows.where(f.col("step_us").isNotNull())
     return stepped.select(
@@ -212,12 +216,12 @@ def faults(journal: Journal) -> DataFrame:
 
     A kill, stop, restart or pause of a process through its host agent is a fault of that kind (also the stop of a whole
     cluster), without a fault_id: its source and target are the process, and it lasts until the next change of that
-    process. to_us and duration_ms are null while it is active. The node that injects a fault removes it, so both
-    readings are of one clock.
+    process. to_us and duration_ms are null while it is active. The node that injects a fault removes it, so both times
+    are of one clock.
 
-    requester requested the fault: page, fixture, a scenario with its name, an HTTP client with its address or the name
-    that it gave (header `Zabka-Requester`), the shutdown of the host agent, or the seed of a simulated run. It is null
-    in journals of older versions.
+    requester is the name of the requester: page, fixture, a scenario with its name, an HTTP client with its address or
+    the name that it gave (header `Zabka-Requester`), the shutdown of the host agent, or the seed of a simulated run. It
+    is null in journals of older versions.
     """
     reported = bodies(
         journal.rows, ["fault_injected", "fault_removed", "process_changed"],

@@ -1,4 +1,4 @@
-"""The transactions of producers, as their coordinators stored them."""
+"""The table of producers' transactions, as their coordinators stored them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _COMMITTED, _ABORTED = "committed", "aborted"
 _OUTCOMES = {
     "PrepareCommit": _COMMITTED, "CompleteCommit": _COMMITTED, "PrepareAbort": _ABORTED, "CompleteAbort": _ABORTED,
 }  # fmt: skip
-"""The outcome for each state of a transactional id (kafka.coordinator.transaction.TransactionState)."""
+"""Outcome for each state of a transactional id (kafka.coordinator.transaction.TransactionState)."""
 
 
 def transactions(journal: Journal) -> DataFrame:
@@ -24,19 +24,19 @@ def transactions(journal: Journal) -> DataFrame:
     Columns: run, transactional_id, number, producer_id, producer_epoch, from_us, decided_us, to_us, outcome,
     abort_reason, partitions, markers, duration_ms, decision_ms.  from_us is when the coordinator stored the first
     partition (in milliseconds if only a later coordinator reports it), decided_us when it stored the outcome, and to_us
-    when it stored that all markers are written.  They are readings of the coordinator's clock.  A moment that no
-    journal reports is null.
+    when it stored that all markers are written.  They are times on the coordinator's clock.  A time that no journal
+    reports is null.
 
     outcome is committed or aborted, and null before the decision. abort_reason is why it was aborted: ended by its
-    producer, fenced (a new producer started under the same id), or timed out. partitions are those of the
-    transaction, and markers is how many of them have an end marker (null unless journals are full). duration_ms
-    lasts from the first partition to the last marker, and decision_ms to the decision; both are null if no journal
-    has the beginning. producer_epoch is the epoch of the producer; a transaction that is fenced or timed out is
-    aborted under a higher one. The time at which it began (started_ms) distinguishes transactions, because a
-    coordinator that was replaced while it was paused can report the end of an older one later.
+    producer, fenced (a new producer started with the same id), or timed out. partitions are those of the transaction,
+    and markers is how many of them have an end marker (null unless journals are full). duration_ms lasts from the first
+    partition to the last marker, and decision_ms to the decision; both are null if no journal has the beginning.
+    producer_epoch is the epoch of the producer; a transaction that is fenced or timed out is aborted with a higher
+    epoch. Transactions are distinguished by the time at which they began (started_ms), because a coordinator that was
+    replaced while it was paused can report the end of an older one later.
     """
     steps = _steps(journal)
-    # "loaded" is the state that a broker reports for each transaction when it becomes coordinator.
+    # A broker that becomes coordinator reports each transaction with the reason "loaded".
     loaded = f.col("after") == "loaded"
     found = steps.groupBy(*_ID, "number").agg(
         f.min_by("producer_id", "step").alias("producer_id"),
@@ -62,17 +62,17 @@ def transactions(journal: Journal) -> DataFrame:
 
 
 def _moment(state: str, name: str, decided: Column) -> tuple[Column, Column]:
-    """Return the first time of a state that a coordinator decided, on its clock and on the run's."""
+    """Return columns with the first time of a state that a coordinator decided, on its clock and on the run's clock."""
     first = f.when(f.col("state").like(state) & decided, f.col("step"))
     return f.min_by("at_us", first).alias(f"{name}_us"), f.min_by("run_us", first).alias(f"{name}_run_us")
 
 
 def _steps(journal: Journal) -> DataFrame:
-    """The events of each transactional id, with the number of the transaction that they belong to.
+    """The events of each transactional id, with the number of the event's transaction.
 
-    A transaction begins when the state becomes Ongoing, or if it began at another time (started_ms).  If no journal
-    reports that, it begins with its outcome.  A coordinator that was replaced while it was paused reports the end of an
-    older transaction later: that line belongs to the older one.
+    A transaction begins when the state becomes Ongoing, or if started_ms changes.  If no journal reports that, it
+    begins with its outcome.  A coordinator that was replaced while it was paused reports the end of an older
+    transaction later: that event is assigned to the older transaction.
     """
     reported = timed(
         journal, ["transaction_changed"],
@@ -107,9 +107,9 @@ def _steps(journal: Journal) -> DataFrame:
 
 
 def _markers(journal: Journal, reported: DataFrame) -> DataFrame:
-    """Return the end markers in partitions: run, transactional_id, marked, and the envelope.
+    """Return the end markers in partitions: run, transactional_id, marked, and the envelope of the marker's event.
 
-    The coordinator sends markers after the decision and waits for them, so their time identifies the transaction.
+    The coordinator sends markers after the decision and waits for them, so a marker's time identifies the transaction.
     """
     ids = reported.select("run", "producer_id", "transactional_id").distinct()
     written = timed(

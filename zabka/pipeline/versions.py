@@ -1,7 +1,7 @@
 """The layout of tables on disk: every run of a job is a version, and a reader sees exactly one complete version.
 
 `OUT/_versions/000007/TABLE/` contains the Parquet files of version 7. `OUT/_current` is a symbolic link to the current
-version, and `OUT/TABLE` is a link into `_current`: so any reader of Parquet can read `OUT/TABLE`, and all tables change
+version, and `OUT/TABLE` is a link into `_current`. So any reader of Parquet can read `OUT/TABLE`, and all tables change
 at once, by one rename. Older versions stay until they are vacuumed, for readers that still use them and for comparison.
 """
 
@@ -17,9 +17,9 @@ from pathlib import Path
 
 VERSIONS, CURRENT, LOCK = "_versions", "_current", "_lock"
 OLDER_NAMES = {"controller_reigns": "controller_terms"}
-"""Older names of tables; each is a link to the table, for one release."""
+"""Older names of tables. For one release, each of them is a link to the table."""
 KEPT_S = 60.0
-"""How long versions are kept after they were replaced, for their readers."""
+"""Time for which replaced versions are kept for their readers."""
 
 
 class InUse(Exception):
@@ -27,14 +27,14 @@ class InUse(Exception):
 
 
 class NoTable(OSError):
-    """A table's path contains something other than a table, which zabka must not remove."""
+    """A table's path contains something other than a table, which must not be removed."""
 
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
     """Prevent other jobs from writing to `out`.
 
-    Raises InUse if another job does, and OSError if the directory is not writable.
+    Raises InUse if another job is writing, and OSError if the directory is not writable.
     """
     out.mkdir(parents=True, exist_ok=True)
     with (out / LOCK).open("a") as lock:
@@ -46,7 +46,7 @@ def locked(out: Path) -> Iterator[None]:
 
 
 def numbers(out: Path) -> list[int]:
-    """Return the existing versions, complete or not, oldest first."""
+    """Return the numbers of the existing versions, complete or not, oldest first."""
     if not (out / VERSIONS).is_dir():
         return []
     return sorted(int(path.name) for path in (out / VERSIONS).iterdir() if path.name.isdigit())
@@ -58,13 +58,13 @@ def directory_of(out: Path, number: int) -> Path:
 
 
 def current(out: Path) -> int:
-    """Return the version that readers see; 0 if there is none."""
+    """Return the number of the version that readers see; 0 if there is none."""
     link = out / CURRENT
     return int(link.readlink().name) if link.is_symlink() else 0
 
 
 def new_version(out: Path) -> tuple[int, Path]:
-    """Create a new version that readers do not see yet, and return its number and directory.
+    """Create a new version that readers do not see yet. Return its number and directory.
 
     Versions that a killed job left incomplete are removed first.
     """
@@ -78,14 +78,14 @@ def new_version(out: Path) -> tuple[int, Path]:
 
 
 def keep(out: Path, number: int, table: str) -> None:
-    """Give a version the same rows of a table as the previous version. The files are linked, not copied."""
+    """Copy the rows of a table from the previous version to this version, by linking the files."""
     before = directory_of(out, number - 1) / table
     if before.is_dir():
         shutil.copytree(before, directory_of(out, number) / table, copy_function=os.link)
 
 
 def publish(out: Path, number: int) -> None:
-    """Make this version the current one. Raises NoTable if a table's path contains something else."""
+    """Make this version the current one. Raises NoTable if a table's path exists and is not a table."""
     links = {table.name: table.name for table in directory_of(out, number).iterdir()}
     links |= {older: name for older, name in OLDER_NAMES.items() if name in links}
     for link in links:
@@ -96,7 +96,7 @@ def publish(out: Path, number: int) -> None:
 
 
 def lead(place: Path, target: str) -> None:
-    """Link a table's path to the target. Raises NoTable if the path contains something else."""
+    """Make the table's path a symbolic link to `target`. Raises NoTable if the path exists and is not a table."""
     check_table(place)
     if place.is_dir() and not place.is_symlink():
         # An older version of zabka wrote this table as a directory.
@@ -106,7 +106,7 @@ def lead(place: Path, target: str) -> None:
 
 
 def check_table(place: Path) -> None:
-    """Check that a table may be written to this path. Raises NoTable if it contains anything other than a table."""
+    """Raise NoTable if the path exists and contains anything other than a table."""
     if place.is_symlink() or not place.exists():
         return
     if not place.is_dir() or not all(_is_of_a_table(path) for path in place.rglob("*") if not path.is_dir()):
@@ -125,7 +125,7 @@ def _point(link: Path, target: str) -> None:
 
 
 def vacuum(out: Path, older_than_s: float) -> list[int]:
-    """Remove versions that were replaced longer ago than `older_than_s`; return their numbers."""
+    """Remove versions that were replaced more than `older_than_s` ago; return their numbers."""
     newest = current(out)
     removed = []
     for number in numbers(out):

@@ -1,11 +1,11 @@
 """Choice sequences: a run's recorded random draws, used to replay the run with a few choices changed.
 
-A run draws all its randomness from streams of random numbers, one for each purpose (`zabka.simulation.draws`).  A
-choice sequence defines the values of some of these streams; the other streams are derived from its seed.  So an empty
-choice sequence gives the same history as its seed alone, byte for byte.
+A run draws all its random numbers from streams, one stream for each purpose (`zabka.simulation.draws`).  A choice
+sequence defines the values of some of these streams; the other streams are derived from its seed.  So an empty choice
+sequence gives the same history as its seed alone, byte for byte.
 
-A choice is a 64-bit word: `getrandbits(k)` returns its k highest bits, `random()` its 53 highest.  The smallest word
-selects the first, shortest or smallest option in every draw.
+A choice is a 64-bit word: `getrandbits(k)` returns its k highest bits, `random()` its 53 highest.  In every draw, the
+smallest word selects the first, shortest or smallest option.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ RECORDED_MAX = 1_024
 
 AGAIN = " again "
 STRIKE = "strike "
-"""Name prefix of the streams of single faults; the fault's number follows."""
+"""Name prefix of the random streams for single faults; the number of the fault follows."""
 
 
 class Stream(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One stream's values: `own` draws from the seed's stream, then `words`, then the stream that `tail` selects."""
+    """Values of one random stream: `own` values from the seed's stream, then `words`, then as `tail` and `ends` say."""
 
     own: int = 0
     words: tuple[int, ...] = ()
     tail: int | None = None
-    """Seed of all draws after `words`; None for the choice sequence's own seed."""
+    """Seed of the values after `words`, or None for the seed of the choice sequence."""
     ends: bool = False
-    """Whether all draws after `words` are zero."""
+    """Whether all values after `words` are zero."""
 
 
 class Choices(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A seed, and the changed streams keyed by purpose."""
+    """A choice sequence: a seed, and the streams that differ from the seed's streams, keyed by purpose."""
 
     seed: int
     streams: dict[str, Stream] = {}
 
     def changed(self, purpose: str, stream: Stream) -> Choices:
-        """Return this choice sequence with another stream for that purpose."""
+        """Return a copy of this choice sequence with another stream for that purpose."""
         return Choices(self.seed, {**self.streams, purpose: stream})
 
 
@@ -55,15 +55,15 @@ class ReplayedSeed(int):
     players: dict[str, Player]
 
     def __new__(cls, choices: Choices) -> ReplayedSeed:
-        """Create a seed with the number of the choice sequence's seed."""
+        """Create a seed whose integer value is the seed of the choice sequence."""
         seed = super().__new__(cls, choices.seed)
         seed.choices, seed.players = choices, {}
         return seed
 
     def stream(self, purpose: str, seeded: Callable[[int], Random]) -> Random:
         """Return the choice sequence's stream for a purpose; `seeded` creates the stream of a plain seed."""
-        # If a purpose is requested again, a plain seed returns the same stream again, but a choice sequence needs a
-        # separate stream.
+        # If a purpose is requested again, a plain seed returns a new stream with the same values, but a choice sequence
+        # stores its values under another name.
         again = sum(name.partition(AGAIN)[0] == purpose for name in self.players)
         name = f"{purpose}{AGAIN}{again}" if again else purpose
         player = self.players[name] = Player(self.choices.streams.get(name, Stream()), self.choices.seed, seeded)
@@ -74,12 +74,12 @@ class ReplayedSeed(int):
         return {purpose: tuple(player.given) for purpose, player in self.players.items() if not player.is_busy}
 
     def busy(self) -> dict[str, int]:
-        """Return the number of words of each stream with more than RECORDED_MAX words."""
+        """Return how many words were drawn from each stream that exceeded RECORDED_MAX words."""
         return {purpose: player.count for purpose, player in self.players.items() if player.is_busy}
 
 
 class Player(Random):
-    """A random stream that returns the values of a choice sequence."""
+    """A random stream that returns the values that a choice sequence defines."""
 
     def __init__(self, stream: Stream, seed: int, seeded: Callable[[int], Random]) -> None:
         super().__init__(0)
@@ -94,7 +94,7 @@ class Player(Random):
 
     @property
     def is_busy(self) -> bool:
-        """Whether more words were drawn than are recorded."""
+        """Whether the run drew more words than RECORDED_MAX, so that this stream is not recorded."""
         return self.count > RECORDED_MAX
 
     def getrandbits(self, k: int, /) -> int:
@@ -107,7 +107,7 @@ class Player(Random):
         return drawn
 
     def random(self) -> float:
-        """Return the highest bits of the next word, as a fraction."""
+        """Return the 53 highest bits of the next word as a fraction in [0, 1)."""
         source = self._source()
         if source is None:
             word = self._word()
@@ -128,7 +128,7 @@ class Player(Random):
         return value
 
     def _source(self) -> Random | None:
-        """Return the generator of the next draw, or None if a word of the choice sequence or a zero is next."""
+        """Return the generator for the next draw, or None if the draw is a word of the choice sequence or a zero."""
         if self.count < self._begin:
             return self._before
         if self.count < self._end or self._ends:

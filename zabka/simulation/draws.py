@@ -9,10 +9,10 @@ from zabka.simulation.choices import ReplayedSeed
 
 
 def derive_random(seed: int, purpose: str) -> Random:
-    """Return the random stream of a purpose.
+    """Return the seed's random stream for that purpose.
 
-    Streams are separate, so that an extra draw for one purpose affects no other.  For a `ReplayedSeed`, the choice
-    sequence defines the stream.
+    Each purpose has its own stream, so an extra draw for one purpose does not change the draws for the others.  For a
+    `ReplayedSeed`, the choice sequence defines the stream.
     """
 
     def seeded(number: int) -> Random:
@@ -22,7 +22,7 @@ def derive_random(seed: int, purpose: str) -> Random:
 
 
 def draw_below(random: Random, stop: int) -> int:
-    """Return the same number as `randrange(0, stop)` in half the time."""
+    """Return the number that `random.randrange(0, stop)` would return, in half the time."""
     bits = stop.bit_length()
     drawn = random.getrandbits(bits)
     while drawn >= stop:

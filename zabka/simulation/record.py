@@ -1,4 +1,4 @@
-"""The world's journal: the events of all nodes in time order, checked by the invariants."""
+"""The world's journal: the events of all nodes in time order.  Every event is checked against the invariants."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from zabka.simulation.engine.scheduler import Scheduler
 
 
 class Record:
-    """One history.  All nodes append to it, the invariants check it, and it is folded into the current state."""
+    """The history of one world.  Nodes append events; each event is checked and applied to the cluster state."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._node_seq: dict[str, int] = {}
         self._watchdog = Watchdog([*default_checkers(), *zab_checkers()])
         self.checked = CheckCounts()
-        """How often each checker other than the watchdog has checked something."""
+        """How often each checker outside the watchdog has checked something."""
         self.last_committed = 0
         """The highest zxid that any peer has applied as committed."""
         self.entries: list[Entry] = []
         self.listeners: list[Callable[[Entry], None]] = []
-        """Called with every entry, after the watchdog."""
+        """Functions called with every entry, after the watchdog has checked it."""
         self.stops: list[Callable[[str, Event, bool], None]] = []
-        """Called with a node and its event, before the event is written (True) and after it (False).
+        """Functions called with a node and its event before the event is written (True), and again afterwards (False).
 
-        Each can end the process.
+                Each function can kill the node's process.
         """
         self.state = ClusterState()
 
@@ -50,7 +50,7 @@ class Record:
         return every.counts
 
     def write(self, node: str, wall_ms: int, event: Event) -> Cause:
-        """Append a node's event, and return a reference to it, which later events can name as their cause."""
+        """Append a node's event, and return a reference to the event.  Later events can name it as their cause."""
         node_seq = self._node_seq[node] = self._node_seq.get(node, 0) + 1
         mono_us = self._scheduler.now_us
         wall_us = wall_ms * 1000 + mono_us % 1000
@@ -65,10 +65,10 @@ class Record:
         return event_cause(node, node_seq)
 
     def lines(self) -> Iterator[bytes]:
-        """Return the history as journal lines, in order."""
+        """Return the events as lines of a journal file, in order."""
         for entry in self.entries:
             yield encode_line(entry.node, entry.node_seq, entry.wall_us, entry.mono_us, entry.event)
 
     def high_watermarks_reached(self, node: str) -> dict[TopicPartition, int]:
-        """Return the high watermarks that a broker's replicas have reached according to its events."""
+        """Return the highest high watermark of each of a broker's replicas, according to the broker's events."""
         return high_watermarks_reached(entry.event for entry in self.entries if entry.node == node)

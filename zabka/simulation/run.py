@@ -1,6 +1,6 @@
 """Run one seed of any scenario and return its outcome.
 
-A scenario either draws its faults from the seed or is a script of the outage library.
+A scenario either injects randomly chosen faults, or is a script of the outage library.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ SCENARIOS = {
     each.name: each
     for each in (CHAOS, CALM, REQUESTS, ENSEMBLE, RECONFIGURING, READ_ONLY, DISKS, SWARM, SWARM_ENSEMBLE, SWARM_DISKS)
 }
-"""Scenarios that draw their faults from the seed, in a world that the settings describe."""
+"""Scenarios with randomly chosen faults, in a world that the settings describe."""
 WHOLE_RUNS: dict[str, type[ServingRun | ClusterRun]] = {WHOLE: ServingRun, WHOLE_CLUSTER: ClusterRun}
-"""Scenarios that draw the cluster's configuration keys from the seed as well."""
+"""Scenarios in which the cluster's configuration is chosen at random as well."""
 SEARCHED = (*SCENARIOS, *WHOLE_RUNS)
-"""All scenarios with drawn faults."""
+"""All scenarios with randomly chosen faults."""
 
 
 def has_messages(scenario: str) -> bool:
-    """Return whether a message tap can observe the scenario.  It cannot observe scenarios of the bare protocol."""
+    """Return whether a message tap can record the scenario's messages.  It cannot in scenarios of the bare protocol."""
     return scenario in SEARCHED or isinstance(LIBRARY.get(scenario), WorldScenario)
 
 
@@ -48,8 +48,8 @@ def run_with_journal(
 ) -> tuple[Outcome, Iterator[bytes]]:
     """Run one seed, and return its outcome and the lines of its journal.
 
-    `scenario` can be a script of the library; its delays are then drawn from the seed.  `tap` receives every message if
-    the scenario `has_messages`.
+    `scenario` can be a script of the outage library; the seed then determines its random delays.  `tap` receives every
+    message if `has_messages(scenario)`.
     """
     if scenario in WHOLE_RUNS:
         served: WholeRun = WHOLE_RUNS[scenario](seed, tap=tap)

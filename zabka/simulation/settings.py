@@ -13,35 +13,35 @@ from zabka.broker_sim.configs.config_def import ConfigError
 
 
 class FaultSettings(msgspec.Struct, frozen=True):
-    """The faults of a run.  By default, all settings except the duration are drawn from the seed."""
+    """Settings for the faults of a run.  By default, everything except their duration is chosen at random."""
 
     duration_ms: int = 30_000
     gap_ms: int = 0
-    """Average time between faults; 0 means drawn."""
+    """Average time in ms between faults; 0 means a random time."""
     lasts_ms: tuple[int, int] = (100, 9_000)
-    """Shortest and longest duration, for faults that do not define their own."""
+    """Shortest and longest duration in ms of faults whose kind does not define a duration."""
     kinds: tuple[tuple[str, int], ...] = ()
-    """Kinds of faults with their relative frequencies; empty means drawn."""
+    """Kinds of faults with their relative frequencies; empty means a random mix."""
 
 
 class WorkloadSettings(msgspec.Struct, frozen=True):
-    """The topics and acks of the clients' writes.  By default, the shapes of some topics are drawn from the seed."""
+    """Settings for the topics and acks of the Kafka clients.  By default, some topics have random shapes."""
 
     partitions: int = 2
     replication_factor: int = 0
     """Replication factor of the fixed topic.  0 means three, or the number of brokers if that is lower."""
     acks: int = -1
     draws_topics: bool = True
-    """Whether the run may have topics with shapes drawn from the seed, in addition to the fixed topic."""
+    """Whether a run can have randomly shaped topics in addition to the fixed topic."""
 
 
 class WorldSettings(msgspec.Struct, frozen=True):
-    """The size of the cluster, and its ZooKeeper and Kafka keys in the units of these keys."""
+    """Size of a simulated cluster, and its ZooKeeper and Kafka settings, in ZooKeeper's and Kafka's units."""
 
     peers: int = 3
     brokers: int = 3
     changes_members: bool = False
-    """Whether an operator changes the membership during the run."""
+    """Whether a simulated operator changes the membership during the run."""
     tick_time_ms: int = 500
     init_limit: int = 10
     sync_limit: int = 5
@@ -53,7 +53,7 @@ class WorldSettings(msgspec.Struct, frozen=True):
     local_sessions: bool = False
     local_sessions_upgrading: bool = False
     faulty_disks: bool = False
-    """Whether disks may fail, and brokers may have two log directories."""
+    """Whether disk faults can be injected, and brokers can have two log directories."""
     racks: int = 0
     """Number of racks, to which brokers are assigned in turn; with 0, brokers have no rack."""
     faults: FaultSettings = FaultSettings()
@@ -66,7 +66,7 @@ class WorldSettings(msgspec.Struct, frozen=True):
 
 
 class BadSetting(Exception):
-    """An unknown key or an invalid value."""
+    """A `--set` setting has an unknown key or an invalid value."""
 
 
 NODES_MAX = 255
@@ -84,7 +84,7 @@ _OWN_KEYS: dict[str, str] = {
     "replica.lag.time.max.ms": "replica_lag_time_max_ms",
 }
 BROKERS_OWN_KEYS = ("zookeeper.session.timeout.ms", "replica.lag.time.max.ms")
-"""The broker keys in _OWN_KEYS.  The other keys belong to the ensemble or set the numbers of nodes."""
+"""Keys in _OWN_KEYS that are broker settings.  The other keys in it are ensemble settings or numbers of nodes."""
 RACKS = "racks"
 _OWN_FLAGS = {
     "readonlymode.enabled": "read_only_mode",
@@ -97,7 +97,7 @@ _HARM = {"faults.ms": "duration_ms", "faults.gap.ms": "gap_ms"}
 _WORKLOAD = {"num.partitions": "partitions", "default.replication.factor": "replication_factor"}
 _ACKS = {"all": -1, "-1": -1, "1": 1}
 PLAYED_KEYS = (*_HARM, "faults.lasts.ms", "faults.kinds", *_WORKLOAD, "acks", "drawn.topics")
-"""Keys for faults and clients.  Scripts and searches set these themselves."""
+"""Keys of settings for faults and clients, which scripts and searches choose themselves."""
 
 
 _WHOLE = re.compile(r"[0-9]{1,18}")
@@ -123,7 +123,7 @@ def _flag(key: str, value: str) -> bool:
 
 
 def own_settings(keys: dict[str, str]) -> dict[str, int | bool]:
-    """Return the settings of the world itself among these keys, keyed by field of WorldSettings.  Raises BadSetting."""
+    """Return those settings that are fields of WorldSettings, keyed by field name.  Raises BadSetting."""
     numbers = {_OWN_KEYS[key]: _number(key, value) for key, value in keys.items() if key in _OWN_KEYS}
     return numbers | {_OWN_FLAGS[key]: _flag(key, value) for key, value in keys.items() if key in _OWN_FLAGS}
 
@@ -161,7 +161,7 @@ def _workload(keys: dict[str, str]) -> WorkloadSettings:
 
 
 def _check_together(world: WorldSettings) -> None:
-    """Reject combinations of settings that allow no write.  Raises BadSetting."""
+    """Reject combinations of settings with which no write can succeed.  Raises BadSetting."""
     factor, wanted = world.replication_factor, int(world.broker_keys.get("min.insync.replicas", "1"))
     if factor > world.brokers:
         raise BadSetting(f"default.replication.factor={factor}: there are only {world.brokers} brokers")
@@ -172,7 +172,10 @@ def _check_together(world: WorldSettings) -> None:
 
 
 def split_settings(settings: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Split `KEY=VALUE` settings into settings of the world itself and broker settings.  Raises BadSetting."""
+    """Split `KEY=VALUE` settings into those of the simulated world (WorldSettings) and other broker settings.
+
+    Raises BadSetting.
+    """
     keys: dict[str, str] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -198,7 +201,7 @@ def _check_broker_keys(keys: dict[str, str]) -> None:
 
 
 def world_settings(settings: Iterable[str]) -> WorldSettings:
-    """Return the world that `KEY=VALUE` settings describe.  Raises BadSetting."""
+    """Return the settings of the world that these `KEY=VALUE` settings describe.  Raises BadSetting."""
     given = tuple(settings)
     played = {key: value for setting in given for key, equals, value in [setting.partition("=")] if equals}
     own, broker_keys = split_settings(s for s in given if s.partition("=")[0] not in PLAYED_KEYS)

@@ -1,8 +1,8 @@
 """The interface for election tests that the live and the simulated cluster share.
 
-A test that takes a `Cluster` is the same for real processes (`zabka.testing.live`, fixture `zabka_cluster`) and in
-virtual time (`zabka.testing.worlds`, fixture `zabka_world`). Every call blocks; `until` is the way to wait. A
-failure is a `ClusterFailed`: the cluster rejected a request, or a condition did not become true in time.
+A test that uses a `Cluster` can run with real processes (`zabka.testing.live`, fixture `zabka_cluster`) and in virtual
+time (`zabka.testing.worlds`, fixture `zabka_world`). Every call blocks; use `until` to wait for a condition. A failed
+call raises `ClusterFailed`: the cluster rejected a request, or a condition did not become true in time.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ import msgspec
 from zabka.testing.records import IsolationLevel, Payload, Record
 
 if TYPE_CHECKING:
-    # Import this late: a live cluster is started before its clients are imported.
+    # Import these modules for type checking only: tests start a live cluster before they import its clients.
     from zabka.kafka.client.group_admin import GroupInfo
     from zabka.testing.request_faults import RequestMatch, RequestSelection
 
 T = TypeVar("T")
 
 Happening = dict[str, Any]
-"""One journal event as JSON: envelope (node, mono_us, …), type, and the type's own fields (`zabka.journal.events`)."""
+"""Journal event as JSON: common fields such as node and mono_us, and those of its type (`zabka.journal.events`)."""
 
 ClientLibrary = Literal["confluent", "aiokafka", "kafka-python", "java"]
-"""The client libraries whose configuration a live cluster returns; confluent means all clients of librdkafka."""
+"""Client libraries for which a live cluster has a configuration; `confluent` means all clients of librdkafka."""
 
 READY_TIMEOUT_S = 90.0
 FIXTURE_SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
-"""Settings of all test clusters, unless a test overrides them: a group's first member does not wait for others."""
+"""Settings of all test clusters, unless a test overrides them: the first member of a group does not wait for others."""
 
 
 class ClusterFailed(AssertionError):
-    """The cluster rejected a request, did not start, or a condition did not become true in time."""
+    """The cluster did not start, it rejected a request, or a condition did not become true in time."""
 
 
 class Believes(msgspec.Struct, frozen=True):
-    """The controller in a broker's last report."""
+    """The controller that a broker believes in, according to its last report."""
 
     controller_id: int
     controller_epoch: int
@@ -46,7 +46,7 @@ class Believes(msgspec.Struct, frozen=True):
 class Partition(msgspec.Struct, frozen=True):
     """One partition: its state in the ensemble, and the log positions of its replicas.
 
-    `high_watermark` is the leader's; `log_end_offsets` maps each broker to its last report.
+    `high_watermark` is the leader's; `log_end_offsets` has the log end offset that each broker last reported.
     """
 
     partition: int
@@ -70,7 +70,7 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class WorkloadCounts(msgspec.Struct, frozen=True):
-    """The counts of a workload; `lost` counts acknowledged records that are missing when they are read back."""
+    """Counts of a workload; `lost` counts acknowledged records that were missing when the workload read them back."""
 
     sent: int
     acknowledged: int
@@ -80,10 +80,10 @@ class WorkloadCounts(msgspec.Struct, frozen=True):
 
 
 class ConsumerCounts(msgspec.Struct, frozen=True):
-    """The counts of a consumer.
+    """Counts of a consumer.
 
-    They are records new to its group, records that the group had read before, records that came after a later record,
-    and its lag. `partitions` are its current partitions.
+    They are the records new to its group, the records that the group had already read, the records read after a record
+    with a higher offset, and the lag. `partitions` are its assigned partitions.
     """
 
     consumed: int
@@ -94,9 +94,9 @@ class ConsumerCounts(msgspec.Struct, frozen=True):
 
 
 class TransactionCounts(msgspec.Struct, frozen=True):
-    """The counts of a transactional workload; `records` counts the records in committed transactions.
+    """Counts of a transactional workload; `records` counts the records in committed transactions.
 
-    The outcome of a transaction is unknown if its commit was not acknowledged.
+    A transaction counts as unknown if its commit was not acknowledged.
     """
 
     committed: int
@@ -106,11 +106,11 @@ class TransactionCounts(msgspec.Struct, frozen=True):
 
 
 class Node(Protocol):
-    """One peer or broker: its process, and the actions on it."""
+    """One peer or broker: the state of its process, and methods to control it."""
 
     @property
     def id(self) -> int:
-        """The node's number."""
+        """The peer's or broker's id."""
         ...
 
     @property
@@ -124,27 +124,27 @@ class Node(Protocol):
         ...
 
     def kill(self) -> None:
-        """Send SIGKILL; the node stays down until `start`."""
+        """Send SIGKILL to the process; the node stays down until `start`."""
         ...
 
     def stop(self) -> None:
-        """Stop cleanly; a broker does a controlled shutdown."""
+        """Stop the node with SIGTERM; a broker performs a controlled shutdown."""
         ...
 
     def pause(self) -> None:
-        """Send SIGSTOP."""
+        """Pause the process (SIGSTOP)."""
         ...
 
     def resume(self) -> None:
-        """Send SIGCONT."""
+        """Resume the process (SIGCONT)."""
         ...
 
     def start(self) -> None:
-        """Start the stopped node again."""
+        """Start the node after a stop or kill."""
         ...
 
     def restart(self) -> None:
-        """Stop the node, then start it."""
+        """Stop the node, and start it again."""
         ...
 
 
@@ -163,7 +163,7 @@ class Broker(Node, Protocol):
 
     @property
     def believes(self) -> Believes:
-        """The controller in this broker's last report."""
+        """The controller that this broker believes in, according to its last report."""
         ...
 
 
@@ -172,12 +172,12 @@ class Peer(Node, Protocol):
 
     @property
     def state(self) -> str:
-        """The state: LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
+        """The peer's state: LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
         ...
 
     @property
     def phase(self) -> str:
-        """The phase: ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
+        """The peer's ZAB phase: ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
         ...
 
 
@@ -220,16 +220,15 @@ class Topics(Protocol):
         assignment: Mapping[int, Sequence[int]] | None = None,
         config: Mapping[str, str] | None = None,
     ) -> Topic:
-        """Create a topic, by default with a replica on every broker; return when its partitions have leaders."""
+        """Create a topic, by default with a replica on every broker, and wait until its partitions have leaders."""
         ...
 
     def ask_for(self, name: str, partitions: int = 1) -> None:
-        """Ask the current controller to create a topic with a replica on every broker, without waiting for the
-        reply."""
+        """Request a topic with a replica on every broker from the controller, without waiting for the reply."""
         ...
 
     def names(self) -> list[str]:
-        """Return all names in order, without Kafka's internal topics."""
+        """Return the names of all topics in order, without Kafka's internal topics."""
         ...
 
     def __getitem__(self, name: str) -> Topic: ...
@@ -244,50 +243,50 @@ class Fault(Protocol):
 
 
 class RequestFaults(Fault, Protocol):
-    """Active request faults: the faults of one rule, or of a ready-made set."""
+    """The active request faults of one rule, or of a ready-made set of rules."""
 
     @property
     def used(self) -> int:
-        """The number of requests to which the faults have been applied, on all nodes."""
+        """Number of requests that the faults have been applied to, on all nodes."""
         ...
 
 
 class Faults(Protocol):
-    """Faults on links between running nodes, and of requests.
+    """Faults of links between running nodes, and faults of requests.
 
-    The ends of a link are nodes or names; "*" means every other node.
+    The ends of a link are nodes or their names; "*" means every other node.
     """
 
     def cut(self, source: Node | str, target: Node | str = "*", *, both_ways: bool = True) -> Fault:
-        """Drop all traffic from source to target, or in both directions."""
+        """Drop all traffic between source and target, or only from source to target if not `both_ways`."""
         ...
 
     def delay(self, source: Node | str, target: Node | str, delay_ms: int, *, both_ways: bool = True) -> Fault:
-        """Delay all traffic from source to target, or in both directions."""
+        """Delay all traffic between source and target, or only from source to target if not `both_ways`."""
         ...
 
     def on_request(self, name: str, **match: Unpack[RequestMatch]) -> RequestSelection[Any]:
-        """Select requests of a Kafka API or ZooKeeper operation, to define a fault for them.
+        """Select requests of a Kafka API or a ZooKeeper operation.  Methods of the returned object define the fault.
 
         `on_request("Produce", topic="orders").drop_response().once()` returns the `RequestFaults`.
         """
         ...
 
     def add_set(self, name: str, **narrowing: str | float) -> RequestFaults:
-        """Add a ready-made set of request faults, narrowed for example to a topic."""
+        """Add a ready-made set of request faults, restricted by `narrowing`, for example to a topic."""
         ...
 
     def heal(self) -> None:
-        """End all faults."""
+        """End all active faults."""
         ...
 
 
 class Workload(Protocol):
-    """A producer that writes at a steady rate, and reads back the acknowledged records."""
+    """A producer that writes at a steady rate, and a check that reads all acknowledged records back."""
 
     @property
     def counts(self) -> WorkloadCounts:
-        """The current counts."""
+        """The workload's current counts."""
         ...
 
     def stop(self) -> WorkloadCounts:
@@ -300,7 +299,7 @@ class Consumer(Protocol):
 
     @property
     def counts(self) -> ConsumerCounts:
-        """The current counts."""
+        """The consumer's current counts."""
         ...
 
     def stop(self) -> ConsumerCounts:
@@ -313,7 +312,7 @@ class Transactions(Protocol):
 
     @property
     def counts(self) -> TransactionCounts:
-        """The current counts."""
+        """The workload's current counts."""
         ...
 
     def stop(self) -> TransactionCounts:
@@ -326,12 +325,12 @@ class Cluster(Protocol):
 
     @property
     def peers(self) -> Mapping[int, Peer]:
-        """The ensemble's servers, keyed by number."""
+        """The ensemble's peers, keyed by id."""
         ...
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """The brokers, keyed by number."""
+        """The brokers, keyed by id."""
         ...
 
     @property
@@ -341,12 +340,12 @@ class Cluster(Protocol):
 
     @property
     def faults(self) -> Faults:
-        """The cluster's faults."""
+        """Methods to inject faults into the cluster."""
         ...
 
     @property
     def controller(self) -> Broker | None:
-        """The broker that is controller according to the ensemble."""
+        """The broker that is controller according to the ensemble, or None."""
         ...
 
     @property
@@ -356,12 +355,12 @@ class Cluster(Protocol):
 
     @property
     def zab_leader(self) -> Peer | None:
-        """The peer that leads the ensemble and serves."""
+        """The peer that is the established leader of the ensemble, or None."""
         ...
 
     @property
     def now_us(self) -> int:
-        """The time of the events' `mono_us`, which is the same clock for every node of a test's cluster."""
+        """Current time on the clock of the events' `mono_us`, which is the same for every node of a test's cluster."""
         ...
 
     def settings(self, node: str = "broker-1") -> dict[str, str]:
@@ -369,11 +368,11 @@ class Cluster(Protocol):
         ...
 
     def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
-        """Return the events since the test began, or after a time of `now_us`. With types, return only those types."""
+        """Return the events since the test began, or since `after_us`; with `types`, only events of these types."""
         ...
 
     def elect(self, kind: str, topic: str, partition: int = 0) -> str | None:
-        """Hold a PREFERRED or UNCLEAN election; return None, or Kafka's error name if it failed."""
+        """Request a PREFERRED or UNCLEAN election; return None, or Kafka's error name if it failed."""
         ...
 
     def produce(
@@ -385,16 +384,16 @@ class Cluster(Protocol):
         acks: int = -1,
         timeout_s: float = 10.0,
     ) -> int:
-        """Write values or whole records, in one batch per partition, and return the first record's offset.
+        """Write values or whole records, in one batch per partition, and return the offset of the first record.
 
-        Raises ClusterFailed if they are not acknowledged.
+        Raises ClusterFailed if a batch is not acknowledged.
         """
         ...
 
     def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
         """Return every committed value of a partition as a string, in order.
 
-        Raises ClusterFailed if no broker serves it.
+        Raises ClusterFailed if no broker returns them.
         """
         ...
 
@@ -408,16 +407,16 @@ class Cluster(Protocol):
     ) -> list[Record]:
         """Return every committed record of a partition, or of all partitions in order.
 
-        Raises ClusterFailed if no broker serves them.
+        Raises ClusterFailed if no broker returns them.
         """
         ...
 
     def coordinator(self, group: str) -> Broker:
-        """Return the broker that coordinates a consumer group."""
+        """Return the broker that is the coordinator of a consumer group."""
         ...
 
     def lag(self, group: str) -> dict[tuple[str, int], int]:
-        """Return the number of records after a group's committed offset, keyed by topic and partition."""
+        """Return a group's lag: the number of records after its committed offset, keyed by topic and partition."""
         ...
 
     def move_leader(self, topic: str, partition: int, to: Broker | int, timeout_s: float = 30.0) -> None:
@@ -433,48 +432,50 @@ class Cluster(Protocol):
         ...
 
     def until_stable(self, group: str, members: int | None = None, timeout_s: float = 60.0) -> GroupInfo:
-        """Wait until a group is Stable, with this number of members if given; return its description."""
+        """Wait until a group is Stable, with `members` members if given, and return its description."""
         ...
 
     def until_caught_up(self, group: str, timeout_s: float = 60.0) -> None:
-        """Wait until a group has committed an offset, and has no lag."""
+        """Wait until a group has committed offsets and has no lag."""
         ...
 
     def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> Workload:
-        """Start a workload on all partitions of a topic."""
+        """Start a workload that writes to all partitions of a topic."""
         ...
 
     def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> Consumer:
-        """Start a member of a consumer group; `offsets="zookeeper"` starts an old consumer, which uses ZooKeeper
-        (before Kafka 0.9).
+        """Start a member of a consumer group.
+
+        With `offsets="zookeeper"`, it is an old consumer (before Kafka 0.9), which stores its offsets in ZooKeeper.
         """
         ...
 
     def transactional_producer(
         self, topic: str, *, transactional_id: str | None = None, records_per_s: float = 50, abort_every: int = 0
     ) -> Transactions:
-        """Start a producer that writes one transaction after the other; every `abort_every`-th is aborted (0: none).
+        """Start a producer that writes one transaction after another, and aborts every `abort_every`-th (0: none).
 
-        Without a transactional id it uses a generated one.
+        Without a `transactional_id`, it uses a generated one.
         """
         ...
 
     def read_process_write(
         self, topic: str, output: str, group: str, *, transactional_id: str | None = None
     ) -> Transactions:
-        """Start a member of a group that copies committed records to another topic, exactly once."""
+        """Start a member of a group that copies the committed records of a topic to another topic, exactly once."""
         ...
 
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
         """Poll until the condition returns a true value, and return that value.
 
-        Until then, the condition may raise assertions and errors of clients (`zabka.testing.conditions`). Raises
-        ClusterFailed after `timeout_s`, with the condition's source and its last value or exception.
+        If the condition raises an assertion or an error of a client, it is evaluated again
+        (`zabka.testing.conditions`). Raises ClusterFailed after `timeout_s`, with the condition's source code and its
+        last value or exception.
         """
         ...
 
     def until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until a quorum serves, there is a controller, and every running broker is registered."""
+        """Wait until the ensemble has a quorum, there is a controller, and every running broker is registered."""
         ...
 
     def let_pass(self, seconds: float) -> None:

@@ -1,8 +1,8 @@
-"""A condition that a test waits for: its evaluation, its source code, and the message if it does not become true.
+"""Waits for a condition: evaluates it, finds its source code, and writes the message if it does not become true.
 
-A condition is called again after it returned a false value, or raised an assertion, a failed lookup (KeyError,
-IndexError), an error of the operating system such as a refused connection, or an error of a Kafka or ZooKeeper client.
-Other exceptions are mistakes in the condition, and end the wait at once.
+A condition is evaluated again if it returned a false value, or raised an AssertionError, a KeyError or IndexError, an
+error of the operating system such as a refused connection, or an error of a Kafka or ZooKeeper client. Any other
+exception is a mistake in the condition, and ends the wait at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OF_CLIENTS = {
     "zabka.ensemble.errors": ("ZooKeeperError",),
     "zabka.kafka.client.client_errors": ("KafkaRequestFailed", "KafkaUnavailable"),
 }
-"""The base classes of clients' errors. A client library that the test has not imported cannot raise any."""
+"""Base classes of the errors of client libraries. A library that the test has not imported cannot raise errors."""
 
 
 def retried_errors() -> tuple[type[BaseException], ...]:
@@ -43,7 +43,7 @@ def retried_errors() -> tuple[type[BaseException], ...]:
 
 
 class Wait(Generic[T]):
-    """One wait for a condition."""
+    """One wait for a condition to become true."""
 
     def __init__(self, condition: Callable[..., object], timeout_s: float, what: str) -> None:
         self._condition = condition
@@ -59,7 +59,7 @@ class Wait(Generic[T]):
 
     @contextmanager
     def evaluation(self) -> Iterator[list[Any]]:
-        """Provide a list for the condition's value, and keep the value if it is true; record the value or exception."""
+        """Context manager for one evaluation: yield a list for the condition's value; store the value or exception."""
         found: list[Any] = []
         try:
             yield found
@@ -72,7 +72,7 @@ class Wait(Generic[T]):
                 found.clear()
 
     def failure(self) -> str:
-        """Return the message of the failed wait."""
+        """Return the message for a wait that failed."""
         source = source_of(self._condition)
         shown = f"`{source}`" if "\n" not in source else f"\n{textwrap.indent(source, '    ')}\n"
         seen = self._seen if len(self._seen) <= _SEEN_MAX else f"{self._seen[:_SEEN_MAX]} …"
@@ -80,7 +80,7 @@ class Wait(Generic[T]):
 
 
 def source_of(condition: Callable[..., object]) -> str:
-    """Return a condition's source: the expression of a lambda, the lines of a function, or else its representation."""
+    """Return the source code of a condition: the expression of a lambda, the lines of a function, or its repr."""
     code = getattr(condition, "__code__", None)
     if not isinstance(code, CodeType):
         return repr(condition)
@@ -95,7 +95,7 @@ def source_of(condition: Callable[..., object]) -> str:
 
 
 def _expression(code: CodeType) -> str:
-    """Return the source between the first and the last instruction of a lambda, without line breaks."""
+    """Return the source code between the first and the last instruction of a lambda, without line breaks."""
     begins, ends = [], []
     for begin_line, end_line, begin, end in code.co_positions():
         # Instructions without a source position have begin == end.
@@ -106,7 +106,7 @@ def _expression(code: CodeType) -> str:
         return ""
     (first, begin), (last, end) = min(begins), max(ends)
     lines = [linecache.getline(code.co_filename, number) for number in range(first, last + 1)]
-    # Encode the lines, because positions are counted in bytes of UTF-8.
+    # Encode the lines, because instruction positions are counted in bytes of UTF-8.
     cut = [line.encode() for line in lines]
     cut[-1] = cut[-1][:end]
     cut[0] = cut[0][begin:]

@@ -1,4 +1,4 @@
-"""A cluster and an ensemble with the interface of testcontainers' containers, for tests that expect it.
+"""A cluster and an ensemble with the interface of testcontainers' containers, for tests that use testcontainers.
 
 No container is started; the servers are processes of this machine.
 
@@ -7,7 +7,7 @@ No container is started; the servers are processes of this machine.
     with ZabkaZooKeeper() as zookeeper:
         client = KazooClient(zookeeper.get_connection_string())
 
-The attributes `cluster` and `ensemble` control the servers; a test can kill the controller, for example.
+The attributes `cluster` and `ensemble` control the servers: a test can, for example, kill the controller.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ZabkaContainer:
-    """A cluster of local processes with the methods of a container: `start`, `stop`, and the addresses for clients."""
+    """A cluster of local processes with a container's interface: `start`, `stop`, and the addresses for clients."""
 
     def __init__(self, *, peers: int = 1, brokers: int = 1, settings: Mapping[str, str] | None = None) -> None:
         self._wanted = (peers, brokers, dict(settings or {}))
@@ -34,28 +34,28 @@ class ZabkaContainer:
 
     @property
     def cluster(self) -> LiveCluster:
-        """The cluster. Raises RuntimeError if it is not started."""
+        """The running cluster. Raises RuntimeError if it is not started."""
         if self._running is None:
             raise RuntimeError("the cluster is not started: use `with ZabkaContainer() as kafka`, or start()")
         return self._running
 
     def start(self) -> Self:
-        """Start the cluster, and wait until it is ready. Raises ClusterFailed with the reason."""
+        """Start the cluster, and wait until it is ready. If it does not start, raise ClusterFailed with the reason."""
         peers, brokers, settings = self._wanted
         self._running = self._ends.enter_context(running_cluster(peers=peers, brokers=brokers, settings=settings))
         return self
 
     def stop(self) -> None:
-        """Stop the cluster, and remove its files."""
+        """Stop the cluster, and delete its files."""
         self._running = None
         self._ends.close()
 
     def get_bootstrap_server(self) -> str:
-        """Return HOST:PORT of every broker, separated by commas: Kafka's `bootstrap.servers`."""
+        """Return HOST:PORT of every broker, separated by commas, for clients' `bootstrap.servers`."""
         return self.cluster.bootstrap
 
     def get_zookeeper_connect(self) -> str:
-        """Return HOST:PORT of every peer, separated by commas: `zookeeper.connect`."""
+        """Return HOST:PORT of every peer, separated by commas, as in `zookeeper.connect`."""
         return self.cluster.zookeeper_connect
 
     def get_container_host_ip(self) -> str:
@@ -70,11 +70,11 @@ class ZabkaContainer:
 
 
 ZOOKEEPER_PORT = 2181
-"""The port in ZooKeeper's image, for which `get_exposed_port` returns the real port."""
+"""Port of ZooKeeper in its container image, for which `get_exposed_port` returns the actual port."""
 
 
 class ZabkaZooKeeper:
-    """An ensemble of local processes with the methods of a container."""
+    """An ensemble of local processes with the interface of a container."""
 
     def __init__(self, *, peers: int = 1, settings: Mapping[str, str] | None = None) -> None:
         self._wanted = (peers, dict(settings or {}))
@@ -83,19 +83,22 @@ class ZabkaZooKeeper:
 
     @property
     def ensemble(self) -> LiveEnsemble:
-        """The ensemble. Raises RuntimeError if it is not started."""
+        """The running ensemble. Raises RuntimeError if it is not started."""
         if self._running is None:
             raise RuntimeError("the ensemble is not started: use `with ZabkaZooKeeper() as zookeeper`, or start()")
         return self._running
 
     def start(self) -> Self:
-        """Start the ensemble, and wait until it serves. Raises ClusterFailed with the reason."""
+        """Start the ensemble, and wait until it has a quorum.
+
+        If it does not start, raise ClusterFailed with the reason.
+        """
         peers, settings = self._wanted
         self._running = self._ends.enter_context(running_ensemble(peers=peers, settings=settings))
         return self
 
     def stop(self) -> None:
-        """Stop the ensemble, and remove its files."""
+        """Stop the ensemble, and delete its files."""
         self._running = None
         self._ends.close()
 
@@ -108,7 +111,7 @@ class ZabkaZooKeeper:
         return _host_of(self.get_connection_string())
 
     def get_exposed_port(self, port: int = ZOOKEEPER_PORT) -> int:
-        """Return the port of the first peer. Raises ValueError for any other port than ZooKeeper's 2181."""
+        """Return the port of the first peer. Raises ValueError if `port` is not ZooKeeper's port 2181."""
         if port != ZOOKEEPER_PORT:
             raise ValueError(f"a ZooKeeper container exposes port {ZOOKEEPER_PORT}, not {port}")
         return int(self.get_connection_string().partition(",")[0].rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""A readable report of a journal: its last events as sentences, and the chain of causes of one of them."""
+"""A readable report of a journal: its last events as sentences, and the chain of causes of one important event."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from zabka.kafka.topic_names import INTERNAL_TOPICS
 
 LAST_EVENTS = 20
 _DECISIONS = ("records_lost", "leader_elected", "controller_elected", "isr_changed", "session_expired")
-"""The event types to explain. The newest event of the first of these types that occurs in the journal is explained.
+"""Event types that a report explains, the most important first.
+
+It explains the newest event of the first of these types that occurs in the journal.
 """
 
 
 def report(entries: Sequence[Entry], since_us: int = -1) -> str:
     """Return the last events, and the causes of the newest event of the most important type.
 
-    Only events after `since_us` (of their `mono_us`) are listed or explained, and no events of internal topics. Causes
-    can be earlier events, and events of internal topics.
+    List and explain only events whose `mono_us` is after `since_us`, and no events of internal topics. Their causes can
+    be earlier events and events of internal topics.
     """
     shown = [entry for entry in entries if entry.mono_us > since_us and not _is_internal(entry.event)]
     if not shown:
@@ -38,7 +40,7 @@ def report(entries: Sequence[Entry], since_us: int = -1) -> str:
         causes = Causes()
         for entry in entries:
             causes.see(entry)
-        # Later events may be of less important types.
+        # Events after this one can have less important types.
         lines += [f"causes of the newest {decision}:"]
         lines += [f"  {step}" for step in story(causes.chain(newest[decision]), sentences)]
     return "\n".join(lines)
@@ -52,12 +54,15 @@ def _is_internal(event: Event) -> bool:
 
 
 def line(entry: Entry, sentences: Sentences) -> str:
-    """Return an event as a line: its time, its number in its node's journal, and its sentence."""
+    """Return a line of text for an event: its time, its number in its node's journal, and its sentence."""
     return f"{_time(entry)} {entry.node}#{entry.node_seq}: {printable(sentences.sentence(entry.node, entry.event))}"
 
 
 def story(chain: Chain, sentences: Sentences) -> Iterator[str]:
-    """Yield the chain of causes, the effect first: one line for each event, and two for the rule of the decision."""
+    """Yield lines of text for a chain of causes, beginning with the effect.
+
+    Each event has one line; for a decision, a second line states its rule.
+    """
     for place, entry in enumerate(chain.steps):
         yield f"{'because ' if place else ''}{line(entry, sentences)}"
         rule = rule_of(entry.event)

@@ -1,8 +1,8 @@
-"""kazoo's test harness with an ensemble of this package: `KazooTestHarness` and `KazooTestCase` without a JVM.
+"""kazoo's test harness with an ensemble of zabka: `KazooTestHarness` and `KazooTestCase` without a JVM.
 
-A test that inherits from `kazoo.testing.KazooTestHarness` can inherit from this module's class instead. For a suite
-that cannot be changed, `pytest -p zabka.testing.kazoo_harness` replaces the servers of kazoo's own harness; kazoo's own
-suite runs that way. The servers have no TLS port, so tests of TLS are skipped.
+A test that inherits from `kazoo.testing.KazooTestHarness` can inherit from this module's class instead. For a test
+suite that cannot be changed, `pytest -p zabka.testing.kazoo_harness` replaces the servers of kazoo's own harness;
+kazoo's own test suite can be run in this way. The servers have no TLS port, so tests of TLS are skipped.
 
 The environment variables of kazoo's harness apply: ZOOKEEPER_CLUSTER_SIZE, ZOOKEEPER_OBSERVER_START_ID,
 ZOOKEEPER_LOCAL_SESSION_RO and ZOOKEEPER_JAAS_AUTH=digest.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from zabka.testing.live.ensemble import LiveEnsemble
 
 for _name in ("jks", "OpenSSL"):
-    # kazoo's harness imports both modules for key stores of Java servers, but most installations lack them.
+    # kazoo's harness imports two modules for the key stores of Java servers, which most installations lack.
     try:
         __import__(_name)
     except ImportError:
@@ -49,7 +49,7 @@ SETTINGS = {
     "authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
     "DigestAuthenticationProvider.superDigest": "super:D/InIHSb7yEEbrWz8b9l71RjZJU=",
 }
-"""The settings of the servers in kazoo's harness (kazoo.testing.harness, ManagedZooKeeper.run).
+"""Settings that kazoo's harness gives its servers (kazoo.testing.harness, ManagedZooKeeper.run).
 
 The password of the super user is `test`.
 """
@@ -60,7 +60,7 @@ Server {
     user_jaasuser="jaas_password";
 };
 """
-# kazoo's tests read this version to decide which features the servers have.
+# kazoo's tests read this version to find out which features the servers support.
 os.environ.setdefault("ZOOKEEPER_VERSION", "3.9.5")
 _NO_TLS = "the servers of zabka.testing.kazoo_harness have no TLS port"
 _VARIABLES = {
@@ -84,18 +84,18 @@ class Server:
 
     @property
     def secure_address(self) -> str:
-        """Skip the test: the servers have no TLS port."""
+        """Skip the calling test, because the servers have no TLS port."""
         raise unittest.SkipTest(_NO_TLS)
 
     secure_client_port = secure_address
 
     @property
     def running(self) -> bool:
-        """Whether the process is running."""
+        """Whether the server's process is running."""
         return self._peer.process != "down"
 
     def run(self) -> None:
-        """Start the server, unless it is running."""
+        """Start the server if it is not running."""
         if not self.running:
             self._peer.start()
 
@@ -128,7 +128,7 @@ class Servers:
 
     @property
     def ensemble(self) -> LiveEnsemble:
-        """The ensemble, which is started if it is not running."""
+        """The ensemble.  It is started if it is not running."""
         if self._ensemble is None:
             directory = Path(self._ends.enter_context(TemporaryDirectory(prefix="zabka-kazoo-")))
             self._ensemble = _started(directory, self.variables)
@@ -146,7 +146,7 @@ class Servers:
         return iter(self._servers)
 
     def start(self) -> None:
-        """Start every server, and wait until a quorum serves."""
+        """Start every server, and wait until the ensemble has a quorum."""
         for server in self:
             server.run()
         self.ensemble.until_ready()
@@ -164,22 +164,22 @@ class Servers:
     reset = terminate
 
     def get_ssl_client_configuration(self) -> dict[str, bytes]:
-        """Skip the test: the servers have no TLS port."""
+        """Skip the calling test, because the servers have no TLS port."""
         raise unittest.SkipTest(_NO_TLS)
 
     def get_logs(self) -> list[str]:
-        """Return the last lines of all logs."""
+        """Return the last lines of the logs of all servers."""
         return [line for server in self for line in server.get_logs()]
 
 
 class _Shared:
-    """The ensemble that all tests share, as long as the environment variables do not change."""
+    """The ensemble that all tests of a process share, as long as the environment variables do not change."""
 
     def __init__(self) -> None:
         self._servers = Servers({})
 
     def get(self) -> Servers:
-        """Return the running ensemble."""
+        """Return the shared ensemble, and start it if necessary."""
         variables = {name: os.environ.get(name) or default for name, default in _VARIABLES.items()}
         if variables != self._servers.variables:
             self._servers.terminate()
@@ -210,15 +210,15 @@ atexit.register(_shared.close)
 
 
 class KazooTestHarness(harness.KazooTestHarness):  # type: ignore[misc]
-    """kazoo's harness with an ensemble of this package as its servers."""
+    """kazoo's test harness, with an ensemble of zabka as its servers."""
 
     @property
     def cluster(self) -> Servers:
-        """The servers, which all tests of the process share."""
+        """The servers, which are the same for all tests of the process."""
         return _shared.get()
 
     def setup_zookeeper(self, **client_options: Any) -> None:
-        """Connect `self.client` with a new chroot, which is created."""
+        """Connect `self.client` with a new, empty chroot."""
         namespace = f"/kazootests{uuid.uuid4().hex}"
         self.cluster.start()
         root = self._get_nonchroot_client()
@@ -231,18 +231,18 @@ class KazooTestHarness(harness.KazooTestHarness):  # type: ignore[misc]
 
 
 class KazooTestCase(KazooTestHarness):
-    """A test case with a connected `self.client`, which has a separate chroot."""
+    """A test case with a connected `self.client`, which has a chroot of its own."""
 
     def setUp(self) -> None:
-        """Connect the client."""
+        """Connect `self.client`."""
         self.setup_zookeeper()
 
     def tearDown(self) -> None:
-        """Close all clients; the ensemble keeps running for other tests."""
+        """Close all clients.  The ensemble continues to run for other tests."""
         self.teardown_zookeeper()
 
 
 def pytest_configure(config: Any) -> None:
-    """Replace the servers of kazoo's own harness, and keep them running between test classes."""
+    """Make kazoo's own harness use this module's servers, and do not stop them between test classes."""
     harness.get_global_cluster = _shared.get
     harness.KazooTestCase.tearDownClass = classmethod(lambda cls: None)

@@ -1,13 +1,14 @@
 """pytest fixtures for election tests: `zabka_cluster` (real processes) and `zabka_world` (the same, simulated).
 
-The plugin is installed with zabka and loaded by pytest automatically; all large modules are imported only when a test
-uses a fixture. Both fixtures have the interface `zabka.testing.cluster.Cluster`. `zabka_ensemble` is a ZooKeeper
-ensemble alone. `zabka_module_cluster` and `zabka_session_cluster` are for fixtures of a wider scope. The report of a
-failed test contains the journal's last events, and a command to inspect it.
+The plugin is installed with zabka, and pytest loads it automatically; it imports large modules only when a test uses a
+fixture. Both fixtures have the interface `zabka.testing.cluster.Cluster`. `zabka_ensemble` is a ZooKeeper ensemble
+without brokers. `zabka_module_cluster` and `zabka_session_cluster` are for fixtures of module or session scope. The
+report of a failed test contains the journal's last events, and a command that shows the journal.
 
 `@pytest.mark.zabka(peers=5, brokers=5, seed=7, settings={"min.insync.replicas": "2"})` gives a test a cluster with
-these parameters; `zabka_settings` in pytest's configuration contains the settings of all other clusters.
-`ports="fixed"` and `advertised={1: "localhost:19092"}` are for real processes (`zabka.testing.live.start.start_live`).
+these parameters; `zabka_settings` in pytest's configuration contains the default settings of all clusters.
+`ports="fixed"` and `advertised={1: "localhost:19092"}` are possible only for real processes
+(`zabka.testing.live.start.start_live`).
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
 
 _MARKER = "zabka"
 _OF_PROCESSES = ("ports", "advertised")
-"""Parameters of clusters of real processes; a simulated world has no ports."""
+"""Parameters of the marker that apply only to clusters of real processes; a simulated world has no such ports."""
 _MARKER_KEYS = frozenset({"peers", "brokers", "seed", "settings", *_OF_PROCESSES})
 _INI = "zabka_settings"
 _MARKER_HELP = "zabka(peers, brokers, seed, settings, ports, advertised): the parameters of this test's own cluster"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options for the size of the clusters, and for the simulated world's seed."""
+    """Add the options of the plugin, such as the size of the clusters and the seed of the simulated world."""
     group = parser.getgroup("zabka")
     group.addoption("--zabka-peers", type=int, default=3, help="peers of zabka_cluster and zabka_world [3]")
     group.addoption("--zabka-brokers", type=int, default=3, help="brokers of zabka_cluster and zabka_world [3]")
@@ -49,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker `zabka`."""
     config.addinivalue_line("markers", _MARKER_HELP)
 
 
@@ -62,7 +63,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Run a simulated test with the seeds that the options select, in a child process if PYTHONHASHSEED is not 0."""
+    """Run a simulated test with the seeds that the options select.
+
+    If PYTHONHASHSEED is not 0, run it in a child process.
+    """
     from zabka.testing.simulated_items import selected_seeds
 
     with selected_seeds(pyfuncitem):
@@ -70,7 +74,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 
 
 def _by_default(config: pytest.Config) -> dict[str, Any]:
-    """Return the parameters of a cluster without a marker.  Raises pytest.UsageError."""
+    """Return the parameters of a cluster that has no marker.  Raises pytest.UsageError."""
     settings: dict[str, str] = {}
     for line in config.getini(_INI):
         key, equals, value = line.partition("=")
@@ -86,7 +90,7 @@ def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
     if marker is None:
         return {}
     if marker.args or not marker.kwargs.keys() <= _MARKER_KEYS:
-        # Ignoring an argument would give a cluster of another size than the test requests.
+        # If an argument were ignored, the cluster would not have the parameters that the test requests.
         pytest.fail(
             f"the marker takes {', '.join(sorted(_MARKER_KEYS))}, by name: not {_as_written(marker)}", pytrace=False
         )
@@ -105,7 +109,7 @@ _CLUSTERS = ("zabka_ensemble", "zabka_cluster", "zabka_module_cluster", "zabka_s
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the cluster's last events, and a command to inspect them, to the report of a failure."""
+    """Add the cluster's last events, and a command that shows its journal, to the report of a failed test."""
     report = yield
     path = item.config.getoption("--zabka-report")
     if path and (call.when == "call" or not report.passed):
@@ -133,9 +137,10 @@ def _journal_of(cluster: LiveEnsemble | SimulatedCluster) -> str:
 def zabka_session_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveCluster]:
-    """The live cluster that all tests of a run share (with pytest-xdist one per worker), as the last test left it.
+    """The live cluster that all tests of a run share (one per pytest-xdist worker), as the last test left it.
 
-    It is for fixtures of session scope. A test that also uses `zabka_cluster` repairs it, and deletes its topics.
+    It is for fixtures of session scope. A test that uses `zabka_cluster` as well repairs this cluster and deletes its
+    topics.
     """
     from zabka.testing.live.start import start_live, stop_live
 
@@ -148,27 +153,30 @@ def zabka_session_cluster(
 
 @pytest.fixture(scope="module")
 def zabka_module_cluster(zabka_session_cluster: LiveCluster) -> LiveCluster:
-    """The shared live cluster, repaired once, before a module's first test that uses it."""
+    """The shared live cluster, for fixtures of module scope.
+
+    It is repaired once, before a module's first test that uses it.
+    """
     zabka_session_cluster.start_test()
     return zabka_session_cluster
 
 
 @pytest.fixture
 def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
-    """A live cluster, healthy at the start of each test: all nodes up, no fault, no topic.
+    """A live cluster that is healthy at the start of each test: all nodes run, and there is no fault and no topic.
 
-    The session's tests share the processes, except tests marked `zabka`, which get a separate cluster.
+    All tests of a session share the processes, except tests with the marker `zabka`, which get a cluster of their own.
     """
     from zabka.testing.live.start import start_live, stop_live
 
     parameters = {name: value for name, value in _marked(request).items() if name != "seed"}
     if not parameters:
         cluster: LiveCluster = request.getfixturevalue("zabka_session_cluster")
-        # Remove faults that an earlier test left active, before a test that needs an intact cluster.
+        # Remove faults that an earlier test left active, because this test needs a healthy cluster.
         cluster.start_test()
         yield cluster
-        # Remove request faults, because they must not affect clients between two tests. A broken cluster is repaired
-        # later.
+        # Remove request faults now, because they must not affect clients between two tests. The next test repairs a
+        # broken cluster.
         with suppress(AssertionError):
             cluster.faults.heal()
         return
@@ -184,7 +192,7 @@ def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 def _zabka_session_ensemble(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveEnsemble]:
-    """The ensemble that all tests of a run share."""
+    """The live ensemble that all tests of a run share."""
     from zabka.testing.live.start import start_ensemble, stop_live
 
     ensemble = start_ensemble(tmp_path_factory.mktemp("zabka"), **_without_brokers(_by_default(request.config)))
@@ -196,9 +204,11 @@ def _zabka_session_ensemble(
 
 @pytest.fixture
 def zabka_ensemble(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEnsemble]:
-    """An ensemble without brokers, healthy at the start of each test: all peers up, no fault, no znode.
+    """A live ensemble without brokers that is healthy at the start of each test: all peers run, and there is no fault
+    and no znode.
 
-    The session's tests share the processes, except tests marked `zabka`, which get a separate ensemble.
+    All tests of a session share the processes, except tests with the marker `zabka`, which get an ensemble of their
+    own.
     """
     from zabka.testing.live.start import start_ensemble, stop_live
 
@@ -223,14 +233,17 @@ def _without_brokers(parameters: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def zabka_seed(request: pytest.FixtureRequest) -> int:
-    """The seed of `zabka_world`; parametrise it to run a test in many worlds."""
+    """Seed of `zabka_world`; parametrize this fixture to run a test in many worlds."""
     seed: int = _marked(request).get("seed", request.config.getoption("--zabka-seed") or 0)
     return seed
 
 
 @pytest.fixture
 def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[SimulatedCluster]:
-    """A simulated cluster that is ready. A test that violates one of zabka's invariants fails at its end."""
+    """A simulated cluster that is ready to use.
+
+    If the world has violated an invariant of zabka, the test fails at its end.
+    """
     from zabka.testing.worlds.cluster import start_simulated
 
     parameters = {n: value for n, value in _marked(request).items() if n != "seed" and n not in _OF_PROCESSES}

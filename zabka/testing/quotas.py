@@ -1,4 +1,4 @@
-"""The quotas of users, clients and addresses (KIP-546)."""
+"""The quotas of users, client ids and IP addresses (KIP-546)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DEFAULT = "<default>"
 
 
 class _Host(Protocol):
-    """The calls of a cluster that `Quotas` needs."""
+    """The methods of a cluster that `Quotas` needs."""
 
     @property
     def brokers(self) -> Mapping[int, Broker]: ...
@@ -36,7 +36,10 @@ class _Host(Protocol):
 
 
 class Quota(NamedTuple):
-    """The quotas of one entity; the name "" is the default of all entities of that kind."""
+    """Quotas of one entity: a user, a client id or an IP address.
+
+    The name "" is the default of all entities of that kind.
+    """
 
     user: str | None
     client_id: str | None
@@ -45,13 +48,13 @@ class Quota(NamedTuple):
 
 
 class Quotas:
-    """The cluster's quotas."""
+    """The quotas of a cluster."""
 
     def __init__(self, host: _Host) -> None:
         self._host = host
 
     def all(self) -> list[Quota]:
-        """Return all quotas."""
+        """Return the quotas of all entities."""
         asked = request(ApiKey.DESCRIBE_CLIENT_QUOTAS, 1, components=[], strict=False)
         answer = self._ask(asked)
         if answer.error_code:
@@ -66,9 +69,10 @@ class Quotas:
         client_id: str | None = None,
         ip: str | None = None,
     ) -> None:
-        """Set quotas such as producer_byte_rate (bytes/s), or remove them with None; wait until brokers apply them.
+        """Set quotas such as producer_byte_rate (bytes/s), or remove those that are None, and wait for all brokers.
 
-        The name "" is the default of all users, clients or addresses. Raises ClusterFailed if the quotas are rejected.
+        The name "" is the default of all users, client ids or IP addresses. Raises ClusterFailed if the quotas are
+        rejected.
         """
         entity = {
             kind: name for kind, name in (("user", user), ("client-id", client_id), ("ip", ip)) if name is not None

@@ -1,4 +1,4 @@
-"""Records as tests write and read them, and their transfer through a `KafkaClient`."""
+"""Records as tests write and read them, and functions that write and read them with a `KafkaClient`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 if TYPE_CHECKING:
-    # Import this late: a live cluster is started before its clients are imported.
+    # Import this module for type checking only: tests start a live cluster before they import its clients.
     from zabka.kafka.client.client import KafkaClient
 
 Payload = str | bytes | None
 """A key or value: bytes, a string to encode as UTF-8, or null."""
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
-"""The values of Kafka's `isolation.level`."""
+"""Possible values of Kafka's `isolation.level`."""
 
 _FETCH_WAIT_MS = 100
 
@@ -22,9 +22,9 @@ _FETCH_WAIT_MS = 100
 class Record(msgspec.Struct, frozen=True):
     """A record to produce, or a record that was read from a partition.
 
-    In a record to produce, `timestamp_ms` is by default the current time (milliseconds since 1970), `partition` by
-    default the call's, and `offset` is ignored. A record that was read has all of them, and bytes for its key, value
-    and header values.
+    In a record to produce, `timestamp_ms` is by default the current time (milliseconds since 1970), `partition` is by
+    default the partition argument of the call, and `offset` is ignored. A record that was read has all three fields,
+    and its key, value and header values are bytes.
     """
 
     value: Payload
@@ -50,7 +50,7 @@ async def write_records(
     acks: int,
     timeout_s: float,
 ) -> int:
-    """Write one batch to each partition, ordered by their first records; return the first record's offset."""
+    """Write one batch to each partition, in the order of their first records; return the first record's offset."""
     from zabka.journal.events import TopicPartition
     from zabka.kafka.record_batch import Record as Written
 
@@ -75,7 +75,7 @@ async def write_records(
 async def read_records(
     client: KafkaClient, topic: str, partitions: Sequence[int], isolation_level: IsolationLevel, timeout_s: float
 ) -> list[Record]:
-    """Return every committed record of these partitions from their beginning, ordered by partition and offset."""
+    """Return every committed record of these partitions from their start, ordered by partition and offset."""
     from zabka.journal.events import TopicPartition
     from zabka.kafka.client.client import Isolation
 

@@ -1,7 +1,8 @@
 """Request faults in tests: `cluster.faults.on_request("Produce", topic="orders").drop_response().once()`.
 
-The request is described first, then the effect, then how often. No fault is active before the last part. Omitting it is
-a mistake that Python reports as a RuntimeWarning, as it does for a coroutine that was never awaited.
+The calls select the requests, then the effect on them, then how often it is applied. The last call adds the fault to
+the cluster. Omitting it is a mistake, which Python reports as a RuntimeWarning, as for a coroutine that was never
+awaited.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from zabka.kafka.request_faults.ready_sets import why_impossible
 from zabka.kafka.request_faults.subjects import APIS
 
 Added = TypeVar("Added")
-"""The type of the active fault that the cluster returns."""
+"""Type of the active fault that the cluster returns."""
 
 
 class RequestMatch(TypedDict, total=False):
-    """The requests that a fault selects; strings are patterns, in which `*` matches any characters."""
+    """Conditions that a request must match; strings are patterns, in which `*` matches any characters."""
 
     node: str
     client_id: str
@@ -36,12 +37,12 @@ class RequestMatch(TypedDict, total=False):
 
 
 class RequestSelection(Generic[Added]):
-    """Selected requests, for which an effect must be chosen."""
+    """Selected requests.  A method chooses the effect on them."""
 
     def __init__(self, add: Callable[[RequestFault], Added], name: str, match: RequestMatch) -> None:
-        """Select requests; `name` is a Kafka API or ZooKeeper operation.
+        """Select requests; `name` is the name of a Kafka API or a ZooKeeper operation.
 
-        `*` means every API, or with a peer or a path, every operation.
+        The name `*` means every API or, if `match` has a peer or a path, every operation.
         """
         is_operation = name in OPERATIONS and name not in APIS
         if name == ANY:
@@ -54,54 +55,57 @@ class RequestSelection(Generic[Added]):
         return HowOften(self._add, {**self._fields, "effect": effect, **fields})
 
     def error(self, name: str) -> HowOften[Added]:
-        """Do not apply the request; return the error with this name in Kafka or ZooKeeper."""
+        """Do not process the request; return the error with this Kafka or ZooKeeper name."""
         return self._with("error", error=name)
 
     def delay_before(self, delay_ms: int) -> HowOften[Added]:
-        """Apply the request after a delay."""
+        """Delay the request, and then process it."""
         return self._with("delay_before", delay_ms=delay_ms)
 
     def delay_after(self, delay_ms: int) -> HowOften[Added]:
-        """Apply the request, and send the response after a delay."""
+        """Process the request, and delay the response."""
         return self._with("delay_after", delay_ms=delay_ms)
 
     def drop_response(self, *, keep_open: bool = False) -> HowOften[Added]:
-        """Apply the request, and close the connection instead of responding; with `keep_open`, do not close it."""
+        """Process the request, and close the connection instead of responding.
+
+        With `keep_open`, the connection stays open.
+        """
         return self._with("drop_response", keep_open=keep_open)
 
     def drop_request(self) -> HowOften[Added]:
-        """Neither apply the request nor respond to it; serve later requests on its connection."""
+        """Neither process the request nor respond to it; later requests on the same connection are processed."""
         return self._with("drop_request")
 
     def close(self) -> HowOften[Added]:
-        """Close the connection without applying the request."""
+        """Close the connection without processing the request."""
         return self._with("close")
 
     def hang(self) -> HowOften[Added]:
-        """Never respond to the request, nor to any later request on its connection."""
+        """Respond neither to the request nor to any later request on the same connection."""
         return self._with("hang")
 
     def throttle(self, throttle_ms: int) -> HowOften[Added]:
-        """Apply the request, and respond as to a client over its quota."""
+        """Process the request, and respond with a throttle time, as to a client that exceeds its quota."""
         return self._with("throttle", throttle_ms=throttle_ms)
 
     def corrupt(self) -> HowOften[Added]:
-        """Damage the CRC of a batch: in transit to the broker (Produce), or in the response (Fetch)."""
+        """Damage the CRC of a record batch: in the request to the broker (Produce), or in the response (Fetch)."""
         return self._with("corrupt")
 
     def truncate(self) -> HowOften[Added]:
-        """Apply the request, send half of the response, and close the connection."""
+        """Process the request, send half of the response, and close the connection."""
         return self._with("truncate")
 
     def stale(self) -> HowOften[Added]:
-        """Respond to Metadata with the leaders and topics at the time when the fault was added."""
+        """Respond to Metadata requests with the topics and leaders that the broker knew when the fault was added."""
         return self._with("stale")
 
 
 class HowOften(Generic[Added]):
-    """A fault without its frequency: choose how often it applies, which adds it to the cluster.
+    """A fault that is not active yet.  A method chooses how often it is applied, and adds it to the cluster.
 
-    Counts are per node. Each method raises ValueError with the reason if the fault is not possible.
+    Each node counts requests separately. A method raises ValueError with the reason if the fault is not possible.
     """
 
     def __init__(self, add: Callable[[RequestFault], Added], fields: dict[str, Any]) -> None:
@@ -126,29 +130,29 @@ class HowOften(Generic[Added]):
         return self._add(rule)
 
     def once(self) -> Added:
-        """Apply only to the next matching request."""
+        """Apply the fault only to the next matching request."""
         return self._for(times=1)
 
     def times(self, count: int) -> Added:
-        """Apply to the next `count` matching requests."""
+        """Apply the fault to the next `count` matching requests."""
         return self._for(times=count)
 
     def nth(self, number: int) -> Added:
-        """Apply only to the matching request with that number, counted from 1."""
+        """Apply the fault only to the `number`-th matching request, counted from 1."""
         return self._for(nth=number)
 
     def every(self, number: int, *, times: int = 0) -> Added:
-        """Apply to every `number`-th matching request, at most `times` times (0: no limit)."""
+        """Apply the fault to every `number`-th matching request, at most `times` times (0: no limit)."""
         return self._for(every=number, times=times)
 
     def with_probability(self, probability: float, *, times: int = 0) -> Added:
-        """Apply to each matching request with that probability, at most `times` times (0: no limit)."""
+        """Apply the fault to each matching request with that probability, at most `times` times (0: no limit)."""
         return self._for(probability=probability, times=times)
 
     def for_ms(self, duration_ms: int) -> Added:
-        """Apply to all matching requests for that duration."""
+        """Apply the fault to all matching requests for that duration."""
         return self._for(for_ms=duration_ms)
 
     def until_removed(self) -> Added:
-        """Apply to all matching requests until the fault is healed, or the test ends."""
+        """Apply the fault to all matching requests until it is healed or the test ends."""
         return self._for()

@@ -1,4 +1,4 @@
-"""Calls that are the same for live and simulated clusters: records, groups, leaders, quotas, waits."""
+"""Methods that live and simulated clusters share: for records, groups, leaders and quotas, and for waiting."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ T = TypeVar("T")
 B = TypeVar("B", bound=Broker)
 
 Work = Callable[[AdminClient, Runtime], Coroutine[Any, Any, T]]
-"""The requests of a call, sent through a client."""
+"""A coroutine function that sends the requests of a call with a Kafka client."""
 
 
 class SharedCalls(Generic[B]):
-    """Calls that need a client of the brokers."""
+    """Methods of a cluster that need a Kafka client."""
 
     brokers: Mapping[int, B]
     topics: Topics
 
     @abstractmethod
     def call(self, work: Work[T]) -> T:
-        """Run requests to their end. Raises ClusterFailed if they are rejected."""
+        """Run requests with a Kafka client, and return the result. Raises ClusterFailed if a request is rejected."""
 
     @abstractmethod
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
@@ -38,16 +38,16 @@ class SharedCalls(Generic[B]):
 
     @abstractmethod
     def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
-        """Return the events since the test began."""
+        """Return the events since the test began, or since `after_us`; with `types`, only events of these types."""
 
     @abstractmethod
     def elect(self, kind: str, topic: str, partition: int = 0) -> str | None:
-        """Hold a PREFERRED or UNCLEAN election; return None, or Kafka's error name if it failed."""
+        """Request a PREFERRED or UNCLEAN election; return None, or Kafka's error name if it failed."""
 
     @property
     @abstractmethod
     def now_us(self) -> int:
-        """Return the time of the events' clock."""
+        """Return the current time on the clock of the events' `mono_us`."""
 
     # ---- records -----------------------------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ class SharedCalls(Generic[B]):
         acks: int = -1,
         timeout_s: float = 10.0,
     ) -> int:
-        """Write values or records, in one batch per partition, and return the first record's offset."""
+        """Write values or records, in one batch per partition, and return the offset of the first record."""
         return self.call(
             lambda client, runtime: write_records(
                 client, topic, values, partition, now_ms=runtime.now().wall_ms, acks=acks, timeout_s=timeout_s
@@ -87,25 +87,24 @@ class SharedCalls(Generic[B]):
 
     @property
     def quotas(self) -> Quotas:
-        """The quotas of users, clients and addresses."""
+        """The quotas of users, client ids and IP addresses."""
         return Quotas(self)
 
     def coordinator(self, group: str) -> B:
-        """Return the broker that coordinates a consumer group."""
+        """Return the broker that is the coordinator of a consumer group."""
         return self.brokers[self.call(lambda client, runtime: GroupAdmin(client, runtime).coordinator(group)).broker_id]
 
     def lag(self, group: str) -> dict[tuple[str, int], int]:
-        """Return the number of records after a group's committed offset, keyed by topic and partition.
+        """Return a group's lag: the number of records after its committed offset, keyed by topic and partition.
 
-        If a member has a partition for which the group has no committed offset, the partition's records count from its
-        beginning.
+        If a member has a partition for which the group has no committed offset, all records of the partition count.
         """
         return self.call(lambda client, runtime: _lag(client, runtime, group))
 
     def move_leader(self, topic: str, partition: int, to: Broker | int, timeout_s: float = 30.0) -> None:
         """Make a replica the preferred leader of a partition, and elect it.
 
-        Raises ClusterFailed if that broker has no replica, or does not lead after `timeout_s`.
+        Raises ClusterFailed if the broker has no replica of the partition, or is not its leader after `timeout_s`.
         """
         target = to if isinstance(to, int) else to.id
         name = TopicPartition(topic, partition)
@@ -118,7 +117,7 @@ class SharedCalls(Generic[B]):
             raise ClusterFailed(f"{name} cannot be reassigned: {refusals[name]}")
 
         def leads() -> bool:
-            # The election fails until the reassignment is complete and the replica is in the ISR.
+            # The election fails until the reassignment is complete and the new preferred leader is in the ISR.
             return self._leads(target, topic, partition) or not self.elect("PREFERRED", topic, partition)
 
         self.until(leads, timeout_s, f"the election of broker {target} for {name}")
@@ -146,7 +145,7 @@ class SharedCalls(Generic[B]):
         self.until(partitions_out_of_sync_are_none, timeout_s, f"all replicas of {topic} in sync")
 
     def until_stable(self, group: str, members: int | None = None, timeout_s: float = 60.0) -> GroupInfo:
-        """Wait until a group is Stable, with this number of members if given; return its description."""
+        """Wait until a group is Stable, with `members` members if given, and return its description."""
 
         def stable() -> GroupInfo:
             found = self.call(lambda client, runtime: GroupAdmin(client, runtime).described(group))
@@ -158,7 +157,7 @@ class SharedCalls(Generic[B]):
         return self.until(stable, timeout_s, f"a stable group {group}")
 
     def until_caught_up(self, group: str, timeout_s: float = 60.0) -> None:
-        """Wait until a group has committed an offset, and has no lag."""
+        """Wait until a group has committed offsets and has no lag."""
 
         def caught_up() -> bool:
             lag = self.lag(group)

@@ -1,8 +1,8 @@
 """Runs tests decorated with `simulated` in pytest: selects the seeds of each item, and the process that runs it.
 
-Seeds need PYTHONHASHSEED=0 (`zabka.testing.worlds.decorator`). In a process with another value, each item runs in a
-separate child process: pytest with the same node id. This process shows the child's report as the report of the
-item.
+Seeds need a process with PYTHONHASHSEED=0 (`zabka.testing.worlds.decorator`). If pytest's process has another value,
+each item runs in a child process: pytest with the same node id. The first process shows the child's report as the
+report of the item.
 """
 
 from __future__ import annotations
@@ -24,17 +24,20 @@ import pytest
 CHUNKS_PER_WORKER = 2
 _SEEDS = "zabka_seeds"
 _ATTRIBUTE = "zabka_simulated"
+_STRICT_XPASS = "[XPASS(strict)]"
+"""How pytest begins the report of a test that passes although it is marked `xfail(strict=True)`."""
 
 
 def _parameters(function: object) -> Any:
-    """Return the parameters of a decorated test, also below hypothesis's `given`, or None."""
+    """Return the parameters of a test decorated with `simulated`, also if hypothesis's `given` wraps it, or None."""
     inner = getattr(getattr(function, "hypothesis", None), "inner_test", None)
     return getattr(inner or function, _ATTRIBUTE, None)
 
 
 def divide_seeds(metafunc: pytest.Metafunc) -> None:
-    """Parametrize a simulated test with ranges of its seeds, several for each worker of pytest-xdist."""
-    # The environment of a worker reaches its child processes, which may run a pytest of their own without workers.
+    """Parametrize a simulated test with ranges of its seeds, a few for each worker of pytest-xdist."""
+    # Do not read environment variables here: child processes inherit a worker's environment, and can run a pytest
+    # without workers.
     workers = getattr(metafunc.config, "workerinput", {}).get("workercount", 1)
     parameters = _parameters(metafunc.function)
     if parameters is None or workers < 2 or metafunc.config.getoption("--zabka-seed") is not None:
@@ -48,7 +51,10 @@ def divide_seeds(metafunc: pytest.Metafunc) -> None:
 
 @contextmanager
 def selected_seeds(item: pytest.Function) -> Iterator[None]:
-    """Select the seeds of an item for a `with` block.  Raises the outcome of the child process if there is one."""
+    """Select the seeds of an item for a `with` block.
+
+    If a child process runs the item, raise the outcome of the child.
+    """
     parameters = _parameters(item.obj)
     if parameters is None:
         yield
@@ -76,11 +82,14 @@ def selected_seeds(item: pytest.Function) -> Iterator[None]:
 
 
 def _run_by_child(**_: object) -> None:
-    """Do nothing, in place of a function that the child process has run."""
+    """Do nothing: replaces a test function that the child process has already run."""
 
 
 def _range_of(item: pytest.Function) -> range | None:
-    """Return the range of an item's seeds, as xdist's parametrization or the parent process gives it; None: all."""
+    """Return the range of seeds that an item runs, or None for all seeds.
+
+    The parent process or the parametrization for pytest-xdist defines the range.
+    """
     given = item.config.getoption("--zabka-seeds")
     if given is not None:
         begin, _, end = given.partition(":")
@@ -91,7 +100,7 @@ def _range_of(item: pytest.Function) -> range | None:
 
 
 def _node_id(item: pytest.Function) -> str:
-    """Return the id of an item without the range of its seeds."""
+    """Return the node id of an item without the parameter for the range of its seeds."""
     callspec = getattr(item, "callspec", None)
     if callspec is None or _SEEDS not in callspec.params:
         return item.nodeid
@@ -107,7 +116,7 @@ def _command(item: pytest.Function, seed: int, faults: list[int] | None) -> str:
 
 
 def _run_in_child(item: pytest.Function) -> None:
-    """Run an item in a child process with PYTHONHASHSEED=0, and raise the outcome if it does not pass."""
+    """Run an item in a child process with PYTHONHASHSEED=0.  If it does not pass, raise its outcome."""
     __tracebackhide__ = True
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.json"
@@ -123,6 +132,8 @@ def _run_in_child(item: pytest.Function) -> None:
         if not path.exists():
             pytest.fail(f"the child process of this test ended with {done.returncode}\n{done.stdout}", pytrace=False)
         report = json.loads(path.read_text())
+    if report["outcome"] == "xfailed":
+        pytest.xfail(report["text"])
     if report["outcome"] == "skipped":
         pytest.skip(report["text"])
     if report["outcome"] != "passed":
@@ -131,7 +142,7 @@ def _run_in_child(item: pytest.Function) -> None:
 
 
 def _child(item: pytest.Function, report: Path) -> list[str]:
-    """Return the command of the child process: the same item, configuration and options of zabka."""
+    """Return the command of the child process: pytest with the same item, configuration and zabka options."""
     config = item.config
     command = [sys.executable, "-m", "pytest", f"{item.path}::{_node_id(item).partition('::')[2]}", "-q"]
     command += ["--rootdir", str(config.rootpath), "--zabka-report", str(report)]
@@ -151,6 +162,18 @@ def _child(item: pytest.Function, report: Path) -> list[str]:
 
 
 def write_report(path: str, report: pytest.TestReport) -> None:
-    """Write the outcome of the only item to a file, for the parent process."""
-    text = report.longrepr[2] if report.skipped and isinstance(report.longrepr, tuple) else report.longreprtext
-    Path(path).write_text(json.dumps({"outcome": report.outcome, "text": text, "stdout": report.capstdout}))
+    """Write the outcome of the only item to a file, for the parent process.
+
+    An item that passes although it is marked `xfail(strict=True)` is written as passed, because the parent process
+    applies the same mark to it.
+    """
+    outcome: str = report.outcome
+    if report.skipped and hasattr(report, "wasxfail"):
+        outcome, text = "xfailed", report.wasxfail.removeprefix("reason: ")
+    elif report.skipped and isinstance(report.longrepr, tuple):
+        text = report.longrepr[2].removeprefix("Skipped: ")
+    else:
+        text = report.longreprtext
+        if text.startswith(_STRICT_XPASS):
+            outcome, text = "passed", ""
+    Path(path).write_text(json.dumps({"outcome": outcome, "text": text, "stdout": report.capstdout}))

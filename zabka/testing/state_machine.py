@@ -1,12 +1,12 @@
-"""A state machine for hypothesis: it produces, consumes, and injects faults in random order in a simulated cluster.
+"""A state machine for hypothesis that produces, consumes and injects faults in random order in a simulated cluster.
 
     class TestOrders(ClusterMachine.TestCase):
         settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
 
 Hypothesis chooses the steps, and shrinks a failure to a short list of steps. A subclass adds rules for the code under
-test; `self.world` is the cluster, and `self.topic` the topic. After each step the checkers of the world's journal must
-have found no violation. At the end all faults are healed, and every acknowledged record must be read back at its
-offset.
+test; `self.world` is the cluster, and `self.topic` the topic. After each step, the test fails if the world's checkers
+have found a violation. At the end, all faults are healed, and the test fails if an acknowledged record cannot be read
+back at its offset.
 
 The machine needs hypothesis. An example takes about a second of processor time.
 """
@@ -27,7 +27,7 @@ from zabka.testing.worlds.nodes import SimBroker, SimPeer
 
 SEEDS = st.integers(0, 2**32 - 1)
 NUMBERS = st.integers(0, 2**16)
-"""The choice of a node or a partition: this number modulo the number of candidates is its index."""
+"""A number that selects a node or a partition: modulo the number of candidates, it is the index of the candidate."""
 RECORDS_MAX = 3
 SECONDS_MAX = 10
 PRODUCE_S = 5.0
@@ -35,7 +35,10 @@ _RECOVERY_S = 120.0
 
 
 class ClusterMachine(RuleBasedStateMachine):
-    """Steps on a cluster with one topic. The class variables are the cluster's parameters."""
+    """A state machine whose rules are steps on a cluster with one topic.
+
+    Its class variables are the cluster's parameters.
+    """
 
     peers: ClassVar[int] = 3
     brokers: ClassVar[int] = 3
@@ -47,7 +50,7 @@ class ClusterMachine(RuleBasedStateMachine):
         super().__init__()
         self.world: SimulatedCluster
         self.acknowledged: dict[tuple[int, int], str] = {}
-        """The value of each acknowledged record, keyed by partition and offset."""
+        """Value of each acknowledged record, keyed by partition and offset."""
         self._ends = ExitStack()
         self._produced = 0
 
@@ -62,7 +65,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, count=st.integers(1, RECORDS_MAX))
     def produce(self, number: int, count: int) -> None:
-        """Write records to a partition. If they are not acknowledged, its log may or may not contain them."""
+        """Write records to a partition. If they are not acknowledged, the partition's log may still contain them."""
         partition = number % self.partitions
         values = [f"{self._produced + place}" for place in range(count)]
         self._produced += count
@@ -74,7 +77,7 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS)
     def consume(self, number: int) -> None:
-        """Read a partition, and compare it with the acknowledged records; without a leader nothing can be read."""
+        """Read a partition and compare it with the acknowledged records. Do nothing if the partition has no leader."""
         partition = number % self.partitions
         try:
             read = self._read(partition)
@@ -85,13 +88,13 @@ class ClusterMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self._running()) > 1)
     @rule(number=NUMBERS)
     def kill_broker(self, number: int) -> None:
-        """Kill a broker, but not the last one."""
+        """Kill a broker, unless it is the last running one."""
         self._chosen(self._running(), number).kill()
 
     @precondition(lambda self: all(peer.process == "running" for peer in self.world.peers.values()))
     @rule(number=NUMBERS)
     def kill_peer(self, number: int) -> None:
-        """Kill a peer, while all others run."""
+        """Kill a peer, unless another peer is already down."""
         peers = list(self.world.peers.values())
         peers[number % len(peers)].kill()
 
@@ -125,14 +128,14 @@ class ClusterMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_checker_found_a_violation(self) -> None:
-        """Check that the journal's checkers found no violation."""
+        """Check that the world's checkers have found no violation."""
         violations = self.world.violations
         assert not violations, violations
 
     def teardown(self) -> None:
         """Repair the cluster, check that every acknowledged record can be read, and end the world."""
-        # Run the checks only after success: after a failed step, or if hypothesis abandons the example, they would
-        # hide the reason.
+        # Run the checks only after success: if a step has failed, or hypothesis abandons the example, they would hide
+        # the reason.
         ended_well = sys.exc_info()[0] is None
         with self._ends:
             if ended_well:

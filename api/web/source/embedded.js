@@ -40,8 +40,11 @@ export class EmbeddedSource {
     this.contents = contents;
     this.opening = contents.opening;
     this.recorded = new Map(contents.runs.map((run) => [run.about.id, new RecordedRun(run, contents)]));
-    const absent = ["links", "lab", ...(contents.lessons.length ? [] : ["lessons"]), ...(contents.runs.length > 1 ? [] : ["compare"])];
-    this.tabs = TABS.filter((tab) => !absent.includes(tab));
+  }
+
+  get tabs() {
+    const absent = ["links", "lab", ...(this.contents.lessons.length ? [] : ["lessons"]), ...(this.recorded.size > 1 ? [] : ["compare"])];
+    return TABS.filter((tab) => !absent.includes(tab));
   }
 
   /** @param {string} packed the runs as the file contains them */
@@ -126,14 +129,27 @@ export class EmbeddedSource {
     throw new NoMoment("this page is the downloaded file");
   }
 
-  /** Add the runs of another exported file. @param {File} file */
+  /** Add the runs of another exported file, under new ids where this file has runs with theirs. @param {File} file */
   async open(file) {
     const runs = new DOMParser().parseFromString(await file.text(), "text/html").getElementById("runs");
-    if (runs === null) throw new NoMoment(`${file.name} is no exported run; a page of zabka up also opens journals`);
+    if (runs === null) throw new NoMoment(`${file.name} is not an exported run; a page of zabka up also opens journals`);
     const other = await EmbeddedSource.unpack(runs.textContent ?? "");
-    for (const [id, run] of other.recorded) this.recorded.set(id, run);
-    this.contents.divergences.push(...other.contents.divergences);
-    return other.opening.run ?? [...other.recorded.keys()][0];
+    const ids = new Map([...other.recorded.keys()].map((id) => [id, this.#unused(id)]));
+    const renamed = (/** @type {string} */ id) => ids.get(id) ?? id;
+    for (const run of other.recorded.values()) {
+      const { id, pair } = run.about;
+      run.about = { ...run.about, id: renamed(id), pair: pair === null ? null : renamed(pair) };
+      this.recorded.set(run.about.id, run);
+    }
+    for (const [a, b, found] of other.contents.divergences) this.contents.divergences.push([renamed(a), renamed(b), found]);
+    return renamed(other.opening.run ?? [...other.recorded.keys()][0]);
+  }
+
+  /** The id, or if a run has it already, the id with a number. @param {string} id */
+  #unused(id) {
+    let unused = id;
+    for (let number = 2; this.recorded.has(unused); number += 1) unused = `${id}-${number}`;
+    return unused;
   }
 
   code() {

@@ -1,8 +1,8 @@
-"""A small consumer: it keeps a list of payments, and removes payments that an unclean election has lost.
+"""A small consumer that maintains a list of payments, and removes payments that an unclean election has lost.
 
-It reads one partition with kafka-python. After an unclean election the new leader may lack records that the
-consumer has already read. The consumer finds the offset at which the logs diverge by the leader epochs (KIP-320).
-What it does then is its own decision: this consumer removes the payments that are no longer in the log.
+It reads one partition with kafka-python. After an unclean election, the new leader may lack records that the consumer
+has already read. By the leader epochs, the consumer finds the offset from which on the logs differ (KIP-320). What to
+do then is the application's decision: this consumer removes the payments that are no longer in the log.
 """
 
 from __future__ import annotations

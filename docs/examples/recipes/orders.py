@@ -1,4 +1,4 @@
-"""The code of a shop that uses Kafka and ZooKeeper, which the recipes test."""
+"""The code of a shop that uses Kafka and ZooKeeper. The recipes test this code."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ FLUSH_S = 30
 
 
 class Shop:
-    """Places orders; `acks` is the producer's setting of that name."""
+    """Places orders. `acks` is the acks setting of its producer."""
 
     def __init__(self, config: dict[str, Any], acks: str = "all") -> None:
         self._producer = Producer({**config, "acks": acks})
 
     def place(self, order: str) -> None:
-        """Place an order; return once it is stored. Raises RuntimeError if this is not known."""
+        """Place an order; return once it is stored. Raises RuntimeError if it is unknown whether it was stored."""
         failures = []
 
         def delivered(error: object, _: Message) -> None:
@@ -32,7 +32,7 @@ class Shop:
 
 
 class Billing:
-    """Reads orders as JSON, and bills each once; an order that cannot be read goes to a separate topic."""
+    """Reads orders as JSON, and bills each once. An order that cannot be decoded is sent to a separate topic."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.billed: dict[int, int] = {}
@@ -43,13 +43,13 @@ class Billing:
         self._consumer.subscribe(["orders"])
 
     def work(self, timeout_s: float = 0.1) -> bool:
-        """Bill the next order, if there is one."""
+        """Bill the next order. Return False if there is none."""
         message = self._consumer.poll(timeout_s)
         if message is None or message.error():
             return False
         try:
             order = json.loads(message.value() or b"")
-            # A record can be processed twice after a rebalance, so billing the same number again must not change
+            # After a rebalance, a record can be processed twice, so billing the same order number again must not change
             # anything.
             self.billed[order["id"]] = order["euros"]
         except (ValueError, KeyError):
@@ -59,12 +59,12 @@ class Billing:
         return True
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the consumer group and close the connections."""
         self._consumer.close()
 
 
 class Leader:
-    """Leads while its ephemeral znode exists, and calls `stop` as soon as the session is suspended or lost."""
+    """Is the leader while its ephemeral znode exists. Calls `stop` as soon as the session is suspended or lost."""
 
     def __init__(self, client: KazooClient, name: str, stop: Callable[[], None]) -> None:
         self.leads = False

@@ -1,4 +1,4 @@
-"""Test the ledger with an unclean election on real processes."""
+"""Test the ledger with an unclean election in a cluster of real processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def ledger(zabka_cluster: LiveCluster) -> Iterator[Ledger]:
     made.close()
 
 
-def test_payments_lost_by_an_unclean_election_are_taken_back(zabka_cluster: LiveCluster, ledger: Ledger) -> None:
+def test_ledger_drops_payments_lost_by_an_unclean_election(zabka_cluster: LiveCluster, ledger: Ledger) -> None:
     def reads(*expected: str) -> None:
         def has_read() -> bool:
             ledger.read()

@@ -9,7 +9,7 @@ from zabka.testing import LiveCluster
 
 
 def lose_the_leader(cluster: LiveCluster, acks: str) -> None:
-    """Place an order while the leader's only follower is partitioned from it, and kill the leader."""
+    """Partition the leader's only follower from it, place an order, and kill the leader."""
     controller = cluster.until(lambda: cluster.controller)
     leader, follower = (broker for broker in cluster.brokers.values() if broker is not controller)
     topic = cluster.topics.create("orders", assignment={0: [leader.id, follower.id]})
@@ -27,7 +27,7 @@ def test_order_survives_the_loss_of_its_leader(zabka_cluster: LiveCluster) -> No
     assert zabka_cluster.consume("orders") == ["42"]
 
 
-def test_order_with_acks_1_is_lost(zabka_cluster: LiveCluster) -> None:
+def test_order_produced_with_acks_1_is_lost_with_its_leader(zabka_cluster: LiveCluster) -> None:
     lose_the_leader(zabka_cluster, acks="1")
     with pytest.raises(AssertionError):
         assert zabka_cluster.consume("orders") == ["42"]

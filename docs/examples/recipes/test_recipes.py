@@ -30,11 +30,11 @@ def test_clean_leader_change_loses_nothing(zabka_cluster: LiveCluster) -> None:
     assert zabka_cluster.consume("orders") == ["1", "2", "3"]
 
 
-def test_leader_without_its_followers_acknowledges_nothing(zabka_cluster: LiveCluster) -> None:
+def test_leader_isolated_from_its_followers_acknowledges_nothing(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders", assignment={0: [1, 2, 3]}, config={"min.insync.replicas": "2"})
     producer = Producer({**zabka_cluster.client_config("confluent"), "acks": "all", "delivery.timeout.ms": 60_000})
     failures: list[object] = []
-    # Clients can still reach broker 1, but the other nodes cannot.
+    # Isolate broker 1 from the other nodes, but not from clients.
     cut = zabka_cluster.faults.cut(zabka_cluster.brokers[1], "*")
     producer.produce("orders", b"1", on_delivery=lambda error, _: failures.append(error))
     zabka_cluster.until(lambda: zabka_cluster.topics["orders"].partitions[0].leader in (2, 3))
@@ -53,7 +53,7 @@ def billing(cluster: LiveCluster) -> Iterator[Billing]:
     worker.close()
 
 
-def test_poison_message_goes_to_its_own_topic(zabka_cluster: LiveCluster) -> None:
+def test_poison_message_is_moved_to_its_own_topic(zabka_cluster: LiveCluster) -> None:
     for name in ("orders", "orders.failed"):
         zabka_cluster.topics.create(name)
     zabka_cluster.produce("orders", [b"\xff\x00", order(1), "{}"])
@@ -87,7 +87,7 @@ def test_fenced_producer_cannot_commit(zabka_cluster: LiveCluster) -> None:
     old.begin_transaction()
     old.produce("orders", b"old")
     old.flush(10)
-    # A second instance takes over the transactional id, as after a restart elsewhere.
+    # A second instance with the same transactional id starts, as after a restart on another machine.
     new.init_transactions(30)
     new.begin_transaction()
     new.produce("orders", b"new")

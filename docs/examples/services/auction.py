@@ -1,4 +1,4 @@
-"""An auction that accepts bids for ten seconds from its first bid on."""
+"""An auction that accepts bids until ten seconds after its first bid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OPEN_S = 10
 
 
 async def accept_by_clock(bootstrap: str, accept: Callable[[int], None]) -> None:
-    """The mistake: its clock can be set, so it closes the auction early or late."""
+    """The mistake: it uses a clock that can be changed, so it may close the auction early or late."""
     ends: list[float] = []
 
     def is_open(_: ConsumerRecord) -> bool:
@@ -23,7 +23,7 @@ async def accept_by_clock(bootstrap: str, accept: Callable[[int], None]) -> None
 
 
 async def accept_by_timestamp(bootstrap: str, accept: Callable[[int], None]) -> None:
-    """The correction: it compares timestamps of the log, which one broker has set (LogAppendTime)."""
+    """The correction: it compares the timestamps of the records, which one broker has set (LogAppendTime)."""
     ends: list[int] = []
 
     def is_open(bid: ConsumerRecord) -> bool:

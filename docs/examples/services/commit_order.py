@@ -1,6 +1,6 @@
-"""A consumer that bills orders, and commits its offset before or after the billing.
+"""A consumer that bills orders, and commits its offset either before or after the billing.
 
-The ledger outlives the program, as a database or another service does.
+The ledger survives the program, like a database or another service.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ def consumer(bootstrap: str) -> AIOKafkaConsumer:
 
 
 async def bill_after_commit(bootstrap: str, bill: Callable[[int], None]) -> None:
-    """The mistake: an order whose billing is interrupted is committed already, and never read again."""
+    """The mistake: if the billing is interrupted, the order's offset is already committed, so the order is never read
+    again.
+    """
     async with consumer(bootstrap) as orders:
         async for order in orders:
             await orders.commit()
@@ -32,7 +34,9 @@ async def bill_after_commit(bootstrap: str, bill: Callable[[int], None]) -> None
 
 
 async def bill_before_commit(bootstrap: str, bill: Callable[[int], None]) -> None:
-    """The correction: an interrupted order is read again, so `bill` must accept an order twice."""
+    """The correction: an order whose billing was interrupted is read again, so `bill` must allow being called twice for
+    it.
+    """
     async with consumer(bootstrap) as orders:
         async for order in orders:
             await asyncio.sleep(0.05)

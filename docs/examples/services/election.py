@@ -1,4 +1,4 @@
-"""Workers of which only one must write at a time: the owner of the ephemeral znode /leader."""
+"""Workers, of which only one at a time must write: the one that has created the ephemeral znode /leader."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from zabka.ensemble.client.aio import connect
 from zabka.ensemble.errors import NodeExists, ZooKeeperError
 
 Write = Callable[[str, int], None]
-"""Writes to a store in the name of a worker; its second argument is the fencing token, or 0 without one."""
+"""Called with a worker's name and its fencing token (0 without one). Writes to a store."""
 
 
 async def lead(hosts: str, name: str, write: Write) -> None:
-    """The mistake: after a pause, it writes although its session has expired and another worker leads."""
+    """The mistake: after a pause, the worker writes although its session has expired and another worker leads."""
     await _lead(hosts, name, lambda _: write(name, 0))
 
 
 async def lead_with_token(hosts: str, name: str, write: Write) -> None:
-    """The correction: it passes the zxid of its znode, and the store rejects a zxid lower than the highest one so
+    """The correction: the worker passes the zxid of its znode, and the store rejects a lower zxid than the highest so
     far.
     """
     await _lead(hosts, name, lambda token: write(name, token))

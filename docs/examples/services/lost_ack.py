@@ -1,4 +1,4 @@
-"""A shop that writes orders, and what it does if an acknowledgement is lost."""
+"""A shop that writes orders, with two reactions to a lost acknowledgement."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A shop that stores an order in its own database, and publishes it to a topic.
 
-The database is a file of one line for each change, synced before the program continues.
+The database is a file with one line for each change, synced before the program continues.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Database:
             self.published.add(change["published"])
 
     async def write(self, **change: int) -> None:
-        """Store a change durably."""
+        """Append a change to the file durably."""
         await asyncio.sleep(0.01)
         with self._path.open("a") as file:
             file.write(json.dumps(change) + "\n")
@@ -60,7 +60,7 @@ def _producer(bootstrap: str) -> AIOKafkaProducer:
 
 
 async def sell(bootstrap: str, path: Path) -> None:
-    """The mistake: if it is killed between the two awaits, the order is stored and never published."""
+    """The mistake: if the shop is killed between the two awaits, the order is stored but never published."""
     database = Database(path)
     async with _producer(bootstrap) as producer:
         for order in range(len(database.orders), ORDERS):
@@ -70,7 +70,7 @@ async def sell(bootstrap: str, path: Path) -> None:
 
 
 async def sell_with_outbox(bootstrap: str, path: Path) -> None:
-    """The correction: every stored order that is not yet published is published, also after a restart; perhaps
+    """The correction: every stored order is published, after a restart if necessary; some orders are published
     twice.
     """
     database = Database(path)

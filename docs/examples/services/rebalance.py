@@ -1,4 +1,4 @@
-"""Members of a consumer group that ship orders, while partitions move from one to the other."""
+"""Members of a consumer group that ship orders while a partition moves from one member to another."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from aiokafka.errors import KafkaError
 
 
 class Warehouse(Protocol):
-    """The warehouse, whose state outlives the members."""
+    """The warehouse. Its state survives the members."""
 
     def ship(self, order: int) -> None:
         """Ship an order; if the method is called twice, the order is shipped twice."""
 
     def ship_once(self, order: int, partition: int, offset: int) -> None:
-        """Ship an order and remember its offset in one transaction; skip an offset that it remembers."""
+        """Ship an order and store its offset in one transaction; ignore an offset that is already stored."""
 
 
 def member(bootstrap: str) -> AIOKafkaConsumer:
@@ -33,7 +33,7 @@ def member(bootstrap: str) -> AIOKafkaConsumer:
 
 
 async def ship_by_group(bootstrap: str, warehouse: Warehouse) -> None:
-    """The mistake: it relies on the group to give each order to one member only.
+    """The mistake: it relies on the group to deliver each order to one member only.
 
     If the partition moves while an order is shipped, the commit fails, and the next owner ships the order again.
     """
@@ -45,7 +45,7 @@ async def ship_by_group(bootstrap: str, warehouse: Warehouse) -> None:
 
 
 async def ship_by_offset(bootstrap: str, warehouse: Warehouse) -> None:
-    """The correction: the warehouse stores the offset together with the effect, and ignores a second attempt."""
+    """The correction: the warehouse stores the offset together with the shipment, and ignores a second attempt."""
     async with member(bootstrap) as orders:
         async for order in orders:
             await asyncio.sleep(0.1)

@@ -1,4 +1,5 @@
-"""Six services with a classic mistake, which some of 50 seeds find, and corrections that pass with all seeds.
+"""Tests of six services: each has a classic mistake, which some of 50 seeds find, and a correction, which passes all
+seeds.
 
 `ZABKA_MISTAKES=1 pytest` runs the mistakes: each test then fails, with the story of its first failing seed.
 """

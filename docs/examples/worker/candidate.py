@@ -1,4 +1,7 @@
-"""Candidates of an election: each has an ephemeral sequential znode below /election, and the lowest number leads."""
+"""Candidates of a leader election.
+
+Each creates an ephemeral sequential znode below /election, and the candidate with the lowest number leads.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,10 @@ Lead = Callable[[str], None]
 
 
 async def stand(hosts: str, name: str, lead: Lead) -> None:
-    """The mistake: after a lost connection it creates another znode, although its session and first znode exist.
+    """The mistake: after a lost connection it creates a second znode, although its session and first znode still exist.
 
-    Its first znode has the lower number, so no candidate leads until the program ends.
+    The first znode has the lower number, but the candidate no longer uses it, so no candidate leads until the program
+    ends.
     """
     async with connect(hosts, session_timeout_ms=4_000, name=name) as client:
         while True:
@@ -30,7 +34,7 @@ async def stand(hosts: str, name: str, lead: Lead) -> None:
 
 
 async def stand_once(hosts: str, name: str, lead: Lead) -> None:
-    """The correction: after a lost connection it searches for its first znode, whose name begins with the session's
+    """The correction: after a lost connection it searches for its first znode, whose name begins with the session
     id.
     """
     async with connect(hosts, session_timeout_ms=4_000, name=name) as client:

@@ -1,4 +1,4 @@
-"""A reporter of how far the group `billing` has committed."""
+"""Reports which offset the group `billing` has committed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Report = Callable[[int], None]
 
 
 async def report(bootstrap: str, tell: Report) -> None:
-    """The mistake: it takes a response without offsets to mean that the group has committed none.
+    """The mistake: it interprets a response without offsets as a group that has committed none.
 
-    aiokafka 0.14 does not raise an error of the whole response, such as NOT_COORDINATOR.
+    aiokafka 0.14 does not raise an error that applies to the whole response, such as NOT_COORDINATOR.
     """
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, client_id="lag")
     await admin.start()
@@ -31,7 +31,9 @@ async def report(bootstrap: str, tell: Report) -> None:
 
 
 async def report_what_is_known(bootstrap: str, tell: Report) -> None:
-    """The correction: it requests its partition, which every valid response contains, and retries after any other."""
+    """The correction: it requests the offset of its partition, which a valid response contains, and otherwise
+    retries.
+    """
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, client_id="lag")
     await admin.start()
     while True:

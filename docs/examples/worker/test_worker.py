@@ -1,4 +1,4 @@
-"""Each ready-made set of request faults finds the mistake for which it is made; the corrected program passes."""
+"""Each ready-made set of request faults finds the mistake for which it was made; the corrected program passes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POISON = (3, 4, 18, 19)
 
 
 class Shop:
-    """A worker, and a shop that gives it orders."""
+    """Runs a worker, and produces orders for it."""
 
     def __init__(self, world: SimulatedWorld, mistake: Mistake | None) -> None:
         self._world = world
@@ -52,7 +52,7 @@ class Shop:
                 await asyncio.sleep(0.1)
 
     async def letters(self) -> list[int]:
-        """Wait until the worker ends, and return the dead letters."""
+        """Wait until the worker ends, and return the orders in the dead-letter topic."""
         await self._world.until(lambda: self.worker.has_returned, within=120)
         return sorted(map(int, self._world.cluster.consume(DEAD_LETTERS)))
 
@@ -74,7 +74,7 @@ STAND = pytest.mark.parametrize("program", [stand, stand_once])
 
 @choice(Mistake.PLAIN_PRODUCER)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_ack_lost_makes_worker_store_a_letter_twice(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_ack_lost_faults_make_worker_store_a_letter_twice(world: SimulatedWorld, mistake: Mistake | None) -> None:
     shop = await opened(world, mistake)
     world.faults.add_set("ack-lost", topic=DEAD_LETTERS)
     assert await shop.letters() == sorted([*POISON, 3] if mistake else POISON)
@@ -82,7 +82,7 @@ async def test_ack_lost_makes_worker_store_a_letter_twice(world: SimulatedWorld,
 
 @choice(Mistake.IMPATIENT_PRODUCER)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_not_leader_makes_worker_lose_a_letter(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_not_leader_faults_make_worker_lose_a_letter(world: SimulatedWorld, mistake: Mistake | None) -> None:
     shop = await opened(world, mistake)
     world.faults.add_set("not-leader", topic=DEAD_LETTERS)
     assert (await shop.letters() == list(POISON)) is (mistake is None)
@@ -90,7 +90,7 @@ async def test_not_leader_makes_worker_lose_a_letter(world: SimulatedWorld, mist
 
 @choice(Mistake.BROAD_EXCEPT)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_coordinator_loading_makes_worker_reject_billed_order(
+async def test_coordinator_loading_makes_worker_reject_a_billed_order(
     world: SimulatedWorld, mistake: Mistake | None
 ) -> None:
     shop = await opened(world, mistake)
@@ -157,7 +157,7 @@ async def test_coordinator_move_makes_lag_program_report_no_commits(
 
 @STAND
 @simulated(seeds=SEEDS, peers=3, brokers=0)
-async def test_session_moved_leaves_the_election_without_a_leader(world: SimulatedWorld, program: Stand) -> None:
+async def test_session_moved_error_leaves_the_election_leaderless(world: SimulatedWorld, program: Stand) -> None:
     led: list[str] = []
     world.start("first", lambda _: program(world.zookeeper_connect, "first", led.append))
     await world.until(lambda: led)
@@ -168,7 +168,7 @@ async def test_session_moved_leaves_the_election_without_a_leader(world: Simulat
 
 @STAND
 @simulated(seeds=SEEDS, peers=3, brokers=0)
-async def test_connection_loss_on_create_leaves_election_leaderless(world: SimulatedWorld, program: Stand) -> None:
+async def test_connection_loss_on_create_leaves_no_elected_leader(world: SimulatedWorld, program: Stand) -> None:
     led: list[str] = []
     faults = world.faults.add_set("connection-loss-on-create", path="/election/*")
     world.start("first", lambda _: program(world.zookeeper_connect, "first", led.append))
@@ -177,7 +177,9 @@ async def test_connection_loss_on_create_leaves_election_leaderless(world: Simul
 
 
 async def somebody_leads(world: SimulatedWorld, program: Stand, led: list[str]) -> None:
-    """Start a second candidate; check that the first one leads if the program is corrected, and otherwise none."""
+    """Start a second candidate. Check that the first one leads if the program is corrected, and that otherwise none
+    leads.
+    """
     world.start("second", lambda _: program(world.zookeeper_connect, "second", led.append))
     await asyncio.sleep(1)
     led.clear()

@@ -1,4 +1,4 @@
-"""A worker that bills orders, and passes an order that it cannot bill to a dead-letter topic.
+"""A worker that bills orders, and sends an order that it cannot bill to a dead-letter topic.
 
 `Mistake` lists its possible mistakes. Without a mistake, the worker bills each order once during its lifetime, and
 loses no dead letter.
@@ -36,7 +36,7 @@ class Mistake(Enum):
 
 
 class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
-    """A member of the group."""
+    """A worker, which is a member of a consumer group."""
 
     def __init__(self, bootstrap: str, bill: Bill, mistake: Mistake | None = None) -> None:
         """Create the worker; like aiokafka's clients, it needs a running event loop."""
@@ -56,7 +56,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
         )  # fmt: skip
 
     async def run(self, orders: int) -> None:
-        """Bill orders; return after `orders` orders."""
+        """Bill orders; return after the given number of orders."""
         self._orders.subscribe([ORDERS], listener=self)
         await self._orders.start()
         await self._letters.start()
@@ -76,7 +76,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
         self._done.clear()
 
     async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        """Begin at the committed offsets, as the consumer does."""
+        """Start at the committed offsets, which the consumer does by default."""
 
     async def _handle(self, order: ConsumerRecord) -> None:
         self._handled += 1
@@ -103,7 +103,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
             await self._orders.commit(dict(self._done))
 
     async def _pass_on(self, letter: bytes) -> None:
-        """Store a dead letter."""
+        """Send an order to the dead-letter topic."""
         if self._mistake is Mistake.ONE_LOOK and not self._has_topic:
             return
         if self._mistake is Mistake.SHORT_FLUSH:

@@ -1,4 +1,4 @@
-"""The background thread under `zabka.ensemble.client.kazoo.KazooClient`: one event loop, one `Session`.
+"""The background thread of `zabka.ensemble.client.kazoo.KazooClient`, with one event loop and one `Session`.
 
 Contains no protocol logic. Everything except `submit`, `start` and `stop` runs on that thread.
 """
@@ -22,7 +22,7 @@ Work = Callable[[Session], object]
 
 
 class EngineSettings:
-    """Settings of a session."""
+    """Arguments for the sessions that the engine opens."""
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class EngineSettings:
 
 
 class Engine:
-    """A session on its own thread, from `start` to `stop`.
+    """A session on its own thread, which runs from `start` to `stop`.
 
-    `on_state(session, state)` and `on_event(event)` are called on that thread; `on_failure(name, exception)` receives
-    exceptions that escaped a callback. After expiry a new session is opened at once, as kazoo does.
+    `on_state(session, state)` and `on_event(event)` are called on that thread. `on_failure(name, exception)` receives
+    an exception that a callback did not catch. After expiry a new session is opened at once, as kazoo does.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class Engine:
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="zookeeper-client", daemon=True)
 
-    # -- from any thread
+    # -- callable from any thread
 
     def start(self) -> None:
         """Start the thread, and begin to connect."""
         self._thread.start()
 
     def submit(self, work: Work) -> bool:
-        """Run `work(session)` on the engine's thread, in the order of the calls.
+        """Run `work(session)` on the engine's thread, in the order of the `submit` calls.
 
         Return False if the engine has ended.
         """
@@ -102,25 +102,25 @@ class Engine:
         return True
 
     def stop(self, timeout_s: float) -> bool:
-        """Close the session and end the thread; return False if the thread did not end in `timeout_s`."""
+        """Close the session and end the thread; return False if the thread is still running after `timeout_s`."""
         self.submit(lambda session: self._stopping.set())
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     @property
     def server(self) -> str:
-        """Address of the server connected to, or tried last."""
+        """Address of the server that the session is connected to, or tried last."""
         return self._session.server if self._session is not None else ""
 
     @property
     def last_zxid(self) -> int:
-        """Highest zxid that the session has received."""
+        """Highest zxid in any reply that the session received."""
         return self._session.last_zxid if self._session is not None else 0
 
     # -- on the engine's thread
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
-        """Run a coroutine on the engine's loop."""
+        """Run a coroutine as a task on the engine's event loop."""
         assert self._runtime is not None
         self._runtime.spawn(coroutine, name)
 

@@ -1,4 +1,4 @@
-"""Session part of `KazooClient`: arguments, start and stop, states, listeners, watches."""
+"""Session part of `KazooClient`: arguments, start and stop, connection states, listeners, watches."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class KazooSession:
         self._session_timeout = int(timeout * 1000)
         self._live: threading.Event = self.handler.event_object()
         self._settled: threading.Event = self.handler.event_object()
-        """Set when an attempt to connect has succeeded or failed."""
+        """Set when the attempt to connect that `start` began has succeeded or failed."""
         self._stopped: threading.Event = self.handler.event_object()
         self._stopped.set()
         self._engine: Engine | None = None
@@ -134,7 +134,10 @@ class KazooSession:
         self._retry = made(command_retry)
 
     def retry(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Repeat the call until no connection or session is lost during it; each call has its own retry count."""
+        """Call `func`; repeat the call if the connection or the session is lost, as kazoo's KazooRetry does.
+
+        Each call of `retry` counts its own attempts.
+        """
         return self._retry.copy()(func, *args, **kwargs)
 
     # -- properties ----------------------------------------------------------------------------------------------------
@@ -156,11 +159,11 @@ class KazooSession:
 
     @property
     def last_zxid(self) -> int:
-        """Highest zxid that the session has received."""
+        """Highest zxid in any reply that the session received."""
         return self._engine.last_zxid if self._engine is not None else 0
 
     def set_hosts(self, hosts: str | list[str], randomize_hosts: bool | None = None) -> None:
-        """Set the servers to use for the next connections. Raises ConfigurationError if the chroot differs."""
+        """Set the servers for later connections. Raises ConfigurationError if the chroot differs."""
         if randomize_hosts is not None:
             self.randomize_hosts = randomize_hosts
         found, chroot = collect_hosts(hosts)
@@ -188,7 +191,7 @@ class KazooSession:
     # -- starting and stopping
 
     def start(self, timeout: float = 15) -> None:
-        """Connect.
+        """Connect; return when the session exists.
 
         Raises the handler's timeout_exception if this takes longer than `timeout` seconds, and AuthFailedError if the
         server rejects the SASL login.
@@ -203,7 +206,7 @@ class KazooSession:
             raise self.handler.timeout_exception("Connection time-out")
 
     def start_async(self) -> threading.Event:
-        """Begin to connect; return an event that is set while connected."""
+        """Begin to connect; return an event that is set whenever the client is connected."""
         if self._live.is_set():
             return self._live
         self.stop()
@@ -261,10 +264,13 @@ class KazooSession:
         if not self._stopped.is_set():
             raise Exception("Cannot close connection until it is stopped")
 
-    # -- states, as kazoo's _session_callback moves them
+    # -- states: the transitions of kazoo's _session_callback
 
     def add_listener(self, listener: Callable[[Any], Any]) -> None:
-        """Call `listener` with each KazooState on the connection's thread; remove it when it returns True."""
+        """Call `listener` with each new KazooState, on the thread that runs the connection.
+
+        The listener is removed when it returns True.
+        """
         if not callable(listener):
             raise ConfigurationError("listener must be callable")
         self.state_listeners.add(listener)
@@ -318,7 +324,7 @@ class KazooSession:
             except Exception:
                 self.logger.exception("Error in connection state listener")
 
-    # -- watches: kazoo drops them at every disconnect, with one event of type NONE
+    # -- watches: like kazoo, drop them at every disconnect, after one event of type NONE
 
     def _on_event(self, event: WatchEvent) -> None:
         tables: tuple[defaultdict[str, set[Callable[..., Any]]], ...]
@@ -350,7 +356,7 @@ class KazooSession:
         return engine is not None and engine.submit(work)
 
     def _refusal(self) -> Exception | None:
-        """Return why a call cannot even be queued now, or None."""
+        """Return the error for a call that cannot even be queued in the present state, or None if it can."""
         refusal: Exception | None = None
         if self._state == KeeperState.AUTH_FAILED:
             refusal = AuthFailedError()

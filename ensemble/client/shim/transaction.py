@@ -1,4 +1,4 @@
-"""An implementation of kazoo's TransactionRequest over zabka's client."""
+"""kazoo's TransactionRequest, implemented with zabka's client."""
 
 from __future__ import annotations
 
@@ -76,15 +76,15 @@ class TransactionRequest:
         self._add(OpCode.CHECK, CheckVersionRequest(self.client._prefixed(path), version))
 
     def commit_async(self) -> Any:
-        """Call `commit` without waiting."""
+        """Call `commit` without waiting for the reply."""
         self._check_not_committed()
         self.committed = True
         return self._send(OpCode.MULTI, MultiRequest(self.operations), self._results)
 
     def commit(self) -> list[Any]:
-        """Send the operations; return one result for each.
+        """Send the operations as one request; return one result for each.
 
-        The result of an op that failed or was rolled back is an exception object.
+        The result of an operation that failed or was rolled back is an exception object.
         """
         results: list[Any] = self.commit_async().get()
         return results

@@ -46,7 +46,7 @@ def kazoo_error(code: int) -> Exception:
 def translate_error(error: BaseException, *, closed: bool) -> BaseException:
     """Return kazoo's exception for an exception of zabka's client.
 
-    A call interrupted by stop() gets ConnectionLoss in kazoo, not an expiry.
+    With `closed`, an expired session becomes ConnectionLoss, as for a call that kazoo's stop() interrupts.
     """
     if not isinstance(error, EnsembleError):
         return error
@@ -72,7 +72,7 @@ def from_stat(stat: Iterable[int]) -> Any:
 
 
 def from_multi(response: MultiResponse) -> list[Any]:
-    """Return a transaction's results as in kazoo: path, True, ZnodeStat, or an exception object."""
+    """Return a transaction's results as kazoo does: per operation a path, True, a ZnodeStat, or an exception object."""
     return [_from_result(result) for result in response.results]
 
 
@@ -90,7 +90,8 @@ def _from_result(result: MultiResult) -> Any:
 def sasl_login(options: Mapping[str, Any] | None, legacy: Sequence[str]) -> SaslLogin | None:
     """Return the SASL login from kazoo's `sasl_options`, or from the legacy "user:password" in `auth_data`.
 
-    Raises ConfigurationError if both are given, if the login is incomplete, and for any mechanism except DIGEST-MD5.
+    Return None if neither has one. Raises ConfigurationError if both are given, if the login is incomplete, and for any
+    mechanism except DIGEST-MD5.
     """
     for credential in legacy:
         if options:

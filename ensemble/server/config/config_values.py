@@ -19,11 +19,11 @@ INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 _DIGITS_MAX = 100
 _PARSED = re.compile(r"[+-]?\d+")
-"""Numbers that Integer.parseInt accepts."""
+"""Format of the numbers that Integer.parseInt accepts."""
 _DECODED = re.compile(r"([+-]?)(?:(0[xX]|#)([0-9a-fA-F]+)|(0)([0-7]+)|(\d+))")
-"""Numbers that Integer.decode accepts: hexadecimal, octal, decimal."""
+"""Format of the numbers that Integer.decode accepts: hexadecimal, octal, decimal."""
 _DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)", re.ASCII)
-"""Numbers that Double.parseDouble accepts, except hexadecimal ones."""
+"""Format of the numbers that Double.parseDouble accepts, except hexadecimal ones."""
 
 
 class ConfigError(Exception):
@@ -31,7 +31,7 @@ class ConfigError(Exception):
 
 
 def parsed(text: str, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int | None:
-    """Return the number that Java's parseInt (or parseLong) parses, or None if Java would raise an error."""
+    """Return the number that Java's parseInt (or parseLong) returns, or None if Java would raise an exception."""
     if _PARSED.fullmatch(text) is None or len(text) > _DIGITS_MAX:
         return None
     value = int(text)
@@ -39,7 +39,7 @@ def parsed(text: str, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int | N
 
 
 def decoded(text: str, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int | None:
-    """Return the number that Java's Integer.decode (or Long.decode) parses, or None if Java would raise an error."""
+    """Return the number that Java's Integer.decode (or Long.decode) returns, or None if Java would raise an error."""
     found = _DECODED.fullmatch(text)
     if found is None or len(text) > _DIGITS_MAX:
         return None
@@ -53,9 +53,9 @@ ReadNumber = Callable[[str, int, int], int | None]
 
 
 class Values:
-    """Reads and checks values of a properties map.
+    """Reads and checks the values of a properties map.
 
-    `used` collects the keys read so far, `warnings` one line for each replaced value.
+    `used` collects the keys that were read, `warnings` one line for each bad value that was replaced.
     """
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -65,14 +65,17 @@ class Values:
         self.warnings: list[str] = []
 
     def unchecked(self) -> Values:
-        """Return the same values for a disabled feature: bad values are ignored, as in ZooKeeper."""
+        """Return a copy for the keys of a disabled feature: bad values raise no error, as in ZooKeeper."""
         values = Values(self._values)
         values.used = self.used
         values._checks = False
         return values
 
     def get(self, key: str, default: T, convert: Callable[[str], T], expected: str) -> T:
-        """Return the converted value of `key`; `default` if it is missing."""
+        """Return the converted value of `key`, or `default` if the key is missing.
+
+        Raises ConfigError, with `expected`, if the value cannot be converted.
+        """
         self.used.add(key)
         text = self._values.get(key)
         if text is None:
@@ -85,7 +88,7 @@ class Values:
             raise ConfigError(f"{key}={text} is not {expected}") from None
 
     def number(self, key: str, default: int, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int:
-        """Return an integer within bounds."""
+        """Return an integer. Raises ConfigError if it is not between `minimum` and `maximum`."""
         bounds = f"from {minimum} to {maximum}" if minimum > INT_MIN else f"of at most {maximum}"
         return self.get(key, default, _bounded(minimum, maximum), f"a number {bounds}")
 
@@ -94,7 +97,7 @@ class Values:
         return self.get(key, default, _boolean, "true or false")
 
     def text(self, key: str, default: str) -> str:
-        """Return a string without checks."""
+        """Return a string, which is not checked."""
         return self.get(key, default, str, "text")
 
     def property_number(
@@ -107,10 +110,10 @@ class Values:
         below: int | None = None,
         read: ReadNumber = decoded,
     ) -> int:
-        """Return an integer, replacing a bad value.
+        """Return an integer; replace a bad value, with a warning.
 
-        `default` replaces a value that is not a Java int (or a Java long, if the maximum is a long). `below` (or the
-        minimum) replaces a smaller value, the maximum a larger one.
+        A value that is not a Java int (or a Java long, if the maximum is a long) is replaced by `default`, a value
+        below the minimum by `below` or else the minimum, and a value above the maximum by the maximum.
         """
         text = self._given(key)
         if text is None:
@@ -128,7 +131,8 @@ class Values:
     def usable_number(self, key: str, default: int, minimum: int) -> int:
         """Return a number that ZooKeeper reads as a system property.
 
-        Raises ConfigError for a value below the minimum, with which ZooKeeper does not start, or serves no client.
+        Raises ConfigError for a value below the minimum: with such a value ZooKeeper does not start or cannot reply to
+        clients.
         """
         value = self.property_number(key, default)
         if value >= minimum:
@@ -138,11 +142,11 @@ class Values:
         return default
 
     def property_flag(self, key: str, default: bool) -> bool:
-        """Return True for "true" in any case; any other value is false."""
+        """Return True for "true" in any case, False for any other value."""
         return self._is(key, default, "true", "false", lower=True)
 
     def property_is(self, key: str, default: bool, chosen: str, other: str) -> bool:
-        """Return whether the value is exactly `chosen`; any other value counts as `other`."""
+        """Return whether the value is exactly `chosen`; any other value is treated as `other`."""
         return self._is(key, default, chosen, other, lower=False)
 
     def double(self, key: str, default: float) -> float:
@@ -150,12 +154,12 @@ class Values:
         return self.get(key, default, parsed_double, "a number")
 
     def warn(self, warning: str) -> None:
-        """Report a replaced value, once."""
+        """Add a warning about a replaced value, once."""
         if self._checks and warning not in self.warnings:
             self.warnings.append(warning)
 
     def given(self, key: str) -> str | None:
-        """Return the string of a key that another method has read, or None if the key is missing."""
+        """Return the string value of a key that was read with another method, or None if the key is missing."""
         return self._values.get(key)
 
     def _given(self, key: str) -> str | None:
@@ -173,7 +177,7 @@ class Values:
 
 
 def parsed_double(text: str) -> float:
-    """Return the number that Java's Double.parseDouble parses. Raises ValueError."""
+    """Return the number that Java's Double.parseDouble returns. Raises ValueError."""
     if _DOUBLE.fullmatch(text) is None:
         raise ValueError(text)
     return float(text.rstrip("fFdD")) if text[-1] in "fFdD" else float(text)

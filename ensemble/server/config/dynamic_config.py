@@ -1,9 +1,9 @@
-"""Servers of the ensemble, read from zoo.cfg or its dynamic file, and written when they change.
+"""Membership of the ensemble: read from zoo.cfg or its dynamic file, and written when it changes.
 
 Sources: QuorumPeerConfig (parse, writeDynamicConfig, editStaticConfig), QuorumPeer.setQuorumVerifier. The active
-membership is in `zoo.cfg.dynamic.<version>`, which zoo.cfg names; a proposed membership is in `zoo.cfg.dynamic.next`.
-Each file is written completely and synced before another file names it, so that a crash leaves either the old or the
-new state.
+membership is in `zoo.cfg.dynamic.<version>`, to which zoo.cfg refers; a proposed membership is in
+`zoo.cfg.dynamic.next`. Each file is written completely and synced before another file refers to it, so that a crash
+leaves either the old or the new state.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _POINTER = "dynamicConfigFile"
 
 
 def is_membership_key(key: str) -> bool:
-    """Return whether this key of a zoo.cfg is part of the membership."""
+    """Return whether this zoo.cfg key defines a part of the membership."""
     return key.startswith(("server.", "group.", "weight."))
 
 
@@ -51,7 +51,7 @@ def read_membership(raw: Mapping[str, str], files: Files = HOST) -> Membership |
 
 
 def peer_type_warnings(raw: Mapping[str, str], membership: Membership | None, my_id: int) -> tuple[str, ...]:
-    """Return a warning if peerType differs from the role in the member's own line, which takes precedence.
+    """Return a warning if zoo.cfg's peerType differs from the role in this server's `server.N` line, which is used.
 
     Source: setupPeerType.
     """
@@ -109,8 +109,8 @@ def _checked(members: Mapping[str, str], version: int) -> Membership:
     except BadMembership as bad:
         raise ConfigError(str(bad)) from None
     if not version:
-        # Check only an initial membership. A membership from a reconfiguration is in force, even if another server
-        # checked it, and an error at startup would not revert it.
+        # Check the addresses of an initial membership only. A membership from a reconfiguration is already active, even
+        # if it has such an error, and an error at startup would not revert it.
         _check_addresses(membership)
     if not membership.voters:
         raise ConfigError("every server is an observer: at least one participant is needed")
@@ -127,9 +127,9 @@ def _check_addresses(membership: Membership) -> None:
 
 
 class DynamicConfigFiles:
-    """Membership files of a zoo.cfg. Every write is durable when the call returns.
+    """Dynamic configuration files of a zoo.cfg. A write is durable when the call returns.
 
-    Raises DataDirectoryError if they cannot be written.
+    Raises DataDirectoryError if a file cannot be written.
     """
 
     def __init__(self, config: Path, my_id: int, files: Files = HOST) -> None:
@@ -138,13 +138,13 @@ class DynamicConfigFiles:
         self._my_id = PeerId(my_id)
 
     def save_next(self, membership: Membership) -> None:
-        """Store a proposed membership, next to the active one."""
+        """Store a proposed membership; the active membership remains stored."""
         _write(_next_of(self._config), _as_file(membership.text), self._files)
 
     def save(self, membership: Membership) -> None:
         """Store an active membership durably.
 
-        Write its file, then set the file's name in zoo.cfg, then delete the proposed membership.
+        Write its dynamic file, then set that file's name in zoo.cfg, then delete the proposed membership.
         """
         if membership.version:
             path = self._config.with_name(f"{self._config.name}.dynamic.{membership.version:x}")
@@ -160,9 +160,9 @@ class DynamicConfigFiles:
             remove_all([_next_of(self._config)], self._files)
 
     def _with_client_port(self, text: str, static: str) -> str:
-        """Return the zoo.cfg for a membership that gives this server no client port.
+        """Return the zoo.cfg if the new membership has no client port for this server.
 
-        The server keeps the port of the previous membership, because that port is open.
+        The client port of the previous membership is added to zoo.cfg, because that port is open and stays open.
         """
         values = trimmed(read_properties(static))
         try:
@@ -180,15 +180,16 @@ def _write(path: Path, text: str, files: Files) -> None:
     try:
         replace_file(path, text.rstrip("\n").encode("iso-8859-1") + b"\n", path.name + ".tmp", files)
     except OSError as failed:
-        # ZooKeeper continues in this case, and loses the membership at its next restart.
+        # ZooKeeper ignores this failure, and loses the membership at its next restart.
         reason = f"{path} cannot be written: {failed.strerror or failed}"
         raise DataDirectoryError(f"{reason}; with reconfigEnabled=true the membership is kept there") from None
 
 
 def _pointing_at(path: Path, static: str, *, drops_client_port: bool) -> str:
-    """Return a zoo.cfg that names the members' dynamic file instead of the members.
+    """Return the zoo.cfg `static` with its membership lines replaced by a reference to the dynamic file `path`.
 
-    The client port is dropped too, if the member's own line contains it. Everything else stays, including comments.
+    The client port is removed too, if this server's membership line contains it. Everything else is unchanged,
+    including comments.
     """
     kept = ""
     for line in logical_lines(static):
@@ -200,7 +201,8 @@ def _pointing_at(path: Path, static: str, *, drops_client_port: bool) -> str:
         )
         if not dropped:
             kept += line.source
-    # The first newline ends the last line, the second one ends a continuation by a backslash.
+    # The first newline ends the last line. A second one is needed if that line ends with a backslash, which continues
+    # it.
     ends = "" if kept.endswith(("\n", "\r")) or not kept else "\n\n" if kept.endswith("\\") else "\n"
     return kept + ends + property_line(_POINTER, str(path))
 

@@ -1,4 +1,4 @@
-"""The JAAS file named by a zoo.cfg, read when one of its sections is needed."""
+"""Reader of the JAAS file that zoo.cfg names. It is read only when one of its sections is needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ KEY = "java.security.auth.login.config"
 
 
 def read_section(values: Values, section: str, parse: Callable[[str, str], T | None]) -> T | None:
-    """Return `parse(text, section)` of the JAAS file, or None if no file is configured or the section is missing.
+    """Return `parse(text, section)` for the text of the JAAS file.
+
+    Return None if no file is configured or the section is missing.
 
     Raises ConfigError.
     """

@@ -10,10 +10,10 @@ HANDSHAKES_MAX = 1000
 
 
 class ThrottleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """zookeeper.connection_throttle_…: limits on new sessions.
+    """The zookeeper.connection_throttle_… keys, which limit how fast sessions begin.
 
-    At most `tokens` new sessions can begin in a burst; `fill_count` tokens are added every `fill_time_ms`. `tokens` 0
-    turns the throttle off; `freeze_time_ms` -1 turns the random drops (BLUE) off.
+    At most `tokens` sessions can begin in a burst; `fill_count` tokens are added every `fill_time_ms`. `tokens` 0 turns
+    the throttle off; `freeze_time_ms` -1 turns the random drops (BLUE) off.
     """
 
     tokens: int = 0
@@ -28,10 +28,10 @@ class ThrottleSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits in zoo.cfg.
+    """Limits on client requests in zoo.cfg.
 
     Keys: maxClientCnxns, maxCnxns, jute.maxbuffer, globalOutstandingLimit, largeRequest…, request_throttle_…,
-    connection_throttle_…; 0 (large_request_threshold: -1) turns one off. `sessionless_timeout_ms`
+    connection_throttle_…; the value 0 disables a limit (for large_request_threshold: -1). `sessionless_timeout_ms`
     (nio.sessionlessCnxnTimeout) is how long a connection may stay open without a session request. `extra_bytes`
     (jute.maxbuffer.extrasize) is the number of bytes by which stored values may exceed `frame_bytes`; the default is
     `frame_bytes`.
@@ -52,7 +52,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitCounts(msgspec.Struct, kw_only=True):
-    """Counts of reached limits, under the names of ZooKeeper's metrics (ServerMetrics, ServerStats)."""
+    """Counts of how often each limit was reached, named like ZooKeeper's metrics (ServerMetrics, ServerStats)."""
 
     connection_rejected: int = 0
     connection_request_count: int = 0
@@ -70,7 +70,7 @@ class LimitCounts(msgspec.Struct, kw_only=True):
     non_mtls_local_conn_count: int = 0
 
     def reset(self) -> None:
-        """Reset the counts of reached limits."""
+        """Set all counts to 0."""
         for name in self.__struct_fields__:
             setattr(self, name, 0)
 
@@ -88,11 +88,11 @@ class ConnectionThrottle:
 
     @property
     def deficit(self) -> int:
-        """Number of tokens in use."""
+        """Number of tokens that are missing until the bucket is full."""
         return self._settings.tokens - self._tokens
 
     def admits(self, now_ms: int, *, renews: bool) -> bool:
-        """Take the tokens of a new or a renewed session; return False if there are not enough."""
+        """Take the tokens for a new session (with `renews`, a renewed one); return False if there are not enough."""
         settings = self._settings
         if not settings.tokens:
             return True

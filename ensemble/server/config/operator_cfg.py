@@ -1,4 +1,4 @@
-"""zoo.cfg keys for operators: admin server and metrics provider."""
+"""zoo.cfg keys for operators: settings of the admin server and of the metrics provider."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _PROVIDERS = {
 class AdminSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the admin server.
 
-    `port` 0 chooses a free port. `snapshots_interval_ms` is the minimum time between two snapshots requested over HTTP,
-    `restores_interval_ms` between two uploaded restores, or None to disable them. `tls`: the port supports TLS, and
+    `port` 0 selects a free port. `snapshots_interval_ms` is the minimum time between two snapshots requested over HTTP,
+    `restores_interval_ms` between two uploaded restores; None disables the request. `tls`: the port supports TLS, and
     only TLS if `https_only` is set.
     """
 
@@ -36,7 +36,7 @@ class AdminSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of the Prometheus port. `port` 0 chooses a free port; `process` adds the process's own metrics."""
+    """Settings of the Prometheus port. `port` 0 selects a free port; `process` adds the process's own metrics."""
 
     address: str
     port: int
@@ -70,7 +70,7 @@ def read_admin(values: Values) -> AdminSettings | None:
 
 
 def _starts_admin(values: Values, key: str) -> bool:
-    """Return whether the key is present with any value except `false`.
+    """Return whether the key is present and its value is not `false`.
 
     ZooKeeper starts the admin server even without the key.
     """

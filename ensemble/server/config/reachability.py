@@ -1,4 +1,4 @@
-"""Settings for trying the addresses of a server with several addresses (multiAddress.reachabilityCheck...)."""
+"""Settings for reaching a server that has several addresses (multiAddress.reachabilityCheck...)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import NamedTuple
 class Reachability(NamedTuple):
     """Values of multiAddress.reachabilityCheckEnabled and …TimeoutMs.
 
-    The timeout is how long a connection may be silent before another address is tried. Without checks a server's
-    addresses are tried one after another.
+    After a connection received nothing for the timeout, another address of the server is tried. If the check is
+    disabled, a server's addresses are tried one after another.
     """
 
     checks: bool = True

@@ -48,16 +48,15 @@ _LARGE_BYTES = 100 * 1024 * 1024
 _RATIO_MAX = 1e9
 _EXTRA_BYTES_MIN = 1024
 JUTE_MAXBUFFER_MAX = 48 << 20
-"""Maximum of jute.maxbuffer.
+"""Upper limit for jute.maxbuffer.
 
 Packets between servers and records of the log are limited to 64 MiB, because a larger acknowledged transaction could
-not be read again. The difference between 48 and 64 MiB leaves room for the fields that a transaction adds to the
-request.
+not be read again. A transaction adds fields to the request, for which 16 MiB are reserved.
 """
 
 
 def without_secrets(raw: Mapping[str, str]) -> dict[str, str]:
-    """Return the configuration without its secrets, for the journal and admin commands."""
+    """Return the configuration without secret values, for the journal and for admin commands."""
     return {key: HIDDEN if _is_secret(key) else value for key, value in raw.items()}
 
 
@@ -116,7 +115,7 @@ def _names(text: str) -> frozenset[str] | None:
 
 
 def _algorithm(text: str) -> str:
-    """Convert Java's name of a hash to hashlib's name: SHA1, SHA-256, SHA3-256, MD5."""
+    """Convert Java's name of a hash algorithm, such as SHA1, SHA-256, SHA3-256 or MD5, to hashlib's name."""
     name = text.lower().replace("sha-", "sha").replace("sha3-", "sha3_")
     if not hashlib.new(name, usedforsecurity=False).digest_size:
         raise ValueError(text)  # SHAKE128 and similar have no fixed length
@@ -152,7 +151,7 @@ def _required_schemes(values: Values, schemes: set[str]) -> tuple[str, ...]:
 
 
 def read_secure_address(values: Values) -> tuple[str, int | None]:
-    """Return (address, port) of the TLS client port; the port is None if there is none, 0 for a free port.
+    """Return (address, port) of the TLS client port; port None if it is not configured, 0 for any free port.
 
     Raises ConfigError.
     """
@@ -207,7 +206,8 @@ def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_clien
     revoked = _revoked(values, prefix, wanted=wanted)
     trusts_expired = values.flag(f"zabka.{prefix}trustExpired", False)
     if wanted and trusts_expired and revoked is not None:
-        # With both settings OpenSSL checks the dates neither of certificates nor of revocation lists.
+        # With both settings, OpenSSL does not check the dates of certificates, and not those of revocation lists
+        # either.
         raise ConfigError(f"zabka.{prefix}trustExpired=true and {prefix}crl=true: an outdated list would be believed")
     if not wanted:
         return None
@@ -246,9 +246,9 @@ def _store(values: Values, key: str) -> tuple[Path, StoreType] | None:
 
 
 def _revoked(values: Values, prefix: str, *, wanted: bool) -> Path | None:
-    """Return the file with the certificate authorities' revocation lists.
+    """Return the path of the file with the certificate revocation lists, or None if they are not checked.
 
-    Java downloads them from the location in each certificate (CRLDP); here the operator provides them in a file.
+    Java downloads the lists from the location in each certificate (CRLDP); here the operator provides them in a file.
     """
     checked, location = values.property_flag(f"{prefix}crl", False), values.text(f"zabka.{prefix}crl.location", "")
     asks = values.property_flag(f"{prefix}ocsp", False)
@@ -298,9 +298,9 @@ def _versions(text: str) -> tuple[str, ...]:
 
 
 def read_limits(values: Values) -> Limits:
-    """Return the limits on clients.
+    """Return the limits on client requests.
 
-    Some keys have two names: the system property and the name in the guide.
+    Some keys have two names: the system property and the name in the admin guide.
     """
     large_threshold = values.property_number("largeRequestThreshold", -1)
     if large_threshold == 0 or large_threshold < -1:
@@ -324,7 +324,7 @@ def read_limits(values: Values) -> Limits:
 
 
 def _either(values: Values, name: str, guide: str) -> int:
-    """Return the number under the system property's name, otherwise under the guide's name; 0 if neither is set."""
+    """Return the number set by the system property's name, or else by the guide's name; 0 if neither is set."""
     return values.property_number(name, values.property_number(guide, 0))
 
 
@@ -342,7 +342,7 @@ def _throttle(values: Values) -> ThrottleSettings:
     local = values.property_number("connection_throttle_local_session_weight", 1, 1)
     new = _weight(values, "connection_throttle_global_session_weight", 3, local)
     renewed = _weight(values, "connection_throttle_renew_session_weight", 2, local)
-    # The configured numbers are numbers of new sessions, so convert them by the weight of a new session.
+    # The key counts new sessions, but the throttle counts tokens: multiply by the tokens that a new session costs.
     unit = new if weighs else 1
     return ThrottleSettings(
         tokens=unit * number("tokens", "connectionMaxTokens", 0, 0),
@@ -358,7 +358,7 @@ def _throttle(values: Values) -> ThrottleSettings:
 
 
 def _weight(values: Values, key: str, default: int, local: int) -> int:
-    """Return the number of tokens that a session takes, at least as many as a local session takes (`local`)."""
+    """Return the number of tokens that a session costs, at least `local`, the number that a local session costs."""
     weight = values.property_number(key, default, 1, below=default)
     if weight < local and values.given(key) is not None:
         values.warn(f"{key}={weight} is below the weight of a local session: {local} is used")

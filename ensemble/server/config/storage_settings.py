@@ -1,4 +1,4 @@
-"""zoo.cfg keys for a peer's history: log, snapshots, synchronisation, purging."""
+"""zoo.cfg keys for a peer's stored history: log, snapshots, synchronisation, purging."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from zabka.ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
 
 _COMPRESSIONS = {"": "", "gz": ".gz", "snappy": ".snappy"}
 _RETAINED_MIN = 3
-"""Minimum number of snapshots that purging keeps (PurgeTxnLog)."""
+"""Minimum for the number of snapshots that purging retains (PurgeTxnLog)."""
 _PREALLOCATED_KB_MAX = 2**21
 _KB_MAX = 2**40
 
 
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Storage of a peer's history.
+    """Settings for the storage of a peer's history.
 
     `snap_count_max` equals `snap_count` if that is set. `snap_size_limit_bytes` 0 means no limit, `preallocate_bytes` 0
-    no preallocation, and `retain_snapshots` 0 keeps all snapshots. `snapshot_suffix` is the suffix of the compression.
-    With `snapshot_size_factor` below 0 no DIFF is sent from the log on disk. With `quick_sync_us` 0 the storage thread
-    runs every sync.
+    no preallocation, and `retain_snapshots` 0 retains all snapshots. `snapshot_suffix` is the file suffix of the
+    compression. With a negative `snapshot_size_factor` no DIFF is sent from the log on disk. With `quick_sync_us` 0 the
+    storage thread runs every fsync.
     """
 
     snap_count: int

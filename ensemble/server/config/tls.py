@@ -1,4 +1,4 @@
-"""TLS on a server's ports: contexts loaded from stores, and checks of the names in certificates.
+"""TLS on a server's ports: contexts loaded from key stores and trust stores, and checks of names in certificates.
 
 Sources: org.apache.zookeeper.common.X509Util, ClientX509Util, QuorumX509Util, ZKHostnameVerifier.
 """
@@ -33,14 +33,14 @@ VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3
 """Supported protocol versions; older versions are not offered."""
 TLS13_OFFERED = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
 TLS13_SUITES = TLS13_OFFERED | {"TLS_AES_128_CCM_SHA256", "TLS_AES_128_CCM_8_SHA256"}
-"""All suites of TLS 1.3 (RFC 8446, appendix B.4).
+"""All cipher suites of TLS 1.3 (RFC 8446, appendix B.4).
 
 OpenSSL does not offer the last two by default.
 """
 
 
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The zoo.cfg keys of one kind of port (`ssl.…` or `ssl.quorum.…`).
+    """The TLS keys of zoo.cfg for one kind of port (`ssl.…` or `ssl.quorum.…`).
 
     `key_store` contains the private key and the certificate chain, beginning with this server's certificate. `revoked`
     is the file with revocation lists, if certificates are checked against them.
@@ -62,7 +62,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     trust_password: str = ""
     revoked: Path | None = None
     trusts_expired: bool = False
-    """Whether expired certificates in the trust store are still trusted."""
+    """Whether a certificate in the trust store is still trusted after it has expired."""
 
     def __repr__(self) -> str:
         """Representation without the password."""
@@ -70,14 +70,14 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TlsStore:
-    """Contexts for one kind of port, recreated when their files change if `reloads` is set.
+    """TLS contexts for one kind of port. If `reloads` is set, they are recreated when the store files change.
 
     A new revocation list is always loaded, because lists expire soon. If a changed store cannot be used, `report` is
     called with the problem, and the old store stays in use.
     """
 
     def __init__(self, settings: TlsSettings, report: Callable[[str], object] = lambda problem: None) -> None:
-        """Load the stores. Raises ConfigError if a store cannot be used."""
+        """Load the key store and the trust store. Raises ConfigError if one cannot be used."""
         self.settings = settings
         self._report = report
         self._stamp = self._files()
@@ -94,7 +94,7 @@ class TlsStore:
     def client_context(self) -> ssl.SSLContext:
         """Return the context for connections that this side opens.
 
-        The context does not check the names in the certificate; `refusal` does.
+        The context does not check the names in the certificate; call `refusal` for that.
         """
         self._refresh()
         return self._client
@@ -109,7 +109,7 @@ class TlsStore:
         return server, client
 
     def _look_at_anchors(self) -> None:
-        """Store all trusted certificates, and report those that have expired."""
+        """Store the trusted certificates, and report those that have expired."""
         settings = self.settings
         if settings.trust_store is None:
             return
@@ -127,13 +127,16 @@ class TlsStore:
             self._report(f"{settings.prefix}trustStore.location={settings.trust_store}: {each}; {trusted}")
 
     def outdated(self, transport: asyncio.BaseTransport) -> str | None:
-        """Return why the other side's chain is not valid now, or None; checked only if OpenSSL does not check dates."""
+        """Return why the other side's certificate chain is not valid now, or None if it is.
+
+        Returns None if OpenSSL has checked the dates already.
+        """
         return outdated(chain_of(transport), self._anchors, _now()) if self.settings.trusts_expired else None
 
     def _refresh(self) -> None:
-        """Reload changed stores.
+        """Reload the stores whose files have changed.
 
-        If a store cannot be loaded, it may be in the middle of a replacement.
+        If a store cannot be loaded, keep the old one: the file may be in the middle of a replacement.
         """
         watched = self.settings.reloads or self.settings.revoked is not None
         if not watched or (stamp := self._files()) == self._stamp:
@@ -169,11 +172,11 @@ class TlsStore:
             except ssl.SSLError:
                 raise ConfigError(f"{settings.prefix}ciphersuites names no cipher that is known here") from None
         self._load(context)
-        # As in Java, every certificate in the trust store is trusted, whether it is a root or not.
+        # As in Java, every certificate in the trust store is trusted, even if it is not a root certificate.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if settings.trusts_expired:
-            # Disable OpenSSL's check of dates. `outdated` checks the dates of all certificates that are not trusted
-            # themselves.
+            # Disable OpenSSL's check of dates. `outdated` checks the dates of all certificates except those in the
+            # trust store.
             context.verify_flags |= NO_CHECK_TIME
         return context
 
@@ -197,9 +200,9 @@ def _now() -> datetime.datetime:
 
 
 def offered_versions(versions: Sequence[str], ciphers: Sequence[str]) -> list[str]:
-    """Return the protocol versions that have an offered cipher.
+    """Return the protocol versions for which at least one cipher is configured.
 
-    TLS 1.3 has separate ciphers, and is disabled if none of them is offered.
+    TLS 1.3 has separate ciphers, and is disabled if none of them is configured.
     """
     if not ciphers:
         return list(versions)
@@ -209,7 +212,10 @@ def offered_versions(versions: Sequence[str], ciphers: Sequence[str]) -> list[st
 
 
 def unchosen_suites(ciphers: Sequence[str]) -> str | None:
-    """Return an error if only some suites of TLS 1.3 are configured: the ssl module offers either all or none."""
+    """Return an error message if some but not all suites of TLS 1.3 are configured.
+
+    The ssl module can offer only all of them or none.
+    """
     named = TLS13_SUITES.intersection(ciphers)
     if not named or named >= TLS13_OFFERED:
         return None
@@ -217,10 +223,10 @@ def unchosen_suites(ciphers: Sequence[str]) -> str | None:
 
 
 def openssl_name(name: str) -> str:
-    """Return OpenSSL's name of a cipher.
+    """Return OpenSSL's name of a cipher, given Java's name.
 
-    TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256 in OpenSSL. Names of TLS 1.3 ciphers are the
-    same.
+    For example, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 is ECDHE-RSA-AES128-GCM-SHA256 in OpenSSL. Names of TLS 1.3
+    ciphers are the same.
     """
     if "_WITH_" not in name:
         return name
@@ -229,13 +235,16 @@ def openssl_name(name: str) -> str:
 
 
 def certificate_of(transport: asyncio.BaseTransport) -> bytes | None:
-    """Return the other side's certificate (DER) of a TLS connection, or None."""
+    """Return the other side's certificate (DER), or None if it sent none or the connection does not use TLS."""
     secured = transport.get_extra_info("ssl_object")
     return secured.getpeercert(binary_form=True) if secured is not None else None
 
 
 def refusal(transport: asyncio.BaseTransport, names: Iterable[str]) -> str | None:
-    """Return why the other side's certificate matches none of `names` (host names, addresses), or None if it does."""
+    """Return an error message if the other side's certificate matches none of `names`, otherwise None.
+
+    `names` are host names and IP addresses.
+    """
     secured = transport.get_extra_info("ssl_object")
     certificate = secured.getpeercert() if secured is not None else None
     if not certificate:
@@ -247,7 +256,7 @@ def refusal(transport: asyncio.BaseTransport, names: Iterable[str]) -> str | Non
 
 
 def stands_for(certificate: dict[str, Any], name: str) -> bool:
-    """Return whether a certificate (from `getpeercert`) is for this host name or address.
+    """Return whether a certificate (from `getpeercert`) is valid for this host name or IP address.
 
     The certificate's alternative names are compared; its common name only if there are no alternative names.
     """
@@ -269,9 +278,9 @@ def _address(text: str) -> object | None:
 
 
 def _same_host(pattern: str, name: str) -> bool:
-    """Return whether a name matches a certificate's pattern (RFC 6125).
+    """Return whether a host name matches a name in a certificate (RFC 6125).
 
-    Case does not matter, and `*` can replace the whole first label of three or more labels.
+    Case does not matter. `*` can replace the whole first label of a name with three or more labels.
     """
     pattern, name = pattern.lower().rstrip("."), name.lower().rstrip(".")
     if not pattern.startswith("*."):

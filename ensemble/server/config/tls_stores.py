@@ -1,4 +1,4 @@
-"""Loading of key stores, trust stores and revocation lists into a TLS context: PEM and PKCS12 files.
+"""Loads key stores, trust stores and revocation lists into a TLS context: PEM and PKCS12 files.
 
 Sources: org.apache.zookeeper.common.KeyStoreFileType, PEMFileLoader, PKCS12FileLoader. A Java key store (JKS, BCFKS)
 must be converted: `conversion` returns the command.
@@ -35,7 +35,7 @@ class BadStore(Exception):
 
 
 class Store(msgspec.Struct, frozen=True):
-    """A key store or a trust store."""
+    """File, type and password of a key store or a trust store."""
 
     path: Path
     kind: StoreType
@@ -47,9 +47,9 @@ class Store(msgspec.Struct, frozen=True):
 
 
 def kind_of(name: str, path: Path) -> StoreType:
-    """Return a store's type by its configured name, otherwise by its file name.
+    """Return a store's type: the configured type, or else the type for the file's suffix.
 
-    Raises ValueError with the remedy.
+    Raises ValueError with a message that says what to do.
     """
     kind = name.upper() or _BY_SUFFIX.get(path.suffix.lower(), "")
     if kind in _CONVERTIBLE:
@@ -67,12 +67,12 @@ def conversion(kind: str, path: Path) -> str:
 
 
 def load_key(context: ssl.SSLContext, store: Store) -> None:
-    """Load a store's private key and its chain. Raises BadStore."""
+    """Load a store's private key and its certificate chain into the context. Raises BadStore."""
     if not is_installed("tls"):
         raise BadStore(sentence("tls", "what reads stores and certificates is"))
     try:
         if store.kind == "PEM":
-            # A password is always given: otherwise OpenSSL would prompt for it on the terminal.
+            # Always pass a password: otherwise OpenSSL would prompt for it on the terminal.
             context.load_cert_chain(store.path, password=lambda: store.password)
         else:
             _load_pkcs12_key(context, store)
@@ -81,14 +81,14 @@ def load_key(context: ssl.SSLContext, store: Store) -> None:
 
 
 def load_trust(context: ssl.SSLContext, store: Store) -> None:
-    """Trust the certificates of a store.  Raises BadStore."""
+    """Trust the certificates in a store.  Raises BadStore."""
     try:
         if store.kind == "PEM":
             context.load_verify_locations(store.path)
             return
         from cryptography.hazmat.primitives.serialization import Encoding
 
-        # As in Java, a private key's own certificate does not become trusted.
+        # As in Java, the certificate that belongs to a private key in the store does not become trusted.
         trusted = [entry.certificate for entry in _pkcs12(store).additional_certs]
         if not trusted:
             raise ValueError("it holds no trusted certificate")
@@ -99,7 +99,7 @@ def load_trust(context: ssl.SSLContext, store: Store) -> None:
 
 
 def certificates_in(store: Store) -> list[x509.Certificate]:
-    """Return the certificates that a loaded trust store adds as trusted."""
+    """Return the certificates that are trusted if this trust store is loaded."""
     from cryptography.x509 import load_pem_x509_certificates
 
     if store.kind == "PKCS12":
@@ -109,9 +109,9 @@ def certificates_in(store: Store) -> list[x509.Certificate]:
 
 
 def load_revoked(context: ssl.SSLContext, path: Path) -> None:
-    """Reject revoked certificates, listed in a PEM file, and certificates of authorities without a list.
+    """Check certificates against the revocation lists in a PEM file.
 
-    Raises BadStore.
+    Revoked certificates are rejected, and certificates of authorities without a list. Raises BadStore.
     """
     try:
         content = path.read_bytes()
@@ -132,7 +132,7 @@ def _load_pkcs12_key(context: ssl.SSLContext, store: Store) -> None:
     found = _pkcs12(store)
     if found.key is None or found.cert is None:
         raise ValueError("it holds no private key with its certificate")
-    # The ssl module loads keys only from files: the file is protected by a temporary password.
+    # The ssl module loads keys only from files, so write the key to a file, encrypted with a temporary password.
     password = secrets.token_bytes(32)
     key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password))
     chain = (found.cert, *found.additional_certs)
@@ -143,7 +143,7 @@ def _load_pkcs12_key(context: ssl.SSLContext, store: Store) -> None:
 
 
 def _pkcs12(store: Store) -> PKCS12KeyAndCertificates:
-    # Imported here, since PEM stores do not need it.
+    # Imported here, because PEM stores do not need this package.
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 

@@ -1,8 +1,8 @@
-"""Expired trusted certificates: detection, and validity of the certificate chains that they sign.
+"""Expired certificates in the trust store: finds them, and checks the dates of the chains that they sign.
 
-Java does not check the dates of certificates in a trust store: an anchor is a name and a key (RFC 5280, section
-6.1.1; sun.security.validator.PKIXValidator accepts a certificate that is itself trusted). OpenSSL checks the dates of
-the whole chain, including the anchor. If Java's behaviour is configured, OpenSSL's date checks are disabled, and this
+Java does not check the dates of certificates in a trust store: an anchor is a name and a key (RFC 5280, section 6.1.1;
+sun.security.validator.PKIXValidator accepts a certificate that is itself trusted). OpenSSL checks the dates of the
+whole chain, including the anchor. If Java's behaviour is configured, OpenSSL's date checks are disabled, and this
 module checks the dates of every certificate except the anchor, after the handshake.
 """
 
@@ -22,7 +22,7 @@ NO_CHECK_TIME = 0x200000
 
 
 def expired(anchors: Iterable[x509.Certificate], now: datetime.datetime) -> Iterator[str]:
-    """Yield each expired anchor with its date of expiry."""
+    """Yield a text with the name and the expiry date of each expired anchor (trusted certificate)."""
     for anchor in anchors:
         if anchor.not_valid_after_utc < now:
             yield f"{anchor.subject.rfc4514_string()} expired on {anchor.not_valid_after_utc:%Y-%m-%d}"
@@ -36,9 +36,9 @@ def encoded(certificate: x509.Certificate) -> bytes:
 
 
 def outdated(chain: Sequence[bytes], anchors: frozenset[bytes], now: datetime.datetime) -> str | None:
-    """Return why a chain (DER) is not valid at this time, or None.
+    """Return why a certificate chain (DER) is not valid at the time `now`, or None if it is.
 
-    Anchors are not checked.
+    The dates of certificates in `anchors` are not checked.
     """
     from cryptography.x509 import load_der_x509_certificate
 
@@ -58,7 +58,7 @@ def outdated(chain: Sequence[bytes], anchors: frozenset[bytes], now: datetime.da
 
 
 def chain_of(transport: asyncio.BaseTransport) -> list[bytes]:
-    """Return the chain (DER) that OpenSSL verified for the other side; empty without a certificate.
+    """Return the certificate chain (DER) that OpenSSL verified for the other side; empty without a certificate.
 
     For a resumed session, return only the other side's certificate.
     """
@@ -70,7 +70,7 @@ def chain_of(transport: asyncio.BaseTransport) -> list[bytes]:
 
 
 def verified_chain(secured: Any) -> list[bytes]:
-    """Call `SSLObject.get_verified_chain`, which is public since Python 3.13."""
+    """Call `SSLObject.get_verified_chain`, which is a public method since Python 3.13."""
     if hasattr(secured, "get_verified_chain"):
         public: list[bytes] = secured.get_verified_chain()
         return public

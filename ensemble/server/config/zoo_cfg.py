@@ -51,7 +51,10 @@ from zabka.ensemble.zab.server_line import ServerLine
 from zabka.journal.message_log import CONTROL, LEVELS
 
 TICK_TIME_MAX_MS = (2**31 - 1) // MAX_TIMEOUT_TICKS
-"""Maximum of tickTime, almost thirty hours: the longest session timeout is twenty ticks, and must be a Java int."""
+"""Upper limit for tickTime, almost thirty hours.
+
+The longest session timeout is twenty ticks, and must fit a Java int.
+"""
 ALWAYS_WHITELISTED = "srvr"
 """Four-letter word that is always enabled, because ZooKeeper's own scripts depend on it."""
 _ID_MAX_EXTENDED = 254
@@ -113,17 +116,17 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
     metrics: MetricsSettings | None
     values: dict[str, str]
     text: str
-    """Content of the file, without secrets."""
+    """Content of zoo.cfg, without secrets."""
     warnings: tuple[str, ...]
 
     @property
     def servers(self) -> dict[int, ServerLine]:
-        """Line of each server, keyed by id; empty for a standalone server."""
+        """The `server.N` lines, keyed by server id; empty for a standalone server."""
         return _lines(self.membership)
 
     @property
     def voters(self) -> tuple[int, ...]:
-        """Ids of the participants."""
+        """Ids of the servers that vote (participants)."""
         return (self.my_id,) if self.membership is None else self.membership.voters
 
     @property
@@ -142,11 +145,11 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
         return f"peer-{self.my_id}"
 
     def ensemble_text(self) -> str:
-        """The ensemble in ZooKeeper's format, as in /zookeeper/config and election notifications."""
+        """The membership in ZooKeeper's format, as in /zookeeper/config and in election notifications."""
         return "version=0" if self.membership is None else self.membership.text
 
 
-# Keys without effect: their behaviour is built in, or they tune something that does not exist here.
+# Keys without effect: the behaviour is built in, or the key tunes a part of ZooKeeper that does not exist here.
 ACCEPTED = frozenset(
     {
         "clientPortListenBacklog", "connectToLearnerMasterLimit", "electionAlg", "cnxTimeout", "syncEnabled",
@@ -292,7 +295,7 @@ def _limit(values: Values, key: str, default: int, needed: bool) -> int:
 
 
 def _ticks_unless_set(values: Values, key: str, ticks: int, tick_time: int) -> int:
-    """Return a limit of session timeouts in milliseconds: the key's value, or `ticks` ticks if it is unset (-1)."""
+    """Return a limit for session timeouts in milliseconds: the key's value, or `ticks` ticks if it is unset (-1)."""
     default = ticks * tick_time
     found = values.number(key, default)
     return default if found == -1 else found
@@ -306,7 +309,7 @@ def _check_sessions(config: ZooConfig) -> None:
 
 
 def _check_without_effect(values: Values, config: ZooConfig) -> None:
-    """Reject values that QuorumPeerConfig rejects, even if the key has no effect here."""
+    """Reject the values that QuorumPeerConfig rejects, even of keys that have no effect in this server."""
     if values.number("electionAlg", 3) != 3:
         raise ConfigError(f"electionAlg={values.given('electionAlg')} is not 3, the only election algorithm")
     values.flag("syncEnabled", True)
@@ -374,14 +377,14 @@ def _client_address(values: Values, mine: ServerLine | None, *, needed: bool) ->
 
 
 def _tree_rules(values: Values, my_id: int) -> TreeRules:
-    """Return the tree's rules.
+    """Return the settings that affect the tree.
 
-    Raises ConfigError, also if `extendedTypesEnabled` is set and the ids of this server's sessions would look like
-    times to live (EphemeralType.validateServerId).
+    Raises ConfigError, also if `extendedTypesEnabled` is set and this server's id is so high that its session ids would
+    look like times to live (EphemeralType.validateServerId).
     """
     rules = TreeRules(
         extended_types=values.property_flag("extendedTypesEnabled", False),
-        # A Java Timer accepts no other period.
+        # java.util.Timer accepts no other period.
         container_check_interval_ms=values.usable_number("znode.container.checkIntervalMs", 60_000, 1),
         container_deletes_per_minute=_deletes_per_minute(values, "znode.container.maxPerMinute"),
         container_never_used_max_ms=values.property_number(
@@ -395,7 +398,7 @@ def _tree_rules(values: Values, my_id: int) -> TreeRules:
 
 
 def _deletes_per_minute(values: Values, key: str) -> int:
-    """Return the limit of container deletions per minute.
+    """Return the maximum number of containers that are deleted per minute.
 
     ZooKeeper divides a minute by this number: with 0 it deletes nothing, with a negative number it does not wait.
     """
@@ -406,7 +409,7 @@ def _deletes_per_minute(values: Values, key: str) -> int:
 
 
 def _quorum_sasl(values: Values) -> QuorumSasl | None:
-    """Return the SASL settings between servers, or None if servers need not authenticate to each other.
+    """Return the SASL settings for connections between servers, or None if these need no authentication.
 
     Raises ConfigError.
     """

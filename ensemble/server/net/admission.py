@@ -18,7 +18,7 @@ _NEVER_THROTTLED = frozenset(map(int, (OpCode.PING, OpCode.CLOSE_SESSION, OpCode
 
 
 class Admission:
-    """The limits of a server, and their current use. `draw` returns a random number from 0 to 1."""
+    """Enforces the limits on a server's clients. `draw` returns a random number from 0 to 1."""
 
     def __init__(self, limits: Limits, draw: Callable[[], float], now_ms: int) -> None:
         self.limits = limits
@@ -27,19 +27,23 @@ class Admission:
         self.connections = 0
         self.token_deficit = Summary()
         self.throttled_ms = Summary()
-        """Waiting times of requests that waited at the request throttle."""
+        """Waiting times of the requests that the request throttle held back."""
         self.outstanding = 0
-        """Number of requests without a reply, over all connections."""
+        """Number of requests in progress (without a reply), over all connections."""
         self.large_bytes = 0
         self.handed_over: dict[ConnectionId, int] = {}
-        """Requests received but not yet processed in a turn of the peer, keyed by connection.
+        """Requests passed to the peer in the current event loop turn, which it has not processed yet, keyed by
+        connection.
 
         Each new turn clears this.
         """
         self._per_host: dict[str, int] = {}
 
     def admit(self, host: str) -> bool:
-        """Return whether another connection from this host is allowed; if so, it counts until `leave`."""
+        """Count a new connection from this host, and return True, unless it would exceed a limit.
+
+        It counts until `leave` is called.
+        """
         count = self._per_host.get(host, 0)
         limits = self.limits
         crowded = 0 < limits.per_host <= count or 0 < limits.connections <= self.connections
@@ -51,21 +55,24 @@ class Admission:
         return True
 
     def leave(self, host: str) -> None:
-        """Stop counting an admitted connection of this host, because it has ended."""
+        """Uncount a connection of this host, which has ended."""
         self.connections -= 1
         self._per_host[host] -= 1
         if not self._per_host[host]:
             del self._per_host[host]
 
     def count_plain(self, host: str) -> None:
-        """Count a connection without TLS, local or remote (incrementNonMTLS…ConnCount)."""
+        """Count a connection without TLS in the metrics, as local or remote (incrementNonMTLS…ConnCount)."""
         if host.startswith("127.") or host in ("::1", "localhost"):
             self.counts.non_mtls_local_conn_count += 1
         else:
             self.counts.non_mtls_remote_conn_count += 1
 
     def may_begin(self, request: ConnectRequest, now_ms: int) -> bool:
-        """Return whether a session can be opened or renewed now; if not, its connection is closed without a reply."""
+        """Return whether the throttle allows a session to be opened or renewed now.
+
+        If not, the caller closes the connection without a reply.
+        """
         renews = request.session_id != 0
         if not self.throttle.admits(now_ms, renews=renews):
             self.counts.connection_rejected += 1
@@ -76,7 +83,7 @@ class Admission:
         return True
 
     def hand_over(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
-        """Count a connection's requests in its session as in progress."""
+        """Count the requests in these messages as passed to the peer."""
         count = self.handed_over.get(connection, 0)
         for each in messages:
             count += len(each.frames) if isinstance(each, Frames) else isinstance(each, Request)
@@ -90,11 +97,11 @@ class Admission:
         return own > 0 and self.outstanding > self.limits.outstanding
 
     def is_large(self, size: int) -> bool:
-        """Return whether a request of that many bytes counts against largeRequestMaxBytes."""
+        """Return whether a request of `size` bytes counts against largeRequestMaxBytes."""
         return 0 <= self.limits.large_request_threshold < size
 
     def fits(self, size: int) -> bool:
-        """Return whether a large request of that many bytes is allowed in addition to those in progress."""
+        """Return whether a large request of `size` bytes is allowed in addition to the large requests in progress."""
         if self.large_bytes + size <= self.limits.large_request_bytes:
             return True
         self.counts.large_requests_rejected += 1
@@ -102,9 +109,10 @@ class Admission:
 
 
 class RequestGate:
-    """Holds requests back, in order of arrival, while more than `in_process` are in progress (RequestThrottler).
+    """Request throttle: queues requests while `in_process` requests are in progress (RequestThrottler).
 
-    A request that waited longer than `throttled_op_wait_ms` gets the error THROTTLED, in the order of replies.
+    They are released in order of arrival. The reply to a request that waited longer than `throttled_op_wait_ms` is the
+    error THROTTLED, sent in its place among the replies.
     """
 
     def __init__(self, admission: Admission) -> None:
@@ -112,7 +120,7 @@ class RequestGate:
         self._held: dict[ConnectionId, list[tuple[int, ClientMessage]]] = {}
 
     def holds(self, connection: ConnectionId, messages: list[ClientMessage], now_ms: int) -> bool:
-        """Queue a connection's messages, if they must wait; return False if they can be processed at once."""
+        """Queue a connection's messages and return True, or return False if they can be processed at once."""
         admission = self._admission
         waiting = self._held.get(connection)
         if waiting is None:
@@ -128,7 +136,9 @@ class RequestGate:
         return connection in self._held
 
     def release(self, now_ms: int) -> tuple[ConnectionId, list[ClientMessage]] | None:
-        """Return all messages of the connection that has waited longest, or None if none can be released now."""
+        """Remove and return all messages of the connection that has waited longest, or None if none can be processed
+        now.
+        """
         if not self._held or self._admission.outstanding >= self._admission.limits.in_process:
             return None
         connection = next(iter(self._held))
@@ -151,5 +161,5 @@ class RequestGate:
         return Request(xid, op, None, ErrorCode.THROTTLED)
 
     def forget(self, connection: ConnectionId) -> None:
-        """Drop the requests of a connection that has ended."""
+        """Drop the queued messages of a connection that has ended."""
         self._admission.counts.stale_requests_dropped += len(self._held.pop(connection, ()))

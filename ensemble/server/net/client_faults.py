@@ -1,7 +1,7 @@
-"""Request faults at a peer's client port: effects on incoming requests and on outgoing replies.
+"""Request faults at a peer's client port, injected into incoming requests and outgoing replies.
 
 ZooKeeper replies to the requests of a connection in order. So a request that must not be applied is replaced by a
-harmless one, `exists /`, whose reply is turned into the error. A delayed request delays the later requests of its
+harmless one, `exists /`, whose reply is replaced by the error. A delayed request delays the later requests of its
 connection, and a reply can be dropped only together with its connection.
 """
 
@@ -25,12 +25,12 @@ from zabka.journal.events import Event, RequestFaultApplied
 PATH_CHARACTERS_MAX = 260
 _SIZE = Struct(">i")
 _REPLY_HEAD = Struct(">iiqi")
-"""Length, xid, zxid and error of a reply."""
+"""Header of a framed reply: length, xid, zxid and error code."""
 _ON_ANSWER = frozenset({"error", "delay_after", "drop_response", "truncate"})
 
 
 class FaultedConnection(Protocol):
-    """Client connection, as its port represents it."""
+    """Interface of a client connection to which request faults are applied."""
 
     remote: str
     out: list[bytes]
@@ -41,7 +41,7 @@ class FaultedConnection(Protocol):
         ...
 
     def deliver(self, messages: list[ClientMessage]) -> None:
-        """Deliver messages without applying faults."""
+        """Pass messages to the peer without applying faults."""
         ...
 
     def flush(self) -> None: ...
@@ -49,10 +49,10 @@ class FaultedConnection(Protocol):
 
 
 class ConnectionState:
-    """Effects in progress on one connection.
+    """State of the request faults in progress on one connection.
 
     `on_answer` maps xids to the rules for their replies. `held_requests` and `held_answers` wait for the end of a
-    delay; None without a delay. While `is_silent`, no further request is read.
+    delay; they are None without a delay. While `is_silent`, no further request is read.
     """
 
     __slots__ = ("held_answers", "held_requests", "is_silent", "on_answer")
@@ -70,10 +70,10 @@ class _Due(NamedTuple):
 
 
 class ClientFaults:
-    """The rules of one peer.
+    """The active request faults of one peer.
 
-    `emit` receives an event for each use, `draw` returns a random number in [0, 1), and `count` updates the counts that
-    all nodes share.
+    `emit` receives an event for each request to which a rule is applied, `draw` returns a random number in [0, 1), and
+    `count` increments the counts that all nodes share.
     """
 
     def __init__(
@@ -86,17 +86,20 @@ class ClientFaults:
         self._now_ms = now_ms
 
     def hold(self, rules: Sequence[HeldRequestFault]) -> None:
-        """Set the active rules; rules that stay keep their counts. Effects in progress are completed."""
+        """Replace the active rules; rules that were active before keep their counts.
+
+        Effects in progress are completed.
+        """
         self._active.replace(rules, self._now_ms())
 
     def counts(self) -> Counts:
-        """Return (matching requests, uses), keyed by rule id."""
+        """Return (matching requests, requests to which the rule was applied), keyed by rule id."""
         return self._active.counts()
 
     # ---- requests -----------------------------------------------------------------------------------------------
 
     def received(self, connection: FaultedConnection, messages: list[ClientMessage]) -> list[ClientMessage]:
-        """Return the messages to pass on now."""
+        """Apply the request faults to received messages; return the messages to pass to the peer now."""
         if not self._active and connection.fault_state is None:
             return messages
         passed: list[ClientMessage] = []
@@ -150,7 +153,7 @@ class ClientFaults:
         )
 
     def _apply(self, rule: HeldRequestFault, connection: FaultedConnection, frame: bytes) -> list[bytes]:
-        """Apply an effect on a request; return the frames to pass on."""
+        """Apply a rule's effect to a request; return the frames to pass to the peer now."""
         state = connection.fault_state = connection.fault_state or ConnectionState()
         if rule.effect in _ON_ANSWER:
             xid = _SIZE.unpack_from(frame)[0]
@@ -162,12 +165,13 @@ class ClientFaults:
             return []
         state.is_silent = True
         if rule.effect == "close":
-            # Replies to earlier requests of this read, which are passed on after this, are still sent.
+            # Close the connection in the next turn, after the earlier requests of the same read were passed on, so that
+            # the replies to these are still sent.
             asyncio.get_running_loop().call_soon(connection.close)
         return []
 
     def _release(self, connection: FaultedConnection, frame: bytes) -> None:
-        """Pass on a delayed request, and the requests that waited for it."""
+        """Pass a delayed request to the peer, and then the requests that waited for it."""
         state = connection.fault_state
         if state is None or state.held_requests is None:
             return
@@ -178,10 +182,10 @@ class ClientFaults:
             connection.deliver([Frames(passed)] if passed else [])
         connection.flush()
 
-    # ---- answers ------------------------------------------------------------------------------------------------
+    # ---- replies ------------------------------------------------------------------------------------------------
 
     def answered(self, connection: FaultedConnection, framed: ReplyFrames) -> None:
-        """Queue replies, each with its length prefix, after applying the faults to them."""
+        """Apply the request faults to replies, and queue them for sending; each has its length prefix."""
         state = connection.fault_state
         if state is None or (not state.on_answer and state.held_answers is None):
             connection.out.append(framed)
@@ -194,7 +198,7 @@ class ClientFaults:
             position = end
 
     def _answer(self, connection: FaultedConnection, state: ConnectionState, reply: bytes) -> bool:
-        """Queue one reply; return False if the connection is closed instead."""
+        """Apply a fault to one reply and queue the reply; return False if the connection is closed instead."""
         if state.held_answers is not None:
             state.held_answers.append(reply)
             return True
@@ -215,7 +219,7 @@ class ClientFaults:
         return True
 
     def _send_held(self, connection: FaultedConnection) -> None:
-        """Send a delayed reply, and the replies that waited for it, after applying their own faults."""
+        """Send a delayed reply, then apply the faults to the replies that waited for it, and send them."""
         state = connection.fault_state
         if state is None or not state.held_answers:
             return

@@ -1,4 +1,4 @@
-"""Interface between a client port and its listener."""
+"""Interface of the listener to which a client port passes its events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.ensemble.records import ClientMessage
 
 
 class Newcomer(NamedTuple):
-    """Connection that has not requested a session. `asks` is set while a four-letter word is processed on it."""
+    """Connection that has not requested a session yet. `asks` is True while a four-letter word is processed on it."""
 
     remote: str
     asks: bool
@@ -28,7 +28,10 @@ class ClientListener(Protocol):
     def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None: ...
     def on_client_closed(self, connection: ConnectionId) -> None: ...
     def answer_word(self, word: str, argument: bytes) -> str | None:
-        """Return the output of a four-letter word, or None if unknown; `argument` contains the bytes after the word."""
+        """Return the output of a four-letter word, or None if the word is unknown.
+
+        `argument` contains the bytes after the word.
+        """
         ...
 
     def proved(self, connection: ConnectionId) -> Sequence[AuthId]:
@@ -36,7 +39,7 @@ class ClientListener(Protocol):
         ...
 
     def session(self, connection: ConnectionId) -> SessionId:
-        """Return the session of a connection; 0 while it has none."""
+        """Return the session id of a connection; 0 while it has no session."""
         ...
 
     def is_session_of_broker(self, session_id: SessionId) -> bool:
@@ -44,5 +47,5 @@ class ClientListener(Protocol):
         ...
 
     def outstanding(self, connection: ConnectionId) -> int:
-        """Return the number of a connection's requests without a reply."""
+        """Return the number of a connection's requests that have no reply yet."""
         ...

@@ -49,22 +49,25 @@ from zabka.journal.events import Event
 
 OUTSTANDING_HIGH = 4000
 OUTSTANDING_LOW = 1000
-"""Reading from a connection with more than OUTSTANDING_HIGH requests pauses until OUTSTANDING_LOW are left."""
-WRITES_AT_ONCE = 200
-"""Number of connections written to before other work runs.
+"""Number of requests in progress at which reading from a paused connection resumes.
 
-Otherwise a watch of ten thousand clients would delay all other work.
+It pauses when a connection has more than OUTSTANDING_HIGH requests in progress.
+"""
+WRITES_AT_ONCE = 200
+"""Number of connections to which replies are written before the event loop runs other work.
+
+Otherwise an event of a watch of ten thousand clients would delay all other work.
 """
 LINGER_S = 5.0
-"""How long a client may take to read its remaining replies after the server closed its connection."""
+"""Time that a client has to read its remaining replies after the server closed its connection."""
 
 _SIZE = struct.Struct(">I")
 _SESSION_AT = 20
-"""Offset of the session id in the first frame of a connection: after the size, a version, a zxid and a timeout."""
+"""Offset of the session id in a ConnectRequest frame: after length, protocol version, zxid and timeout."""
 
 
 class Arriving:
-    """Collects the pieces of a large frame, and joins them once, when the frame is complete, not at each read."""
+    """Collects the pieces of a large frame, and joins them only once, when the frame is complete."""
 
     __slots__ = ("_missing", "_pieces")
 
@@ -85,7 +88,10 @@ class Arriving:
         return whole
 
     def keep(self, rest: bytes, missing: int) -> None:
-        """Store the beginning of a frame, and the number of missing bytes (0 if its length is not known yet)."""
+        """Store the beginning of an incomplete frame.
+
+        `missing` is the number of bytes that are still missing, 0 if the frame's length is not known yet.
+        """
         if rest:
             self._pieces.append(rest)
             self._missing = missing
@@ -109,7 +115,7 @@ def messages_of(first: ConnectRequest | None, frames: list[bytes]) -> list[Clien
 
 
 class ClientPort:
-    """The listening port and every client connection."""
+    """The client ports of a server, and all client connections."""
 
     def __init__(
         self,
@@ -123,11 +129,11 @@ class ClientPort:
         self.listener = listener
         self.tap = tap
         self.faults: ClientFaults | None = None
-        """Request faults; None until the first one, so that requests have no overhead without faults."""
+        """Request faults; None until the first fault is added, so that requests have no overhead without faults."""
         self._all_faults = faults
         self._all_links = ClientLinks("session", self._first_names, emit)
         self.links: ClientLinks | None = None
-        """Faults of links with clients; None while there are none, so that connections then have no overhead."""
+        """Link faults of clients; None while there are none, so that connections have no overhead without faults."""
         self.admission = admission
         self.gate = RequestGate(admission) if admission.limits.in_process else None
         self._policy = policy
@@ -137,7 +143,7 @@ class ClientPort:
         self._connections: dict[ConnectionId, ClientConnection] = {}
         self._newcomers: dict[ClientConnection, None] = {}
         self._unflushed: dict[ConnectionId, ClientConnection] = {}
-        # Connections that were deferred by a turn of the loop with too many replies.
+        # Connections to write to in later turns, because one turn had replies for too many.
         self._late: dict[ConnectionId, ClientConnection] = {}
         self._next = self.bytes_received = self.bytes_sent = 0
         self._last: ConnectResponse | Reply | None = None
@@ -145,7 +151,7 @@ class ClientPort:
         self.open_at: tuple[str, int] | None = None
 
     async def listen(self, host: str, port: int) -> None:
-        """Open the port, replacing an open one; use TLS if the open one does.
+        """Open the port. If one is open already, replace it, and use TLS if that one does.
 
         Raises PortError.
         """
@@ -192,32 +198,32 @@ class ClientPort:
 
     @property
     def port(self) -> int:
-        """The actual port number, also if 0 was configured."""
+        """The actual port number, even if port 0 was configured."""
         assert self._server is not None
         number: int = self._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
         return number
 
     def hold_faults(self, rules: Sequence[HeldRequestFault]) -> None:
-        """Set the active request faults."""
+        """Replace the active request faults."""
         if rules and self.faults is None:
             self.faults = self._all_faults
         if self.faults is not None:
             self.faults.hold(rules)
 
     def hold_links(self, table: FaultTable) -> None:
-        """Replace the faults of clients' links with those in that table."""
+        """Replace the active link faults of clients by those in the table."""
         self._all_links.apply(table)
         self.links = self._all_links if self._all_links.is_needed else None
         if self.links is not None:
             for newcomer in self._newcomers:
-                newcomer.join(self.links, KnownClient(""))
+                newcomer.join_unnamed(self.links)
             for connection_id, connection in self._connections.items():
                 connection.join(self.links, self._known(self.listener.session(connection_id)))
 
     def _first_names(self, data: bytes) -> KnownClient | None:
-        """Return the client that these first bytes of a connection identify, or None if more bytes are needed.
+        """Return the client of a connection, given its first bytes, or None if more bytes are needed.
 
-        A four-letter word identifies no client.
+        A client is identified by the session id in its ConnectRequest; one that sends a four-letter word has no name.
         """
         head = data[:4]
         if len(head) == 4 and head.isalpha() and head.islower():
@@ -230,7 +236,7 @@ class ClientPort:
         return KnownClient(session_name(session_id), self.listener.is_session_of_broker(session_id))
 
     def fault_counts(self) -> Counts:
-        """Return (matching requests, uses) of each request fault, keyed by its id."""
+        """Return (matching requests, requests to which the rule was applied), keyed by the id of the request fault."""
         return {} if self.faults is None else self.faults.counts()
 
     @property
@@ -239,9 +245,9 @@ class ClientPort:
         return sum(entrance.listener.handshakes for entrance in self._secure)
 
     def identities(self, host: str, transport: asyncio.BaseTransport) -> tuple[AuthId, ...]:
-        """Return the identities that a connection proves without credentials.
+        """Return the identities that a client proves by connecting, before it sends credentials.
 
-        Raises MalformedRecord for an unreadable certificate.
+        Raises MalformedRecord if its certificate cannot be parsed.
         """
         certificate = certificate_of(transport) if X509 in self._policy.schemes else None
         return self._policy.identities_of(
@@ -249,11 +255,11 @@ class ClientPort:
         )
 
     def welcome(self, connection: ClientConnection) -> None:
-        """Add an admitted connection, which has sent nothing yet."""
+        """Add a connection that was accepted and has not requested a session yet."""
         self._newcomers[connection] = None
 
     def leave(self, connection: ClientConnection) -> None:
-        """Remove a connection without a session, which has ended."""
+        """Remove a connection from those that have not requested a session, because it requests one or has ended."""
         self._newcomers.pop(connection, None)
 
     def newcomers(self) -> list[Newcomer]:
@@ -261,7 +267,7 @@ class ClientPort:
         return [Newcomer(connection.remote, connection.asks) for connection in self._newcomers]
 
     def register(self, connection: ClientConnection) -> ConnectionId:
-        """Return a new number for a connection that requests a session."""
+        """Assign an id to a connection that requests a session; return the id."""
         self.leave(connection)
         self._next += 1
         connection_id = ConnectionId(self._next)
@@ -295,7 +301,7 @@ class ClientPort:
                 self.tap.sent_to_client(connection_id, message)
 
     def _framed(self, message: ConnectResponse | Reply) -> bytes:
-        """Return the frame of a message; a message to many clients, such as a watch event, is encoded once."""
+        """Return the encoded frame of a message; one sent to many clients, such as a watch event, is encoded once."""
         if message is not self._last:
             frame = message.encode()
             self._last, self._last_framed = message, pack_int(len(frame)) + frame
@@ -308,7 +314,7 @@ class ClientPort:
             connection.close()
 
     def flush(self) -> None:
-        """Write the replies of this turn; replies to very many connections are partly written in later turns."""
+        """Write the queued replies; if there are very many connections, write to some of them in later turns."""
         if self._unflushed:
             connections, self._unflushed = self._unflushed, {}
             if len(connections) > WRITES_AT_ONCE:
@@ -319,7 +325,7 @@ class ClientPort:
             self._release(self.gate)
 
     def _put_off(self, connections: dict[ConnectionId, ClientConnection]) -> None:
-        """Write only to the last connections now, and to the others in later turns.
+        """Remove all but the last connections from `connections`, and write to the removed ones in later turns.
 
         The last connections wait for a reply to a request; the earlier ones only receive a watch event.
         """
@@ -338,7 +344,7 @@ class ClientPort:
             self._release(self.gate)
 
     def _release(self, gate: RequestGate) -> None:
-        """Process the queued requests that can be processed now."""
+        """Pass the queued requests that can be processed now to the listener."""
         while (released := gate.release(now_ms())) is not None:
             connection = self._connections.get(released[0])
             if connection is not None:
@@ -377,19 +383,19 @@ class ClientConnection(asyncio.Protocol):
         self._ended_here = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Add a new connection; it must send a ConnectRequest before it counts."""
-        # uvloop's transports are asyncio.Transport in all but name.
+        """Add a new connection; it is registered when it sends a ConnectRequest."""
+        # uvloop's transports do not inherit from asyncio.Transport, but have the same methods.
         self._transport = transport = cast(asyncio.Transport, transport)
         self.remote = remote_name(transport)
         host = self.remote.rpartition(":")[0]
-        # A connection on the TLS port was admitted before the handshake.
+        # A connection on the TLS port was counted before the handshake.
         if self._secure is None and not (may_stay(transport) and self._port.admission.admit(host)):
             transport.abort()
             return
         self._host = host
         if transport.get_extra_info("ssl_object") is None:
             self._port.admission.count_plain(host)
-            # A reply must be sent before the loop waits for the disk.
+            # Send the replies before the event loop waits for an fsync.
             transport.set_write_buffer_limits(high=0)
         keep_alive(transport)
         try:
@@ -408,14 +414,22 @@ class ClientConnection(asyncio.Protocol):
         self._deadline = asyncio.get_running_loop().call_later(timeout_s, self._expire)
 
     def join(self, links: ClientLinks, known: KnownClient) -> None:
-        """Apply the faults of that client's links to this connection."""
+        """Apply the link faults of the client `known` to this connection."""
         if self._link is not None:
             self._link.name_client(known)
         elif self._transport is not None:
             links.attach(self, self._transport, known)
 
+    def join_unnamed(self, links: ClientLinks) -> None:
+        """Apply the faults of links with all clients to a connection that had no link when its first bytes arrived.
+
+        An existing link stays as it is: it holds the first bytes until they name the client, and keeps the name then.
+        """
+        if self._link is None:
+            self.join(links, KnownClient(""))
+
     def use_transport(self, transport: asyncio.Transport, link: ClientLink | None) -> None:
-        """Read from and write to this transport from now on: the link's transport, if there is a link."""
+        """Read from and write to this transport from now on; if `link` is given, it owns the transport."""
         self._transport, self._link = transport, link
 
     def _expire(self) -> None:
@@ -423,7 +437,7 @@ class ClientConnection(asyncio.Protocol):
         self.close()
 
     def data_received(self, data: bytes) -> None:
-        """Parse every complete frame, and deliver all of them together."""
+        """Parse the complete frames, and pass them together to the listener."""
         if self._transport is None or self._transport.is_closing():
             return
         self._port.bytes_received += len(data)
@@ -442,7 +456,7 @@ class ClientConnection(asyncio.Protocol):
         self._hand_over(messages)
 
     def _is_word(self, buffer: bytes) -> bool:
-        """Reply to a four-letter word in place of the first frame's length; return whether there was one."""
+        """Reply if the first four bytes are a four-letter word; return whether they are."""
         head = buffer[:4]
         if not head.isalpha() or not head.islower():
             return False
@@ -451,7 +465,7 @@ class ClientConnection(asyncio.Protocol):
         self.asks = False
         if answer is None or self._transport is None:
             return False
-        # The reply may contain a watched path with half a surrogate pair. Java replaces it in the same way.
+        # The output may contain a watched path with an unpaired surrogate. Replace it, as Java does.
         self._transport.write(answer.encode("utf-8", "replace"))
         self._ended_here = True
         self._end_by(Lingering(self._transport))
@@ -463,9 +477,9 @@ class ClientConnection(asyncio.Protocol):
         self._deadline = deadline
 
     def _one_frame(self, buffer: bytes) -> list[ClientMessage] | None:
-        """Return the message of a single complete frame that is not large, or None for anything else.
+        """Return the message if the buffer contains exactly one complete frame that is not large, otherwise None.
 
-        A client that waits for each reply sends such frames. `_parse` checks everything else.
+        This is the common case: a client that waits for each reply sends such frames. `_parse` handles everything else.
         """
         size = len(buffer) - 4
         if self._fresh or size < REQUEST_HEADER_SIZE or _SIZE.unpack_from(buffer)[0] != size:
@@ -537,10 +551,10 @@ class ClientConnection(asyncio.Protocol):
         self._throttle()
 
     def note(self) -> int:
-        """Update the port's count of requests in progress; return the number for this connection.
+        """Update the port's total of requests in progress; return the number for this connection.
 
-        A client that does not read replies does not count against the global limit, because reading from it may pause
-        until it reads them.
+        The requests of a client that does not read replies are not included in the total, because reading from this
+        client is paused anyway.
         """
         outstanding, admission = 0, self._port.admission
         if self._id is not None:
@@ -554,9 +568,9 @@ class ClientConnection(asyncio.Protocol):
         return outstanding
 
     def _takes_large(self, size: int, *, complete: bool) -> bool:
-        """Return whether a large request is allowed.
+        """Return whether the limit on large requests allows this request.
 
-        A complete one counts until all replies of this connection are sent.
+        If it is `complete`, count it until all replies of this connection are sent.
         """
         admission = self._port.admission
         if not admission.fits(size):
@@ -567,7 +581,7 @@ class ClientConnection(asyncio.Protocol):
         return True
 
     def _throttle(self) -> None:
-        """Pause reading from a client that has very many requests in progress."""
+        """Pause reading if the client has too many requests in progress."""
         if self._transport is None or self._id is None or self._transport.is_closing():
             return
         quiet = not (self._noted or self._large_bytes or self._port.gate)
@@ -589,7 +603,7 @@ class ClientConnection(asyncio.Protocol):
             self._unread_bytes += len(data)
             self._transport.write(data)
         if self._unread_bytes >= ANSWERS_BYTES_MAX and self._id is not None and not (self._paused or self._ended_here):
-            # The client has read its replies: there may be more requests.
+            # The client has read its replies. Notify the listener, which may have postponed later requests until now.
             self._unread_bytes = 0
             self._port.listener.on_client_messages(self._id, [Frames([])])
         outstanding = self.note() if self._noted or self._large_bytes else 0
@@ -618,7 +632,7 @@ class ClientConnection(asyncio.Protocol):
         self.flush()
 
     def close(self) -> None:
-        """Close after the queued frames are sent; if the client does not read them, abort after a while."""
+        """Close after the queued frames are sent; abort if the client does not read them in time."""
         self._ended_here = True
         self.flush()
         transport = self._transport

@@ -28,17 +28,17 @@ from zabka.journal.message_log import MessageLine
 
 OPENING_TIMEOUT_S = 10.0
 UNACKNOWLEDGED_MS = 5_000
-"""Timeout of unacknowledged data.
+"""Time after which a connection with unacknowledged data is closed.
 
-A host that returns with another address never replies on its old connections, and no new connection is made while an
-old one is open. The kernel of a paused or busy server still acknowledges data.
+If a host comes back with another address, it never replies on its old connections, and no new connection is made while
+an old one is open. The kernel of a paused or busy server still acknowledges data.
 """
 UNIDENTIFIED_MAX = 64
-"""Maximum number of connections that have not identified themselves yet."""
+"""Maximum number of accepted connections on which the other side has not identified itself yet."""
 
 
 class ElectionListener(Protocol):
-    """Receiver of notifications."""
+    """Receiver of notifications and of errors on election connections."""
 
     def on_notification(self, src: PeerId, notification: Notification) -> None: ...
     def on_voter_unreachable(self, peer_id: PeerId) -> None: ...
@@ -47,7 +47,7 @@ class ElectionListener(Protocol):
 
 
 class ElectionHub(Protocol):
-    """The port of a connection (`ElectionPort`)."""
+    """Interface of the port that owns an election connection (implemented by `ElectionPort`)."""
 
     my_id: PeerId
     listener: ElectionListener
@@ -78,7 +78,7 @@ class ElectionConnection(asyncio.Protocol):
         self.remote = "unknown"
         self.refused = False
         self.proved: asyncio.Future[None] | None = None
-        """Authentication of a connection opened here; done when it has succeeded or failed."""
+        """Resolved when the SASL authentication has succeeded or failed; only for connections that this side opened."""
         self._unanswered_since_s: float | None = None
         self._side: Side | None = None
         self._opened: Opening | None = None
@@ -90,8 +90,8 @@ class ElectionConnection(asyncio.Protocol):
         return self._transport is not None and not self._paused
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send the initial message, or wait for the other side's."""
-        # uvloop's transports are asyncio.Transport in all but name.
+        """Send the initial message, or, on the accepting side, wait for it."""
+        # uvloop's transports do not inherit from asyncio.Transport, but have the same methods.
         self._transport = transport = cast(asyncio.Transport, transport)
         self.remote = remote_name(transport)
         if self._port.tap is not None:
@@ -119,9 +119,9 @@ class ElectionConnection(asyncio.Protocol):
             self._called(transport, self._dialled)
 
     def _called(self, transport: asyncio.Transport, dialled: PeerId) -> None:
-        """Start sending notifications on a connection opened here, after its handshake.
+        """After the handshake of a connection that this side opened: start sending notifications.
 
-        If the other side has the larger id, close the connection: the other side opens its own.
+        If the other side has the larger id, close the connection instead: the other side opens one itself.
         """
         if self._port.my_id > dialled:
             self._peer_id = dialled
@@ -161,7 +161,10 @@ class ElectionConnection(asyncio.Protocol):
         return self._prove(rest) if rest else b""
 
     def _prove(self, data: bytes | None) -> bytes:
-        """Continue SASL with the data (None: the other side closed its half); return the bytes after it."""
+        """Continue the SASL negotiation with received bytes; return the bytes that follow the negotiation.
+
+        `data` is None if the other side closed its half of the connection.
+        """
         transport, side, auth = self._transport, self._side, self._port.auth
         if transport is None or side is None or auth is None or transport.is_closing():
             return b""
@@ -183,7 +186,7 @@ class ElectionConnection(asyncio.Protocol):
         return b""
 
     def _admit(self, opening: Opening, rest: bytes) -> bytes:
-        """Ask the port whether it accepts the other side, which is identified and authenticated."""
+        """Register the identified and authenticated other side with the port, which may reject it."""
         self._identify()
         if not self._port.identified(self, opening):
             self._close()
@@ -202,7 +205,7 @@ class ElectionConnection(asyncio.Protocol):
         return False
 
     def write(self, frame: bytes) -> None:
-        """Send a notification's frame."""
+        """Send the frame of a notification."""
         if self._unanswered_since_s is None:
             self._unanswered_since_s = time.monotonic()
         if self._transport is not None:
@@ -211,11 +214,11 @@ class ElectionConnection(asyncio.Protocol):
             self._transport.write(frame)
 
     def silent_s(self) -> float:
-        """Return the time since the oldest notification that the other side has not replied to."""
+        """Return the seconds since the oldest notification that the other side has not replied to."""
         return 0.0 if self._unanswered_since_s is None else time.monotonic() - self._unanswered_since_s
 
     def drop(self) -> None:
-        """Close without notifying the port."""
+        """Close the connection without notifying the port."""
         self._peer_id = None
         self._close()
 

@@ -1,13 +1,13 @@
-"""Election connections: one per pair of peers. The newest notification replaces older ones.
+"""Election connections: one per pair of peers. A newer notification replaces an older one that was not sent yet.
 
-Source: org.apache.zookeeper.server.quorum.QuorumCnxManager. Either side may open the connection, but only a
-connection opened by the server with the larger id is kept. A connection opened by the server with the smaller id is a
-request for a connection in the other direction. The last notification is sent again on a new connection, because it
-may have been lost with the old one.
+Source: org.apache.zookeeper.server.quorum.QuorumCnxManager. Either side may open the connection, but only a connection
+opened by the server with the larger id stays open. If the server with the smaller id connects, this is a request for a
+connection in the other direction. The last notification is sent again on a new connection, because it may have been
+lost with the old one.
 
-Any server may connect, even if it is missing from this server's list or has another address there. During a rolling
-restart with a changed list, some servers still run with the old one. This server connects back to the address that
-the other server announces. A server that is not in the list has no vote here: `zabka.ensemble.zab.election` counts
+Any server may connect, even if it is missing from this server's list of members or has another address there: during a
+rolling restart with a changed list, some servers still run with the old one. This server connects back to the address
+that the other server announces. A server that is not in the list has no vote here: `zabka.ensemble.zab.election` counts
 only voters.
 """
 
@@ -38,15 +38,18 @@ CONNECT_TIMEOUT_S = 5.0
 RETRY_MIN_S = 0.05
 RETRY_MAX_S = 1.0
 CALL_BACK_S = 1.0
-"""How long the peer with the smaller id waits for the connection back before it requests it again."""
+"""Time that the peer with the smaller id waits for the other peer to connect, before it requests this again."""
 ADDRESSES_MAX = 8
 """Maximum number of addresses in one initial message that are tried; further ones are ignored."""
 UNLISTED_MAX = 64
-"""Maximum number of unlisted servers that are connected or being connected to at the same time."""
+"""Maximum number of servers missing from this server's list that can be connected at the same time.
+
+The number includes connection attempts.
+"""
 
 
 class _Origin(NamedTuple):
-    """Origin of a server with a given id: the host that it connects from, and the address that it announces."""
+    """Where a server with a given id is: the host that it connects from, and the address that it announces."""
 
     host: str
     address: str
@@ -76,9 +79,9 @@ class ElectionPort:
         self._servers = servers
         self._mine = servers[my_id]
         self._announced: dict[PeerId, list[tuple[str, int]]] = {}
-        """Addresses that servers announce, if they differ from the list."""
+        """Election addresses that servers announced, if they differ from the list of members."""
         self._unlisted: dict[tuple[PeerId, str], None] = {}
-        """Reported unlisted servers, with the addresses that they announced."""
+        """Servers missing from the list of members that were reported, with the addresses that they announced."""
         self._faults = faults
         self._security = security
         self._server: Listening | None = None
@@ -92,7 +95,7 @@ class ElectionPort:
         self._doubles: set[tuple[_Origin, _Origin]] = set()
 
     async def listen(self, addresses: Sequence[Address], warn: Callable[[str], None]) -> None:
-        """Open this peer's election port at these addresses, replacing an open one.
+        """Open this peer's election port at these addresses; close the previous port.
 
         `warn` is called for each address that cannot be opened, if others can. Raises PortError.
         """
@@ -107,7 +110,7 @@ class ElectionPort:
         self._server = await listen_each([(each.host, each.election_port) for each in addresses], open_one, warn)
 
     def use(self, servers: Mapping[PeerId, ServerLine]) -> None:
-        """Set the ensemble's servers; drop connections to other servers and to old addresses."""
+        """Set the ensemble's members; drop the connections to servers that were removed or have another address now."""
         before, self._servers = self._servers, servers
         self._mine = servers.get(self.my_id, self._mine)
         for peer_id in [*self._connections, *self._dialling]:
@@ -120,7 +123,7 @@ class ElectionPort:
                     self._dial(peer_id)
 
     async def close(self) -> None:
-        """Stop listening and dialling, and close all connections."""
+        """Stop listening and connecting, and close all connections."""
         self._closed = True
         if self._server is not None:
             self._server.close()
@@ -130,7 +133,10 @@ class ElectionPort:
             connection.drop()
 
     def send(self, to: PeerId, notification: Notification) -> None:
-        """Send a notification to a peer, connecting first if needed; it replaces a waiting notification."""
+        """Send a notification to a peer; connect first if needed.
+
+        A notification that still waits for the connection is replaced.
+        """
         if to == self.my_id:
             asyncio.get_running_loop().call_soon(self.listener.on_notification, to, notification)
             return
@@ -148,9 +154,9 @@ class ElectionPort:
                 self._dial(to)
 
     def _may_be_cut_off(self, connection: ElectionConnection, to: PeerId) -> bool:
-        """Return whether a server may be reachable only at another of its addresses.
+        """Return whether to try another address of a server, because the current one may have become unreachable.
 
-        True if it has several addresses and has not replied to notifications. Source:
+        True if the server has several addresses and has not replied to notifications for the configured time. Source:
         SendWorker.asyncValidateIfSocketIsStillReachable.
         """
         listed = _election_addresses(self._servers, to) or self._announced.get(to, [])
@@ -168,7 +174,7 @@ class ElectionPort:
             report_task_failure(task)
 
     async def _keep_dialling(self, to: PeerId) -> None:
-        """Try to connect until there is a connection or nothing left to send."""
+        """Try to connect to a peer until there is a connection, or no notification for it."""
         delay_s, attempt = RETRY_MIN_S, 0
         try:
             while to not in self._connections and to in self._waiting:
@@ -199,7 +205,7 @@ class ElectionPort:
             dialler.cancel()
 
     def _addresses_of(self, peer_id: PeerId) -> list[tuple[str, int]]:
-        """Return the addresses of a server: first the announced addresses, then the address in the list."""
+        """Return a server's addresses: first those that it announced, then those in the list of members."""
         announced, listed = self._announced.get(peer_id, []), _election_addresses(self._servers, peer_id)
         return [*announced, *(address for address in listed if address not in announced)]
 
@@ -243,7 +249,7 @@ class ElectionPort:
     # -- called by connections -------------------------------------------------------------------------------------
 
     def identified(self, connection: ElectionConnection, opening: Opening) -> bool:
-        """Handle the identification of the other side; return whether the connection can stay."""
+        """Handle the initial message of the other side; return whether the connection stays open."""
         peer_id = opening.peer_id
         if peer_id == self.my_id:
             self.listener.on_peer_broken(connection.remote, f"another server has this server's id {peer_id}")
@@ -255,8 +261,8 @@ class ElectionPort:
             return False
         self._note_announced(connection, opening)
         if peer_id < self.my_id:
-            # The peer has no connection to this server any more, or never had one. Drop the old one and connect to the
-            # peer, because only a connection opened by the server with the higher id is kept.
+            # The peer has lost its connection to this server, or never had one. Drop the old connection and connect to
+            # the peer, because only a connection opened by the server with the larger id stays open.
             self._forget(peer_id)
             if peer_id in self._last:
                 self._waiting.setdefault(peer_id, self._last[peer_id])
@@ -267,15 +273,16 @@ class ElectionPort:
                 pause.set()
             self._dial(peer_id)
             return False
-        # Stop own attempts to connect: the peer, which has the higher id, has connected.
+        # Stop connecting to this peer: it has the larger id, and has connected.
         self._stop_dialling(peer_id)
         self.established(connection, peer_id)
         return True
 
     def _is_double(self, connection: ElectionConnection, opening: Opening) -> bool:
-        """Return whether a server with the same id and another announced address is already connected.
+        """Return whether another server with the same id is connected, to reject the connection.
 
-        A server that only connects from another machine is logged, but accepted: it may have moved.
+        A server that announces the same port but connects from another machine is logged and accepted: it may have
+        moved.
         """
         peer_id, line = opening.peer_id, self._servers.get(opening.peer_id)
         origin = _Origin(connection.remote.rpartition(":")[0], opening.address)
@@ -293,7 +300,8 @@ class ElectionPort:
                 f"two servers have the id {peer_id}: {before.address} (from {before.host}) and {origin.address} (from "
                 f"{origin.host}); give each its own myid",
             )
-        # A server at the configured port, or at the same port as the previous one, replaces the previous one.
+        # A server that announces the configured port, or the same port as before, is the same server on another
+        # machine: use its new connection.
         ports = [before.address.rpartition(":")[2], str(line.election_port) if line is not None else ""]
         if origin.address.rpartition(":")[2] not in ports:
             return True
@@ -301,7 +309,7 @@ class ElectionPort:
         return False
 
     def _refusal_of_unlisted(self, opening: Opening) -> str | None:
-        """Return why an unlisted server cannot connect, or None if it can connect or is in the list."""
+        """Return why a server missing from the list of members is rejected, or None if it is accepted or listed."""
         peer_id = opening.peer_id
         if peer_id in self._servers:
             return None
@@ -315,7 +323,7 @@ class ElectionPort:
         return None
 
     def _note_announced(self, connection: ElectionConnection, opening: Opening) -> None:
-        """Store the address that a server announces, if the list has another address or none."""
+        """Store the address that a server announced, if the list of members has another address or none."""
         peer_id, known = opening.peer_id, _election_addresses(self._servers, opening.peer_id)
         found = [_read_address(text) for text in opening.address.split("|", ADDRESSES_MAX)[:ADDRESSES_MAX]]
         caller = connection.remote.rpartition(":")[0]
@@ -330,7 +338,7 @@ class ElectionPort:
             self.listener.on_unlisted_server(peer_id, opening.address)
 
     def established(self, connection: ElectionConnection, peer_id: PeerId) -> None:
-        """Use this connection for that peer from now on."""
+        """Use this connection for all notifications to that peer from now on."""
         self._forget(peer_id)
         self._connections[peer_id] = connection
         frame = self._waiting.pop(peer_id, b"") or self._last.get(peer_id, b"")
@@ -344,9 +352,10 @@ class ElectionPort:
             old.drop()
 
     def lost(self, connection: ElectionConnection, peer_id: PeerId) -> None:
-        """Handle a lost connection; open another one if a notification is waiting for that peer.
+        """Handle a lost connection; reconnect if a notification for that peer is waiting.
 
-        A server that is not in the list announces itself again when it reconnects.
+        The address that a server announced is forgotten if the server is not in the list; it announces the address
+        again.
         """
         if self._connections.get(peer_id) is connection:
             del self._connections[peer_id]
@@ -359,14 +368,14 @@ class ElectionPort:
                 known.pop(peer_id, None)
 
     def writable(self, connection: ElectionConnection, peer_id: PeerId) -> None:
-        """Send the newest notification, because a slow connection can take it now."""
+        """Send the waiting notification, because the connection can send again."""
         if self._connections.get(peer_id) is connection and (frame := self._waiting.pop(peer_id, b"")):
             self._last[peer_id] = frame
             connection.write(frame)
 
 
 def _read_address(text: str) -> tuple[str, int] | None:
-    """Parse the "host:port" that an unknown server announces, or return None."""
+    """Parse an announced address, "host:port"; return None if it is invalid."""
     host, _, port = text.rpartition(":")
     if host and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536:
         return host.strip("[]"), int(port)
@@ -374,9 +383,9 @@ def _read_address(text: str) -> tuple[str, int] | None:
 
 
 def _can_be_called(host: str, caller: str) -> bool:
-    """Return whether this server can reach the caller at the announced host.
+    """Return whether the announced host is one that this server can connect to.
 
-    It cannot use 0.0.0.0 or a loopback address, unless the caller runs on this machine.
+    0.0.0.0 is not, and a loopback address only if the caller runs on this machine.
     """
     if host == "localhost":
         return _is_loopback(caller)
@@ -395,6 +404,6 @@ def _is_loopback(host: str) -> bool:
 
 
 def _election_addresses(servers: Mapping[PeerId, ServerLine], peer_id: PeerId) -> list[tuple[str, int]]:
-    """Return the addresses of a server; empty if it is unknown."""
+    """Return a server's election addresses in the list of members; empty if the server is not in the list."""
     line = servers.get(peer_id)
     return [(each.host, each.election_port) for each in line.addresses] if line is not None else []

@@ -1,7 +1,7 @@
 """Wire format of the election port: the initial message of a connection, and notifications.
 
 Sources: org.apache.zookeeper.server.quorum.QuorumCnxManager (InitialMessage), FastLeaderElection (buildMsg and the
-receiver). After the initial message every frame is an int length and a notification.
+receiver). After the initial message every frame is a 4-byte length and a notification.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from zabka.ensemble.zab.messages import Notification, PeerState, Vote
 
 PROTOCOL_V1 = -65536
 PROTOCOL_V2 = -65535
-"""Version of an initial message that can contain several addresses, separated by `|`."""
+"""Version of the initial message in which several addresses, separated by `|`, are allowed."""
 ADDRESS_BYTES_MAX = 2048
 FRAME_BYTES_MAX = 512 * 1024
 NOTIFICATION_VERSION = 2
@@ -28,9 +28,9 @@ _HEAD = struct.Struct(">iqqqqii")
 
 
 class Opening(NamedTuple):
-    """Initial message of an election connection: the opener's id and addresses, "host:port" separated by `|`.
+    """Initial message of an election connection: the sender's id and its addresses, "host:port" separated by `|`.
 
-    `size` is the message's length in bytes.
+    `size` is the length of the message in bytes.
     """
 
     peer_id: PeerId
@@ -53,7 +53,7 @@ def decode_opening(data: bytes) -> Opening | None:
         return None
     (version,) = _LONG.unpack_from(data)
     if version >= 0:
-        # Before 3.5 the opening message contained only the id.
+        # Before ZooKeeper 3.5 the initial message contained only the id.
         return Opening(PeerId(version), "", _LONG.size)
     if version not in (PROTOCOL_V1, PROTOCOL_V2):
         raise MalformedRecord(f"unknown election protocol version {version}")
@@ -69,7 +69,7 @@ def decode_opening(data: bytes) -> Opening | None:
 
 
 def encode_notification(notification: Notification) -> bytes:
-    """Encode a notification's frame, including its length."""
+    """Encode a notification, with its length prefix."""
     vote, config = notification.vote, notification.config.encode()
     head = (notification.state, vote.leader, vote.zxid, notification.round, vote.peer_epoch)
     body = _HEAD.pack(*head, NOTIFICATION_VERSION, len(config))
@@ -94,7 +94,10 @@ def decode_notification(body: bytes) -> Notification:
 
 
 def _config_of(body: bytes) -> str:
-    """Return the sender's membership (version 2); if its length is given, the membership must be present."""
+    """Return the sender's membership in a notification of version 2, or "" if it has none.
+
+    Raises MalformedRecord if the membership is shorter than its length field says.
+    """
     if len(body) < _HEAD.size:
         return ""
     length = _HEAD.unpack_from(body)[6]

@@ -1,8 +1,8 @@
-"""Closing of a connection whose last reply is still in flight.
+"""Closes a connection after the client has received its last reply.
 
-The end of the connection marks the end of the reply to a four-letter word. A client can distinguish a truncated reply
-from a complete one only if the connection is reset (RST) instead of closed (FIN). So a connection is closed when the
-client has received the complete reply, and reset if the client stops reading.
+The reply to a four-letter word ends where the connection ends. A client can distinguish a truncated reply from a
+complete one only if the connection is reset (RST) instead of closed (FIN). So a connection is closed when the client
+has received the complete reply, and reset if the client stops reading.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ import termios
 from typing import Any
 
 _RESET = struct.pack("ii", 1, 0)
-"""SO_LINGER with a time of 0: closing the socket resets the connection."""
+"""SO_LINGER value with a time of 0, with which closing the socket resets the connection."""
 _INT = struct.Struct("i")
 IDLE_S = 60.0
-"""Maximum time in which the client reads nothing.
+"""Time without any progress in the client's reading after which the connection is reset.
 
 ZooKeeper has no limit, because a separate thread waits.
 """
 
 
 class Lingering:
-    """Closes a transport after its queued bytes are sent, and resets it if the client has read nothing for `IDLE_S`.
+    """Closes a transport after its queued bytes are sent; resets it if the client has read nothing for `IDLE_S`.
 
-    Bytes in the kernel's send buffer count as unread: the client acknowledges only as much as it has room for.
+    Bytes in the kernel's send buffer count as unread: the client's kernel acknowledges only as many bytes as it has
+    space for.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        # Kept for use after the transport has closed.
+        # Keep a reference to the socket for use after the transport has closed.
         self._socket = transport.get_extra_info("socket")
         transport.close()
         self._timer: asyncio.TimerHandle | None = None
@@ -41,12 +42,12 @@ class Lingering:
             self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._check)
 
     def cancel(self) -> None:
-        """Stop, because the connection has ended."""
+        """Stop the timer, because the connection has ended."""
         if self._timer is not None:
             self._timer.cancel()
 
     def reset(self) -> None:
-        """End the connection now, with a reset if the client has not received the complete reply."""
+        """End the connection now: reset it if the client has not received the complete reply, otherwise close it."""
         self.cancel()
         if self._unsent() and self._socket is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)

@@ -23,7 +23,7 @@ HEAD_START_S = 0.25
 
 
 class Answered(NamedTuple):
-    """An open connection, and its address."""
+    """An open connection, and the address that it is connected to."""
 
     sock: socket.socket
     host: str
@@ -31,9 +31,10 @@ class Answered(NamedTuple):
 
 
 async def first_to_answer(faults: LinkFaults, addresses: Sequence[tuple[str, int]]) -> Answered:
-    """Connect to the address that accepts first; each address gets a head start over the next one in the list.
+    """Connect to all addresses of a server, and return the connection that is established first.
 
-    Raises OSError if none can be reached. Use a timeout to limit the wait.
+    Each address gets a head start over the next one in the list. Raises OSError if none can be reached. Use a timeout
+    to limit the wait.
     """
     waiting, asked = deque(addresses), set[asyncio.Task[Answered]]()
     failure: OSError = OSError("no address")
@@ -76,7 +77,7 @@ async def _ask(faults: LinkFaults, host: str, port: int) -> Answered:
 
 
 def _drop(task: asyncio.Task[Answered]) -> None:
-    """Close a connection that was established after the first one."""
+    """Close a connection that was established too late, after another address had accepted."""
     with suppress(OSError, asyncio.CancelledError):
         task.result().sock.close()
 
@@ -98,7 +99,7 @@ async def listen_each(
     listen: Callable[[str, int], Awaitable[Listening]],
     warn: Callable[[str], None],
 ) -> Listening:
-    """Listen at every address; an unavailable address (a network that is down) is reported with `warn`.
+    """Listen at every address; call `warn` for an unavailable one, such as an address of a network that is down.
 
     Raises PortError if none is available.
     """

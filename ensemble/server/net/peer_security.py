@@ -1,8 +1,8 @@
-"""TLS between servers: both sides of the quorum and election ports present certificates.
+"""TLS between servers: on the quorum and election ports, both sides present certificates.
 
 Sources: QuorumX509Util, UnifiedServerSocket. If names are verified, the certificate of the server that accepts a
-connection must match the host connected to. The certificate of the server that connects must match its address or the
-host of a server of this ensemble (ZooKeeper uses reverse DNS instead).
+connection must match the host that the other side connected to. The certificate of the server that connects must match
+its address or the host of a member of this ensemble (ZooKeeper uses reverse DNS instead).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zabka.ensemble.server.net.sockets import listen, remote_name
 from zabka.ensemble.server.net.tls_listener import TlsListener
 
 Report = Callable[[str, str], None]
-"""Callback (remote, reason)."""
+"""Callback (remote, reason) for a rejected connection."""
 
 
 class Listening(Protocol):
@@ -28,10 +28,10 @@ class Listening(Protocol):
 
 
 class PeerSecurity:
-    """Security of connections between servers.
+    """TLS for connections between servers.
 
-    `dials` (sslQuorum): this side begins its connections with a handshake. `accepts_plain` (portUnification): others
-    need not.
+    `dials` (sslQuorum): this server uses TLS on the connections that it opens. `accepts_plain` (portUnification): it
+    also accepts connections without TLS.
     """
 
     def __init__(self, store: TlsStore, *, dials: bool, accepts_plain: bool) -> None:
@@ -45,7 +45,9 @@ class PeerSecurity:
         return self.store.client_context() if self._dials else None
 
     def refusal_of_called(self, transport: asyncio.BaseTransport, hosts: Iterable[str]) -> str | None:
-        """Return why the accepting server's certificate is rejected for these hosts, or None if it is accepted."""
+        """Return why the certificate of the server that was connected to is rejected, or None if it matches one of
+        `hosts`.
+        """
         if not self._dials:
             return None
         if (reason := self.store.outdated(transport)) is not None or not self.store.settings.verify_server_name:
@@ -56,7 +58,7 @@ class PeerSecurity:
         """Return why the connecting server's certificate is rejected, or None if it is accepted or not required."""
         settings = self.store.settings
         plain = transport.get_extra_info("ssl_object") is None
-        # If client certificates are optional, the caller may have none.
+        # If client certificates are optional, the connecting server may have sent none.
         anonymous = settings.client_auth != "need" and certificate_of(transport) is None
         if plain or anonymous:
             return None
@@ -73,7 +75,7 @@ async def open_port(
     purpose: str,
     report: Report,
 ) -> Listening:
-    """Listen for other servers.  Raises PortError."""
+    """Open a port for other servers, with TLS if `security` is given.  Raises PortError."""
     if security is None:
         return await listen(factory, host, port, purpose)
     listener = TlsListener(
@@ -87,7 +89,7 @@ async def open_port(
 
 
 def tls_problem(failed: BaseException) -> str | None:
-    """Return the failure of a handshake that this side began, or None for any other failure."""
+    """Return the reason if `failed` is a failed TLS handshake of a connection that this side opened, otherwise None."""
     if isinstance(failed, ssl.SSLCertVerificationError):
         return f"its certificate was refused: {failed.verify_message}"
     return f"TLS handshake: {failed.reason or failed}" if isinstance(failed, ssl.SSLError) else None
@@ -98,7 +100,7 @@ def _address(transport: asyncio.BaseTransport) -> str:
 
 
 class _Door:
-    """Admission check of the TLS listener that lets every server begin a handshake."""
+    """Doorkeeper of a port for servers: every server may begin a TLS handshake."""
 
     def __init__(
         self, factory: Callable[[], asyncio.Protocol], purpose: str, report: Report, *, accepts_plain: bool

@@ -1,8 +1,8 @@
 """Recorder of a peer's messages on its election, quorum and client ports, for its message file.
 
 With `zabka.messages=control` it records elections, discovery, synchronisation, sessions, and all requests of brokers'
-sessions with their proposals, acknowledgements and commits. For other clients' writes, the only cost is a look-up of
-the transaction's session. A session belongs to a broker after it has created the broker's znode below /brokers/ids.
+sessions with their proposals, acknowledgements and commits. For writes of other clients, it only looks up the
+transaction's session. A session is known to be a broker's after it has created the broker's znode below /brokers/ids.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _SESSION_OPS = (_CREATE_SESSION, _CLOSE_SESSION)
 _EXPECTED_MAX = 1_000
 SENT, RECEIVED = 0, 1
 _KINDS_AND_WAYS = 4
-"""Number of counts: acknowledgements sent and received, commits sent and received."""
+"""Number of queues of expected packets: acks sent, acks received, commits sent, commits received."""
 Note = Callable[[Content, str | None, int | None], None]
 
 
@@ -65,22 +65,22 @@ class PeerTap:
         self._notes = notes
         self._records_everything = notes.hears_everything
         self._brokers: dict[int, str] = {}
-        """Name of each broker, keyed by its session."""
+        """Name of each broker, such as broker-1, keyed by session id."""
         self._sessions: dict[int, ConnectionId] = {}
-        """The open connection of each session of this peer's clients."""
+        """Open connection of each session of this peer's clients, keyed by session id."""
         self._session_on: dict[ConnectionId, int] = {}
         self._lines: dict[ConnectionId, MessageLine] = {}
         self._ops_by_xid: dict[ConnectionId, dict[int, int]] = {}
-        """Op of each xid, for each recorded connection."""
+        """Op code of each request without a reply: keyed by recorded connection, then by xid."""
         self._proposal: Proposal | None = None
         self._recorded: list[Txn] = []
 
     def line(self, transport: Transport, other: int | None = None) -> MessageLine:
-        """Return the line of a connection with another peer."""
+        """Return the recorder of a connection with another peer."""
         return self._notes.line(transport, None if other is None else f"peer-{other}")
 
     def learn(self, tree: DataTree) -> None:
-        """Find the registered brokers in this peer's tree, which a snapshot may have changed."""
+        """Find the sessions of the registered brokers in this peer's tree, because a snapshot may have changed it."""
         for name in tree.children(BROKER_IDS):
             node = tree.nodes.get(f"{BROKER_IDS}/{name}")
             if node is not None and node.ephemeral_owner:
@@ -96,12 +96,12 @@ class PeerTap:
     # -- elections ---------------------------------------------------------------------------------------------------
 
     def votes_sent(self, line: MessageLine, frame: bytes) -> None:
-        """Record an election frame that is sent."""
+        """Record the notifications in a frame sent on the election port."""
         for body in FrameReader().feed(frame):
             line.sent(notification_content(decode_notification(body)), size=len(frame))
 
     def vote_received(self, line: MessageLine, notification: Notification) -> None:
-        """Record a received election frame."""
+        """Record a notification received on the election port."""
         line.received(notification_content(notification))
 
     # -- the quorum port ---------------------------------------------------------------------------------------------
@@ -121,7 +121,8 @@ class PeerTap:
     def _is_recorded(self, line: MessageLine, packet: Packet, way: int) -> bool:
         """Return whether to record a packet.
 
-        Of the frequent kinds, only brokers' packets are recorded; these kinds are checked first.
+        Of the frequent packet types, only those about brokers' transactions are recorded. These types are checked
+        first.
         """
         kind = type(packet)
         if kind is Proposal:
@@ -145,7 +146,7 @@ class PeerTap:
         return kind is not Ping
 
     def _look_into(self, proposal: Proposal) -> None:
-        """Choose the transactions of a proposal to record.
+        """Choose which transactions of a proposal to record.
 
         Every learner receives the same proposal, so the choice is made once per proposal.
         """
@@ -156,7 +157,7 @@ class PeerTap:
             self._recorded = list(proposal.txns)
 
     def _concerns(self, txn: Txn) -> bool:
-        """Return whether the transaction belongs to a broker, or opens or closes a session."""
+        """Return whether the transaction is from a broker's session, or opens or closes a session."""
         if txn.session_id in self._brokers:
             if txn.type == _CLOSE_SESSION:
                 del self._brokers[txn.session_id]
@@ -185,7 +186,7 @@ class PeerTap:
     def received_from_client(
         self, connection: ConnectionId, transport: Transport, messages: Sequence[ClientMessage]
     ) -> None:
-        """Record a client's received frames."""
+        """Record frames received from a client."""
         for message in messages:
             if isinstance(message, Frames):
                 if connection in self._ops_by_xid:
@@ -232,7 +233,7 @@ class PeerTap:
         line.sent(connected_content(response))
 
     def _replies(self, connection: ConnectionId, framed: bytes) -> None:
-        """Record replies as they are sent, each with its length prefix."""
+        """Record replies in encoded form, each with its length prefix."""
         reader = Reader(framed)
         while reader.left >= REPLY_HEADER_SIZE:
             frame = reader.read_buffer()
@@ -251,7 +252,7 @@ class PeerTap:
         self._lines[connection].sent(content, reply_key(reply, content), size)
 
     def client_gone(self, connection: ConnectionId) -> None:
-        """Handle the end of a client's connection."""
+        """Forget a client's connection, which has ended."""
         self._lines.pop(connection, None)
         self._ops_by_xid.pop(connection, None)
         session_id = self._session_on.pop(connection, None)
@@ -261,7 +262,7 @@ class PeerTap:
 
 
 def _registered(body: Record) -> str | None:
-    """Return the broker that a transaction registers, also within a multi, or None."""
+    """Return the id of the broker that a transaction registers, alone or within a multi, or None."""
     if isinstance(body, MultiTxn):
         bodies = [sub.body() for sub in body.txns if _REGISTRATIONS in sub.data]
         return next((name for each in bodies if (name := _registered(each)) is not None), None)
@@ -271,7 +272,7 @@ def _registered(body: Record) -> str | None:
 
 
 def reply_key(reply: Reply, content: Content) -> str | None:
-    """Return the key of a server's frame on its connection."""
+    """Return the key by which a server's frame is matched with the client's record of it, or None."""
     if reply.xid == NOTIFICATION_XID:
         return f"watch@{reply.zxid}{content.subject.get('event')}{content.subject.get('path')}"
     return f"answer@{reply.xid}" if reply.xid > 0 else None
@@ -286,7 +287,7 @@ def _key(packet: Packet, content: Content) -> str | None:
 
 
 def _expect(line: MessageLine, zxid: int) -> None:
-    """Expect the acknowledgements and commits of a recorded proposal, in either direction."""
+    """Mark the acknowledgements and commits of this proposal, in both directions, as packets to record."""
     if not line.expected:
         line.expected = [deque(maxlen=_EXPECTED_MAX) for _ in range(_KINDS_AND_WAYS)]
     for each in line.expected:
@@ -294,7 +295,7 @@ def _expect(line: MessageLine, zxid: int) -> None:
 
 
 def _came(expected: deque[int], zxid: int) -> bool:
-    """Return whether the packet is about a recorded proposal, and stop expecting all proposals up to `zxid`.
+    """Return whether the packet is about a recorded proposal; remove all expected proposals up to `zxid`.
 
     An acknowledgement may also cover earlier proposals.
     """

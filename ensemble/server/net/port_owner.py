@@ -1,4 +1,4 @@
-"""Detection, from /proc if it exists, of the process that has opened a port that this server cannot open."""
+"""Finds, from /proc if it exists, the process that has already opened the port that this server cannot open."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEYS = {
 
 
 def port_trouble(purpose: str, host: str, port: int, failed: OSError) -> str:
-    """Return one line about a port that cannot be opened: purpose, reason and remedy."""
+    """Return a one-line error message for a port that cannot be opened: purpose, reason and what to do."""
     reason = failed.strerror or str(failed)
     if failed.errno == errno.EADDRINUSE:
         holder = port_holder(port)

@@ -1,7 +1,7 @@
 """SASL on connections between servers: `zabka.ensemble.auth.quorum_sasl` with time limits and log lines.
 
-A connection on the quorum port begins with a `SaslDoor`; the connection's real protocol then replaces it. A
-connection on the election port negotiates after its initial message, in `election_port`.
+A connection on the quorum port begins with the protocol `SaslDoor`, which the link's own protocol replaces after
+authentication. A connection on the election port negotiates after its initial message, in `election_port`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ NEGOTIATING_MAX = 256
 """Maximum number of negotiations in progress on the quorum port; further connections are rejected."""
 REPORTED_MAX = 256
 Report = Callable[[str, str], None]
-"""Callback (remote, reason)."""
+"""Callback (remote, reason) for a rejected connection."""
 Side = LearnerSide | ServerSide
 
 
 class QuorumAuth:
-    """Authentication between this server and others. `new_nonce` must be unpredictable."""
+    """SASL authentication between this server and others. `new_nonce` must return unpredictable strings."""
 
     def __init__(self, settings: QuorumSasl, new_nonce: Callable[[], str]) -> None:
         self._settings = settings
@@ -33,15 +33,15 @@ class QuorumAuth:
         self.negotiating = 0
 
     def learner_side(self) -> LearnerSide | None:
-        """Return the SASL side for a connection that this server opens, or None if it does not authenticate itself."""
+        """Return the SASL state for a connection that this server opens, or None if it does not authenticate itself."""
         return LearnerSide(self._settings, self._new_nonce()) if self._settings.learner_required else None
 
     def server_side(self) -> ServerSide:
-        """Return the SASL side for a connection that this server accepts."""
+        """Return the SASL state for a connection that this server accepts."""
         return ServerSide(self._settings, self._new_nonce())
 
     def report_refusal(self, report: Report, remote: str, purpose: str, refused: SaslError) -> None:
-        """Report a failed authentication once, because a misconfigured server retries repeatedly."""
+        """Report a failed authentication, once per remote server and reason, because a misconfigured server retries."""
         found = (remote.rpartition(":")[0], f"{purpose}: SASL: {refused}")
         if found not in self._reported and len(self._reported) < REPORTED_MAX:
             self._reported.add(found)
@@ -49,7 +49,10 @@ class QuorumAuth:
 
 
 def step_of(side: Side, data: bytes | None) -> tuple[Step, SaslError | None]:
-    """Process received bytes (None: the other side's half-close); return the next step, and the error if it failed."""
+    """Process received bytes; return the resulting step and, if authentication failed, the error.
+
+    `data` is None if the other side has closed its half of the connection.
+    """
     try:
         return (side.feed(data) if data is not None else side.connection_ended()), None
     except SaslError as bad:
@@ -57,10 +60,10 @@ def step_of(side: Side, data: bytes | None) -> tuple[Step, SaslError | None]:
 
 
 class SaslDoor(asyncio.Protocol):
-    """Starts a connection's real protocol when both sides have authenticated.
+    """Authenticates both sides of a connection, then hands the connection to the link's own protocol.
 
-    `checked` checks the other side's certificate first: False closes the connection. `passed` resolves to whether the
-    protocol was started.
+    `checked` checks the other side's certificate first, and returns False to close the connection. The result of the
+    future `passed` is whether the protocol was started.
     """
 
     def __init__(
@@ -83,8 +86,8 @@ class SaslDoor(asyncio.Protocol):
         self.passed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin the negotiation if this side is the learner."""
-        # uvloop's transports are asyncio.Transport in all but name.
+        """Check the certificate; send the first message if this side is the learner."""
+        # uvloop's transports do not inherit from asyncio.Transport, but have the same methods.
         self._transport = transport = cast(asyncio.Transport, transport)
         self._auth.negotiating += 1
         accepted = isinstance(self._side, ServerSide)
@@ -102,7 +105,7 @@ class SaslDoor(asyncio.Protocol):
             self._go_on(data)
 
     def eof_received(self) -> bool:
-        """Handle the other side's half-close."""
+        """Handle the other side's half-close, which ends the negotiation."""
         if not self.passed.done():
             self._go_on(None)
         return False
@@ -131,6 +134,6 @@ class SaslDoor(asyncio.Protocol):
         self.passed.set_result(passed)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Handle the end of the connection: authentication was not complete, or it failed."""
+        """Handle the end of the connection before authentication was complete."""
         if not self.passed.done():
             self._settle(False)

@@ -49,18 +49,18 @@ SIGNATURE = b"\0\0\0\x0aBenWasHere"
 OFFERED = b"\x01"
 """Flag for cumulative acks; other implementations ignore it.
 
-After LearnerInfo, and after the version in LEADERINFO, this flag means that the sender supports cumulative acks. In ACK
-and COMMIT: it means that this packet is cumulative.
+After LearnerInfo, and after the version in LEADERINFO, the flag means that the sender supports cumulative acks. In an
+ACK or COMMIT it means that this packet is cumulative.
 """
 OFFERED_WITH_ACKS = b"\x02"
-"""Flag after LearnerInfo only: cumulative acks are supported, and the leader's own acks are processed."""
+"""Flag after LearnerInfo only: the learner supports cumulative acks, and processes the leader's own acks."""
 SNAPSHOT_WANTED = b"\x01"
-"""Flag after the previous ones: the learner needs a snapshot, because its history may differ from the leader's."""
+"""Flag after the flag for cumulative acks: the learner needs a snapshot, because its history may differ."""
 NO_ZXID = -1
 NO_AUTH = b"\0\0\0\0"
 NULL_AUTH = b"\xff\xff\xff\xff"
 OFFERED_ALONE = OFFERED + NULL_AUTH
-"""The part of a cumulative ACK or COMMIT after its type and zxid: the flag, and no authinfo."""
+"""Bytes of a cumulative ACK or COMMIT after its type, zxid and data length: the flag, and no authinfo."""
 CUMULATIVE: Final[dict[int, type[messages.Ack | messages.Commit]]] = {ACK: messages.Ack, COMMIT: messages.Commit}
 HEAD = struct.Struct(">iqi")
 head_at = HEAD.unpack_from
@@ -95,13 +95,13 @@ def _encode_auth(pairs: Auth) -> bytes:
 
 
 def decode_auth(buffer: bytes, pos: int) -> Auth:
-    """Decode a client's identities in a REQUEST."""
+    """Decode the client's identities in a REQUEST packet."""
     reader = Reader(buffer, pos)
     return tuple((reader.read_string(), reader.read_string()) for _ in range(reader.read_int()))
 
 
 def txn_of(zxid: int, data: bytes | None) -> Txn:
-    """Return the transaction in a packet, which must have the packet's zxid. Raises MalformedRecord."""
+    """Decode the transaction in a packet. Raises MalformedRecord, also if its zxid is not the packet's."""
     if data is None:
         raise MalformedRecord("a proposal without its transaction")
     txn = Txn.decode(data)
@@ -204,7 +204,7 @@ def _encode_leader_info(packet: messages.LeaderInfo) -> bytes:
 
 
 def _encode_proposal(packet: messages.Proposal) -> bytes:
-    """Encode one PROPOSAL per transaction."""
+    """Encode a Proposal as one PROPOSAL packet per transaction."""
     parts: list[bytes] = []
     for txn in packet.txns:
         data = txn.raw or txn.encoded()
@@ -220,13 +220,13 @@ def encode_shared(packet: messages.Proposal | messages.Commit) -> bytes:
 def _encode_request(packet: messages.ForwardedRequest) -> bytes:
     body = packet.body
     head = _REQUEST_HEAD.pack(REQUEST, NO_ZXID, 16 + len(body), packet.session_id, packet.cxid, packet.op)
-    # Never a null list: a ZooKeeper leader cannot check permissions without one.
+    # Never encode a null list: a ZooKeeper leader cannot check permissions without a list.
     return head + body + (_encode_auth(tuple(packet.auth)) if packet.auth else NO_AUTH)
 
 
 def _encode_ping(packet: messages.Ping) -> bytes:
     data = b"".join(SESSION_FIELDS.pack(session_id, timeout_ms) for session_id, timeout_ms in packet.touched)
-    # Never a null buffer: a ZooKeeper leader reads the list of sessions without a check.
+    # Never encode a null buffer: a ZooKeeper leader reads the list of sessions without a check.
     return packet_bytes(PING, packet.zxid, data)
 
 
@@ -271,9 +271,9 @@ FROM_LEADER: dict[int, Callable[[int, bytes | None], messages.Packet]] = {
     DIFF: lambda zxid, data: messages.Diff(Zxid(zxid)),
     TRUNC: lambda zxid, data: messages.Trunc(Zxid(zxid)),
 }
-"""Decoders of a leader's packets, keyed by type.
+"""Decoders of a leader's packets, keyed by packet type.
 
-The codec itself handles SNAP (with a tree) and SYNC (empty).
+SNAP (with a tree) and SYNC (empty) are not in the table, because `QuorumCodec` decodes them.
 """
 FROM_LEARNER: dict[int, Callable[[int, bytes | None, Auth], messages.Packet]] = {
     ACK: lambda zxid, data, auth: messages.Ack(Zxid(zxid), data == OFFERED),

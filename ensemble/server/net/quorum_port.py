@@ -1,4 +1,4 @@
-"""Quorum links: connections between a leader and its learners, with batching and snapshot streaming."""
+"""Quorum links: connections between a leader and its learners, with batched packets and streamed snapshots."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ _SHARED = (Proposal, Commit)
 
 
 class QuorumListener(Protocol):
-    """Receiver of links and packets."""
+    """Receiver of a quorum port's events: new and lost links, and packets."""
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None: ...
     def on_link_failed(self, to: PeerId) -> None: ...
     def on_link_accepted(self, link: LinkId) -> None: ...
     def on_link_down(self, link: LinkId) -> None: ...
     def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
-        """Handle received packets; the list is empty while a large packet is arriving."""
+        """Handle packets received on a link; the list is empty if only a part of a large packet has arrived."""
         ...
 
     def on_peer_broken(self, remote: str, reason: str) -> None: ...
     def takes_observers(self) -> bool:
-        """Return whether observers can learn from this peer now; False for a leader, to reduce its load."""
+        """Return whether this peer accepts observers on its second port now; False for a leader, to reduce its load."""
         ...
 
 
 class _Unwelcome(asyncio.Protocol):
-    """Protocol that closes its connection at once."""
+    """Protocol for a rejected connection, which it closes at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close at once, because this server accepts no connection here."""
+        """Close the connection."""
         cast(asyncio.Transport, transport).abort()
 
 
@@ -79,7 +79,7 @@ class QuorumPort:
         self._reachability = reachability
         self.init_limit_s = init_limit_s
         self.observer_master_port = 0
-        """Port where followers accept observers; 0 if there is none. An observer connects to it."""
+        """Port number on which followers accept observers, and to which an observer connects; 0 if there is none."""
         self.accepted = 0
         self._my_id = my_id
         self._servers = servers
@@ -98,7 +98,7 @@ class QuorumPort:
         self._opening: dict[PeerId, asyncio.Task[None]] = {}
 
     async def listen(self, addresses: Sequence[Address], warn: Callable[[str], None]) -> None:
-        """Open this peer's quorum port at these addresses, replacing an open one.
+        """Open this peer's quorum port at these addresses; close the previous port.
 
         `warn` is called for each address that cannot be opened, if others can. Raises PortError.
         """
@@ -138,7 +138,7 @@ class QuorumPort:
         return SaslDoor(auth, side, link, link.is_welcome, refused, self.init_limit_s)
 
     def use(self, servers: Mapping[PeerId, ServerLine]) -> None:
-        """Set the ensemble's servers; the core closes open links itself."""
+        """Set the ensemble's members. Open links stay open: the peer closes those that it no longer needs."""
         self._servers = servers
         self._mine = servers.get(self._my_id, self._mine)
 
@@ -153,7 +153,7 @@ class QuorumPort:
             link.close()
 
     def open(self, to: PeerId) -> None:
-        """Connect to a leader; drop a connection attempt still in progress."""
+        """Start connecting to a leader; cancel an earlier attempt that is still in progress."""
         old = self._opening.pop(to, None)
         if old is not None:
             old.cancel()
@@ -170,7 +170,7 @@ class QuorumPort:
         for attempt in range(CONNECT_TRIES):
             addresses = self._addresses(line, attempt)
             if attempt:
-                # Learner.connectToLeader: a newly elected leader may not listen yet.
+                # As in Learner.connectToLeader, retry after a pause: a newly elected leader may not listen yet.
                 await asyncio.sleep(CONNECT_RETRY_S)
             link = QuorumLink(self, to)
             try:
@@ -194,15 +194,18 @@ class QuorumPort:
         self.listener.on_link_failed(to)
 
     def _addresses(self, line: ServerLine, attempt: int) -> list[tuple[str, int]]:
-        """Return the addresses to try: all at once, or one after another if reachability checks are disabled."""
+        """Return the addresses of a leader to try: all at once, or a different one in each attempt.
+
+        It is one per attempt if reachability checks are disabled.
+        """
         own = self.observer_master_port if self._mine.observer else 0
         found = [(each.host, own or each.quorum_port) for each in line.addresses]
         return found if self._reachability.checks else [found[attempt % len(found)]]
 
     async def _reach(self, link: QuorumLink, addresses: Sequence[tuple[str, int]]) -> bool:
-        """Connect; after a failure, return whether another attempt is useful.
+        """Connect the link to a leader.
 
-        Raises OSError.
+        Return True, or False if authentication failed and another attempt would be useless. Raises OSError.
         """
         side = self._auth.learner_side() if self._auth is not None else None
         door = self._door(self._auth, link, side) if self._auth is not None and side is not None else None
@@ -224,13 +227,16 @@ class QuorumPort:
         return self._security.refusal_of_caller(transport, members)
 
     def register(self, link: QuorumLink) -> LinkId:
-        """Return a new number for a link."""
+        """Assign an id to a link; return the id."""
         self._next_link += 1
         self._links[LinkId(self._next_link)] = link
         return LinkId(self._next_link)
 
     def send(self, link_id: LinkId, packets: Sequence[Packet]) -> None:
-        """Queue packets; all packets of a turn are sent in one write. Does nothing if the link is closed."""
+        """Queue packets for a link; all packets of an event loop turn are sent in one write.
+
+        Does nothing if the link is closed.
+        """
         link = self._links.get(link_id)
         if link is not None:
             if link.line is not None and self.tap is not None:
@@ -251,7 +257,7 @@ class QuorumPort:
             link.close()
 
     def flush(self) -> None:
-        """Write the packets of this turn, beginning with the last active link, because a peer waits there."""
+        """Write the queued packets of all links, first of the link that received last, because a peer waits there."""
         if self._unflushed:
             self.flush_last_active()
             links, self._unflushed = self._unflushed, {}
@@ -259,20 +265,20 @@ class QuorumPort:
                 link.flush()
 
     def flush_last_active(self) -> None:
-        """Write the queued packets of the last active link; `flush` writes the rest."""
+        """Write the queued packets of the link that received last; `flush` writes those of the others."""
         waiting = self._unflushed.pop(self._last_active, None)
         if waiting is not None:
             waiting.flush()
 
     def receive(self, link_id: LinkId, packets: list[Packet]) -> None:
-        """Handle packets that arrived on a link."""
+        """Pass packets that were received on a link to the listener."""
         self._last_active = link_id
         self.listener.on_packets(link_id, packets)
 
     def progress(self, link_id: LinkId) -> None:
-        """Record a sign of life: part of a packet arrived on a link, or part of a snapshot was sent.
+        """Notify the listener of activity on a link: part of a packet was received, or part of a snapshot was sent.
 
-        Receiving a whole packet or snapshot has no time limit. (In ZooKeeper each read has a time limit, and a write
+        So there is no time limit for a whole packet or snapshot. (In ZooKeeper each read has a time limit, and a write
         has none.)
         """
         self.listener.on_packets(link_id, [])
@@ -288,7 +294,7 @@ class QuorumPort:
 
 
 class QuorumLink(asyncio.Protocol):
-    """One link; `leader` is the peer that this side connected to as a learner, None on a leader's side."""
+    """One link; `leader` is the leader that this learner connected to, None on the leader's side."""
 
     def __init__(self, port: QuorumPort, leader: PeerId | None) -> None:
         self._port = port
@@ -307,15 +313,17 @@ class QuorumLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Handle the established connection.
 
-        A learner's connection counts only after its first packet, because any client can connect.
+        On the leader's side the link is registered only after the learner's first packet, because any client can
+        connect.
         """
-        # uvloop's transports are asyncio.Transport in all but name.
+        # uvloop's transports do not inherit from asyncio.Transport, but have the same methods.
         self._transport = transport = cast(asyncio.Transport, transport)
         keep_alive(transport)
         if self._port.tap is not None:
             self.line = self._port.tap.line(transport, self._leader)
         if transport.get_extra_info("ssl_object") is None:
-            # Flushed data must be sent at once, not in the next turn of the loop. (uvloop's TLS would not resume.)
+            # Send written data at once, not in the next turn of the loop: resume_writing is then not needed, and
+            # uvloop's TLS would not call it.
             transport.set_write_buffer_limits(high=0)
         if self._leader is None:
             self._port.accepted += 1
@@ -333,7 +341,7 @@ class QuorumLink(asyncio.Protocol):
             self._deadline = loop.call_later(self._port.init_limit_s, self.close)
 
     def is_welcome(self, transport: asyncio.BaseTransport) -> bool:
-        """Return whether the other side's certificate is accepted, if it is required."""
+        """Return whether the other side's certificate is acceptable, or no certificate is required."""
         reason = self._port.refusal(transport, self._leader)
         if reason is None:
             return True
@@ -342,7 +350,7 @@ class QuorumLink(asyncio.Protocol):
         return False
 
     def data_received(self, data: bytes) -> None:
-        """Process every complete packet."""
+        """Decode the complete packets and pass them to the port."""
         if self._closing:
             return
         try:
@@ -365,7 +373,7 @@ class QuorumLink(asyncio.Protocol):
         self._port.receive(self._link_id, packets)
 
     def send(self, packets: Sequence[Packet]) -> None:
-        """Queue packets; they wait while a snapshot is being streamed."""
+        """Queue packets; while a snapshot is being streamed, they wait for its end."""
         out, encode = self._out, self._codec.encode
         for packet in packets:
             if isinstance(packet, _SHARED):
@@ -378,7 +386,7 @@ class QuorumLink(asyncio.Protocol):
                 self._stream = self._codec.encode_stream(packet)
 
     def flush(self) -> None:
-        """Write the queued packets, or continue streaming."""
+        """Write the queued packets; during a snapshot, continue streaming it."""
         if self._transport is None:
             return
         if self._stream is not None:
@@ -388,7 +396,7 @@ class QuorumLink(asyncio.Protocol):
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
     def _pump(self) -> None:
-        """Write a few chunks of the snapshot, then yield to other work."""
+        """Write a few chunks of the snapshot; write the next ones after other work has run."""
         if self._stream is None or self._paused or self._transport is None:
             return
         for _ in range(CHUNKS_A_TURN):
@@ -401,7 +409,7 @@ class QuorumLink(asyncio.Protocol):
         asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """Record progress and continue, because the part of the snapshot written so far was sent."""
+        """Notify the listener that a part of the snapshot was sent, and write the next part."""
         if self._stream is not None and not self._paused:
             self._report_progress()
         self._pump()
@@ -422,8 +430,8 @@ class QuorumLink(asyncio.Protocol):
     def close(self) -> None:
         """Close after the queued packets are sent.
 
-        Streaming ends at once: an incomplete snapshot is useless, and a peer that has stopped reading would keep it,
-        and the tree that it shares, in memory forever.
+        A snapshot is not sent to its end: an incomplete snapshot is useless, and if the other side stopped reading, the
+        snapshot and the tree that it shares would stay in memory forever.
         """
         if self._closing:
             return
@@ -436,7 +444,7 @@ class QuorumLink(asyncio.Protocol):
             self._transport.close()
 
     def _break(self) -> None:
-        """Close at once, because the other side violated the protocol or a snapshot is truncated."""
+        """Close at once, because the other side violated the protocol or the snapshot to send is incomplete."""
         self._closing = True
         self._stream = None
         if self._transport is not None:

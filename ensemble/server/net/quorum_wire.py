@@ -1,7 +1,7 @@
 """Wire format of the quorum port: conversion between typed packets and ZooKeeper's QuorumPackets.
 
-Packets follow each other without framing; a SNAP is followed by the serialised tree and the string "BenWasHere". A
-connection has a `QuorumCodec` for its end; `zabka.ensemble.server.net.quorum_packets` defines each packet.
+Packets follow each other without framing; a SNAP is followed by the serialised tree and the string "BenWasHere". Each
+side of a connection has a `QuorumCodec`; `zabka.ensemble.server.net.quorum_packets` defines the packets.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ from zabka.ensemble.zab.messages import (
 
 
 class QuorumCodec:
-    """Encoder and decoder of one connection, for its learner or its leader side.
+    """Encoder and decoder for the learner's or the leader's side of one connection.
 
-    ZooKeeper replies to SYNCs in order, without an id; so the learner's codec remembers its requests.
+    ZooKeeper replies to SYNC packets in order, without an id; so the learner's codec stores its sync requests.
     """
 
     def __init__(self, *, learner: bool) -> None:
@@ -85,7 +85,7 @@ class QuorumCodec:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def encode(self, packet: Packet) -> bytes:
-        """Encode a packet; for Snap, only the part before the tree."""
+        """Encode a packet; for a Snap, only the part before the tree."""
         encoder = ENCODERS.get(type(packet))
         if encoder is not None:
             return encoder(packet)
@@ -108,14 +108,14 @@ class QuorumCodec:
 
     @staticmethod
     def encode_stream(packet: Snap) -> Iterator[bytes]:
-        """Yield the data after a SNAP packet: the tree in chunks, then the signature."""
+        """Yield the bytes that follow a SNAP packet: the tree in chunks, then the string "BenWasHere"."""
         yield from encode_tree(packet.snapshot)
         yield SIGNATURE
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> list[Packet]:
-        """Return every packet that is complete now. Raises MalformedRecord."""
+        """Decode received bytes; return the packets that are complete now. Raises MalformedRecord."""
         if self._missing > 0:
             # A large packet arrives in many pieces. Join them only once, when the last one has arrived.
             self._late.append(data)
@@ -145,7 +145,7 @@ class QuorumCodec:
         return out
 
     def _feed_one(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """Read one packet of any type; return its end, or -1 if it is incomplete."""
+        """Decode one packet of any type from `pos`; return the position after it, or -1 if it is incomplete."""
         if len(buffer) - pos < EMPTY.size:
             return -1
         kind, zxid, size = HEAD.unpack_from(buffer, pos)
@@ -161,8 +161,8 @@ class QuorumCodec:
             return -1
         auth = () if behind == end + 4 else decode_auth(buffer, end)
         if kind == REQUEST and buffer[end:behind] != NULL_AUTH:
-            # Remember the decoded identities: consecutive requests are usually from one connection and have the same
-            # ones.
+            # Cache the decoded identities: consecutive requests are usually from one connection and have the same
+            # identities.
             self._auth, self._auth_bytes = auth, buffer[end:behind]
         if kind == SNAP and self._learner:
             self._begin_snap(zxid, buffer[start:end])
@@ -171,10 +171,10 @@ class QuorumCodec:
         return behind
 
     def _feed_leaders(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """Read a leader's transactions, commits and acks; return the end of the last one.
+        """Decode a leader's transactions, commits and acks; return the position after the last decoded packet.
 
-        Nearly all of its packets are of these types. Reading stops at any other packet, and at an irregular or
-        incomplete one: `_feed_one` reads these.
+        Nearly all packets of a leader have these types. Decoding stops at any other packet, and at an irregular or
+        incomplete one: `_feed_one` decodes these.
         """
         last = len(buffer) - EMPTY.size
         txns: list[Txn] = []
@@ -202,7 +202,7 @@ class QuorumCodec:
         return pos
 
     def _feed_learners(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """Read a learner's requests and acks, which are nearly all of its packets; see `_feed_leaders`."""
+        """Decode a learner's requests and acks, which are nearly all packets of a learner; see `_feed_leaders`."""
         last = len(buffer) - EMPTY.size
         while pos <= last:
             kind, zxid, size = head_at(buffer, pos)
@@ -224,7 +224,7 @@ class QuorumCodec:
 
     @staticmethod
     def _skip_auth(buffer: bytes, pos: int) -> int:
-        """Return the end of the authinfo at `pos`, or -1 if it is not complete yet."""
+        """Return the position after the authinfo at `pos`, or -1 if the authinfo is incomplete."""
         (count,) = INT.unpack_from(buffer, pos)
         begin = pos
         pos += 4
@@ -242,11 +242,11 @@ class QuorumCodec:
     def _begin_snap(self, zxid: int, data: bytes) -> None:
         self._tree = TreeDecoder()
         self._snap_zxid = zxid
-        # Only servers of this project add the digest here. Without it, the tree computes the digest.
+        # Only servers of this project append the tree's digest here. Without it, the tree computes its digest.
         self._snap_digest = DIGEST_FIELDS.unpack(data)[1] & DIGEST_MASK if len(data) == DIGEST_FIELDS.size else 0
 
     def _feed_tree(self, tree: TreeDecoder, data: bytes, out: list[Packet]) -> bytes:
-        """Feed bytes to the tree that is being read; return the rest when the tree is complete."""
+        """Pass bytes to the decoder of a tree; return the bytes that follow the complete tree."""
         tree.feed(data)
         if not tree.done or len(tree.rest) < len(SIGNATURE):
             return b""

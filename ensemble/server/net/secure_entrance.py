@@ -1,4 +1,4 @@
-"""TLS port for clients: connection limits before the handshake, checks of certificate names after it."""
+"""TLS port for clients: limits connections before the handshake, and checks certificate names after it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zabka.ensemble.server.net.tls_listener import TlsListener
 
 
 class SecureEntrance:
-    """Admission checks of the TLS port.
+    """Doorkeeper of the TLS port for clients.
 
     `connection` creates the protocol of an accepted client; `on_refused` is called with the reason for a rejected one.
     """
@@ -39,7 +39,7 @@ class SecureEntrance:
         )
 
     async def listen(self, host: str, port: int, purpose: str) -> None:
-        """Open the port, replacing an open one. Raises PortError."""
+        """Open the port; close the previous one. Raises PortError."""
         self.listener.close()
         self.listener = self._new_listener()
         await self.listener.listen(host, port, purpose)
@@ -49,21 +49,21 @@ class SecureEntrance:
         return self._admission.admit(host)
 
     def leave(self, host: str) -> None:
-        """Stop counting a connection whose TLS handshake failed."""
+        """Uncount a connection whose TLS handshake failed."""
         self._admission.leave(host)
 
     def made(self, host: str) -> asyncio.Protocol:
-        """Return the protocol of a client after its handshake."""
+        """Return a protocol for a client that has completed its handshake."""
         return self._connection(self)
 
     def made_plain(self, host: str) -> asyncio.Protocol | None:
-        """Return the protocol of a client without TLS, if clients with and without TLS share a port."""
+        """Return a protocol for a client without TLS, or None if the port is only for TLS."""
         return self._connection(self) if self._accepts_plain else None
 
     def refusal(self, transport: asyncio.BaseTransport, host: str) -> str | None:
-        """Return why a client's certificate is rejected, or None.
+        """Return why a client's certificate is rejected, or None if it is accepted.
 
-        The certificate may have expired, or may not match the client's address, if that is checked.
+        It is rejected if it has expired or, where names are checked, does not match the client's address.
         """
         if (reason := self._store.outdated(transport)) is not None:
             return reason

@@ -1,4 +1,4 @@
-"""Listening, and the socket options of every connection of a server."""
+"""Opens listening sockets, and sets the socket options of a server's connections."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ async def listen(
 
 
 def keep_alive(transport: asyncio.BaseTransport, unacknowledged_ms: int = 0) -> None:
-    """Make the kernel detect a peer that disappeared silently (power failure, lost state in a firewall).
+    """Enable TCP keep-alive, so that the kernel detects a peer that disappeared (power failure, firewall reset).
 
-    The kernel sends no probes while data is unacknowledged, and resends the data for a quarter of an hour. With
-    `unacknowledged_ms`, it closes the connection after that time instead.
+    While data is unacknowledged, the kernel sends no keep-alive probes, and resends the data for a quarter of an hour.
+    With `unacknowledged_ms`, it closes the connection after that time instead.
     """
     sock = transport.get_extra_info("socket")
     if sock is None:
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # A user timeout replaces the limit of unanswered probes, so several probes must fit into it.
+    # A TCP user timeout replaces the limit on unanswered probes, so several probes must be sent within it.
     idle_s, every_s = (2, 1) if unacknowledged_ms else (10, 5)
     for option, value in (("TCP_KEEPIDLE", idle_s), ("TCP_KEEPINTVL", every_s), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):
@@ -49,6 +49,6 @@ def keep_alive(transport: asyncio.BaseTransport, unacknowledged_ms: int = 0) -> 
 
 
 def remote_name(transport: asyncio.BaseTransport) -> str:
-    """Return the other side as "host:port", for messages."""
+    """Return the other side's address as "host:port", for messages."""
     name = transport.get_extra_info("peername")
     return f"{name[0]}:{name[1]}" if isinstance(name, tuple) and len(name) >= 2 else "unknown"

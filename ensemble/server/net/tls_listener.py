@@ -1,6 +1,6 @@
 """A listening port whose connections begin with a TLS handshake.
 
-Each handshake is a separate task with a deadline, so that a stalled handshake does not delay others. A client that is
+Each handshake is a separate task with a time limit, so that a stalled handshake does not delay others. A client that is
 not allowed to connect is rejected before its handshake (NettyServerCnxnFactory, UnifiedServerSocket).
 """
 
@@ -17,13 +17,13 @@ from zabka.ensemble.server.net.port_owner import port_trouble
 from zabka.ensemble.server.net.sockets import BACKLOG, PortError
 
 ACCEPT_PAUSE_S = 0.2
-"""How long to wait after no connection could be accepted (too many open files)."""
+"""Pause after a connection could not be accepted, because too many files were open."""
 SHUTDOWN_TIMEOUT_S = 5.0
 RECORD_HANDSHAKE = 0x16
 
 
 class Doorkeeper(Protocol):
-    """Interface of the checks that admit connections before and after their handshakes."""
+    """Interface that decides which connections a TLS port accepts, before and after their handshakes."""
 
     def admit(self, host: str) -> bool:
         """Return whether a connection from that address can begin its handshake."""
@@ -34,11 +34,11 @@ class Doorkeeper(Protocol):
         ...
 
     def made(self, host: str) -> asyncio.Protocol:
-        """Return the protocol that owns a connection after its handshake."""
+        """Return a protocol for a connection that has completed its handshake."""
         ...
 
     def made_plain(self, host: str) -> asyncio.Protocol | None:
-        """Return the protocol of a connection without a handshake, or None if that is not allowed."""
+        """Return a protocol for a connection without TLS, or None if such connections are not allowed."""
         ...
 
     def on_handshake_failed(self, remote: str, reason: str) -> None: ...
@@ -57,7 +57,11 @@ class TlsListener:
         detects_plain: bool,
         is_of_few: bool = True,
     ) -> None:
-        """Create the port; `is_of_few` is set for a port that does not serve clients (see `leaves_room`)."""
+        """Create the port.
+
+        `is_of_few` is set for a port for servers or operators, which can use more of the file descriptors (see
+        `leaves_room`).
+        """
         self._store = store
         self._is_of_few = is_of_few
         self._keeper = keeper
@@ -90,7 +94,7 @@ class TlsListener:
 
     @property
     def port(self) -> int:
-        """The actual port number, also if 0 was configured."""
+        """The actual port number, even if port 0 was configured."""
         number: int = self._sockets[0].getsockname()[1]
         return number
 
@@ -129,7 +133,7 @@ class TlsListener:
         del self._welcoming[task]
 
     async def _welcome(self, accepted: socket.socket, host: str, remote: str) -> None:
-        """Run one handshake. Its timeout includes the check of the first byte before it."""
+        """Run one handshake. Its time limit includes reading the first byte, which detects connections without TLS."""
         loop = asyncio.get_running_loop()
         timeout_s = self._store.settings.handshake_timeout_ms / 1000
         protocol: asyncio.Protocol | None = None
@@ -160,7 +164,7 @@ class TlsListener:
 
     @staticmethod
     async def _is_plain(accepted: socket.socket, timeout_s: float) -> bool:
-        """Read the first byte without consuming it, to detect a plain connection."""
+        """Return whether a connection begins without TLS, from its first byte, which stays in the socket."""
         loop = asyncio.get_running_loop()
         readable: asyncio.Future[None] = loop.create_future()
         loop.add_reader(accepted.fileno(), _settle, readable)

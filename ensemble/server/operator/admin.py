@@ -1,4 +1,4 @@
-"""The admin server: a peer's commands over HTTP (JettyAdminServer), and the port that Prometheus scrapes."""
+"""The admin server: a peer's admin commands over HTTP (JettyAdminServer); and the port that Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def open_metrics_port(
 
 
 class _Pages:
-    """Pages below the admin server's URL."""
+    """HTTP handler for the paths below the admin server's URL."""
 
     def __init__(self, command_url: str, commands: AdminCommands) -> None:
         self._root = command_url

@@ -39,7 +39,7 @@ _ALIASES = {
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Response of a command: an object or a file; `then` is called after it was sent."""
+    """Response of an admin command: an object or a file. `then` is called after the response was sent."""
 
     body: Fields
     status: int = 200
@@ -61,7 +61,7 @@ class AdminCommands:
         restores: Restores,
         restart: Callable[[], None],
     ) -> None:
-        """Create the commands; `restart` restarts the server from a restored snapshot."""
+        """Create the commands; `restart` is called to restart the server from a restored snapshot."""
         self._config = running.config
         self._peer = running.peer
         self._service = running.service
@@ -108,7 +108,7 @@ class AdminCommands:
 
     @property
     def names(self) -> list[str]:
-        """Return each command's primary name."""
+        """Return the primary name of each command."""
         return sorted((*self._always, *self._serving, *self._guarded))
 
     def count_plain(self) -> None:
@@ -116,10 +116,10 @@ class AdminCommands:
         self._metrics.on_demand.insecure_admin_count += 1
 
     async def run(self, name: str, request: HttpRequest) -> Answer:
-        """Run a command, given its name or the four-letter word with the same meaning.
+        """Run a command, given its name or the corresponding four-letter word.
 
-        As in ZooKeeper, read-only commands report some errors with status 200: an unknown command, a server that is not
-        serving, a missing argument. All errors of `snapshot` and `restore` have a status of 400 or higher, because
+        As in ZooKeeper, read-only commands report some errors with status 200: an unknown command, a server without a
+        quorum, a missing argument. All errors of `snapshot` and `restore` have a status of 400 or higher, because
         scripts depend on them.
         """
         name = _ALIASES.get(name, name)
@@ -131,8 +131,8 @@ class AdminCommands:
             fields = self._always[name](request)
             return Answer({**fields, "command": name, "error": fields.get("error")})
         if name in self._guarded:
-            # A restore on one server causes an election. Wait for its end, because the operator may already be
-            # restoring the next server.
+            # A restore on one server causes an election. Wait until the election is over, because the operator may
+            # restore the next server immediately.
             patience_s = self._config.init_limit * self._config.tick_time / 1000 if name == "restore" else 0.0
             if not await self._serves_within(patience_s):
                 return _failed(name, NOT_SERVING.strip(), 503)
@@ -147,7 +147,7 @@ class AdminCommands:
         return status.serving or status.read_only
 
     async def _serves_within(self, patience_s: float) -> bool:
-        """Wait until this server serves clients; return False if it does not within this time."""
+        """Wait until this server accepts clients; return False if it does not within `patience_s`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
         while not self._serves():
@@ -228,7 +228,7 @@ class AdminCommands:
         return {"tracemask": self._trace_mask.value}
 
     def _system_properties(self) -> Fields:
-        """Return the keys of zoo.cfg in place of Java's system properties, without secrets."""
+        """Return the keys of zoo.cfg, without secrets, which replace Java's system properties here."""
         own = {f"zookeeper.{key}": value for key, value in sorted(self._config.values.items())}
         return {"python.version": sys.version, "user.timezone": time.tzname[0], **own}
 
@@ -341,7 +341,8 @@ class AdminCommands:
         if (refusal := self._snapshots.refusal(request)) is not None:
             return _failed("snapshot", refusal.reason, refusal.status)
         if not self._peer.status().serving:
-            # Without a leader the tree contains this server's whole log, and part of it may never have been committed.
+            # Without a leader the tree contains all transactions in this server's log, including ones that may never
+            # have been committed.
             return _failed("snapshot", "This server has no leader: not all that it holds need be committed", 503)
         taken = await self._snapshots.take_snapshot()
         headers = {"last_zxid": f"0x{taken.zxid:x}", "snapshot_size": str(taken.size_bytes)}

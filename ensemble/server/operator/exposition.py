@@ -21,7 +21,7 @@ _STARTED_S = time.time()
 
 
 def monitor_rows(readings: Readings) -> Iterator[tuple[str, float | str]]:
-    """Yield every metric with its name in `mntr` and in the admin server's `monitor`."""
+    """Yield (name, value) of every metric, as in the output of `mntr` and of the admin command `monitor`."""
     yield from readings.texts.items()
     yield from readings.gauges.items()
     for name, by_label in readings.by_namespace.items():
@@ -48,7 +48,7 @@ def _summary_rows(name: str, summary: Summary) -> Iterator[tuple[str, float | st
 
 
 def prometheus_text(readings: Readings, *, process: bool) -> str:
-    """Return every numeric metric; with `process`, also the metrics of the process."""
+    """Return all numeric metrics in Prometheus's text format; with `process`, also the metrics of the process."""
     lines: list[str] = []
     for name, value in readings.gauges.items():
         lines += _header(name, "gauge")
@@ -89,7 +89,7 @@ def _escaped(label: str) -> str:
 
 
 def _process_metrics() -> Iterator[tuple[str, str, float]]:
-    """Yield the standard process metrics of Prometheus clients."""
+    """Yield (name, type, value) of the standard process metrics of Prometheus clients."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     yield "process_cpu_seconds_total", "counter", usage.ru_utime + usage.ru_stime
     yield "process_start_time_seconds", "gauge", _STARTED_S

@@ -1,4 +1,4 @@
-"""Body of an HTTP request that is too large for memory. It is written to a file as it arrives."""
+"""Body of an HTTP request that is too large for memory, and is written to a file while it arrives."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from zabka.ensemble.runtime.workers import THREADS, Workers
 PART_BYTES = 256 * 1024
 PART_TIMEOUT_S = 10.0
 ROOM_BYTES = 64 * 1024 * 1024
-"""Space that must stay free on the disk."""
+"""Minimum space that must stay free on the disk."""
 DISCARDED_BYTES_MAX = 16 * 1024 * 1024
 DISCARD_TIMEOUT_S = 2.0
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class BodyRefused(Exception):
-    """The body is incomplete, or there is no space for it."""
+    """The body is incomplete, or there is not enough disk space for it."""
 
 
 class Body:
-    """The `length` bytes after a request's head. They can be read once."""
+    """Body of a request, of `length` bytes. It can be read once."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, length: int, *, waits: bool) -> None:
         self.length = length
@@ -58,9 +58,9 @@ class Body:
         return part
 
     async def discard(self) -> None:
-        """Read a little of an unread body.
+        """Read and discard a little of an unread body.
 
-        Closing the connection with unread bytes would discard the response.
+        If the connection were closed with unread bytes, the client might lose the response.
         """
         if self._waits:
             return

@@ -1,7 +1,7 @@
-"""A small HTTP/1.1 server for operators: one request per connection, with limits on everything.
+"""A small HTTP/1.1 server for operators: one request per connection, with limits on size and time.
 
-Pages of other sites cannot reach it through a visitor's browser: requests with another host's name, or sent by
-another site's page, are rejected.
+Web pages of other sites cannot use it through a visitor's browser: a request is rejected if its Host header is another
+host's name, or if another site's page sent it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _JSON = "application/json"
 
 
 class BadRequest(Exception):
-    """A request that cannot be served. Contains the status and a one-line message."""
+    """A request that is rejected. Contains the HTTP status and a one-line message."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -43,7 +43,7 @@ class BadRequest(Exception):
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """A request.
+    """An HTTP request.
 
     Header names are in lower case. `remote` is the source address, `certificate` the client's certificate (DER).
     """
@@ -58,7 +58,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
-    """A response. With `file`, it contains the file's content. `then` is called after it was sent."""
+    """An HTTP response. Its body is the content of `file`, if set. `then` is called after it was sent."""
 
     body: bytes
     status: int = 200
@@ -73,7 +73,7 @@ Failure = Callable[[str, BaseException], None]
 
 
 class HttpPort:
-    """One listening port. `handler` responds to the requests that pass the checks."""
+    """One listening port. `handler` responds to the requests that pass the port's checks."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class HttpPort:
         self._names: frozenset[str] = frozenset()
 
     async def listen(self, host: str, port: int, purpose: str) -> int:
-        """Open the port; return its number, also if 0 chose a free one.
+        """Open the port; return its number, which the system chooses if `port` is 0.
 
         Raises PortError.
         """
@@ -133,7 +133,7 @@ class HttpPort:
                 if response.then is not None:
                     response.then()
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            # The client disconnected, or is too slow.
+            # The client disconnected, or sent its request too slowly.
             return
         except Exception as bug:
             self._on_failure("the http port", bug)
@@ -182,9 +182,9 @@ class HttpPort:
             raise BadRequest(403, "pages of other sites may not ask this server")
 
     def _is_own(self, name: str) -> bool:
-        """Return whether the name is one of this server's names or an address.
+        """Return whether the name in a Host header is one of this server's names or an IP address.
 
-        No foreign name server can make an address point here.
+        An IP address is safe, because no foreign name server can make it point to this server.
         """
         if name in self._names:
             return True
@@ -199,7 +199,7 @@ _LOOPBACKS = ("127.0.0.1", "::1", "localhost")
 
 
 def parse_head(head: bytes) -> HttpRequest:
-    """Parse a request's head. Raises BadRequest."""
+    """Parse a request's head (request line and headers). Raises BadRequest."""
     first, *lines = head.decode("latin-1").split("\r\n")
     parts = first.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/1."):

@@ -1,4 +1,4 @@
-"""HTTPS on the port of the small HTTP server, alone or together with plain HTTP (UnifiedConnectionFactory)."""
+"""HTTPS for the small HTTP server, either only HTTPS or HTTPS and HTTP on one port (UnifiedConnectionFactory)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Https:
-    """TLS of a port; `forced` disables plain HTTP.
+    """TLS settings of an HTTP port; `forced` disables plain HTTP.
 
     `on_plain` is called for each connection without TLS.
     """
@@ -24,7 +24,7 @@ class Https:
         self._on_plain = on_plain
 
     async def listen(self, serve: Serve, host: str, port: int, purpose: str, limit: int) -> TlsListener:
-        """Listen; pass every connection to `serve`.
+        """Listen on host:port; pass every accepted connection to `serve`.
 
         Raises PortError.
         """
@@ -35,9 +35,9 @@ class Https:
 
 
 class _Door:
-    """Admission check of the HTTPS port that admits every client, because the HTTP server counts connections.
+    """Doorkeeper of the HTTPS port: accepts every client, because the HTTP server itself counts connections.
 
-    It does not report failures, because port scanners cause them.
+    It does not report failed handshakes, because port scanners cause them.
     """
 
     def __init__(self, serve: Serve, limit: int, on_plain: Callable[[], None], *, plain: bool) -> None:

@@ -1,6 +1,6 @@
-"""A peer's metrics, under the names of ZooKeeper's metrics (ServerMetrics, ServerStats, Leader).
+"""A peer's metrics, with the names of ZooKeeper's metrics (ServerMetrics, ServerStats, Leader).
 
-The components count the values, once per batch; this module reads them on demand.
+The components update their counts once per batch; this module reads the counts on demand.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from zabka.ensemble.zab.peer import PeerStatus
 from zabka.journal.events import Event, PeerStateChanged, SessionExpired, SnapshotTaken
 
 _GAUGES_OF_LIMITS = ("auth_failed_count", "non_mtls_remote_conn_count", "non_mtls_local_conn_count")
-"""Counts stored with the limits that are gauges in ZooKeeper, because ServerStats registers them as gauges."""
+"""Fields of `LimitCounts` that are gauges, because ServerStats registers them as gauges in ZooKeeper."""
 
 
 class RoleCounts:
-    """Numbers of transactions logged and committed while leading, and while not leading."""
+    """Numbers of transactions that the peer logged and committed as leader, and in other roles."""
 
     def __init__(self) -> None:
         self.proposals = {True: 0, False: 0}
@@ -34,7 +34,7 @@ class RoleCounts:
         self._seen = (0, 0)
 
     def settle(self, logged: int, applied: int, leading: bool) -> None:
-        """Add the transactions since the last call to the counts of the role that the peer had in that time."""
+        """Add the transactions since the last call to the counts of the role that the peer had since then."""
         self.proposals[self._leading] += logged - self._seen[0]
         self.commits[self._leading] += applied - self._seen[1]
         self._seen = (logged, applied)
@@ -42,7 +42,7 @@ class RoleCounts:
 
 
 class PeerHistory:
-    """History of a peer: elections, times without service, snapshots, expired sessions."""
+    """History of a peer: elections, times without a leader, snapshots, expired sessions."""
 
     def __init__(self) -> None:
         self.looking_count = 0
@@ -64,7 +64,7 @@ class PeerHistory:
         self._unavailable_since_ms: int | None = None
 
     def on_event(self, event: Event, now_ms: int) -> None:
-        """Process a journal event."""
+        """Update the history with a journal event."""
         if isinstance(event, PeerStateChanged):
             self._on_state(event, now_ms)
         elif isinstance(event, SnapshotTaken):
@@ -96,7 +96,7 @@ class PeerHistory:
             self.leading_since_ms = now_ms
 
     def _on_learner_state(self, event: PeerStateChanged, now_ms: int) -> None:
-        """Measure a learner's synchronisation, which lasts until the learner serves clients (Follower.followLeader)."""
+        """Measure how long a learner synchronises, until it accepts clients (Follower.followLeader)."""
         times = {"FOLLOWING": self.follower_sync_time_ms, "OBSERVING": self.observer_sync_time_ms}.get(event.state)
         if times is None:
             self._synchronising_since_ms = None
@@ -108,7 +108,7 @@ class PeerHistory:
 
 
 class OnDemandCounts(msgspec.Struct):
-    """Counts for HTTP requests, under ZooKeeper's names.
+    """Counts of the HTTP requests for snapshots and restores, with ZooKeeper's names.
 
     They count failed snapshots, failed restores, and connections without TLS.
     """
@@ -121,7 +121,7 @@ class OnDemandCounts(msgspec.Struct):
 
 
 class Readings(NamedTuple):
-    """All values at one time.
+    """Values of all metrics at one time.
 
     `texts` are not numeric. `by_namespace` and `counted_by_namespace` are gauges and counters with a label. `detailed`
     summaries have quantiles.
@@ -137,7 +137,7 @@ class Readings(NamedTuple):
 
 
 class Metrics:
-    """Reads a peer's metrics; `version` is its version line, `mode` its current mode."""
+    """Reads a peer's metrics; `version` returns its version line, `mode` its current mode."""
 
     def __init__(self, running: RunningPeer, mode: Callable[[], str], version: str) -> None:
         self.history = PeerHistory()
@@ -154,7 +154,7 @@ class Metrics:
         self._roles = RoleCounts()
 
     def on_event(self, event: Event) -> None:
-        """Process a journal event."""
+        """Update the metrics with a journal event."""
         self.history.on_event(event, _now_ms())
         if isinstance(event, PeerStateChanged):
             self._storage.stages.learning = event.state == "FOLLOWING"
@@ -234,7 +234,7 @@ class Metrics:
         }
 
     def _by_namespace(self) -> dict[str, dict[str, float]]:
-        """Return usage and limits, keyed by the first component of the path (QuotaMetricsUtils)."""
+        """Return each namespace's usage and limits; a namespace is a first path component (QuotaMetricsUtils)."""
         found: dict[str, dict[str, float]] = {}
         for path, quota in self._service.tree.quotas.by_path.items():
             namespace = path.split("/")[1]
@@ -328,7 +328,7 @@ def _now_ms() -> int:
 
 
 def _descriptors() -> tuple[int, int]:
-    """Return the open descriptors of this process and their limit; -1 for unknown values."""
+    """Return the number of open file descriptors of this process, and their limit; -1 for an unknown value."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     try:
         return len(os.listdir("/proc/self/fd")), most  # noqa: PTH208 (entries only)

@@ -28,14 +28,14 @@ _PERMISSIONS = (Permission.READ, Permission.WRITE, Permission.CREATE, Permission
 
 
 class Refusal(NamedTuple):
-    """Reason why a request is rejected, with an HTTP status."""
+    """Reason why a request is rejected, and the HTTP status of the response."""
 
     status: int
     reason: str
 
 
 class OnDemandSnapshots:
-    """Makes the server `take` snapshots, at most one per `interval_ms`; none if `interval_ms` is None.
+    """Snapshots on request: calls `take` at most once per `interval_ms`, never if `interval_ms` is None.
 
     `wanted` contains the futures of requests that wait for a durable snapshot; the operator view resolves them.
     """
@@ -70,7 +70,10 @@ class OnDemandSnapshots:
             return -1, -1
 
     def unproved(self, request: HttpRequest) -> Refusal | None:
-        """Return why the request's Authorization header (a scheme and credentials) is insufficient, or None."""
+        """Check a request's Authorization header, which contains a scheme and credentials.
+
+        Return why it does not allow a snapshot, or None if it does.
+        """
         scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
         if not scheme:
             return Refusal(401, "Auth info is missing for the command")
@@ -79,18 +82,18 @@ class OnDemandSnapshots:
             subject = subject_of(request.certificate) if request.certificate is not None else None
         except MalformedRecord:
             subject = None
-        # An address and a certificate are proved by the connection, not by the content of the header.
+        # An address or a certificate is proved by the connection, not by the Authorization header.
         present = policy.identities_of(canonical_address(request.remote), subject)
         identities = policy.authenticate(scheme, credentials.encode() if credentials else None, present)
         if not identities:
             return Refusal(401, "Not authenticated")
         root = self._service.tree.nodes["/"]
-        # A snapshot contains everything, so every permission is required; ZooKeeper requires only one of them.
+        # A snapshot contains all data, so require every permission on the root; ZooKeeper requires only one.
         allowed = all(allows(root.acl, bit, self._config.auth.rights_of(identities)) for bit in _PERMISSIONS)
         return None if allowed else Refusal(403, "Not authorized")
 
     def refusal(self, request: HttpRequest) -> Refusal | None:
-        """Return why a snapshot is not allowed now, or None if it is."""
+        """Return why a request for a snapshot is rejected now, or None if it is accepted."""
         if self._interval_ms is None:
             return Refusal(403, "Snapshot command is disabled; admin.snapshot.enabled=true allows it")
         if (unproved := self.unproved(request)) is not None:
@@ -101,7 +104,7 @@ class OnDemandSnapshots:
         return None
 
     async def take_snapshot(self) -> SnapshotTaken:
-        """Write a snapshot of the current tree, or wait for the snapshot being written."""
+        """Write a snapshot of the current tree; if one is being written, wait for it. Return the durable snapshot."""
         self._last_ms = _now_ms()
         future: asyncio.Future[SnapshotTaken] = asyncio.get_running_loop().create_future()
         self._wanted.append(future)

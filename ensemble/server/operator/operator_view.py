@@ -1,4 +1,4 @@
-"""An operator's view of a running peer: four-letter words, metrics, the admin server, and clock warnings."""
+"""A running peer's interfaces for operators: four-letter words, metrics, the admin server, and clock warnings."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ CLOCK_JUMP_MS = 2000
 
 
 class ClockWatch:
-    """Compares the wall clock with the monotonic one."""
+    """Detects jumps of the wall clock, by comparison with the monotonic clock."""
 
     def __init__(self, now: Instant) -> None:
         self._skew_ms = now.wall_ms - now.mono_ms
 
     def check(self, now: Instant) -> str | None:
-        """Return a warning if the wall clock jumped since the last check, otherwise None."""
+        """Return a warning if the wall clock jumped after the last check, otherwise None."""
         jump_ms = now.wall_ms - now.mono_ms - self._skew_ms
-        # A gradually adjusted clock does not jump.
+        # A clock that NTP adjusts gradually does not jump.
         self._skew_ms += jump_ms
         if abs(jump_ms) < CLOCK_JUMP_MS:
             return None
@@ -44,7 +44,10 @@ class ClockWatch:
 
 
 class OperatorView:
-    """A peer's interfaces for operators: words, admin server, metrics. `open` it after its other ports are open."""
+    """A peer's interfaces for operators: four-letter words, admin server, metrics.
+
+    Call `open` after the peer's other ports are open.
+    """
 
     def __init__(
         self,
@@ -57,7 +60,8 @@ class OperatorView:
     ) -> None:
         """Create the view.
 
-        `restart` restarts the peer from a restored snapshot; `take_snapshot` writes a snapshot of its tree.
+        `restart` is called to restart the peer from a restored snapshot, `take_snapshot` to write a snapshot of its
+        tree.
         """
         trace_mask = TraceMask()
         config, peer = running.config, running.peer
@@ -75,7 +79,7 @@ class OperatorView:
         self._snapshots_wanted: list[asyncio.Future[SnapshotTaken]] = []
 
     def on_loaded(self, took_ms: int, recovery: Recovery) -> None:
-        """Record how long it took to load this peer's data from its disk before the start."""
+        """Record how long it took to load this peer's data from the disk at its start."""
         history = self.metrics.history
         history.load_time_ms.add(took_ms)
         history.snapshot_load_time_ms.add(recovery.snapshot_load_ms)
@@ -83,7 +87,7 @@ class OperatorView:
         history.txns_loaded.add(len(recovery.recovered.txns))
 
     async def open(self) -> None:
-        """Open the configured ports, importing their modules only then.
+        """Open the configured ports; the modules for a port are imported only if it is configured.
 
         Raises PortError.
         """
@@ -134,7 +138,7 @@ class OperatorView:
             await port.close()
 
     def on_event(self, event: Event) -> None:
-        """Process a journal event."""
+        """Update the metrics with a journal event."""
         self.metrics.on_event(event)
         if isinstance(event, SnapshotTaken):
             for wanted in self._snapshots_wanted:

@@ -1,9 +1,9 @@
 """Restore of a snapshot received over HTTP, which replaces all data of this server (RestoreCommand).
 
-ZooKeeper changes only its memory and continues; after the next start it uses the data on its disk again. This server
-writes the snapshot to the disk and restarts from it, in an epoch later than the ensemble's (see `restoring`). When this
-server returns, an election begins. This server wins the election, and sends the snapshot to all others. (A ZooKeeper
-leader does not resign: in a mixed ensemble, restore the snapshot on a quorum of servers.)
+ZooKeeper replaces only the tree in memory and continues; after the next start it uses the data on its disk again. This
+server writes the snapshot to the disk and restarts from it, in an epoch later than the ensemble's (see `restoring`).
+After the restart it wins the election that follows, and sends the snapshot to all other servers. (A ZooKeeper leader
+does not resign: in a mixed ensemble, restore the snapshot on a quorum of servers.)
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from zabka.ensemble.txnlog.snapshots import SnapshotDamaged
 
 
 class Restores:
-    """Accepts restores, at most one per `interval_ms`; none if `interval_ms` is None.
+    """Receives snapshots to restore, at most one per `interval_ms`; none if `interval_ms` is None.
 
-    `zxid_after` returns the server's zxid after it starts from a snapshot with the given zxid.
+    `zxid_after` returns the server's zxid after it has started from a snapshot with the given zxid.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Restores:
     async def receive(self, body: Body | None) -> Zxid | Refusal:
         """Receive a snapshot, check it and write it to the disk; return its zxid.
 
-        The server uses it after its next start.
+        The server uses the snapshot after its next start.
         """
         if self._interval_ms is None:
             return Refusal(503, "Restore command is disabled; admin.restore.enabled=true allows it")

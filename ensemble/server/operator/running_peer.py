@@ -1,4 +1,4 @@
-"""The parts of a running peer that operators read: its configuration and components."""
+"""The parts of a running peer that the operator interfaces read: its configuration and components."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RunningPeer(NamedTuple):
     links: LinkFaults
 
     def hold_faults(self, table: FaultTable) -> None:
-        """Apply exactly these faults of links and requests from now on."""
+        """Replace the active link faults and request faults by those in the table."""
         self.links.apply(table)
         self.clients.hold_faults(table.requests)
         self.clients.hold_links(table)

@@ -24,14 +24,14 @@ from zabka.ensemble.zab.server_line import ServerLine
 
 COMPATIBLE_WITH = "3.9.5"
 _NOT_AVAILABLE = "<NA>"
-"""Value in Java's Environment for a property that is not set."""
+"""What Java's Environment prints for a property that is not set."""
 _MODES = {
     PeerState.LEADING: "leader",
     PeerState.FOLLOWING: "follower",
     PeerState.OBSERVING: "observer",
     PeerState.LOOKING: "looking",
 }
-# FinalRequestProcessor's names for the last operation of a connection.
+# Names that FinalRequestProcessor gives to the last operation of a connection.
 _SHORT_OPS = {
     **dict.fromkeys(("create", "create2", "createTtl", "createContainer"), "CREA"),
     **dict.fromkeys(("delete", "deleteContainer"), "DELE"),
@@ -70,41 +70,47 @@ def version_text() -> str:
 
 
 def mode_of(config: ZooConfig, peer: Peer) -> str:
-    """Return leader, follower, observer or read-only, or standalone if there is only one voter."""
+    """Return leader, follower, observer or read-only, or standalone for a server with only one voter."""
     if peer.status().read_only:
         return "read-only"
     return _MODES[peer.state] if config.distributed else "standalone"
 
 
 def short_op(name: str) -> str:
-    """Return an op's name in the output of `cons`."""
+    """Return an op's short name, as in the output of `cons`."""
     return _SHORT_OPS.get(name, "NA")
 
 
 class Open(Protocol):
-    """Interface of a port for clients."""
+    """Interface of a client port whose address can be queried."""
 
     @property
     def open_at(self) -> tuple[str, int] | None:
-        """Return the address where the port is open or was last configured, or None before that."""
+        """Return the address at which the port was last opened, or should have been; None before that."""
         ...
 
 
 def own_line(config: ZooConfig, peer: Peer) -> ServerLine | None:
-    """Return this server's line from the active membership, otherwise from its zoo.cfg, or None if standalone."""
+    """Return this server's `server.N` line, or None for a standalone server.
+
+    It is from the active membership or, if that does not contain this server, from zoo.cfg.
+    """
     return peer.membership.lines.get(PeerId(config.my_id)) or config.servers.get(config.my_id)
 
 
 def client_address(config: ZooConfig, clients: Open) -> tuple[str, int]:
     """Return the address for clients without TLS; port 0 if there is none.
 
-    A membership may contain no port; then the previous port stays open.
+    If the membership has no client port for this server, the previous port stays open and is returned.
     """
     return clients.open_at or (config.client_address, config.client_port or 0)
 
 
 def configuration(config: ZooConfig, peer: Peer, clients: Open) -> dict[str, object]:
-    """Return ZooKeeperServerConf with the names in `conf`; ensemble fields only in an ensemble."""
+    """Return the configuration with the names in the output of `conf` (ZooKeeperServerConf).
+
+    The fields about the ensemble are omitted for a standalone server.
+    """
     data, log = config.data_dir / VERSION_DIRECTORY, config.data_log_dir / VERSION_DIRECTORY
     data_size, log_size = directory_sizes(config)
     facts: dict[str, object] = {
@@ -135,7 +141,7 @@ def configuration(config: ZooConfig, peer: Peer, clients: Open) -> dict[str, obj
 
 
 def directory_sizes(config: ZooConfig) -> tuple[int, int]:
-    """Return the total file sizes in dataDir and in dataLogDir, in bytes."""
+    """Return the total size of the files in dataDir and in dataLogDir, in bytes."""
     return _size(config.data_dir / VERSION_DIRECTORY), _size(config.data_log_dir / VERSION_DIRECTORY)
 
 
@@ -147,7 +153,7 @@ def _size(directory: Path) -> int:
 
 
 def environment() -> dict[str, str]:
-    """Return the process's environment, with Java's keys in Java's order (Environment), then Python's own keys.
+    """Return properties of the process: Java's keys in Java's order (Environment), then Python's own keys.
 
     There is no JVM: `java.version` and `java.vendor` name the interpreter, `java.home` is its installation directory,
     and `java.class.path` is the module search path. `os.memory.…` is the JVM's heap in ZooKeeper. Here it is the
@@ -180,9 +186,9 @@ def environment() -> dict[str, str]:
 
 
 def _unless_unknown(found: Callable[[], object]) -> str:
-    """Return a value, or "unknown" if it cannot be read.
+    """Return the result of `found` as a string, or "unknown" if it raises an error.
 
-    Containers have users without a name or a home, and no writable directory.
+    For example, in a container the user may have no name or home directory.
     """
     try:
         return str(found())
@@ -203,17 +209,17 @@ def resident_bytes() -> int | None:
 
 
 def wall_ms(mono_ms: int) -> int:
-    """Convert a monotonic time to a time of the current wall clock."""
+    """Convert a monotonic time to the corresponding time of the wall clock."""
     return mono_ms + time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
 
 
 def signed(number: int) -> int:
-    """Return a 64-bit number as Java prints it."""
+    """Convert an unsigned 64-bit number to a signed one, as Java prints it."""
     return number - (1 << 64) if number >> 63 else number
 
 
 def sessions_by_path(service: Service) -> dict[str, list[SessionId]]:
-    """Return the sessions with watches, keyed by path."""
+    """Return the sessions that watch each path, keyed by path."""
     sessions = {info.connection: info.session_id for info in service.views.connections()}
     return {
         path: [sessions[connection] for connection in connections if connection in sessions]
@@ -222,7 +228,7 @@ def sessions_by_path(service: Service) -> dict[str, list[SessionId]]:
 
 
 def paths_by_session(service: Service) -> dict[SessionId, list[str]]:
-    """Return the watched paths, keyed by session."""
+    """Return the paths that each session watches, keyed by session."""
     found: dict[SessionId, list[str]] = {}
     for path, ids in sessions_by_path(service).items():
         for session_id in ids:

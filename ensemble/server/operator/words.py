@@ -1,4 +1,4 @@
-"""The four-letter words (org.apache.zookeeper.server.command), with the same output lines as in ZooKeeper."""
+"""The four-letter words (org.apache.zookeeper.server.command); their output has the same lines as ZooKeeper's."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _SESSION = (1 << 64) - 1
 
 
 class OpenConnections(server_facts.Open, Protocol):
-    """A server's connections, for the four-letter words."""
+    """Interface of a server's client connections, for the four-letter words."""
 
     def address(self, connection_id: ConnectionId) -> str:
-        """Return the address of a client with a session."""
+        """Return the address of the client on this connection, which has a session."""
         ...
 
     def newcomers(self) -> Sequence[Newcomer]:
-        """Return the connections without a session."""
+        """Return the connections that have no session yet."""
         ...
 
 
 class TraceMask:
-    """The number that `stmk` sets and `gtmk` returns (ZooTrace); it has no effect here."""
+    """Trace mask that `stmk` sets and `gtmk` returns (ZooTrace); it has no effect here."""
 
     def __init__(self) -> None:
         self.value = 0b1_0011_0010
 
 
 class FourLetterCommands:
-    """Output of four-letter words for one peer."""
+    """Returns the output of four-letter words for one peer."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class FourLetterCommands:
         }
 
     def answer(self, word: str, argument: bytes = b"") -> str | None:
-        """Return the output of `word`, or None if there is no such word; `argument` are the bytes after it."""
+        """Return the output of `word`, or None if the word is unknown; `argument` contains the bytes after the word."""
         command = self._always.get(word) or self._serving.get(word)
         if command is None and word != "stmk":
             return None
@@ -150,7 +150,9 @@ class FourLetterCommands:
         return "Server stats reset.\n"
 
     def _stmk(self, argument: bytes) -> str:
-        """Set the mask from the eight bytes after the word. Without them the output is empty, as in ZooKeeper."""
+        """Set the trace mask to the eight bytes after the word. If they are missing, the output is empty, as in
+        ZooKeeper.
+        """
         if len(argument) < 8:
             return ""
         self._trace_mask.value = int.from_bytes(argument, "big", signed=True)
@@ -163,7 +165,7 @@ class FourLetterCommands:
         return f"{lines}{self._newcomers()}\n"
 
     def _newcomers(self) -> str:
-        """Return the connections without a session.
+        """Return lines about the connections that have no session.
 
         The connection of this request is included: its four-letter word counts as a packet, and its interest ops are 0,
         because nothing more is read from it.
@@ -209,7 +211,9 @@ class FourLetterCommands:
         return "\n".join(lines) + "\n"
 
     def _session_lines(self) -> list[str]:
-        """Return the sessions by expiry (SessionTrackerImpl) if tracked here, otherwise with their timeouts."""
+        """Return lines about the sessions: by expiry if this server tracks them (SessionTrackerImpl), else with
+        timeouts.
+        """
         buckets = self._service.views.sessions_by_due_time()
         if buckets is None:
             sessions = self._service.views.session_infos()

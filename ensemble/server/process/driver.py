@@ -1,17 +1,17 @@
-"""Drives a `Peer`: calls its handlers for events of sockets, disk and clock, and executes their effects.
+"""Drives a `Peer`: calls its handlers for events of sockets, disk and clock, and executes the effects they return.
 
 One round of the event loop is one batch: the peer processes all client messages in one turn, packets and replies are
 sent with one write per connection, disk effects are executed together, and the journal is flushed once. Effects for
 other servers that arise during a long turn are executed at once.
 
-Packets and replies never wait for the disk, unless the core requires it. If the loop itself waits for a fast disk
-(see `Storage`), packets that other servers wait for are sent first, so that the syncs run in parallel. Effects after
-that sync belong to the same round.
+Packets and replies wait for the disk only if the core requires it. If the loop itself waits for a fast disk (see
+`Storage`), packets that other servers wait for are sent first, so that all servers run their fsyncs in parallel.
+Effects that arise after that fsync belong to the same round.
 
-With one request in flight, its latency is the sum of the sequential steps, and on few cores also of the parallel
-steps. So the critical path comes first. In an ensemble of three, one other server completes a quorum, and the second
-one receives a proposal only after it is in this server's log. A follower with a waiting client checks once whether
-the leader's acknowledgement has arrived before it sends its own.
+With one request in flight, its latency is the sum of the sequential steps, and on few cores also of the parallel steps.
+So the steps on the critical path run first. In an ensemble of three, one other server completes a quorum; the third
+server receives a proposal only after the proposal is in this server's log. A follower with a waiting client checks once
+whether the leader's acknowledgement has arrived before it sends its own.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ from zabka.journal.events import Event, NodeStopped, PeerStateChanged, SnapshotT
 from zabka.journal.writer import Journal
 
 ROUND_PACKETS_MAX = 2
-"""Maximum number of packets from another server that are processed at once, if nothing else has arrived.
+"""Maximum number of packets from another server that are processed at once, before other events are awaited.
 
 Waiting for another turn of the event loop would take as long as processing them.
 """
 ONE_OTHER_IS_ENOUGH = 3
-"""Maximum number of voters for which this server and one other server are a quorum."""
+"""Maximum number of voters for which this server and one other server form a quorum."""
 _DISK_EFFECTS = (
     Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership, SaveSnapshot,
     TruncateLog,
@@ -85,7 +85,7 @@ _DISK_EFFECTS = (
 
 
 class _Timers:
-    """A peer's timers, one per name; `ran_out` is called with the name of each due timer."""
+    """A peer's timers, each with a name; `ran_out` is called with the name when a timer fires."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ran_out: Callable[[str], None]) -> None:
         self._loop = loop
@@ -93,7 +93,7 @@ class _Timers:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def set(self, effect: SetTimer) -> None:
-        """Start or restart a timer."""
+        """Start the timer with this name, or restart it."""
         old = self._timers.pop(effect.name, None)
         if old is not None:
             old.cancel()
@@ -116,7 +116,7 @@ class _Timers:
 
 
 class PeerDriver:
-    """One running peer. Set `storage`, `clients`, and with other peers `elections` and `quorum`."""
+    """Runs one peer. Before `start`, set `storage`, `clients`, and with other peers `elections` and `quorum`."""
 
     def __init__(
         self, peer: Peer, service: Service, journal: Journal, voters: tuple[int, ...], log: structlog.BoundLogger
@@ -129,7 +129,7 @@ class PeerDriver:
         self.membership: MembershipPorts | None = None
         self.tap: PeerTap | None = None
         self.restart: Callable[[str], None] = self.stop
-        """Ends the peer, so that another one starts in its place with the data on the disk."""
+        """Ends this peer, so that a new one is started from the data on the disk."""
         self._peer = peer
         self._service = service
         self._journal = journal
@@ -142,7 +142,7 @@ class PeerDriver:
         self._from_clients: list[tuple[ConnectionId, ClientMessage]] = []
         self._flush_due = False
         self._client_waits = False
-        """Whether the last received message was a client's request, so that a client waits for a reply."""
+        """Whether a client waits for a reply: the last message received from a client has no reply yet."""
         self._holds_ack = False
         later = self._loop.call_later
         self._refusals = Refusals(log, self._emit_refusal, lambda delay_ms, call: later(delay_ms / 1000, call))
@@ -150,18 +150,18 @@ class PeerDriver:
         self._actions = self._build_actions()
         peer.hand_effects_to(self._carry_out_early)
 
-    # -- life --------------------------------------------------------------------------------------------------------
+    # -- start and end -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the peer; its storage and ports must be set."""
         self._call(self._peer.on_start)
 
     def stop(self, reason: str = "shutdown") -> None:
-        """End the peer, on request."""
+        """Stop the peer normally, with this reason in the journal."""
         self._finish(None, reason)
 
     async def finished(self) -> None:
-        """Wait for the end of the peer. Raises Stopped if the end is unexpected."""
+        """Wait until the peer has ended. Raises Stopped if it did not end by `stop`."""
         await self._finished
 
     def _finish(self, failure: Exception | None, reason: str) -> None:
@@ -178,7 +178,7 @@ class PeerDriver:
             self._finished.set_exception(failure)
 
     def fail(self, name: str, failure: BaseException) -> None:
-        """Stop after a bug; write the reason to the journal last."""
+        """Stop the peer because of an unexpected exception; the last journal event contains the reason."""
         if self._finished.done():
             return
         traceback.print_exception(failure)
@@ -217,7 +217,7 @@ class PeerDriver:
             actions[type(effect)](effect)
 
     def _carry_out_early(self, effects: list[Effect]) -> None:
-        """Execute effects during a turn: those for other servers, and those that the disk's thread executes."""
+        """Execute effects during a turn: send packets, and start disk effects that the storage thread executes."""
         self._carry_out(effects)
         self._send(disk_too=not (self._disk and self._disk_is_quick()))
 
@@ -225,7 +225,7 @@ class PeerDriver:
         return self.storage is not None and self.storage.is_quick(self._disk)
 
     def _send(self, *, disk_too: bool = True) -> None:
-        """Send everything to the network and the disk; the network first, because it is fast."""
+        """Write all queued packets, disk effects and replies; packets first, because this is fast."""
         if self.quorum is not None:
             self.quorum.flush()
         if disk_too:
@@ -239,7 +239,7 @@ class PeerDriver:
             self._disk.clear()
 
     def _flush(self) -> None:
-        """End the round: process client messages, then write packets, replies and disk effects."""
+        """End the event loop round: process client messages, then write packets, replies and disk effects."""
         if self._from_clients:
             self._take_from_clients()
         disk, storage, held_before = self._disk, self.storage, self._holds_ack
@@ -256,17 +256,18 @@ class PeerDriver:
         if self.clients is not None:
             self.clients.flush()
         if self._holds_ack and not held_before:
-            # Use two nested calls, so that the loop reads data that has arrived before it acknowledges.
+            # Use two nested calls, so that the loop reads packets that have arrived before this peer sends its
+            # acknowledgement.
             self._loop.call_soon(self._loop.call_soon, self._acknowledge)
         else:
             self._acknowledge()
         if self._from_clients:
-            # The limit on requests in process has released these messages during this round.
+            # The request throttle has released these messages during this round.
             self._flush_soon()
         self._flush_journal()
 
     def _send_before_disk(self) -> None:
-        """Send other servers the packets that they can process during the sync."""
+        """Before a fsync, send other servers the packets that they can process during the fsync."""
         if self.quorum is None:
             return
         if self._disk and len(self._voters) <= ONE_OTHER_IS_ENOUGH and self._is_alone() and self._disk_is_quick():
@@ -275,11 +276,11 @@ class PeerDriver:
             self.quorum.flush()
 
     def _is_alone(self) -> bool:
-        """Return whether at most one transaction is in progress. With more, throughput matters more than latency."""
+        """Return whether at most one transaction is in progress, so that latency matters more than throughput."""
         return self._peer.outstanding <= 1
 
     def _acknowledge(self) -> None:
-        """Send the remaining packets of this round, or of the previous one."""
+        """Send the remaining packets of this round, and those that the previous round held back."""
         self._holds_ack = False
         if self.quorum is not None:
             self.quorum.flush()
@@ -312,7 +313,7 @@ class PeerDriver:
         return actions
 
     def emit(self, event: Event) -> None:
-        """Write an event to the journal; write events for operators to the log too."""
+        """Write an event to the journal; write state changes to the log too, and count the event in the metrics."""
         if self.operator is not None:
             self.operator.on_event(event)
         if isinstance(event, PeerStateChanged):
@@ -333,7 +334,10 @@ class PeerDriver:
             self._call(lambda now: [])
 
     def _save_snapshot(self, effect: SaveSnapshot) -> None:
-        """Start an ordinary snapshot at once, before the next turn can change the tree."""
+        """Start writing an ordinary snapshot at once, before the next turn can change the tree.
+
+        One that replaces the history is queued with the other disk effects.
+        """
         if effect.replaces_history:
             self._disk.append(effect)
         else:
@@ -342,8 +346,8 @@ class PeerDriver:
     def take_snapshot(self, snapshot: TreeSnapshot) -> None:
         """Write an ordinary snapshot.
 
-        A learner can append and apply in the same turn. So the disk effects are submitted first; otherwise the snapshot
-        would be valid before the log is durable up to the snapshot's zxid.
+        The queued disk effects are submitted first, because a learner can append and apply a transaction in the same
+        turn: the snapshot must not be valid before the log is durable up to the snapshot's zxid.
         """
         self._submit()
         if self.storage is not None:
@@ -396,51 +400,53 @@ class PeerDriver:
     # -- events: other peers -------------------------------------------------------------------------------------------
 
     def on_notification(self, src: PeerId, notification: Notification) -> None:
-        """Handle an election message."""
+        """Handle a notification of another server's vote."""
         self._refusals.check_vote(src, notification, self._peer)
         self._call(self._peer.on_notification, src, notification)
 
     def on_oracle(self, agrees: bool) -> None:
-        """Handle a change of the oracle's decision."""
+        """Handle a change of the oracle's decision, for an ensemble of two."""
         self._call(self._peer.on_oracle, agrees)
 
     def on_voter_unreachable(self, peer_id: PeerId) -> None:
-        """Handle a peer whose election port does not respond."""
+        """Notify the peer of a server whose election port cannot be reached; ignore servers that do not vote."""
         if peer_id in self._voters:
             self._call(self._peer.on_voter_unreachable, peer_id)
 
     def on_peer_broken(self, remote: str, reason: str) -> None:
-        """Report a dropped connection between servers, on which the other side violated the protocol."""
+        """Report a connection to another server that was closed because that server violated the protocol."""
         self._refusals.break_off(remote, reason)
 
     def on_unlisted_server(self, peer_id: PeerId, address: str) -> None:
-        """Report a connection from a server that is not in this server's list."""
+        """Report a connection from a server that is missing from this server's list of members."""
         self._refusals.admit_unlisted(peer_id, address, reconfig_enabled=self._peer.reconfig_enabled)
 
     def takes_observers(self) -> bool:
-        """Return whether observers can learn from this peer: only from a follower, to reduce the leader's load."""
+        """Return whether this peer accepts observers on its second port: only as a follower, to reduce the leader's
+        load.
+        """
         return self._peer.state is PeerState.FOLLOWING
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None:
-        """Handle a requested link that is up."""
+        """Handle the established link to a leader, which the peer had requested."""
         self._call(self._peer.on_link_up, link, to)
 
     def on_link_failed(self, to: PeerId) -> None:
-        """Handle a requested link that could not be opened."""
+        """Handle a link to a leader that the peer had requested and that could not be opened."""
         self._call(self._peer.on_link_failed, to)
 
     def on_link_accepted(self, link: LinkId) -> None:
-        """Handle a link opened by a learner."""
+        """Handle a link that a learner opened to this peer."""
         self._call(self._peer.on_link_accepted, link)
 
     def on_link_down(self, link: LinkId) -> None:
-        """Handle a broken link."""
+        """Handle a link that the other side closed or that broke."""
         self._call(self._peer.on_link_down, link)
 
     def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
-        """Handle packets, or a part of one, that arrived on a link.
+        """Pass packets received on a link to the peer; the list is empty if only a part of a packet arrived.
 
-        After a packet that closes the link, ignore the rest.
+        Packets that arrive after this side closed the link are ignored.
         """
         assert self.quorum is not None
         if not self.quorum.is_open(link):
@@ -455,7 +461,10 @@ class PeerDriver:
     # -- events: disk --------------------------------------------------------------------------------------------------
 
     def on_durable(self, tokens: list[int]) -> None:
-        """Handle durable barriers; the newest includes the older ones. Notify their waiters first."""
+        """Handle disk barriers that have become durable; the newest one includes the older ones.
+
+        Packets and replies that wait for them are sent at once, or at the end of the round if that is later.
+        """
         if self._flush_due:
             self._call(self._peer.on_durable, tokens[-1])
             self._holds_ack = self._client_waits and self._peer.state is PeerState.FOLLOWING and self._is_alone()
@@ -467,9 +476,9 @@ class PeerDriver:
             self._flush()
 
     def on_truncated(self, recovery: Recovery) -> None:
-        """Handle the truncated log.
+        """Handle the result of truncating the log.
 
-        If it is damaged, restart this peer, because its tree may contain lost transactions.
+        If the log is damaged, restart this peer, because its tree may contain transactions that the log has lost.
         """
         for damage in recovery.damages:
             self.emit(damage)
@@ -479,18 +488,18 @@ class PeerDriver:
             self._call(self._peer.on_recovered, recovery.recovered)
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
-        """Handle a part of the log that was read for a learner."""
+        """Handle transactions that were read from the log for a learner."""
         self._call(self._peer.on_log_read, link, after, txns)
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
-        """Handle a durable snapshot."""
+        """Handle a snapshot that has been written and is durable."""
         self.emit(SnapshotTaken(written.zxid, written.size_bytes, written.duration_ms))
         self._call(lambda now: [])
 
     def on_snapshot_spoiled(self) -> None:
-        """Handle damage to the newest snapshot's file: the next snapshot does not reuse any part of it.
+        """Handle damage to the newest snapshot's file: the next snapshot must not copy any part of it.
 
-        Only the peer can decide whether its tree is ready for a snapshot now.
+        The peer is notified, because only the peer can decide whether its tree is ready for a new snapshot.
         """
         self._log.warning("the newest snapshot is damaged on the disk: a new one is written from memory")
         self._call(self._peer.on_snapshot_spoiled)
@@ -500,7 +509,7 @@ class PeerDriver:
         self._log.warning(line)
 
     def on_storage_failed(self, reason: str) -> None:
-        """Handle a disk failure."""
+        """Handle a disk failure: the peer stops."""
         self._finish(Stopped(reason), reason)
 
     # -- events: clients -----------------------------------------------------------------------------------------------
@@ -528,7 +537,7 @@ class PeerDriver:
             messages, self._from_clients = self._from_clients, []
             self._client_waits = True
             if self.clients is not None:
-                # Clear this before the turn, because the turn itself counts these requests as outstanding.
+                # Clear this before the turn, because from then on the peer itself counts these requests as outstanding.
                 self.clients.admission.handed_over.clear()
             self._call(self._peer.on_clients, messages)
 
@@ -538,7 +547,7 @@ class PeerDriver:
         self._call(self._peer.on_client_closed, connection)
 
     def answer_word(self, word: str, argument: bytes) -> str | None:
-        """Return the output of a four-letter word."""
+        """Return the output of a four-letter word, or None if the word is unknown."""
         return self.operator.words.answer(word, argument) if self.operator is not None else None
 
     def proved(self, connection: ConnectionId) -> Sequence[AuthId]:
@@ -547,7 +556,7 @@ class PeerDriver:
         return () if found is None else found.auth
 
     def session(self, connection: ConnectionId) -> SessionId:
-        """Return the session of a connection; 0 while it has none."""
+        """Return the session id of a connection; 0 while it has no session."""
         found = self._service.clients.connections.get(connection)
         return SessionId(0) if found is None else found.session_id
 
@@ -556,5 +565,5 @@ class PeerDriver:
         return any(path.startswith(f"{BROKER_IDS}/") for path in self._service.views.ephemerals(session_id))
 
     def outstanding(self, connection: ConnectionId) -> int:
-        """Return the number of a connection's waiting requests."""
+        """Return the number of a connection's requests that have no reply yet."""
         return self._service.clients.outstanding(connection)

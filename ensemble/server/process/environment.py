@@ -1,4 +1,4 @@
-"""Environment of a peer's process, without its event loop: the parts that a simulated world replaces."""
+"""Environment of a peer's process except its event loop: the parts that a simulated world replaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zabka.journal.writer import Journal
 
 
 class PeerEnvironment(NamedTuple):
-    """Log, journal, randomness, disk, workers and monotonic clock of one process.
+    """Log, journal, random source, disk, workers and monotonic clock of one process.
 
     `started` is called when the peer runs and its ports are open.
     """
@@ -33,11 +33,11 @@ class PeerEnvironment(NamedTuple):
     clock_ns: Callable[[], int]
     started: Callable[[RunningPeer], None]
     make_service: Callable[[EnsembleConfig, Callable[[], str]], Service] = Service
-    """Creates the service for clients from the ensemble's settings and the nonce source."""
+    """Creates the service for clients, given the ensemble's settings and a function that returns nonces."""
     count_use: CountUse | None = None
-    """Counts the uses of request faults together with other nodes.
+    """Increments the counts of request faults that the host's nodes share.
 
-    If None, the host's agent provides the location of the counts.
+    If None, the counts are in files, whose directory the host agent provides.
     """
     messages: MessageNotes | None = None
-    """Records the messages, if configured."""
+    """Message recorder; None if messages are not recorded."""

@@ -1,7 +1,7 @@
-"""Applies membership changes to a running peer's ports.
+"""Applies a change of the membership to a running peer's ports.
 
-The peer connects to others at their new addresses, and listens at its own new addresses (QuorumPeer.processReconfig,
-ServerCnxnFactory.reconfigure).
+The peer connects to the other servers at their new addresses, and listens at its own new addresses
+(QuorumPeer.processReconfig, ServerCnxnFactory.reconfigure).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Listen = Callable[[], Awaitable[None]]
 
 
 def peer_names(servers: Iterable[tuple[int, ServerLine]]) -> dict[str, str]:
-    """Return the peer at each address, for the fault table."""
+    """Return the name of the peer at each "host:port", for the fault table."""
     names: dict[str, str] = {}
     for number, line in servers:
         for host, quorum_port, election_port in line.addresses:
@@ -39,7 +39,7 @@ def peer_names(servers: Iterable[tuple[int, ServerLine]]) -> dict[str, str]:
 class MembershipPorts:
     """Applies each new membership to the ports.
 
-    Open connections are kept. If a port cannot be opened, an error is logged, and the peer continues without it.
+    Open connections stay open. If a port cannot be opened, an error is logged, and the peer continues without the port.
     """
 
     def __init__(
@@ -61,7 +61,11 @@ class MembershipPorts:
         self._moving: asyncio.Task[None] | None = None
 
     def use(self, effect: UseMembership) -> None:
-        """Use the servers of both memberships; if their addresses differ, use the addresses in the active one."""
+        """Connect to the servers of the active and of the last seen membership, and listen at this server's new
+        addresses.
+
+        If a server is in both, its address in the active membership is used.
+        """
         servers = {**effect.last_seen.lines, **effect.current.lines}
         self._elections.use(servers)
         self._quorum.use(servers)
@@ -78,7 +82,7 @@ class MembershipPorts:
             await earlier
         addresses, warn = after.listens_at(on_all=self._listens_on_all), self._log.warning
         ports = [[(each.host, each.quorum_port) for each in line.addresses] for line in (before, after)]
-        # Only a voter accepts observers, at a separate port.
+        # A voter has a second quorum port, for observers, and an observer does not.
         if ports[0] != ports[1] or before.observer != after.observer:
             await self._reopen(lambda: self._quorum.listen(addresses, warn))
         ports = [[(each.host, each.election_port) for each in line.addresses] for line in (before, after)]

@@ -1,8 +1,8 @@
-"""Ownership of a data directory.
+"""Check that a data directory belongs to this server and ensemble.
 
-A server must not start with another server's epochs, or with another ensemble's history. ZooKeeper has no such check.
-A joining server whose history is ahead of the ensemble's would win the election, and its history would replace the
-others'.
+A server must not start with another server's epochs, or with another ensemble's history. ZooKeeper has no such check: a
+joining server whose history is ahead of the ensemble's would win the election, and its history would replace that of
+the other servers.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ OWNER_NAME = ".owner"
 
 
 class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The server that last used a data directory, and its ensemble: host:quorumPort keyed by id.
+    """The server that last used a data directory, and its ensemble: host:quorumPort keyed by server id.
 
-    `earlier` contains the addresses before a new membership, because a crash may have prevented the change of zoo.cfg.
+    `earlier` contains the addresses before a new membership was stored, because zoo.cfg may still contain them after a
+    crash.
     """
 
     server: int
@@ -37,15 +38,15 @@ class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def addresses(self) -> set[str]:
-        """Present and earlier addresses of the ensemble."""
+        """Current and earlier addresses of the ensemble."""
         return {*self.ensemble.values(), *self.earlier}
 
 
 def claim(config: ZooConfig, files: Files = HOST) -> None:
-    """Claim an existing, locked data directory for this server. A standalone server claims no directory.
+    """Record this server and its ensemble as owner of an existing, locked data directory.
 
-    Raises OSError, and DataDirectoryError with a one-line message if the directory belongs to another server or
-    ensemble.
+    A standalone server records no owner. Raises OSError, and DataDirectoryError with a one-line message if the
+    directory belongs to another server or ensemble.
     """
     if not config.servers:
         return
@@ -69,9 +70,10 @@ def claim(config: ZooConfig, files: Files = HOST) -> None:
 
 
 def _strange(config: ZooConfig, before: Owner, present: Owner) -> bool:
-    """Return whether the ensemble has no address in common with the earlier one, even with host names resolved.
+    """Return whether the data belongs to another ensemble: it has no address in common with the present one.
 
-    A server with a control socket gets new addresses at each `zabka up`, so this returns False for such a server.
+    Addresses are also compared after resolving host names. Returns False for a server with a control socket, which gets
+    new addresses at each `zabka up`.
     """
     if config.control_socket is not None or not before.addresses.isdisjoint(present.ensemble.values()):
         return False
@@ -79,7 +81,7 @@ def _strange(config: ZooConfig, before: Owner, present: Owner) -> bool:
 
 
 def _resolved(addresses: Iterable[str]) -> set[tuple[str, str]]:
-    """Return the IP address and port of each "host:port" whose host can be resolved."""
+    """Return the (IP address, port) pairs of the "host:port" addresses whose host can be resolved."""
     found: set[tuple[str, str]] = set()
     for address in addresses:
         host, _, port = address.rpartition(":")
@@ -92,10 +94,10 @@ def _resolved(addresses: Iterable[str]) -> set[tuple[str, str]]:
 
 
 class OwnedMembershipFiles:
-    """Membership files, together with the owner file of the data directory.
+    """Stores the membership in the dynamic configuration files and in the data directory's owner file.
 
-    The owner file is updated with the membership, so that an ensemble is still recognised after all its servers moved
-    to other addresses while running.
+    So after all servers have changed their addresses by reconfiguration, a restarted server still accepts its data
+    directory.
     """
 
     def __init__(self, kept: DynamicConfigFiles, config: ZooConfig, files: Files = HOST) -> None:
@@ -119,7 +121,7 @@ class OwnedMembershipFiles:
         if before is not None and before.addresses != present.addresses:
             self._write(Owner(self._my_id, ensemble, sorted(before.addresses)))
         self._kept.save(membership)
-        # Write the new owner only now: from here on another ensemble may use the old addresses.
+        # Remove the earlier addresses only now: after this, another ensemble may use them.
         if before != present:
             self._write(present)
 
@@ -141,5 +143,5 @@ def _read(path: Path, files: Files) -> Owner | None:
     except FileNotFoundError:
         return None
     except msgspec.DecodeError:
-        # A crash left an incomplete line, which does not show an owner.
+        # A crash left an incomplete file, which does not prove an owner.
         return None

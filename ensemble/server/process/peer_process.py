@@ -65,16 +65,16 @@ from zabka.journal.message_log import open_message_log
 from zabka.journal.writer import JournalWriter
 
 GC_THRESHOLDS = (50_000, 20, 50)
-"""Thresholds for fewer, larger collections: reference counting frees most of a peer's allocations at once."""
+"""Thresholds for fewer, larger garbage collections: reference counting frees most of a peer's objects at once."""
 NONCE_BYTES = 30
 SWITCH_INTERVAL_S = 0.0005
-"""Maximum time that the storage thread waits for a busy event loop before it can report durable data."""
+"""Maximum time that the storage thread waits for the busy event loop's thread before it can run."""
 ORACLE_AGREES = b"1"
 EXTRA_BYTES_MIN = 1024
 
 
 def oracle_agrees(path: Path) -> bool:
-    """Return whether an oracle's file begins with a 1 (QuorumOracleMaj); False if it is missing or unreadable."""
+    """Return whether the oracle's file begins with a 1 (QuorumOracleMaj); False if it is missing or unreadable."""
     try:
         with path.open("rb") as file:
             return file.read(1) == ORACLE_AGREES
@@ -83,10 +83,10 @@ def oracle_agrees(path: Path) -> bool:
 
 
 class OracleWatch:
-    """Reads the oracle of an ensemble of two every half tick and reports each change.
+    """Reads the oracle's file of an ensemble of two every half tick, and reports each change.
 
-    The oracle allows a server to continue without the other. (ZooKeeper reads the oracle only when a server has to
-    decide whether to continue; it checks this every half tick.)
+    The oracle allows a server to continue without the other one. (ZooKeeper reads the oracle only when a server has to
+    decide whether to continue; it decides this every half tick.)
     """
 
     def __init__(self, path: Path, tick_time_ms: int, notify: Callable[[bool], None]) -> None:
@@ -96,7 +96,7 @@ class OracleWatch:
         self._agreed = False
 
     def start(self) -> None:
-        """Read the oracle now, and every half tick from now on."""
+        """Read the oracle's file now, and every half tick from now on."""
         agrees = oracle_agrees(self._path)
         if agrees is not self._agreed:
             self._agreed = agrees
@@ -119,9 +119,10 @@ def main(config_path: Path) -> int:
 
 
 def run_peer(config_path: Path) -> bool:
-    """Run a peer until SIGTERM or SIGINT, or a restored snapshot; return whether to restart, from that snapshot.
+    """Run a peer until SIGTERM or SIGINT, or until a snapshot is restored; return whether to restart the peer.
 
-    Raises ConfigError, DataDirectoryError, PortError or OSError if it cannot start, and Stopped if it cannot continue.
+    Raises ConfigError, DataDirectoryError, PortError or OSError if the peer cannot start, and Stopped if it cannot
+    continue.
     """
     may_open_all_files()
     config = load(config_path)
@@ -129,7 +130,8 @@ def run_peer(config_path: Path) -> bool:
     for warning in config.warnings:
         log.warning(warning)
     with ExitStack() as held:
-        # Loaded objects are permanent, so collections over a million of them would free nothing.
+        # Disable garbage collection during loading: it would examine up to millions of objects and free none, because
+        # the loaded objects are needed.
         gc.disable()
         loaded = load_history(config, held, log)
         journal = JournalWriter(config.journal_dir, config.node, full=config.journal_full)
@@ -155,13 +157,13 @@ def run_peer(config_path: Path) -> bool:
 
 
 def _collect_what_changes(running: RunningPeer) -> None:
-    # Loaded objects are permanent.
+    # Exclude the loaded objects from later collections, because they are needed permanently.
     gc.freeze()
     gc.enable()
 
 
 def load_history(config: ZooConfig, held: ExitStack, log: structlog.BoundLogger, files: Files = HOST) -> Loaded:
-    """Lock the data directories until `held` is closed, and load their content.
+    """Lock the data directories until `held` is closed, and load their data.
 
     Raises DataDirectoryError, OSError.
     """
@@ -189,7 +191,7 @@ def load_history(config: ZooConfig, held: ExitStack, log: structlog.BoundLogger,
 
 
 def ensemble_config(config: ZooConfig) -> EnsembleConfig:
-    """Return the settings in zoo.cfg that the core needs."""
+    """Return the settings in zoo.cfg that the core (peer and service) uses."""
     return EnsembleConfig(
         my_id=config.my_id,
         voters=config.voters,
@@ -224,13 +226,13 @@ def ensemble_config(config: ZooConfig) -> EnsembleConfig:
 
 
 def recovery_policy(config: ZooConfig) -> RecoveryPolicy:
-    """Return how to handle damage: a peer with other voters can get lost transactions from them."""
+    """Return how to handle a damaged log: a peer with other voters can fetch lost transactions from them."""
     others = sum(voter != config.my_id for voter in config.voters)
     return RecoveryPolicy(others, config.storage.trusts_empty)
 
 
 class Loaded(NamedTuple):
-    """A peer's directories, the loaded data, the zxid of a previously restored snapshot, and the loading time."""
+    """A peer's directories, the data loaded from them, the loading time, and the zxid of a restored snapshot."""
 
     directories: Directories
     recovery: Recovery
@@ -239,14 +241,14 @@ class Loaded(NamedTuple):
 
 
 async def serve(config: ZooConfig, loaded: Loaded, environment: PeerEnvironment) -> bool:
-    """Run a peer until it is stopped; return whether it ended for a restart. Raises PortError, Stopped, OSError."""
+    """Run a peer until it is stopped; return whether to restart it. Raises PortError, Stopped, OSError."""
     directories, recovery, restored, _ = loaded
     loop = asyncio.get_running_loop()
     settings = ensemble_config(config)
     service = environment.make_service(settings, environment.nonce)
     if recovery.recovered.snapshot is None:
-        # Write a snapshot at the first start, as ZooKeeper does, so that later starts can distinguish an empty tree
-        # from a lost one.
+        # Write a snapshot at the first start, as ZooKeeper does: a later start without a snapshot then shows that data
+        # was lost.
         write_snapshot(directories.data, service.snapshot(), directories.files)
     peer = Peer(settings, service, recovery.recovered, environment.random)
     driver = PeerDriver(peer, service, environment.journal, config.voters, environment.log)
@@ -299,26 +301,26 @@ async def serve(config: ZooConfig, loaded: Loaded, environment: PeerEnvironment)
 
 
 def _membership_files(config: ZooConfig, files: Files) -> MembershipFiles | None:
-    """Return the membership files, or None for a server without a zoo.cfg."""
+    """Return the writer of membership files, or None for a server without a zoo.cfg file."""
     if config.path is None:
         return None
     return OwnedMembershipFiles(DynamicConfigFiles(config.path, config.my_id, files), config, files)
 
 
 class _Ending:
-    """How a peer ends: for good after a stop, which takes precedence, or for a restart."""
+    """Whether an ending peer is restarted. A signal takes precedence over a restart."""
 
     def __init__(self, driver: PeerDriver) -> None:
         self.restarts = False
         self._driver = driver
 
     def restart(self, reason: str = "a snapshot was restored") -> None:
-        """End for a restart, because the peer's state differs from the state on its disk."""
+        """Stop the peer and restart it, because its state differs from the data on its disk."""
         self.restarts = True
         self._driver.stop(reason)
 
     def stop(self) -> None:
-        """Handle SIGTERM or SIGINT."""
+        """Handle SIGTERM or SIGINT: stop the peer without a restart."""
         self.restarts = False
         self._driver.stop()
 
@@ -379,7 +381,7 @@ async def _listen_for_clients(config: ZooConfig, clients: ClientPort, report: Ca
 
 
 def peer_security(config: ZooConfig, report: Callable[[str], None]) -> PeerSecurity | None:
-    """Return the TLS security for connections to other servers, or None for plain TCP.
+    """Return the TLS settings for connections between servers, or None for plain TCP.
 
     Raises ConfigError.
     """
@@ -390,13 +392,13 @@ def peer_security(config: ZooConfig, report: Callable[[str], None]) -> PeerSecur
 
 
 def quorum_auth(config: ZooConfig, nonce: Callable[[], str]) -> QuorumAuth | None:
-    """Return the SASL authentication between servers, or None if it is disabled."""
+    """Return the SASL authentication for connections between servers, or None if it is disabled."""
     sasl = config.quorum_sasl
     return QuorumAuth(sasl, nonce) if sasl is not None else None
 
 
 def report(running: RunningPeer) -> dict[str, Any]:
-    """Return a peer's state as plain JSON, for the host agent."""
+    """Return a peer's state as a JSON object, for the host agent."""
     peer, counts = running.peer, running.clients.fault_counts()
     return {**msgspec.to_builtins(peer.status()), "state": peer.state.name, "request_faults": counts}
 
@@ -405,12 +407,12 @@ async def _close(driver: PeerDriver, control: ControlSocket | None) -> None:
     for port in (control, driver.operator, driver.clients, driver.quorum, driver.elections):
         if port is not None:
             await port.close()
-    # Let the transports write their queues and detect closed connections.
+    # Give the transports time to write their queues and to detect closed connections.
     await asyncio.sleep(0)
 
 
 def readable_bytes(limits: Limits) -> int:
-    """Return the maximum size of a stored value in Apache ZooKeeper.
+    """Return the maximum size of a stored value that Apache ZooKeeper can read.
 
     This is jute.maxbuffer plus jute.maxbuffer.extrasize, or twice jute.maxbuffer if the latter is not set.
     """
@@ -419,14 +421,13 @@ def readable_bytes(limits: Limits) -> int:
 
 
 def oversized_warning(recovered: Recovered, limits: Limits) -> str | None:
-    """Return a warning about the first oversized value in a log or snapshot, or None if there is none.
+    """Return a warning about the first value in the log or snapshot that Apache ZooKeeper cannot read, or None.
 
-    Apache ZooKeeper rejects a length above the sum of jute.maxbuffer and jute.maxbuffer.extrasize, also in a server's
-    own log and snapshots: the server then does not start (BinaryInputArchive.checkLength, "Unreasonable length"). This
-    project's server starts and logs a warning, because stored values were acknowledged and each record has a checksum.
-    Another reason is that a closed session writes one list of its ephemerals, which can exceed the limit although no
-    znode or request does: a client that can create ephemerals could prevent every server of an ensemble from
-    restarting.
+    Apache ZooKeeper rejects a length above jute.maxbuffer + jute.maxbuffer.extrasize, even in a server's own log and
+    snapshots: the server then does not start (BinaryInputArchive.checkLength, "Unreasonable length"). This project's
+    server starts and logs a warning, because stored values were acknowledged and each record has a checksum. Another
+    reason is that closing a session writes one list of its ephemerals, which can exceed the limit although no znode or
+    request does: a client that can create ephemerals could prevent every server of an ensemble from restarting.
     """
     allowed = readable_bytes(limits)
     found = _in_snapshot(recovered, allowed) or _in_log(recovered, allowed)
@@ -447,8 +448,8 @@ def _in_log(recovered: Recovered, allowed: int) -> str | None:
 
 def _in_snapshot(recovered: Recovered, allowed: int) -> str | None:
     nodes = recovered.snapshot.nodes if recovered.snapshot is not None else ()
-    # Compare the largest encoded size first. It exceeds the data size, so usually this one check suffices, and it
-    # runs no Python code per znode.
+    # Compare the size of the largest encoded znode first. It exceeds the size of the znode's data, so usually this one
+    # check suffices, without Python code for each znode.
     if isinstance(nodes, StoredNodes) and max(map(len, nodes.values), default=0) > allowed:
         for path, value in zip(nodes.paths, nodes.values, strict=True):
             if (size := len(value) - HEAD_BYTES) > allowed:

@@ -1,6 +1,6 @@
-"""Log lines about connections that this server drops, rejects or admits without a vote.
+"""Log lines about connections that this server drops or rejects, and about servers that it accepts without a vote.
 
-Each line gives the reason and the remedy. A repeated reason is logged at growing intervals, with a count.
+Each line gives the reason and what to do. A repeated reason is logged at growing intervals, with a count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CallLater = Callable[[int, Callable[[], None]], object]
 
 
 class Refusals:
-    """Reports a server's rejected connections in its log; connections between servers also in its journal."""
+    """Logs rejected and dropped connections; those between servers are also written to the journal."""
 
     def __init__(self, log: structlog.BoundLogger, emit: Callable[[Event], None], call_later: CallLater) -> None:
         self._log = log
@@ -30,7 +30,7 @@ class Refusals:
         self._votes = DroppedConnections(self._log_vote, call_later)
 
     def break_off(self, remote: str, reason: str) -> None:
-        """Report a dropped connection on a port between servers."""
+        """Report a dropped connection on the quorum or election port."""
         self._broken.drop(remote, reason)
 
     def refuse_client(self, remote: str, reason: str) -> None:
@@ -42,7 +42,7 @@ class Refusals:
         self._links.drop("", reason)
 
     def admit_unlisted(self, peer_id: PeerId, address: str, *, reconfig_enabled: bool) -> None:
-        """Report an unlisted server that was admitted without a vote."""
+        """Report a server that is missing from the list of members and was accepted without a vote."""
         remedy = (
             f"add server {peer_id} with reconfig, or stop it"
             if reconfig_enabled
@@ -54,10 +54,7 @@ class Refusals:
         )  # fmt: skip
 
     def check_vote(self, voter: PeerId, notification: Notification, peer: Peer) -> None:
-        """Report a vote that an election ignores.
-
-        The voter follows a leader that has no vote in this server's list.
-        """
+        """Report a vote that the election ignores: it is for a leader that has no vote in this server's list."""
         leader, follows = notification.vote.leader, notification.state in (PeerState.FOLLOWING, PeerState.LEADING)
         if follows and peer.state is PeerState.LOOKING and leader not in peer.quorum.voters:
             remedy = "restart the other servers with this server's list, or give this server theirs"

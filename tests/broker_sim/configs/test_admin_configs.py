@@ -90,7 +90,7 @@ def test_broker_default_applies_to_topics_without_an_override(cluster: Cluster) 
     assert all(p.min_isr == 1 for p in cluster.nodes[1].broker.replicas.partitions.values())
 
 
-def test_cleaner_and_producer_expiry_follow_config_changes() -> None:
+def test_cleaner_and_producer_expiry_use_changed_configs() -> None:
     cluster = Cluster(1, log_cleaner_backoff_ms="1000000", producer_id_expiration_check_interval_ms="100").start()
     broker = cluster.nodes[1].broker
     compacted = {"cleanup.policy": "compact", "segment.bytes": "100", "min.cleanable.dirty.ratio": "0"}
@@ -148,7 +148,7 @@ def test_cost_of_broker_config_change_is_independent_of_topics(
 
 @pytest.mark.parametrize(("name", "steps"), [("log.cleaner.threads", ["2", "4"]), ("num.io.threads", ["16", "32"])])
 @pytest.mark.parametrize("broker", ["", "1"])
-def test_thread_count_can_at_most_double_or_halve(
+def test_thread_count_change_can_at_most_double_or_halve_it(
     cluster: Cluster, name: str, steps: Sequence[str], broker: str
 ) -> None:
     for count in (*steps, steps[0]):
@@ -368,7 +368,7 @@ def test_alter_configs_replaces_all_overrides(cluster: Cluster, version: int) ->
     assert znodes.decode_config(cluster.ensemble.data("/config/topics/orders")) == {"retention.ms": "1000"}
 
 
-def test_validate_only_changes_nothing(cluster: Cluster) -> None:
+def test_alter_configs_with_validate_only_changes_nothing(cluster: Cluster) -> None:
     cluster.run(cluster.client.alter_configs(TOPIC_RESOURCE, "orders", {"retention.ms": "5"}, validate_only=True))
     assert znodes.decode_config(cluster.ensemble.data("/config/topics/orders")) == {}
 
@@ -436,7 +436,7 @@ def test_config_notifications_older_than_15_minutes_are_removed(cluster: Cluster
     assert cluster.ensemble.nodes["/config/changes"].children == {"config_change_0000000001"}
 
 
-def test_invalid_configuration_znode_is_ignored(cluster: Cluster) -> None:
+def test_invalid_json_in_a_config_znode_is_ignored(cluster: Cluster) -> None:
     cluster.ensemble.put("/config/topics/orders", b"not json")
     for number, data in enumerate((b"", b"{}", b'{"version":2,"entity_path":"topics/orders"}', b"\xff")):
         cluster.ensemble.put(f"/config/changes/config_change_{number:010d}", data)
@@ -462,7 +462,7 @@ def test_describe_configs_supports_every_version(cluster: Cluster, version: int)
         assert (row.config_source, row.synonyms) == (Source.DEFAULT_CONFIG, ())
 
 
-def test_every_kafka_key_is_described_with_its_read_only_flag(cluster: Cluster) -> None:
+def test_every_kafka_key_is_described_and_flagged_if_read_only(cluster: Cluster) -> None:
     entries = {each.name: each for each in cluster.run(cluster.client.describe_configs(BROKER_RESOURCE, "1"))}
     visible = {name for name, key in KAFKA_KEYS.items() if not key.is_internal}
     assert visible <= entries.keys() and "unstable.api.versions.enable" not in entries
@@ -474,7 +474,7 @@ def test_every_kafka_key_is_described_with_its_read_only_flag(cluster: Cluster) 
 
 
 @pytest.mark.parametrize(("kind", "name"), [(2, "orders"), (4, "1")])
-def test_describe_configs_returns_documentation_only_on_request(cluster: Cluster, kind: int, name: str) -> None:
+def test_describe_configs_returns_key_documentation_on_request(cluster: Cluster, kind: int, name: str) -> None:
     rows = [{"resource_type": kind, "resource_name": name, "configuration_keys": None}]
     asked = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 4, resources=rows, include_documentation=True)).results[0]
     assert len(asked.configs) > 30
@@ -526,7 +526,7 @@ def test_invalid_describe_resource_gets_kafkas_error_message(
     assert expected_text in answer.error_message
 
 
-def test_resource_named_twice_gets_two_rejections(cluster: Cluster) -> None:
+def test_invalid_resource_named_twice_gets_two_errors(cluster: Cluster) -> None:
     rows = [{"resource_type": 2, "resource_name": "orders", "configs": []}] * 2
     answer = at_one(cluster, request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=rows))
     assert [row.error_message for row in answer.responses] == ["Each resource must appear at most once."] * 2

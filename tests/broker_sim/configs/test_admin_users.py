@@ -59,7 +59,7 @@ def test_quota_znode_uses_kafkas_path_and_is_removed_when_empty(cluster: Cluster
     assert "/config/users/a%20b%7E%2A" not in cluster.ensemble.nodes
 
 
-def test_filter_matches_names_defaults_and_any_entity(cluster: Cluster) -> None:
+def test_quota_filter_matches_names_defaults_and_any_entity(cluster: Cluster) -> None:
     alter(cluster, {"user": "u"}, {"request_percentage": 50.5})
     alter(cluster, {"user": None}, {"consumer_byte_rate": 7.0})
     alter(cluster, {"user": "u", "client-id": "c"}, {"producer_byte_rate": 1.0})
@@ -77,7 +77,7 @@ def test_filter_matches_names_defaults_and_any_entity(cluster: Cluster) -> None:
     assert len(describe(cluster)) == 5 and describe(cluster, strict=True) == []
 
 
-def test_non_finite_quota_is_written_in_javas_format(cluster: Cluster) -> None:
+def test_non_finite_quota_is_written_as_java_formats_it(cluster: Cluster) -> None:
     texts = {nan: "NaN", inf: "Infinity", -inf: "-Infinity", 1e-320: "1E-320"}
     for value, text in texts.items():
         assert alter(cluster, {"client-id": "odd"}, {"request_percentage": value}) == (ErrorCode.none, None)

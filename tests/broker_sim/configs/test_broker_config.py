@@ -78,7 +78,7 @@ def test_value_that_disables_a_missing_feature_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("name", ["remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"])
-def test_remote_storage_of_a_topic_is_rejected(name: str) -> None:
+def test_topic_with_remote_storage_is_rejected(name: str) -> None:
     with pytest.raises(ConfigError, match=r"Tiered Storage|under Zookeeper's mode"):
         validate_topic_config({name: "true"})
     assert validate_topic_config({name: "false"}) == {name: False}
@@ -133,7 +133,7 @@ def test_cleaner_memory_is_at_least_one_megabyte_per_thread() -> None:
     assert (settings.key_bytes, settings.key_load) == (32 << 20, 0.5)
 
 
-def test_node_id_is_a_synonym_of_broker_id() -> None:
+def test_node_id_key_is_a_synonym_of_broker_id() -> None:
     assert parse_config("zookeeper.connect=127.0.0.1:2181\nnode.id=7\n").broker_id == 7
     assert parse_config(LEAST + "node.id=1\n").broker_id == 1
     with pytest.raises(ConfigError, match=r"You must set `node.id` to the same value as `broker.id`"):
@@ -163,7 +163,7 @@ def test_inter_broker_listener_must_be_one_of_the_listeners() -> None:
         parse_config(f"{LEAST}{listeners}inter.broker.listener.name=BESIDE\n")
 
 
-def test_log_dir_is_used_if_log_dirs_is_not_set() -> None:
+def test_log_dir_key_is_used_if_log_dirs_is_not_set() -> None:
     assert parse_config(LEAST + "log.dir=/a\n").log_dir == "/a"
     config = parse_config(LEAST + "log.dir=/a\nlog.dirs=/b,/c\n")
     assert (config.log_dir, config.log_dirs) == ("/b", ("/b", "/c"))
@@ -174,7 +174,7 @@ def test_retention_hours_are_converted_to_milliseconds() -> None:
     assert parse_config(LEAST + "log.retention.hours=2\nlog.retention.ms=5\n").number("log.retention.ms") == 5
 
 
-def test_finest_of_three_retention_keys_applies() -> None:
+def test_retention_key_with_the_finest_unit_applies() -> None:
     hours, minutes = "log.retention.hours=2\n", "log.retention.minutes=3\n"
     assert parse_config(LEAST + minutes + hours).number("log.retention.ms") == 180_000
     assert parse_config(LEAST + minutes + "log.retention.ms=5\n").number("log.retention.ms") == 5
@@ -183,14 +183,14 @@ def test_finest_of_three_retention_keys_applies() -> None:
 
 
 @given(st.sampled_from(sorted(BROKER_KEYS)), st.text(max_size=20))
-def test_any_value_is_accepted_or_rejected_with_a_reason(name: str, text: str) -> None:
+def test_any_config_value_is_accepted_or_rejected_with_a_reason(name: str, text: str) -> None:
     try:
         BROKER_KEYS[name].parse(text)
     except ConfigError as wrong:
         assert name in str(wrong)
 
 
-def test_topic_override_wins_and_an_invalid_one_is_ignored() -> None:
+def test_topic_override_is_used_unless_its_value_is_invalid() -> None:
     broker = {"min.insync.replicas": 2, "log.retention.ms": 5}
     values = effective_topic_config({"min.insync.replicas": "3", "retention.ms": "soon"}, broker)
     assert (values["min.insync.replicas"], values["retention.ms"]) == (3, 5)
@@ -205,7 +205,7 @@ def test_throttled_replica_lists_are_checked_for_kafkas_format() -> None:
             validate_topic_config({"leader.replication.throttled.replicas": bad})
 
 
-def test_config_types_match_describe_configs() -> None:
+def test_config_types_equal_those_in_describe_configs() -> None:
     assert [kind.value for kind in ConfigType] == list(range(1, 10))
 
 
@@ -216,7 +216,9 @@ def test_server_properties_are_parsed_as_in_java() -> None:
         parse_config("broker.id=1\nzookeeper.connect=h:1\nlog.dirs=C:\\users")
 
 
-def test_bad_escape_stops_the_broker_with_a_one_line_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_escape_in_properties_fails_startup_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "server.properties"
     path.write_bytes(b"broker.id=1\nlog.dirs=C:\\users\n")
     assert run_broker(path) == 1

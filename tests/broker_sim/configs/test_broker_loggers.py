@@ -60,7 +60,7 @@ def test_every_logger_is_described_with_its_level(cluster: Cluster) -> None:
     assert levels(cluster, "root", CONTROLLER, "nope") == {"root": "INFO", CONTROLLER: "INFO"}
 
 
-def test_set_level_applies_until_it_is_deleted(cluster: Cluster) -> None:
+def test_logger_level_applies_until_it_is_deleted(cluster: Cluster) -> None:
     assert alter(cluster, (CONTROLLER, Operation.SET, "DEBUG"), ("root", Operation.SET, "WARN")) == (0, None)
     assert levels(cluster, "root", CONTROLLER) == {"root": "WARN", CONTROLLER: "DEBUG"}
     assert cluster.nodes[1].logged[-2:] == [
@@ -71,7 +71,7 @@ def test_set_level_applies_until_it_is_deleted(cluster: Cluster) -> None:
     assert levels(cluster, "root", CONTROLLER) == {"root": "WARN", CONTROLLER: "WARN"}
 
 
-def test_validate_only_does_not_change_a_level(cluster: Cluster) -> None:
+def test_validate_only_does_not_change_a_logger_level(cluster: Cluster) -> None:
     assert alter(cluster, ("root", Operation.SET, "ERROR"), validate_only=True) == (0, None)
     assert levels(cluster, "root") == {"root": "INFO"}
 
@@ -123,7 +123,7 @@ VALID = "Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN"
         ),
     ],
 )
-def test_invalid_change_is_rejected_and_no_level_changes(
+def test_invalid_change_is_rejected_and_no_logger_level_changes(
     cluster: Cluster, changes: list[Change], error: ErrorCode, message: str
 ) -> None:
     assert alter(cluster, *changes) == (error, message)
@@ -159,7 +159,7 @@ def changed(levels: LoggerLevels, name: str, level: str | None) -> None:
     levels.alter([Alteration(name, operation, level)], validate_only=False)
 
 
-def test_process_log_contains_lines_at_or_above_the_level() -> None:
+def test_process_log_contains_lines_at_or_above_the_logger_level() -> None:
     kept, levels = Lines(), LoggerLevels()
     log = ProcessLog(cast(structlog.BoundLogger, kept), levels)
 
@@ -181,7 +181,7 @@ def test_process_log_contains_lines_at_or_above_the_level() -> None:
     assert written() == []
 
 
-def test_journal_events_are_written_at_debug_and_trace() -> None:
+def test_journal_events_are_logged_at_debug_and_trace() -> None:
     kept, levels = Lines(), LoggerLevels()
     log = ProcessLog(cast(structlog.BoundLogger, kept), levels)
     config = ConfigChanged("topics/orders", {})

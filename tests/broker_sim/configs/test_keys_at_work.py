@@ -46,7 +46,7 @@ class Watch:
 
 
 @pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (3, 1), (3, 4)])
-def test_client_burst_can_use_the_quota_of_all_but_one_window(windows: int, seconds: int) -> None:
+def test_client_burst_can_use_quota_of_all_windows_but_one(windows: int, seconds: int) -> None:
     # Like Kafka's Rate.windowSize, assume that all windows except the last have elapsed.
     watch = Watch()
     config = configured(quota_window_num=windows, quota_window_size_seconds=seconds)
@@ -59,7 +59,7 @@ def test_client_burst_can_use_the_quota_of_all_but_one_window(windows: int, seco
 
 
 @pytest.mark.parametrize(("windows", "seconds"), [(11, 1), (2, 1), (2, 5)])
-def test_connection_burst_can_use_rate_of_all_but_one_window(windows: int, seconds: int) -> None:
+def test_connection_burst_can_use_quota_of_all_windows_but_one(windows: int, seconds: int) -> None:
     watch = Watch()
     config = configured(quota_window_num=windows, quota_window_size_seconds=seconds)
     quotas = connection_quotas(config, watch.runtime)
@@ -93,7 +93,7 @@ def test_mutation_burst_can_use_the_quota_of_all_windows(windows: int, seconds: 
 
 
 @pytest.mark.parametrize("kind", ["leader", "moves"])
-def test_throttled_bytes_are_counted_over_all_windows(kind: str) -> None:
+def test_replication_throttle_counts_bytes_of_all_windows(kind: str) -> None:
     prefix = "alter_log_dirs_" if kind == "moves" else ""
     for windows, seconds in ((11, 1), (2, 1), (2, 7)):
         watch = Watch()

@@ -60,13 +60,13 @@ def test_topic_list_config_change_stores_kafkas_value(
     assert value_of(cluster) == after
 
 
-def test_append_to_an_empty_list_returns_the_value(cluster: Cluster) -> None:
+def test_append_to_an_empty_list_stores_the_value(cluster: Cluster) -> None:
     alter(cluster, Operation.SET, "")
     assert alter(cluster, Operation.APPEND, "compact") == (ErrorCode.none, None)
     assert value_of(cluster) == "compact"
 
 
-def test_empty_cleanup_policy_neither_deletes_nor_compacts(cluster: Cluster) -> None:
+def test_log_with_empty_cleanup_policy_is_never_cleaned(cluster: Cluster) -> None:
     alter(cluster, Operation.SET, "delete")
     alter(cluster, Operation.SUBTRACT, "delete")
     cluster.wait(100)
@@ -83,7 +83,7 @@ def test_broker_list_config_accepts_removal_of_its_last_value(cluster: Cluster) 
 @pytest.mark.parametrize(
     ("value", "named"), [("compact,bogus", "bogus"), ("bogus,worse", "bogus"), ("delete,", ""), (",", "")]
 )
-def test_invalid_list_error_names_the_first_invalid_member(cluster: Cluster, value: str, named: str) -> None:
+def test_invalid_list_error_names_its_first_invalid_value(cluster: Cluster, value: str, named: str) -> None:
     error, message = alter(cluster, Operation.SET, value)
     assert error is ErrorCode.invalid_config
     assert message is not None and message.endswith(

@@ -139,7 +139,7 @@ def test_topic_unknown_to_the_group_leader_is_assigned_later(cluster: Cluster) -
     assert reader.assigned() == [later] and reader.numbers() == [7]
 
 
-def test_client_leader_epoch_rejects_former_leaders_responses(cluster: Cluster) -> None:
+def test_former_leader_fences_a_client_with_a_newer_leader_epoch(cluster: Cluster) -> None:
     # Consumers can fetch from followers. This former leader has lost its log, and without the leader epoch the
     # group would mistake OFFSET_OUT_OF_RANGE for the end of the log (seed 16).
     produce(cluster, [0, 2, 4])
@@ -181,7 +181,7 @@ def test_fenced_static_member_stops(cluster: Cluster) -> None:
     assert status.generation_id == -1 and status.last_error == "FENCED_INSTANCE_ID"
 
 
-def test_consumer_skips_a_batch_without_records_for_it(cluster: Cluster) -> None:
+def test_consumer_skips_a_batch_that_contains_no_data_records(cluster: Cluster) -> None:
     # Fetcher continues at the batch's next offset: here after a transaction marker, elsewhere after a compacted
     # batch. Without this, the group remained one record behind permanently.
     produce(cluster, [0])
@@ -202,7 +202,7 @@ def test_consumer_skips_a_batch_without_records_for_it(cluster: Cluster) -> None
     assert leader.log.high_watermark == 4 and reader.consumer.status().lag == 0
 
 
-def test_expired_consumer_does_not_reset_the_groups_offsets(cluster: Cluster) -> None:
+def test_expired_consumer_does_not_reset_its_groups_offsets(cluster: Cluster) -> None:
     # ConsumerCoordinator sends no commit without a generation. The coordinator of an empty group would accept it
     # as a commit of a consumer that assigns its own partitions.
     first = Reader(cluster)
@@ -231,7 +231,7 @@ def test_expired_consumer_does_not_reset_the_groups_offsets(cluster: Cluster) ->
 # ---- the consumer protocol ---------------------------------------------------------------------------------------
 
 
-def test_subscriptions_and_assignments_round_trip() -> None:
+def test_subscriptions_and_assignments_decode_as_encoded() -> None:
     assert decode_subscription(encode_subscription(["a", "b"])) == ("a", "b")
     assert sorted(decode_assignment(encode_assignment(PARTITIONS))) == PARTITIONS
     assert decode_assignment(b"") == ()
@@ -245,7 +245,7 @@ def test_invalid_subscription_bytes_are_rejected(data: bytes) -> None:
         decode_assignment(data)
 
 
-def test_range_assignment_gives_the_remainder_to_first_members() -> None:
+def test_range_assignor_gives_extra_partitions_to_first_members() -> None:
     subscriptions = {"b": ["t"], "a": ["t", "u"], "c": ["t"]}
     given = assign_ranges(subscriptions, {"t": 5, "u": 1})
     assert {member: [(tp.topic, tp.partition) for tp in tps] for member, tps in given.items()} == {

@@ -72,7 +72,7 @@ def test_offsets_and_members_survive_a_coordinator_failure(members: Members) -> 
     assert members.described().protocol_data == "range"
 
 
-def test_silent_member_is_removed_one_session_after_failover(members: Members) -> None:
+def test_silent_member_expires_a_session_timeout_after_failover(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     fail_over(members)
     for _ in range(3):
@@ -123,7 +123,7 @@ def test_deleted_group_stays_deleted_after_failover(members: Members) -> None:
     assert members.committed().committed_offset == -1
 
 
-def test_group_deletion_in_several_batches_survives_failover() -> None:
+def test_group_deletion_in_several_log_batches_survives_failover() -> None:
     # A hundred tombstones; at most a dozen fit into one batch.
     cluster = a_cluster(message_max_bytes="600")
     members = Members(cluster)
@@ -138,7 +138,7 @@ def test_group_deletion_in_several_batches_survives_failover() -> None:
     cluster.stop_all()
 
 
-def test_old_partition_is_ignored_after_the_offsets_topic_grows() -> None:
+def test_old_group_partition_is_ignored_after_offsets_topic_grew() -> None:
     cluster = a_cluster(1)
     node = cluster.controller
     group_id = next(name for name in map(str, range(99)) if java_hash(name) % 8 != java_hash(name) % 4)
@@ -187,7 +187,7 @@ def test_topic_deletion_during_loading_removes_its_offsets(members: Members) -> 
 
 
 @pytest.mark.parametrize("removal", ["topic deleted", "offset deleted", "group deleted"])
-def test_next_coordinator_also_removes_a_pending_commit(members: Members, removal: str) -> None:
+def test_next_coordinator_also_removes_pending_offset_commits(members: Members, removal: str) -> None:
     members.commit(8, partition=TopicPartition("orders", 1))
     coordinator = members.coordinator
     groups = coordinator.broker.groups
@@ -245,7 +245,7 @@ def test_requests_while_loading_get_coordinator_load_in_progress(members: Member
     assert members.sync(leader, generation).error is ErrorCode.rebalance_in_progress
 
 
-def test_loading_yields_while_reading_a_large_offsets_batch() -> None:
+def test_group_loading_yields_while_reading_a_large_batch() -> None:
     rows = [Record(offset_key(f"group-{n}", P0), offset_value(OffsetAndMetadata(n, -1, "", 1))) for n in range(1_000)]
     for codec in (Codec.NONE, Codec.GZIP):
         log = GroupLog()
@@ -299,7 +299,7 @@ def test_coordinator_resigns_when_metadata_moves_its_partition(
     assert joined.error is ErrorCode.not_coordinator
 
 
-def test_partition_unloaded_while_loading_leaves_no_group(members: Members) -> None:
+def test_partition_unloaded_while_groups_load_leaves_no_group(members: Members) -> None:
     members.stable()
     node = members.coordinator
     store = node.broker.groups.store
@@ -310,7 +310,9 @@ def test_partition_unloaded_while_loading_leaves_no_group(members: Members) -> N
     assert members.group_id not in store.groups and not store.is_loading_any
 
 
-def test_unloading_partitions_examines_each_group_once(members: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unloading_offsets_partitions_examines_each_group_once(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = members.coordinator.broker.groups.store
     for number in range(20):
         store.get_or_create(f"group-{number}")

@@ -63,7 +63,7 @@ def test_too_long_member_id_is_rejected(members: Members, length: int, error: Er
     assert ResponseEncoder().encode(1, described)
 
 
-def test_first_join_succeeds_before_version_4_or_if_static(members: Members) -> None:
+def test_first_join_succeeds_before_v4_or_with_an_instance_id(members: Members) -> None:
     old = members.join(version=3)
     static = members.join(instance_id="a")
     assert static.answer is None
@@ -129,7 +129,7 @@ def test_empty_group_id_is_rejected(cluster: Cluster) -> None:
     assert nameless.heartbeat("m", 1) is ErrorCode.invalid_group_id
 
 
-def test_other_broker_returns_not_coordinator(members: Members) -> None:
+def test_broker_that_is_not_the_coordinator_returns_an_error(members: Members) -> None:
     other = next(node for node in members.cluster.nodes.values() if node is not members.coordinator)
     assert members.join(node=other).error is ErrorCode.not_coordinator
     assert members.sync("m", 1, node=other).error is ErrorCode.not_coordinator
@@ -144,7 +144,7 @@ def test_join_of_a_full_group_is_rejected(members: Members) -> None:
     assert refused.answer.member_id == ""
 
 
-def test_unused_member_id_delays_the_rebalance_until_it_expires(members: Members) -> None:
+def test_unused_member_id_delays_a_rebalance_until_it_expires(members: Members) -> None:
     (leader,), generation = members.stable()
     unused = members.join(session_ms=SESSION_MS)
     assert unused.error is ErrorCode.member_id_required
@@ -155,7 +155,7 @@ def test_unused_member_id_delays_the_rebalance_until_it_expires(members: Members
     assert again.error is NONE and again.answer.generation_id == generation + 1
 
 
-def test_join_of_emptied_preparing_group_requires_a_protocol(
+def test_join_of_an_emptied_rebalancing_group_needs_a_protocol(
     members: Members,
 ) -> None:
     member_id, _ = members.new_member()
@@ -228,7 +228,7 @@ def test_member_without_an_assignment_gets_an_empty_one(members: Members) -> Non
     assert sync.error is NONE and sync.answer.assignment == b""
 
 
-def test_sync_group_is_rejected_with_the_matching_error(members: Members) -> None:
+def test_sync_group_is_rejected_with_the_error_for_its_cause(members: Members) -> None:
     assert members.sync("nobody", 1).error is ErrorCode.unknown_member_id
     (leader,), generation = members.stable()
     assert members.sync("nobody", generation).error is ErrorCode.unknown_member_id
@@ -240,7 +240,7 @@ def test_sync_group_is_rejected_with_the_matching_error(members: Members) -> Non
     assert members.sync(leader, generation).error is ErrorCode.rebalance_in_progress
 
 
-def test_member_that_never_syncs_is_removed_after_the_timeout(members: Members) -> None:
+def test_member_without_sync_group_is_removed_after_the_timeout(members: Members) -> None:
     rebalance_ms = SESSION_MS
     first_id, _ = members.new_member(rebalance_ms=rebalance_ms)
     silent_id, _ = members.new_member(rebalance_ms=rebalance_ms)
@@ -258,7 +258,7 @@ def test_member_that_never_syncs_is_removed_after_the_timeout(members: Members) 
 # ---- heartbeats ------------------------------------------------------------------------------------------------
 
 
-def test_heartbeat_is_rejected_with_the_matching_error(members: Members) -> None:
+def test_heartbeat_is_rejected_with_the_error_for_its_cause(members: Members) -> None:
     assert members.heartbeat("nobody", 1) is ErrorCode.unknown_member_id
     (leader,), generation = members.stable()
     assert members.heartbeat(leader, generation) is NONE
@@ -283,7 +283,7 @@ def test_member_without_heartbeats_is_removed(members: Members) -> None:
     assert again.error is NONE and again.answer.generation_id == generation + 1
 
 
-def test_emptying_a_group_increments_its_generation(members: Members) -> None:
+def test_generation_is_incremented_when_the_group_becomes_empty(members: Members) -> None:
     _, generation = members.stable()
     members.cluster.wait(SESSION_MS + 1_000)
     assert members.state() == "Empty"
@@ -295,7 +295,7 @@ def test_emptying_a_group_increments_its_generation(members: Members) -> None:
 # ---- rebalances ------------------------------------------------------------------------------------------------
 
 
-def test_generation_after_the_largest_int_is_one(members: Members) -> None:
+def test_generation_after_the_largest_int32_is_one(members: Members) -> None:
     members.stable(instances=("a",))
     members.coordinator.broker.groups.store.groups[members.group_id].generation_id = 2**31 - 1
     leader = members.described().members[0].member_id
@@ -331,7 +331,7 @@ def test_leader_that_does_not_rejoin_in_time_is_replaced(members: Members) -> No
     assert [row.member_id for row in join.answer.members] == [follower]
 
 
-def test_rejoin_of_leader_rebalances_but_of_follower_does_not(members: Members) -> None:
+def test_rejoin_of_the_leader_but_not_of_a_follower_rebalances(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     same = members.join(follower)
     assert same.answer.generation_id == generation and members.state() == "Stable"
@@ -402,7 +402,7 @@ def test_restarted_static_member_keeps_its_assignment(members: Members) -> None:
     assert members.heartbeat(leader, generation) is NONE
 
 
-def test_restarted_static_leader_skips_the_assignment(
+def test_restarted_static_leader_gets_skip_assignment_since_v9(
     members: Members,
 ) -> None:
     (leader,), generation = members.stable(instances=("a",))
@@ -414,7 +414,7 @@ def test_restarted_static_leader_skips_the_assignment(
     assert newer.answer.skip_assignment and len(newer.answer.members) == 1
 
 
-def test_static_restart_before_sync_group_causes_no_rebalance(members: Members) -> None:
+def test_static_rejoin_before_sync_group_causes_no_rebalance(members: Members) -> None:
     joins = {instance: members.join(instance_id=instance, rebalance_ms=10_000) for instance in ("a", "b")}
     members.cluster.wait(3 * INITIAL_DELAY_MS)
     generation = joins["a"].answer.generation_id

@@ -48,7 +48,7 @@ def test_simple_consumer_can_store_offsets_without_a_group(members: Members) -> 
     assert members.state() == "Empty"
 
 
-def test_member_can_commit_only_in_its_own_generation(members: Members) -> None:
+def test_member_can_commit_only_in_the_current_generation(members: Members) -> None:
     assert commit_error(members.commit(1, "m", 3).answer) is ErrorCode.illegal_generation
     (member,), generation = members.stable()
     assert commit_error(members.commit(5, member, generation).answer) is NONE
@@ -59,7 +59,7 @@ def test_member_can_commit_only_in_its_own_generation(members: Members) -> None:
     assert members.committed().committed_offset == 5
 
 
-def test_old_generation_can_commit_while_members_rejoin(members: Members) -> None:
+def test_member_of_old_generation_can_commit_while_others_rejoin(members: Members) -> None:
     (member,), generation = members.stable()
     members.new_member()
     assert commit_error(members.commit(5, member, generation).answer) is NONE
@@ -69,14 +69,14 @@ def test_old_generation_can_commit_while_members_rejoin(members: Members) -> Non
     assert members.committed().committed_offset == 5
 
 
-def test_commit_counts_as_a_heartbeat(members: Members) -> None:
+def test_offset_commit_counts_as_a_heartbeat(members: Members) -> None:
     (member,), generation = members.stable()
     for offset in range(4):
         members.cluster.wait(8_000)
         assert commit_error(members.commit(offset, member, generation).answer) is NONE
 
 
-def test_unknown_partitions_are_rejected_individually(members: Members) -> None:
+def test_commit_rejects_only_its_unknown_partitions(members: Members) -> None:
     rows = [{"partition_index": n, "committed_offset": 4, "committed_metadata": None} for n in (0, 9)]
     topics = [{"name": "orders", "partitions": rows}, {"name": "none", "partitions": rows[:1]}]
     answer = members.ask(ApiKey.OFFSET_COMMIT, 8, member_id="", topics=topics).answer
@@ -86,13 +86,13 @@ def test_unknown_partitions_are_rejected_individually(members: Members) -> None:
     assert members.committed().committed_offset == 4
 
 
-def test_metadata_beyond_its_limit_is_rejected(members: Members) -> None:
+def test_too_long_offset_metadata_is_rejected(members: Members) -> None:
     assert commit_error(members.commit(1, metadata="x" * 11).answer) is ErrorCode.offset_metadata_too_large
     assert members.committed().committed_offset == -1
 
 
 @pytest.mark.parametrize("version", [0, 9])
-def test_metadata_length_is_counted_in_utf16_units(members: Members, version: int) -> None:
+def test_offset_metadata_length_is_counted_in_utf16_units(members: Members, version: int) -> None:
     # String.length in GroupMetadataManager.validateOffsetMetadataLength: characters above U+FFFF count as two units.
     assert commit_error(members.commit(1, metadata="\U0001f600" * 5, version=version).answer) is NONE
     refused = members.commit(2, metadata="\U0001f600" * 5 + "x", version=version).answer
@@ -102,7 +102,7 @@ def test_metadata_length_is_counted_in_utf16_units(members: Members, version: in
 # ---- responses -------------------------------------------------------------------------------------------------
 
 
-def test_commit_response_waits_for_the_isr(members: Members) -> None:
+def test_offset_commit_response_waits_for_the_isr(members: Members) -> None:
     members.commit(3)
     coordinator = members.coordinator
     others = [node for node in members.cluster.nodes.values() if node is not coordinator]
@@ -121,7 +121,7 @@ def test_commit_response_waits_for_the_isr(members: Members) -> None:
     assert members.committed(stable=True).committed_offset == 4
 
 
-def test_pending_commit_succeeds_after_a_later_one_is_rejected(members: Members) -> None:
+def test_pending_offset_commit_succeeds_if_a_later_one_fails(members: Members) -> None:
     members.commit(3)
     coordinator = members.coordinator
     number = java_hash(members.group_id) % OFFSETS_PARTITIONS
@@ -154,7 +154,7 @@ def test_offset_fetch_returns_all_partitions_of_several_groups(members: Members)
     assert list(answer.groups[1].topics) == []
 
 
-def test_offset_fetch_before_version_2_has_partition_errors(members: Members) -> None:
+def test_offset_fetch_before_v2_returns_errors_per_partition(members: Members) -> None:
     topics = [{"name": "orders", "partition_indexes": [0]}]
     other = next(node for node in members.cluster.nodes.values() if node is not members.coordinator)
     old = members.ask(ApiKey.OFFSET_FETCH, 1, other, topics=topics).answer
@@ -166,7 +166,7 @@ def test_offset_fetch_before_version_2_has_partition_errors(members: Members) ->
 # ---- version 0: ZooKeeper --------------------------------------------------------------------------------------
 
 
-def test_version_0_stores_offsets_in_zookeeper(members: Members) -> None:
+def test_version_0_of_offset_commit_stores_in_zookeeper(members: Members) -> None:
     node = next(iter(members.cluster.nodes.values()))
     path = f"/consumers/{members.group_id}/offsets/orders/0"
     rows = [{"partition_index": 0, "committed_offset": 12, "committed_metadata": ""}]
@@ -186,7 +186,7 @@ def test_version_0_stores_offsets_in_zookeeper(members: Members) -> None:
 # ---- deletion and expiry ---------------------------------------------------------------------------------------
 
 
-def test_topic_offsets_can_be_deleted_only_if_unsubscribed(members: Members) -> None:
+def test_offsets_are_deletable_only_for_unsubscribed_topics(members: Members) -> None:
     def delete() -> object:
         topics = [{"name": "orders", "partitions": [{"partition_index": 0}]}]
         return members.ask(ApiKey.OFFSET_DELETE, 0, topics=topics).answer
@@ -218,7 +218,7 @@ def short_retention() -> Iterator[Members]:
     made.stop_all()
 
 
-def test_offsets_and_group_expire_after_empty_group_retention(short_retention: Members) -> None:
+def test_offsets_and_empty_group_expire_after_the_retention_time(short_retention: Members) -> None:
     members = short_retention
     (member,), generation = members.stable()
     members.commit(5, member, generation)
@@ -235,7 +235,7 @@ def test_offsets_and_group_expire_after_empty_group_retention(short_retention: M
     assert members.state() == "Dead"
 
 
-def test_commit_up_to_version_4_can_set_its_retention(short_retention: Members) -> None:
+def test_offset_commit_up_to_v4_can_set_its_retention_time(short_retention: Members) -> None:
     members = short_retention
     assert commit_error(members.commit(5, version=4, retention_time=600_000).answer) is NONE
     members.cluster.wait(8 * 60_000)
@@ -244,7 +244,7 @@ def test_commit_up_to_version_4_can_set_its_retention(short_retention: Members) 
     assert members.committed().committed_offset == -1
 
 
-def test_simple_consumer_offset_expires_by_its_own_commit_time(short_retention: Members) -> None:
+def test_simple_consumer_offset_expires_by_its_commit_time(short_retention: Members) -> None:
     members = short_retention
     members.commit(5)
     members.cluster.wait(40 * 60_000)
@@ -262,11 +262,11 @@ def test_simple_consumer_offset_expires_by_its_own_commit_time(short_retention: 
     # The results of Java's Utils.abs("...".hashCode()).
     [("", 0), ("payments", 1382682413), ("console-consumer-1", 35782224), ("\U0001f600", 1772899)],
 )
-def test_group_hash_equals_javas(text: str, code: int) -> None:
+def test_group_hash_equals_java_string_hash(text: str, code: int) -> None:
     assert java_hash(text) == code
 
 
-def test_coordinator_is_the_leader_of_the_groups_partition(members: Members) -> None:
+def test_coordinator_is_the_leader_of_the_group_partition(members: Members) -> None:
     for node in members.cluster.nodes.values():
         (row,) = find(node, members.group_id)
         assert row.error_code == NONE and row.node_id == members.coordinator.broker_id
@@ -294,7 +294,7 @@ def test_find_coordinator_rejects_share_groups_and_unknown_types(members: Member
     assert coordinator_of(members, 5, 2) == (ErrorCode.invalid_request, "", -1)
 
 
-def test_offsets_topic_is_created_on_demand_with_enough_brokers() -> None:
+def test_offsets_topic_is_created_on_demand_if_brokers_suffice() -> None:
     cluster = Cluster(3, offsets_topic_num_partitions="3").start(1, 2)
     node = cluster.nodes[1]
     assert find(node, "g")[0].error_code == ErrorCode.coordinator_not_available

@@ -62,7 +62,7 @@ def test_offset_and_group_keys_are_encoded_as_in_kafka() -> None:
     assert read_key(GROUP_KEY) == GroupKey("g")
 
 
-def test_key_of_an_unknown_version_is_decoded_as_none() -> None:
+def test_key_of_an_unknown_version_decodes_to_none() -> None:
     assert read_key(b"\x00\x03\x00\x01g") is None
 
 

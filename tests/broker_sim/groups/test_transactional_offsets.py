@@ -77,7 +77,7 @@ def fail_over(members: Members) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_offset_is_pending_until_the_marker_is_written(members: Members, version: int) -> None:
+def test_transactional_offset_is_pending_until_its_marker(members: Members, version: int) -> None:
     members.commit(10)
     assert commit(members, 20, version=version) is NONE
     assert members.committed().committed_offset == 10
@@ -95,14 +95,14 @@ def test_offset_of_an_aborted_transaction_is_dropped(members: Members) -> None:
     assert (row.error_code, row.committed_offset) == (NONE, 10)
 
 
-def test_later_plain_commit_overrides_an_earlier_transaction(members: Members) -> None:
+def test_later_plain_commit_overrides_a_transactional_offset(members: Members) -> None:
     commit(members, 20)
     members.commit(30)
     end(members, commits=True)
     assert members.committed().committed_offset == 30
 
 
-def test_last_offset_committed_in_a_transaction_wins(members: Members) -> None:
+def test_last_offset_committed_in_a_transaction_is_used(members: Members) -> None:
     commit(members, 20)
     commit(members, 21)
     commit(members, 5, partition=P1)
@@ -111,7 +111,7 @@ def test_last_offset_committed_in_a_transaction_wins(members: Members) -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-def test_next_coordinator_ends_the_open_transaction(members: Members, commits: bool) -> None:
+def test_next_coordinator_completes_the_open_transaction(members: Members, commits: bool) -> None:
     members.commit(10)
     commit(members, 20)
     fail_over(members)
@@ -141,7 +141,7 @@ def test_consumer_of_an_earlier_generation_is_fenced(members: Members) -> None:
     assert members.committed(stable=True).committed_offset == 3
 
 
-def test_replaced_static_member_is_fenced(members: Members) -> None:
+def test_commit_by_a_replaced_static_member_is_fenced(members: Members) -> None:
     (member,), generation = members.stable(instances=["one"])
     given = {"member_id": member, "generation_id": generation, "group_instance_id": "one"}
     assert commit(members, 1, **given) is NONE
@@ -154,13 +154,15 @@ def test_transactional_commit_rejects_partitions_individually(members: Members) 
     assert commit(Members(members.cluster, ""), 1) is ErrorCode.invalid_group_id
 
 
-def test_loading_coordinator_is_unavailable_to_old_producers(members: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loading_coordinator_is_not_available_to_old_producers(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(members.coordinator.broker.groups.store, "is_loading", lambda group_id: True)
     assert commit(members, 1, version=1) is ErrorCode.coordinator_not_available
     assert commit(members, 1, version=2) is ErrorCode.coordinator_load_in_progress
 
 
-def test_transaction_that_ends_while_the_group_loads_is_applied(members: Members) -> None:
+def test_transaction_ending_while_the_group_loads_is_applied(members: Members) -> None:
     commit(members, 20)
     store = members.coordinator.broker.groups.store
     number = offsets_partition(members).partition
@@ -186,7 +188,7 @@ def test_group_with_a_pending_offset_is_not_empty() -> None:
     assert offsets.get(P0) is None
 
 
-def test_loaded_log_separates_committed_aborted_and_open_offsets() -> None:
+def test_loading_separates_committed_aborted_and_open_offsets() -> None:
     def rows(*offsets: tuple[str, int]) -> list[Record]:
         return [Record(offset_key(g, P0), offset_value(OffsetAndMetadata(n, -1, "", 0))) for g, n in offsets]
 

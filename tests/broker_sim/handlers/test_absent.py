@@ -65,7 +65,7 @@ REQUESTS: list[tuple[ApiKey, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("key", "values"), REQUESTS)
-def test_unsupported_apis_return_their_error_in_every_version(
+def test_unsupported_apis_return_their_error_in_each_version(
     cluster: Cluster, key: ApiKey, values: dict[str, Any]
 ) -> None:
     lowest, highest = SUPPORTED[key]
@@ -101,7 +101,7 @@ TOKENS = [
 
 
 @pytest.mark.parametrize(("key", "version", "recorded"), TOKENS)
-def test_delegation_token_response_on_plaintext_has_kafkas_bytes(
+def test_delegation_token_error_on_plaintext_has_kafkas_bytes(
     cluster: Cluster, key: ApiKey, version: int, recorded: str
 ) -> None:
     owner = {"owner_principal_type": "User", "owner_principal_name": "bob"}

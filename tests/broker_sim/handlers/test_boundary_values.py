@@ -32,7 +32,7 @@ def asked(cluster: Cluster, key: ApiKey, version: int, /, **values: Any) -> Any:
     return cluster.on(node, node.broker.handle(request(key, version, **values), "c", "PLAINTEXT"))
 
 
-def test_plain_records_with_a_transactional_id_are_stored(cluster: Cluster) -> None:
+def test_non_transactional_batch_with_transactional_id_is_stored(cluster: Cluster) -> None:
     rows = [{"index": 0, "records": build_batch([Record(None, b"v", 1_000)])}]
     data = [{"name": "orders", "partition_data": rows}]
     for transactional_id in ("", "t"):
@@ -88,7 +88,7 @@ def epoch_end(cluster: Cluster, epoch: int, current: int = -1) -> tuple[ErrorCod
 
 
 @pytest.mark.parametrize("epoch", [-(2**31), -2])
-def test_epoch_below_minus_one_is_fenced_except_in_fetch(cluster: Cluster, epoch: int) -> None:
+def test_leader_epoch_below_minus_1_is_fenced_except_in_fetch(cluster: Cluster, epoch: int) -> None:
     assert listed(cluster, epoch) == (ErrorCode.fenced_leader_epoch, -1)
     assert epoch_end(cluster, 0, current=epoch) == (ErrorCode.fenced_leader_epoch, -1, -1)
     assert epoch_end(cluster, epoch) == (NONE, epoch, 0), "the start of the first epoch"
@@ -169,7 +169,7 @@ def test_infinite_byte_rate_is_rejected(cluster: Cluster) -> None:
     assert "/config/clients/endless" not in cluster.ensemble.nodes
 
 
-def test_later_of_two_names_of_one_entity_type_is_used(cluster: Cluster) -> None:
+def test_later_of_two_entities_of_the_same_type_gets_the_quota(cluster: Cluster) -> None:
     entity = [{"entity_type": "client-id", "entity_name": name} for name in ("earlier", "later")]
     ops = [{"key": "producer_byte_rate", "value": 1.0, "remove": False}]
     answer = asked(cluster, ApiKey.ALTER_CLIENT_QUOTAS, 1, entries=[{"entity": entity, "ops": ops}])
@@ -178,7 +178,7 @@ def test_later_of_two_names_of_one_entity_type_is_used(cluster: Cluster) -> None
     assert "/config/clients/later" in cluster.ensemble.nodes
 
 
-def test_credential_without_a_password_is_not_stored(cluster: Cluster) -> None:
+def test_scram_credential_without_a_password_is_not_stored(cluster: Cluster) -> None:
     upsertion = {"name": "u", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b""}
     answer = asked(cluster, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, deletions=[], upsertions=[upsertion])
     assert answer.results[0].error_code is UNKNOWN_ERROR
@@ -188,7 +188,7 @@ def test_credential_without_a_password_is_not_stored(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("length", "error"), [(213, ErrorCode.log_dir_not_found), (214, ErrorCode.invalid_topic_exception)]
 )
-def test_topic_with_a_too_long_future_directory_is_not_moved(cluster: Cluster, length: int, error: ErrorCode) -> None:
+def test_replica_with_a_too_long_future_directory_is_not_moved(cluster: Cluster, length: int, error: ErrorCode) -> None:
     # KAFKA-4893: the name of the directory, <topic>-0.<32 characters>-future, has at most 255 characters.
     dirs = [{"path": "/no", "topics": [{"name": "t" * length, "partitions": [0]}]}]
     answer = asked(cluster, ApiKey.ALTER_REPLICA_LOG_DIRS, 2, dirs=dirs)

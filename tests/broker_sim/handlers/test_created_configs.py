@@ -33,7 +33,7 @@ def created(cluster: Cluster, node: Node, version: int, name: str, **values: Any
 
 
 @pytest.mark.parametrize("version", [5, 6, 7])
-def test_created_topic_lists_every_config_with_its_source(cluster: Cluster, version: int) -> None:
+def test_created_topic_response_lists_all_configs_and_sources(cluster: Cluster, version: int) -> None:
     overrides = [{"name": "segment.ms", "value": "1000"}, {"name": "cleanup.policy", "value": "compact"}]
     row = created(cluster, cluster.controller, version, "orders", configs=overrides)
     configs = {config.name: (config.value, config.config_source) for config in row.configs}
@@ -47,7 +47,7 @@ def test_created_topic_lists_every_config_with_its_source(cluster: Cluster, vers
     assert not any(config.read_only or config.is_sensitive for config in row.configs)
 
 
-def test_created_topic_lists_dynamic_broker_configs(cluster: Cluster) -> None:
+def test_created_topic_response_lists_dynamic_broker_configs(cluster: Cluster) -> None:
     controller = cluster.controller
     cluster.run(cluster.client.alter_configs(BROKER_RESOURCE, "", {"log.retention.bytes": "77"}))
     own = str(controller.broker_id)

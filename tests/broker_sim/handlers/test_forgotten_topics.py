@@ -32,7 +32,7 @@ def update(number: int, leader: int) -> Any:
     return request(ApiKey.UPDATE_METADATA, 7, topic_states=topics, **outer)
 
 
-def test_metadata_names_are_released_with_their_topics() -> None:
+def test_metadata_cache_frees_the_names_of_deleted_topics() -> None:
     cache = MetadataCache(SimRuntime(Scheduler(), Random(1)), "PLAINTEXT")
     handlers = MetadataHandlers(cache, cast(Any, None), lambda: "cluster")
     everything = request(ApiKey.METADATA, 12, topics=None)
@@ -44,7 +44,7 @@ def test_metadata_names_are_released_with_their_topics() -> None:
         cache.apply(update(number, LEADER_DURING_DELETE))
 
 
-def test_follower_releases_names_of_topics_it_no_longer_hosts() -> None:
+def test_follower_frees_names_of_topics_it_no_longer_hosts() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     for number in range(1, 11):

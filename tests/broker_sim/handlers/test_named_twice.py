@@ -62,13 +62,13 @@ def stored(cluster: Cluster) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("topics", [1, 2])
-def test_produce_with_repeated_partition_stores_later_records(cluster: Cluster, topics: int) -> None:
+def test_produce_with_a_repeated_partition_stores_the_later_one(cluster: Cluster, topics: int) -> None:
     assert produced(cluster, batch("a"), batch("b", "c"), topics=topics) == [("orders", 0, NONE, 0)]
     assert stored(cluster) == [b"b", b"c"]
 
 
 @pytest.mark.parametrize("records", [(b"xx", batch("a")), (batch("a"), b"xx")], ids=["earlier", "later"])
-def test_valid_batch_of_a_repeated_partition_is_stored(cluster: Cluster, records: tuple[bytes, bytes]) -> None:
+def test_valid_batch_for_a_repeated_partition_is_stored(cluster: Cluster, records: tuple[bytes, bytes]) -> None:
     assert produced(cluster, *records) == [("orders", 0, ErrorCode.invalid_record, -1)]
     assert stored(cluster) == [b"a"]
 
@@ -97,7 +97,7 @@ def offset_of(cluster: Cluster, version: int) -> int:
 
 
 @pytest.mark.parametrize(("version", "rows"), [(0, 2), (1, 1), (9, 1)])
-def test_later_of_two_offsets_of_a_partition_is_stored(cluster: Cluster, version: int, rows: int) -> None:
+def test_later_of_two_offsets_for_a_partition_is_committed(cluster: Cluster, version: int, rows: int) -> None:
     asked(cluster, ApiKey.FIND_COORDINATOR, 6, coordinator_keys=["g"], key_type=0)
     cluster.wait(3_000)
     # Version 0 writes each row to ZooKeeper; a coordinator reads the rows into a map.
@@ -106,7 +106,7 @@ def test_later_of_two_offsets_of_a_partition_is_stored(cluster: Cluster, version
 
 
 @pytest.mark.parametrize("version", [0, 9])
-def test_every_offset_of_an_unknown_partition_is_rejected(cluster: Cluster, version: int) -> None:
+def test_every_offset_for_an_unknown_partition_is_rejected(cluster: Cluster, version: int) -> None:
     assert committed(cluster, version, 7, 5, 3) == [ErrorCode.unknown_topic_or_partition] * 2
 
 
@@ -117,7 +117,7 @@ def rows_of(answer: Any) -> list[tuple[str | None, ErrorCode]]:
     return [(row.name, row.error_code) for row in getattr(answer, "topics", None) or answer.responses]
 
 
-def test_create_topics_returns_a_result_per_repeated_name(cluster: Cluster) -> None:
+def test_create_topics_returns_results_for_repeated_names(cluster: Cluster) -> None:
     names = ("a", "b", "a", "__cluster_metadata")
     topics = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names]
     refused = ErrorCode.invalid_request
@@ -125,7 +125,7 @@ def test_create_topics_returns_a_result_per_repeated_name(cluster: Cluster) -> N
     assert rows_of(answer) == [("a", refused), ("b", NONE), ("a", refused), ("__cluster_metadata", refused)]
 
 
-def test_delete_topics_returns_a_result_per_repeated_name(cluster: Cluster) -> None:
+def test_delete_topics_returns_results_for_repeated_names(cluster: Cluster) -> None:
     unknown = ErrorCode.unknown_topic_or_partition
     answer = asked(cluster, ApiKey.DELETE_TOPICS, 5, topic_names=["no", "orders", "no", "orders"], timeout=5_000)
     assert rows_of(answer) == [("no", unknown), ("orders", NONE), ("no", unknown), ("orders", NONE)]
@@ -143,7 +143,7 @@ def test_delete_topics_rejects_an_entry_with_both_name_and_id(cluster: Cluster) 
 # ---- quotas and features ---------------------------------------------------------------------------------------
 
 
-def test_repeated_quota_entity_is_altered_twice_with_one_result(cluster: Cluster) -> None:
+def test_quota_entity_altered_twice_has_one_result(cluster: Cluster) -> None:
     entity = [{"entity_type": "client-id", "entity_name": "c"}]
     ops = [[{"key": "producer_byte_rate", "value": value, "remove": False}] for value in (1.0, 2.0)]
     entries = [{"entity": entity, "ops": each} for each in ops]
@@ -152,7 +152,7 @@ def test_repeated_quota_entity_is_altered_twice_with_one_result(cluster: Cluster
     assert b'"producer_byte_rate":"2"' in cluster.ensemble.data("/config/clients/c")
 
 
-def test_repeated_feature_has_one_result(cluster: Cluster) -> None:
+def test_feature_named_twice_has_one_result(cluster: Cluster) -> None:
     updates = [{"feature": "f", "max_version_level": level, "upgrade_type": 1} for level in (1, 2)]
     answer = asked(cluster, ApiKey.UPDATE_FEATURES, 1, feature_updates=updates)
     assert [(row.feature, row.error_code) for row in answer.results] == [("f", ErrorCode.invalid_request)]

@@ -28,7 +28,7 @@ def described(cluster: Cluster, version: int) -> tuple[ErrorCode, int, list[int]
     return row.error_code, row.leader_id, list(row.replica_nodes), list(row.isr_nodes)
 
 
-def test_metadata_version_0_lists_live_replicas_and_an_error(cluster: Cluster) -> None:
+def test_metadata_v0_omits_dead_replicas_and_returns_an_error(cluster: Cluster) -> None:
     # Clients look up replicas in the response's list of brokers (MetadataResponse 0 has no offline replicas).
     assert described(cluster, 0) == described(cluster, 1) == (ErrorCode.none, 1, [1, 2, 3], [1, 2, 3])
     cluster.nodes[3].kill()

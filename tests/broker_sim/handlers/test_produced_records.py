@@ -48,7 +48,7 @@ def topic(cluster: Cluster, **configs: str) -> None:
     cluster.run(cluster.client.create_topic("t", 1, 1, configs=keys))
 
 
-def test_produce_error_contains_the_index_of_the_invalid_record(cluster: Cluster) -> None:
+def test_produce_error_has_the_index_of_the_invalid_record(cluster: Cluster) -> None:
     topic(cluster, cleanup_policy="compact", message_timestamp_after_max_ms=str(2**63 - 1))
     row = produce(cluster, build_batch([ROWS[0], Record(None, b"v", 1_000)]))
     assert row.error_code == ErrorCode.invalid_record
@@ -66,7 +66,7 @@ def test_broker_timestamp_limit_applies_to_topics_without_one(cluster: Cluster) 
 
 
 @pytest.mark.parametrize("name", CODECS)
-def test_stored_batches_use_the_topics_compression_codec(cluster: Cluster, name: str) -> None:
+def test_broker_compresses_batches_with_the_codec_of_the_topic(cluster: Cluster, name: str) -> None:
     topic(cluster, compression_type=name)
     assert produce(cluster, build_batch(ROWS, codec=Codec.GZIP)).error_code == 0
     (header,) = split_batches(fetch(cluster, 11).records) or ()

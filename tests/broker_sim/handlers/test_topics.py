@@ -52,7 +52,7 @@ def test_create_topics_waits_until_all_partitions_have_leaders(cluster: Cluster)
     assert all(row.leader > 0 and len(row.isr) == 3 for row in described.partitions)
 
 
-def test_topic_without_counts_gets_the_brokers_defaults() -> None:
+def test_topic_without_counts_gets_the_default_counts_of_brokers() -> None:
     cluster = Cluster(num_partitions="4", default_replication_factor="2").start()
     cluster.run(cluster.client.create_topic("orders"))
     described = cluster.run(cluster.client.metadata(["orders"])).topics["orders"]
@@ -111,7 +111,7 @@ def test_invalid_topic_is_rejected_with_kafkas_error(
     assert cluster.ensemble.nodes.keys() == before.keys()
 
 
-def test_validate_only_writes_nothing(cluster: Cluster) -> None:
+def test_create_topics_with_validate_only_writes_nothing(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 1, validate_only=True))
     assert "/brokers/topics/orders" not in cluster.ensemble.nodes
     refused = create(cluster, "a b", 1, 1, validate_only=True)
@@ -139,7 +139,7 @@ def test_repeated_topic_is_rejected_and_others_are_created(cluster: Cluster) -> 
     ],
     ids=["create topics", "create partitions", "alter configs"],
 )
-def test_request_time_is_linear_in_the_number_of_names(
+def test_request_time_is_linear_in_the_number_of_topic_names(
     cluster: Cluster, key: ApiKey, version: int, rows: str, name: str, more: dict[str, Any]
 ) -> None:
     # The names have less than a megabyte, but comparing each name with every other once took half a minute.
@@ -172,7 +172,7 @@ def test_only_the_controller_creates_topics(cluster: Cluster) -> None:
         request(ApiKey.DELETE_TOPICS, 5, topic_names=["orders"], timeout=5_000),
     ],
 )
-def test_zombie_controller_cannot_create_grow_or_delete_topics(cluster: Cluster, message: KafkaMessage) -> None:
+def test_zombie_controller_cannot_create_extend_or_delete_topics(cluster: Cluster, message: KafkaMessage) -> None:
     # In Kafka a zombie controller can do this, because ZkAdminManager's writes are not fenced.
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     zombie = cluster.controller
@@ -186,13 +186,13 @@ def test_zombie_controller_cannot_create_grow_or_delete_topics(cluster: Cluster,
     assert "controller_epoch" in {event.reason for event in zombie.of(WriteFenced)}
 
 
-def test_creation_without_leaders_in_time_returns_timeout(cluster: Cluster) -> None:
+def test_topic_creation_without_leaders_in_time_returns_timeout(cluster: Cluster) -> None:
     refused = create(cluster, "orders", assignment={0: [9]}, timeout_ms=1_000)
     assert refused is not None and refused[0] is ErrorCode.request_timed_out
     assert "/brokers/topics/orders" in cluster.ensemble.nodes
 
 
-def test_creation_with_a_lost_zookeeper_response_succeeds(cluster: Cluster) -> None:
+def test_topic_creation_succeeds_if_a_zookeeper_response_is_lost(cluster: Cluster) -> None:
     session = cluster.controller.session
     lost: list[str] = []
     multi = session.multi
@@ -217,7 +217,7 @@ def test_create_topics_supports_every_version(cluster: Cluster, version: int) ->
         assert answer.topics[0].num_partitions == 2
 
 
-def test_duplicate_and_internal_topic_names_are_rejected(cluster: Cluster) -> None:
+def test_existing_and_internal_topic_names_are_rejected(cluster: Cluster) -> None:
     rows = [
         {"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("a", "a", "b", "__cluster_metadata")
     ]
@@ -287,7 +287,7 @@ def test_topic_can_be_deleted_by_its_id(cluster: Cluster) -> None:
     }
 
 
-def test_older_versions_delete_topics_by_name(cluster: Cluster) -> None:
+def test_older_delete_topics_versions_use_names(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     answer = at_controller(cluster, request(ApiKey.DELETE_TOPICS, 1, topic_names=["orders"], timeout=5_000))
     assert [(row.name, row.error_code) for row in answer.responses] == [("orders", ErrorCode.none)]
@@ -296,7 +296,7 @@ def test_older_versions_delete_topics_by_name(cluster: Cluster) -> None:
 # ---- add partitions -------------------------------------------------------------------------------------------
 
 
-def test_added_partitions_leave_existing_ones_unchanged(cluster: Cluster) -> None:
+def test_added_partitions_do_not_change_existing_ones(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", assignment={0: [2, 3]}))
     cluster.run(cluster.client.create_partitions("orders", 4))
     stored = znodes.decode_topic(cluster.ensemble.data("/brokers/topics/orders"))
@@ -329,7 +329,7 @@ def test_invalid_partition_increase_is_rejected(
     assert refused is not None and refused[0] is error and expected_text in refused[1]
 
 
-def test_partition_count_is_limited_by_the_size_of_the_znode(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partition_count_is_limited_by_the_znode_size(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.run(cluster.client.create_topic("orders", 2, 2))
     size = len(cluster.ensemble.data("/brokers/topics/orders"))
     monkeypatch.setattr(znodes, "ZNODE_BYTES_MAX", size + 10)
@@ -390,7 +390,7 @@ def test_topic_name_with_other_characters_is_rejected(name: str) -> None:
     assert invalid_name(name) is not None
 
 
-def test_names_that_differ_only_in_period_or_underscore_collide() -> None:
+def test_names_that_differ_only_in_period_or_underscore_clash() -> None:
     assert collide("a.b_c", "a_b.c") and not collide("a.b", "a-b")
 
 
@@ -432,13 +432,13 @@ def test_replicas_are_assigned_to_different_racks() -> None:
     assert grown == {5: (3, 5, 2, 0), 6: (1, 3, 5, 4), 7: (5, 1, 4, 2), 8: (4, 5, 2, 0)}
 
 
-def test_incomplete_racks_are_an_error_or_ignored() -> None:
+def test_missing_rack_of_a_broker_is_an_error_or_all_are_ignored() -> None:
     with pytest.raises(RacksIncomplete):
         assign_replicas(range(6), 1, 1, Random(0), racks={**RACKS, 3: None})
     assert assign_replicas([0, 1], 1, 1, Random(0), racks={**RACKS, 3: None})
 
 
-def test_topic_is_spread_over_racks_or_rejected_if_incomplete() -> None:
+def test_topic_is_spread_over_racks_or_rejected_without_them_all() -> None:
     cluster = Cluster(4)
     for node in cluster.nodes.values():
         node.keys["broker.rack"] = f"r{node.broker_id % 2}"

@@ -67,7 +67,7 @@ def coordinator(cluster: Cluster) -> Coordinator:
     return Coordinator(leader_of(cluster, P0))
 
 
-def test_first_batch_of_a_transaction_is_verified_once(cluster: Cluster, coordinator: Coordinator) -> None:
+def test_only_the_first_batch_of_a_transaction_is_verified(cluster: Cluster, coordinator: Coordinator) -> None:
     assert produce(cluster, P0, 0).error_code is NONE
     assert produce(cluster, P0, 1).error_code is NONE
     (asked,) = coordinator.asked
@@ -117,7 +117,7 @@ def test_verification_without_a_coordinator_is_retriable() -> None:
     cluster.stop_all()
 
 
-def test_transaction_ending_during_verification_rejects_batch(cluster: Cluster, coordinator: Coordinator) -> None:
+def test_batch_is_rejected_if_its_txn_ends_during_verification(cluster: Cluster, coordinator: Coordinator) -> None:
     node = leader_of(cluster, P0)
 
     async def abort() -> None:
@@ -129,7 +129,7 @@ def test_transaction_ending_during_verification_rejects_batch(cluster: Cluster, 
     assert produce(cluster, P0, 0).error_code is NONE
 
 
-def test_batch_after_an_unverified_batch_is_out_of_order(cluster: Cluster, coordinator: Coordinator) -> None:
+def test_batch_after_a_rejected_first_batch_is_out_of_order(cluster: Cluster, coordinator: Coordinator) -> None:
     coordinator.error = ErrorCode.not_coordinator
     produce(cluster, P0, 0)
     coordinator.error = NONE

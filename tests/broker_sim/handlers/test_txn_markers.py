@@ -53,14 +53,14 @@ def producer_row(cluster: Cluster) -> Any:
     return row
 
 
-def test_transactional_batch_needs_a_transactional_id(cluster: Cluster) -> None:
+def test_transactional_batch_requires_a_transactional_id(cluster: Cluster) -> None:
     refused = produce(cluster, P0, 0, transactional_id=None)
     assert refused.error_code is ErrorCode.transactional_id_authorization_failed
     assert produce(cluster, P0, 0).error_code is NONE
 
 
 @pytest.mark.parametrize("version", [4, 11, 12])
-def test_fetch_returns_stable_offset_and_aborted_transactions(cluster: Cluster, version: int) -> None:
+def test_fetch_returns_the_lso_and_the_aborted_transactions(cluster: Cluster, version: int) -> None:
     node = leader_of(cluster, P0)
     produce(cluster, P0, 0)
     row = fetch(cluster, version, 1)
@@ -73,7 +73,7 @@ def test_fetch_returns_stable_offset_and_aborted_transactions(cluster: Cluster, 
     assert fetch(cluster, version, 0).aborted_transactions is None
 
 
-def test_list_offsets_of_read_committed_ends_at_the_lso(cluster: Cluster) -> None:
+def test_list_offsets_with_read_committed_returns_the_lso(cluster: Cluster) -> None:
     produce(cluster, P0, 0)
     topics = [{"name": "orders", "partitions": [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]}]
 

@@ -57,7 +57,7 @@ def follow(log: PartitionLog, leader: PartitionLog) -> None:
         assert data and log.append_as_follower(data, headers_of(data))
 
 
-def test_follower_reaches_the_end_of_a_log_ending_in_a_gap() -> None:
+def test_follower_reaches_the_end_of_a_log_with_a_trailing_gap() -> None:
     leader = with_gap_at_its_end()
     follower = a_log(1 << 20)
     follow(follower, leader)
@@ -67,7 +67,7 @@ def test_follower_reaches_the_end_of_a_log_ending_in_a_gap() -> None:
     assert (opened.damage, opened.end_offset, read_all(opened)) == ([], 4, read_all(leader))
 
 
-def test_gap_at_the_end_has_the_epoch_of_its_last_removed_record() -> None:
+def test_trailing_gap_has_the_epoch_of_its_last_removed_record() -> None:
     """Otherwise the follower's latest epoch is an earlier one, and the leader makes it truncate its log to the end of
     that earlier epoch.
     """
@@ -78,7 +78,7 @@ def test_gap_at_the_end_has_the_epoch_of_its_last_removed_record() -> None:
     assert leader.epochs.end_offset_for(1, leader.end_offset) == (1, follower.end_offset)
 
 
-def test_epochs_appended_together_are_saved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_epochs_appended_together_are_written_to_the_file_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gap can contain thousands of epochs. Saving the file after each one takes seconds."""
     leader = with_gap()
     leader.epochs.replace([(epoch, epoch) for epoch in range(8)])
@@ -90,7 +90,7 @@ def test_epochs_appended_together_are_saved_once(monkeypatch: pytest.MonkeyPatch
     assert saved == [leader.epochs.entries]
 
 
-def test_follower_records_the_end_of_each_epoch_within_a_gap() -> None:
+def test_follower_stores_the_end_of_each_epoch_within_a_gap() -> None:
     """Otherwise the follower, as the next leader, makes other replicas truncate committed tombstones, and the deleted
     keys reappear.
     """
@@ -131,7 +131,7 @@ def with_an_epoch_that_compaction_has_taken(after: bool) -> PartitionLog:
 
 @pytest.mark.parametrize("max_bytes", [1, 130, 200, 1 << 20])
 @pytest.mark.parametrize("after", [False, True])
-def test_follower_records_epoch_ends_in_a_gap_before_a_record(after: bool, max_bytes: int) -> None:
+def test_follower_stores_epoch_ends_of_a_gap_before_a_record(after: bool, max_bytes: int) -> None:
     """Otherwise the follower, as the next leader, lets other replicas keep a record that the previous leader never had:
     here a record of epoch 0 at offset 2. Kafka allows this.
     """
@@ -145,7 +145,7 @@ def test_follower_records_epoch_ends_in_a_gap_before_a_record(after: bool, max_b
     assert read_all(follower) == read_all(leader)
 
 
-def test_read_returns_a_limited_number_of_epochs() -> None:
+def test_read_of_a_gap_returns_a_limited_number_of_epochs() -> None:
     """Searching for a gap at the start of each of five thousand epochs took 0.3 s."""
     log = a_log(1 << 20)
     for epoch in range(250):
@@ -157,7 +157,7 @@ def test_read_returns_a_limited_number_of_epochs() -> None:
     assert len(read_all(log)) == 250
 
 
-def test_gap_without_an_epoch_start_is_skipped() -> None:
+def test_gap_in_which_no_epoch_starts_is_skipped() -> None:
     log = with_gap()
     log.epochs.assign(0, 0)
     follower = a_log(1 << 20)

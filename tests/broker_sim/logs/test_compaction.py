@@ -45,7 +45,7 @@ from zabka.simulation.engine.scheduler import Scheduler
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_compaction_keeps_each_keys_latest_record_and_offset(tmp_path: Path, codec: Codec, on_disk: bool) -> None:
+def test_compaction_keeps_the_latest_record_of_each_key_in_place(tmp_path: Path, codec: Codec, on_disk: bool) -> None:
     directory = FileLogDirectory(tmp_path, workers=AT_ONCE) if on_disk else MemoryLogDirectory()
     log = a_log(170, directory)
     append(log, ("a", "1"), ("b", "1"), codec=codec)
@@ -69,7 +69,7 @@ def test_compaction_keeps_each_keys_latest_record_and_offset(tmp_path: Path, cod
     again.close()
 
 
-def test_reader_in_a_gap_continues_after_it() -> None:
+def test_reader_inside_a_compaction_gap_continues_after_it() -> None:
     log = a_log(100)
     for value in "1234":
         append(log, ("a", value))
@@ -121,7 +121,7 @@ def test_full_key_map_leaves_the_later_records_unchanged() -> None:
     assert [offset for offset, *_ in read_all(log)][:4] == [2, 3, 4, 5], "later records replace the first two"
 
 
-def test_reader_skips_a_batch_with_a_compacted_end() -> None:
+def test_reader_skips_a_batch_whose_last_records_were_compacted() -> None:
     log = a_log(170)
     append(log, ("a", "1"), ("b", "1"), ("a", "2"))
     append(log, ("a", "3"))
@@ -170,7 +170,7 @@ def test_tombstone_is_kept_for_delete_retention_after_compaction(codec: Codec) -
     assert [key for _, key, _ in read_all(log)] == ["b", "c", "d"]
 
 
-def test_tombstone_deadline_is_stored_in_kafkas_format() -> None:
+def test_tombstone_deletion_time_is_stored_in_kafkas_format() -> None:
     log = a_log(100)
     append(log, ("x", "1"), ("a", None), ("b", "1"), at_ms=1_000)
     append(log, ("x", "2"), at_ms=1_000)
@@ -219,7 +219,7 @@ def test_log_is_compacted_only_above_its_dirty_ratio() -> None:
     assert not is_filthy(log, NO_LAG._replace(lag_min_ms=50), 10), "too young"
 
 
-def test_compacted_topic_rolls_within_its_maximum_lag() -> None:
+def test_compacted_topic_rolls_within_max_compaction_lag_ms() -> None:
     # LogConfig.maxSegmentMs: the active segment is not compacted.
     overrides = {"segment.ms": "1000", "max.compaction.lag.ms": "100"}
 
@@ -234,7 +234,7 @@ def test_compacted_topic_rolls_within_its_maximum_lag() -> None:
     assert starts("delete") == [0]
 
 
-def test_records_without_timestamp_do_not_delay_overdue_ones() -> None:
+def test_records_without_timestamp_do_not_delay_due_compaction() -> None:
     log = a_log(100)
     for at_ms in (-1, 10, 11):
         append(log, ("a", "1"), at_ms=at_ms)
@@ -279,7 +279,7 @@ def test_empty_producer_batch_is_not_rewritten_each_time(
     run_compaction(log)
 
 
-def test_compaction_interrupted_by_a_crash_changes_nothing() -> None:
+def test_compaction_interrupted_by_a_crash_leaves_the_log_as_is() -> None:
     directory = MemoryLogDirectory()
     log = a_log(100, directory)
     append(log, ("a", "1"))
@@ -291,7 +291,7 @@ def test_compaction_interrupted_by_a_crash_changes_nothing() -> None:
     assert [name for name in directory.list_files("orders-0") if "cleaned" in name] == []
 
 
-def test_topic_deletion_during_compaction_is_harmless(tmp_path: Path) -> None:
+def test_topic_can_be_deleted_during_compaction(tmp_path: Path) -> None:
     log = a_log(100, FileLogDirectory(tmp_path, workers=AT_ONCE))
     for value in "1234":
         append(log, ("a", value))
@@ -331,7 +331,7 @@ def truncate_all(log: PartitionLog) -> None:
 
 @pytest.mark.parametrize("pause", [1, 2, 3, 4, 6, 12, 40])
 @pytest.mark.parametrize("disturb", [PartitionLog.close, delete_topic, drop_older_half, truncate_all])
-def test_segment_removed_during_compaction_is_not_a_disk_failure(
+def test_segment_removed_during_compaction_is_not_a_disk_error(
     tmp_path: Path, disturb: Callable[[PartitionLog], None], pause: int
 ) -> None:
     failures: list[OSError] = []

@@ -31,7 +31,7 @@ def latest(log: PartitionLog) -> dict[str | None, str | None]:
 
 @pytest.mark.parametrize("cut", [KEYS, 2 * KEYS, 2 * KEYS + 10, RECORDS - 10])
 @pytest.mark.parametrize("pause", range(1, 72, 5))
-def test_truncation_during_compaction_keeps_each_latest_record(cut: int, pause: int) -> None:
+def test_truncation_during_compaction_keeps_latest_records(cut: int, pause: int) -> None:
     directory = MemoryLogDirectory()
     log = three_rounds(directory)
     with paused_compaction(log, pause):
@@ -48,7 +48,7 @@ def test_truncation_during_compaction_keeps_each_latest_record(cut: int, pause: 
     assert (read_all(again), again.damage) == (kept, [])
 
 
-def test_active_segment_truncation_does_not_abort_compaction() -> None:
+def test_truncation_of_active_segment_keeps_compaction_running() -> None:
     log = three_rounds(MemoryLogDirectory())
     append(log, ("k0", "uncommitted"))
     with paused_compaction(log, 1):

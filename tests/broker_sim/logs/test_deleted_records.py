@@ -65,7 +65,7 @@ def test_diverged_follower_copies_a_log_starting_within_a_batch() -> None:
     assert cluster.violations() == []
 
 
-def test_leader_killed_before_the_checkpoint_truncates_followers() -> None:
+def test_leader_killed_before_a_checkpoint_truncates_followers() -> None:
     """After the kill, the deleted records are in the leader's log again. If the epoch cache lacked their epochs,
     followers would keep diverging records or fail to append.
     """
@@ -103,7 +103,7 @@ def test_log_truncated_in_its_first_batch_is_empty() -> None:
     assert (log.truncate_to(2), log.start_offset, log.end_offset, log.high_watermark) == (0, 0, 0, 0)
 
 
-def test_empty_log_accepts_only_a_batch_that_covers_its_start() -> None:
+def test_empty_log_accepts_only_a_batch_with_its_start_offset() -> None:
     leader = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
     for values in ("abc", "def"):
         data = batch(*values)
@@ -124,7 +124,7 @@ def test_empty_log_accepts_only_a_batch_that_covers_its_start() -> None:
 
 
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 100])
-def test_records_replacing_deleted_ones_survive_a_kill(
+def test_records_that_replace_deleted_ones_survive_a_kill(
     segment_bytes: int,
 ) -> None:
     """The checkpoint of log start offsets is written only once a minute. After its truncation, this log starts before

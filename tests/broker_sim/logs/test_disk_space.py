@@ -41,7 +41,7 @@ def described(directory: LogDirectory, version: int = 4) -> Any:
     return row
 
 
-def test_used_blocks_are_in_total_but_not_in_usable_bytes() -> None:
+def test_total_bytes_but_not_usable_bytes_include_used_blocks() -> None:
     volume = Volume(Random(1))
     files = ProcessFiles(volume)
     files.mkdir(ROOT)
@@ -53,7 +53,7 @@ def test_used_blocks_are_in_total_but_not_in_usable_bytes() -> None:
     assert directory.space() == DiskSpace(before.total_bytes, 98 * BLOCK_BYTES)
 
 
-def test_host_directory_returns_statvfs_sizes(tmp_path: Path) -> None:
+def test_disk_sizes_of_a_real_directory_equal_statvfs(tmp_path: Path) -> None:
     row = described(FileLogDirectory(tmp_path))
     host = os.statvfs(tmp_path)
     assert row.error_code is ErrorCode.none
@@ -61,11 +61,11 @@ def test_host_directory_returns_statvfs_sizes(tmp_path: Path) -> None:
     assert 0 < row.usable_bytes < row.total_bytes
 
 
-def test_describe_log_dirs_version_3_has_no_sizes(tmp_path: Path) -> None:
+def test_describe_log_dirs_v3_has_no_disk_sizes(tmp_path: Path) -> None:
     assert not hasattr(described(FileLogDirectory(tmp_path), version=3), "total_bytes")
 
 
-def test_unknown_sizes_are_minus_one() -> None:
+def test_unknown_disk_sizes_are_minus_one() -> None:
     row = described(MemoryLogDirectory())
     assert (row.error_code, row.total_bytes, row.usable_bytes) == (ErrorCode.none, -1, -1)
 

@@ -53,7 +53,7 @@ def directory(tmp_path: Path) -> FileLogDirectory:
     return made
 
 
-def test_replaced_file_is_synced_with_its_directory_by_a_thread(directory: FileLogDirectory, syncs: Syncs) -> None:
+def test_replaced_epoch_file_is_synced_with_its_directory(directory: FileLogDirectory, syncs: Syncs) -> None:
     syncs.gate.clear()
     directory.exchange_text("orders-0", FILE, "one")
     assert directory.read_text("orders-0", FILE) == "one" and not syncs.done, "the caller does not wait for the disk"
@@ -63,7 +63,7 @@ def test_replaced_file_is_synced_with_its_directory_by_a_thread(directory: FileL
     assert syncs.threads == {"log directory sync"}
 
 
-def test_file_replaced_twice_before_the_sync_is_synced_once(directory: FileLogDirectory, syncs: Syncs) -> None:
+def test_epoch_file_replaced_twice_before_a_sync_is_synced_once(directory: FileLogDirectory, syncs: Syncs) -> None:
     syncs.gate.clear()
     directory.create_partition("orders-1")
     directory.exchange_text("orders-1", FILE, "first")
@@ -74,7 +74,7 @@ def test_file_replaced_twice_before_the_sync_is_synced_once(directory: FileLogDi
     assert syncs.done == [FILE, "orders-1/", FILE, "orders-0/"]
 
 
-def test_replica_renamed_before_the_sync_is_synced_there(directory: FileLogDirectory, syncs: Syncs) -> None:
+def test_files_of_a_replica_renamed_before_the_sync_are_synced(directory: FileLogDirectory, syncs: Syncs) -> None:
     syncs.gate.clear()
     directory.exchange_text("orders-0", FILE, "one")
     directory.exchange_text("orders-0", "another", "one")
@@ -96,7 +96,7 @@ def test_replica_deleted_before_the_sync_causes_no_failure(directory: FileLogDir
     directory.finish(20)
 
 
-def test_failed_sync_is_a_disk_failure(directory: FileLogDirectory, syncs: Syncs) -> None:
+def test_failed_epoch_file_sync_is_a_disk_failure(directory: FileLogDirectory, syncs: Syncs) -> None:
     syncs.failure = OSError(errno.EIO, "Input/output error")
     directory.exchange_text("orders-0", FILE, "one")
     directory.finish(20)
@@ -139,7 +139,7 @@ def test_power_loss_removes_the_epochs_of_lost_records() -> None:
     assert log_of(disk).epochs.entries == [(1, 0)]
 
 
-def test_stale_epoch_entry_is_replaced_from_the_records() -> None:
+def test_epoch_entry_that_contradicts_the_records_is_replaced() -> None:
     disk = MemoryLogDirectory()
     log = log_of(disk)
     append(log, 1)

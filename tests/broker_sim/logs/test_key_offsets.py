@@ -21,14 +21,14 @@ def test_key_map_contains_latest_offset_of_every_accepted_key(keys: list[bytes],
     assert {key: table.get(key) for key in keys} == {key: known.get(key, -1) for key in keys}
 
 
-def test_key_map_capacity_equals_kafkas() -> None:
+def test_key_map_capacity_equals_that_of_kafka() -> None:
     # 1 MiB with 24 bytes per entry and a load of 0.9: int(43690 * 0.9).
     table = KeyOffsets(1 << 20, 0.9, 1 << 40)
     assert sum(table.put(b"%d" % number, number) for number in range(39_500)) == 39_321
     assert table.memory_bytes <= (1 << 20) + 4_096 * ENTRY_BYTES
 
 
-def test_few_keys_need_little_memory() -> None:
+def test_key_map_with_few_keys_uses_little_memory() -> None:
     table = KeyOffsets(128 << 20, 0.9, 1_000)
     assert all(table.put(b"%d" % number, number) for number in range(1_000))
     assert table.memory_bytes < 200_000 and [table.get(b"7"), table.get(b"x")] == [7, -1]

@@ -73,7 +73,7 @@ records = st.lists(
 
 
 @given(records, st.sampled_from(Codec), st.integers(0, 1 << 40))
-def test_batch_decodes_to_its_records(rows: list[Record], codec: Codec, base: int) -> None:
+def test_encoded_batch_decodes_to_its_records(rows: list[Record], codec: Codec, base: int) -> None:
     valid = validated(build_batch(rows, codec=codec))
     stored, headers = patch_batches(valid.data, valid.headers, base, 7)
     assert split_batches(stored) == headers
@@ -149,7 +149,7 @@ def test_reopened_log_is_unchanged(directory: LogDirectory) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 1, 30, 60, 61, 68])
-def test_torn_tail_is_truncated_when_the_log_opens(directory: LogDirectory, keep: int) -> None:
+def test_incomplete_last_batch_is_truncated_when_the_log_opens(directory: LogDirectory, keep: int) -> None:
     log = open_log(directory)
     append(log, "a")
     append(log, "b")
@@ -179,7 +179,7 @@ def test_flipped_bit_on_disk_truncates_the_log_when_it_opens(tmp_path: Path) -> 
     again.close()
 
 
-def test_segments_after_a_damaged_one_are_dropped(directory: LogDirectory) -> None:
+def test_segments_after_a_damaged_one_are_deleted(directory: LogDirectory) -> None:
     log = open_log(directory, segment_bytes=100)
     for value in "abcd":
         append(log, value)
@@ -308,7 +308,7 @@ def test_log_matches_a_list_model_under_random_steps(plan: list[tuple[str, int]]
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.integers(0, 30))
 @settings(deadline=None)
-def test_power_loss_leaves_a_prefix_with_all_flushed_records(sizes: list[int], flush_after: int) -> None:
+def test_power_loss_leaves_a_log_prefix_with_all_flushed_records(sizes: list[int], flush_after: int) -> None:
     directory = MemoryLogDirectory()
     log = open_log(directory, 300)
     model: list[str] = []
@@ -329,7 +329,7 @@ def test_power_loss_leaves_a_prefix_with_all_flushed_records(sizes: list[int], f
 # ---- epochs and small files -----------------------------------------------------------------------------------------
 
 
-def test_epoch_cache_returns_end_offsets_and_truncates() -> None:
+def test_epoch_cache_returns_end_offsets_and_can_be_truncated() -> None:
     saved: list[list[tuple[int, int]]] = []
     cache = EpochCache([(2, 10), (4, 20), (7, 30)], lambda entries: saved.append(list(entries)))
     end = 40
@@ -387,7 +387,7 @@ def test_damaged_checkpoint_is_ignored(directory: LogDirectory, text: str) -> No
         ("a-²", None),
     ],
 )
-def test_replica_directory_name_gives_topic_and_partition(name: str, expected: tuple[str, int] | None) -> None:
+def test_replica_directory_name_is_parsed_to_topic_and_partition(name: str, expected: tuple[str, int] | None) -> None:
     assert partition_of(name) == expected
 
 

@@ -117,7 +117,7 @@ def cluster() -> Iterator[TwoDisks]:
     made.stop_all()
 
 
-def test_replicas_are_spread_over_the_log_directories(cluster: TwoDisks) -> None:
+def test_broker_spreads_replicas_over_its_log_directories(cluster: TwoDisks) -> None:
     for broker_id in (1, 2, 3):
         assert [len(cluster.replicas_on(broker_id, disk)) for disk in (0, 1)] == [2, 2]
     for disk in cluster.disks[1]:
@@ -156,7 +156,7 @@ def test_requests_to_an_offline_replica_get_a_storage_error(cluster: TwoDisks) -
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_stop_replica_on_a_failed_disk_returns_a_storage_error(cluster: TwoDisks, is_known: bool) -> None:
+def test_stop_replica_on_a_failed_disk_gets_a_storage_error(cluster: TwoDisks, is_known: bool) -> None:
     """The replica still exists, so the result is the same whether the disk failure is already known or the deletion
     detects it.
     """
@@ -260,7 +260,7 @@ def test_broker_stops_when_all_log_directories_have_failed(cluster: TwoDisks) ->
     assert cluster.nodes[2].of(e.NodeStopped)[-1].reason == "every log directory has failed"
 
 
-def test_broker_with_full_disks_asks_to_free_disk_space(cluster: TwoDisks) -> None:
+def test_error_of_a_broker_with_full_disks_asks_to_free_space(cluster: TwoDisks) -> None:
     for disk in cluster.disks[2]:
         disk.is_broken, disk.error = True, errno.ENOSPC
     for partition in ORDERS:

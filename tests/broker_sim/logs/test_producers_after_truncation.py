@@ -60,7 +60,7 @@ def test_truncation_restores_producer_from_an_older_snapshot(
     assert set(visited) == {4}, "records before the last snapshot are not read again"
 
 
-def test_producer_state_survives_the_compaction_of_its_batch() -> None:
+def test_producer_state_survives_compaction_of_its_last_batch() -> None:
     log = a_log(1 << 20)
     write(log, A, 0)
     log.roll()
@@ -93,7 +93,7 @@ def test_damaged_producer_snapshot_falls_back_to_an_older_one() -> None:
     assert torn not in directory.list_files(log.name)
 
 
-def test_log_without_snapshots_is_read_completely() -> None:
+def test_log_without_producer_snapshots_is_read_completely() -> None:
     log = a_log(1 << 20)
     write(log, A, 0)
     write(log, B, 0, 1, 2, 3, 4, 5)
@@ -102,7 +102,7 @@ def test_log_without_snapshots_is_read_completely() -> None:
     assert producer_snapshots.latest(MemoryLogDirectory(), log.name, 9) == (0, list[ProducerEntry]())
 
 
-def test_truncation_at_a_segment_start_keeps_its_snapshot() -> None:
+def test_truncation_at_a_segment_start_keeps_producer_snapshot() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     write(log, A, 0)
@@ -135,7 +135,7 @@ def test_compacted_producer_state_survives_a_restart() -> None:
     assert last_of(again) == before, "A continues with sequence 2, which is in order"
 
 
-def test_last_five_batches_are_duplicates_after_a_restart() -> None:
+def test_last_five_batches_are_known_duplicates_after_a_restart() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     write(log, A, 0, 1, 2, 3)
@@ -147,7 +147,7 @@ def test_last_five_batches_are_duplicates_after_a_restart() -> None:
         assert isinstance(found, ProducerBatch) and found.base_offset == sequence
 
 
-def test_truncation_removes_snapshots_without_a_segment() -> None:
+def test_truncation_removes_producer_snapshots_without_a_segment() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     write(log, A, 0, 1)
@@ -161,7 +161,7 @@ def test_truncation_removes_snapshots_without_a_segment() -> None:
     assert last_of(log) == {A: (0, 0), B: (0, 1)}
 
 
-def test_damage_before_a_snapshot_falls_back_to_an_older_one() -> None:
+def test_log_damage_before_a_snapshot_selects_an_older_snapshot() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     write(log, A, 0)
@@ -178,7 +178,7 @@ def test_damage_before_a_snapshot_falls_back_to_an_older_one() -> None:
     assert producer_snapshots.offsets(directory.list_files(log.name)) == [1]
 
 
-def test_truncated_producer_expires_by_its_remaining_batches() -> None:
+def test_producer_expiry_after_truncation_uses_remaining_batches() -> None:
     log = a_log(1 << 20)
     for sequence, at_ms in enumerate((10, 20, 1_000)):
         append(log, ("k", "v"), producer_id=A, producer_epoch=0, base_sequence=sequence, at_ms=at_ms)

@@ -21,7 +21,7 @@ from zabka.kafka.record_batch import decode_records
 # ---- retention -------------------------------------------------------------------------------------------------
 
 
-def test_segments_with_an_expired_newest_record_are_deleted() -> None:
+def test_segments_whose_newest_record_has_expired_are_deleted() -> None:
     log = a_log()
     for at_ms in (10, 20, 30, 40):
         append(log, ("k", "v"), at_ms=at_ms)
@@ -29,7 +29,7 @@ def test_segments_with_an_expired_newest_record_are_deleted() -> None:
     assert (log.start_offset, log.end_offset, len(log.segments)) == (2, 4, 2)
 
 
-def test_expired_segments_are_replaced_by_an_empty_one() -> None:
+def test_all_expired_segments_are_replaced_by_an_empty_one() -> None:
     log = a_log()
     for at_ms in (10, 20):
         append(log, ("k", "v"), at_ms=at_ms)
@@ -55,7 +55,7 @@ def test_segments_without_timestamps_expire_by_last_append() -> None:
     assert retention.drop_older(log, 10, 1_029) == 1
 
 
-def test_record_without_timestamp_after_truncation_is_retained() -> None:
+def test_record_without_timestamp_is_kept_after_a_truncation() -> None:
     log = a_log()
     append(log, ("k", "v"), at_ms=-1)
     assert retention.drop_older(log, 10, 1_000) == 0
@@ -65,7 +65,7 @@ def test_record_without_timestamp_after_truncation_is_retained() -> None:
     assert read_all(log) == [(0, "k", "w")]
 
 
-def test_leading_segments_are_deleted_down_to_retention_bytes() -> None:
+def test_oldest_segments_are_deleted_down_to_retention_bytes() -> None:
     log = a_log()
     for _ in range(5):
         append(log, ("k", "v"))
@@ -97,7 +97,7 @@ def test_segment_rolls_when_its_records_span_segment_ms() -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 2]
 
 
-def test_topic_retention_applies_on_every_replica() -> None:
+def test_retention_of_a_topic_applies_on_every_replica() -> None:
     cluster = Cluster(2, log_segment_bytes=100, log_retention_check_interval_ms=1_000, log_retention_ms=-1)
     cluster.topic_configs["orders"] = {"retention.bytes": "250"}
     cluster.create([1, 2])
@@ -142,7 +142,7 @@ def test_delete_records_applies_on_all_live_replicas() -> None:
     assert delete(cluster, -1) == (0, 6), "minus one means the high watermark"
 
 
-def test_delete_records_checks_its_offset() -> None:
+def test_delete_records_rejects_an_offset_out_of_range() -> None:
     cluster = with_records()
     assert delete(cluster, 3) == (0, 3)
     assert delete(cluster, 1) == (0, 3)
@@ -178,7 +178,7 @@ def test_log_start_offset_survives_a_clean_stop_and_a_kill() -> None:
     assert cluster[3].partition.log.start_offset == 4
 
 
-def test_follower_below_the_log_start_restarts_at_it() -> None:
+def test_follower_below_the_leaders_log_start_restarts_there() -> None:
     cluster = with_records()
     cluster.kill(3)
     cluster.elect(1, [1, 2])
@@ -247,7 +247,7 @@ def a_log_of_two_producers() -> tuple[MemoryLogDirectory, PartitionLog]:
     return directory, log
 
 
-def test_deleted_batch_is_a_duplicate_after_a_restart() -> None:
+def test_batch_of_deleted_records_is_a_duplicate_after_a_restart() -> None:
     cluster = Cluster(1, log_segment_bytes=100)
     cluster.create([1])
 
@@ -268,7 +268,7 @@ def test_deleted_batch_is_a_duplicate_after_a_restart() -> None:
     assert produce(4) == (0, 4)
 
 
-def test_truncation_keeps_producers_of_deleted_records() -> None:
+def test_truncation_keeps_producers_whose_records_were_deleted() -> None:
     _, log = a_log_of_two_producers()
     log.drop_first_segments(len(log.segments) - 3)
     log.truncate_to(log.start_offset + 1)
@@ -292,7 +292,7 @@ def test_damaged_producer_snapshot_falls_back_to_another(damage: str) -> None:
     assert isinstance(known(again, 7, 4), ProducerBatch)
 
 
-def test_snapshots_of_deleted_segments_are_deleted() -> None:
+def test_producer_snapshots_of_deleted_segments_are_deleted() -> None:
     directory, log = a_log_of_two_producers()
     for offset in (1, 1_000):
         producer_snapshots.write(directory, str(TP), offset, [])
@@ -305,7 +305,7 @@ def test_snapshots_of_deleted_segments_are_deleted() -> None:
     assert known(log, 7, 3) == 0
 
 
-def test_log_without_idempotent_producers_has_no_snapshots() -> None:
+def test_log_without_idempotent_producers_writes_no_snapshots() -> None:
     directory = MemoryLogDirectory()
     log = PartitionLog(directory, TP, segment_bytes=100)
     for _ in range(9):

@@ -75,13 +75,13 @@ def test_timestamp_search_is_exact_after_truncation_and_deletion(
 
 
 @pytest.mark.parametrize(("timestamp_ms", "offset", "first"), [(2, 0, 1_000), (1, 1_500, 1_500), (0, 0, 0)])
-def test_timestamp_search_starts_shortly_before_its_target(timestamp_ms: int, offset: int, first: int) -> None:
+def test_timestamp_lookup_starts_shortly_before_its_target(timestamp_ms: int, offset: int, first: int) -> None:
     (segment,) = log_of([1] * 1_000 + [2] * 1_000).segments
     _, header = next(segment.headers_since(timestamp_ms, offset))
     assert first - 5 < header.base_offset <= first
 
 
-def test_search_and_compaction_do_not_scan_the_segment_list() -> None:
+def test_lookup_and_compaction_do_not_scan_the_segment_list() -> None:
     """With twenty thousand segments, a scan blocked a broker for 1.6 s, and a compaction took 14 s instead of 2 s."""
     asked: list[object] = []
 
@@ -145,7 +145,7 @@ def test_timestamp_search_restarts_if_the_log_end_is_rewritten(newest: bool) -> 
 
 
 @pytest.mark.parametrize("newest", [False, True])
-def test_search_continues_if_a_later_segment_is_removed(tmp_path: Path, newest: bool) -> None:
+def test_timestamp_lookup_continues_if_a_segment_is_removed(tmp_path: Path, newest: bool) -> None:
     log = a_log(100, FileLogDirectory(tmp_path))
     data = build_batch([Record(None, b"v", at_ms) for at_ms in (9, *[3] * 300)])
     log.append_as_leader(data, headers_of(data), 0)

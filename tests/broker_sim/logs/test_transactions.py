@@ -52,7 +52,7 @@ def marker_header(epoch: int) -> BatchHeader:
 # ---- formats ------------------------------------------------------------------------------------------------------
 
 
-def test_marker_is_a_control_record_with_type_and_coordinator_epoch() -> None:
+def test_marker_is_a_control_record_with_the_coordinator_epoch() -> None:
     data = marker_batch(7, 3, EndTransactionMarker(True, 5), 1_000)
     (header,) = headers_of(data)
     assert header.attributes == TRANSACTIONAL | CONTROL
@@ -76,7 +76,7 @@ def test_transaction_index_has_kafkas_format() -> None:
     assert file.read(0, file.size()) == struct.pack(">hqqqq", 0, A, 0, 2, 1) + struct.pack(">hqqqq", 0, B, 1, 3, 4)
 
 
-def test_snapshot_has_open_transaction_and_coordinator_epoch() -> None:
+def test_snapshot_has_the_open_transaction_and_coordinator_epoch() -> None:
     directory = MemoryLogDirectory()
     log = a_log(LARGE, directory)
     write(log, A, 0)
@@ -106,7 +106,7 @@ def test_open_transaction_limits_the_last_stable_offset() -> None:
     assert log.last_stable_offset == log.high_watermark == 6
 
 
-def test_last_stable_offset_waits_for_the_commit_of_the_marker() -> None:
+def test_lso_advances_only_after_the_marker_is_committed() -> None:
     log = a_log(LARGE)
     write(log, A, 0)
     end(log, A, True)
@@ -135,7 +135,7 @@ def test_deleting_records_of_an_open_transaction_raises_the_lso() -> None:
     assert log.last_stable_offset == log.high_watermark == 4
 
 
-def test_aborted_transactions_overlapping_the_range_are_returned() -> None:
+def test_aborted_transactions_that_overlap_a_range_are_returned() -> None:
     log = a_log(LARGE)
     write(log, A, 0)  # 0
     end(log, A, False)  # 1
@@ -178,7 +178,7 @@ def test_reopened_log_restores_its_transactions(damage: str) -> None:
     assert again.producers.active() == log.producers.active()
 
 
-def test_reopened_log_restores_transaction_of_deleted_segments() -> None:
+def test_reopened_log_restores_a_transaction_of_deleted_segments() -> None:
     directory = MemoryLogDirectory()
     log = a_log(LARGE, directory)
     write(log, A, 0)
@@ -191,7 +191,7 @@ def test_reopened_log_restores_transaction_of_deleted_segments() -> None:
     assert again.last_stable_offset == 3 and aborted(again) == [(A, 0, 2, 3)]
 
 
-def test_truncating_the_marker_reopens_its_transaction() -> None:
+def test_truncation_of_the_marker_reopens_its_transaction() -> None:
     directory = MemoryLogDirectory()
     log = a_log(LARGE, directory)
     write(log, A, 0)
@@ -207,7 +207,7 @@ def test_truncating_the_marker_reopens_its_transaction() -> None:
     assert aborted(again) == [] and again.last_stable_offset == 0
 
 
-def test_truncated_transaction_is_removed() -> None:
+def test_truncation_of_a_transaction_removes_it() -> None:
     log = a_log(LARGE)
     append(log, ("k", "plain"))
     write(log, A, 0)
@@ -227,7 +227,7 @@ def test_fully_truncated_log_has_no_transactions() -> None:
     assert not [file for file in directory.list_files(log.name) if file.endswith(".txnindex")]
 
 
-def test_log_copy_takes_over_the_producers_of_deleted_records() -> None:
+def test_log_copy_gets_producer_state_of_deleted_records() -> None:
     log = a_log(LARGE)
     write(log, A, 0)
     append(log, ("k", "plain"))
@@ -265,7 +265,7 @@ def test_marker_with_a_later_epoch_fences_the_producer() -> None:
     assert log.producers.check(header_of(0, epoch=1)) == 0
 
 
-def test_plain_batch_during_a_transaction_is_rejected() -> None:
+def test_plain_batch_during_a_producers_transaction_is_rejected() -> None:
     log = a_log(LARGE)
     write(log, A, 0)
     assert log.producers.check(header_of(1, attributes=0)) == ErrorCode.invalid_txn_state
@@ -300,7 +300,7 @@ def markers(log: PartitionLog) -> list[int]:
     return found
 
 
-def test_compaction_stops_at_the_first_unstable_offset() -> None:
+def test_compaction_stops_at_the_last_stable_offset() -> None:
     log = a_log(LARGE)
     append(log, ("a", "1"))
     log.roll()
@@ -333,7 +333,7 @@ def test_compaction_removes_records_of_aborted_transactions() -> None:
     assert log.producers.check(header_of(2)) == 0
 
 
-def test_transaction_marker_is_removed_after_its_horizon() -> None:
+def test_transaction_marker_is_removed_after_delete_retention_ms() -> None:
     directory = MemoryLogDirectory()
     log = a_log(LARGE, directory)
     write(log, A, 0, "a")

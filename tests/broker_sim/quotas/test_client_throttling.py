@@ -67,7 +67,7 @@ def test_most_specific_quota_of_a_client_applies(finer: str, coarser: str) -> No
 
 
 @pytest.mark.parametrize("entity", LEVELS)
-def test_quotas_of_other_clients_do_not_apply(entity: str) -> None:
+def test_quotas_of_other_users_and_clients_do_not_apply(entity: str) -> None:
     throttles = ClientThrottles(Watch().runtime, 11, 1)
     throttles.take_over(entity, {CONSUMER_RATE: "3"})
     assert throttles.fetch.most_at_once("app") == 30
@@ -83,7 +83,7 @@ def test_client_names_are_decoded_from_znode_names() -> None:
     assert throttles.produce.most_at_once("a/b") == 40 and throttles.produce.most_at_once("x") is None
 
 
-def test_client_is_throttled_until_its_rate_is_below_the_quota() -> None:
+def test_client_is_throttled_until_its_rate_is_within_the_quota() -> None:
     watch = Watch()
     quota = ClientQuota(watch.runtime, 11, 1)
     assert quota.note("app", 1_000_000) == 0 and not quota.is_used
@@ -195,7 +195,7 @@ def throttled(response: ProduceResponse | FetchResponse) -> int:
     return milliseconds(response.throttle_time)
 
 
-def test_throttled_producer_gets_a_delay_and_its_records_stored(cluster: Cluster) -> None:
+def test_throttled_producers_records_are_stored_with_a_delay(cluster: Cluster) -> None:
     cluster.quota("clients/app", producer_byte_rate=10 * KILOBYTE)
     assert throttled(cluster.produce(90 * KILOBYTE)) == 0
     assert throttled(cluster.produce(20 * KILOBYTE)) == pytest.approx(1_000, abs=60)
@@ -219,7 +219,7 @@ def test_throttled_producer_without_acks_is_muted(cluster: Cluster) -> None:
     assert muted_ms(20 * KILOBYTE) == pytest.approx(1_000, abs=60)
 
 
-def test_throttled_consumer_gets_no_data_and_keeps_its_session(cluster: Cluster) -> None:
+def test_throttled_consumer_gets_no_data_but_keeps_its_session(cluster: Cluster) -> None:
     for _ in range(12):
         cluster.produce(9 * KILOBYTE)
     cluster.quota("clients/app", consumer_byte_rate=1 * KILOBYTE)
@@ -238,7 +238,7 @@ def test_throttled_consumer_gets_no_data_and_keeps_its_session(cluster: Cluster)
     assert throttled(later) == 0 and later.responses[0].partitions[0].records
 
 
-def test_consumer_throttled_at_its_first_fetch_gets_no_session(cluster: Cluster) -> None:
+def test_consumer_throttled_at_its_first_fetch_has_no_session_id(cluster: Cluster) -> None:
     cluster.produce(9 * KILOBYTE)
     cluster.quota("clients/app", consumer_byte_rate=1 * KILOBYTE)
     cluster.fetch(0)
@@ -246,7 +246,7 @@ def test_consumer_throttled_at_its_first_fetch_gets_no_session(cluster: Cluster)
     assert throttled(answer) and answer.session_id == 0 and answer.responses == ()
 
 
-def test_replica_fetches_do_not_count_for_client_quotas(cluster: Cluster) -> None:
+def test_follower_fetches_do_not_count_for_client_quotas(cluster: Cluster) -> None:
     for _ in range(4):
         cluster.produce(9 * KILOBYTE)
     cluster.quota("users/<default>", consumer_byte_rate=1)
@@ -281,7 +281,7 @@ def test_removed_quota_no_longer_applies(cluster: Cluster) -> None:
     assert throttled(cluster.produce(1 * KILOBYTE)) == 0
 
 
-def test_first_defined_of_several_bad_quotas_is_reported(cluster: Cluster) -> None:
+def test_first_defined_of_several_invalid_quotas_is_reported(cluster: Cluster) -> None:
     """ConfigDef.parse checks its keys in order. QuotaConfigs defines the consumer's key before the others."""
     cluster.quota("clients/app", producer_byte_rate=1)
     bad = {"request_percentage": "c", "controller_mutation_rate": "b", CONSUMER_RATE: "a"}

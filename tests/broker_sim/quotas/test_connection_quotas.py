@@ -78,13 +78,13 @@ class Acceptor:
         self.wait(0)
 
 
-def test_connections_without_limits_are_all_admitted() -> None:
+def test_all_connections_are_accepted_without_limits() -> None:
     acceptor = Acceptor(ConnectionLimits())
     acceptor.connect("a", count=1_000)
     assert [when for _, when in acceptor.log] == [0] * 1_000
 
 
-def test_connections_per_address_are_limited() -> None:
+def test_connections_per_ip_address_are_limited() -> None:
     acceptor = Acceptor(ConnectionLimits(per_address=2, overrides={"b": 1}))
     for address in ("a", "b", "a", "b", "a"):
         acceptor.connect(address)
@@ -94,7 +94,7 @@ def test_connections_per_address_are_limited() -> None:
     assert acceptor.log[-1] == ("a", 0)
 
 
-def test_full_listener_admits_a_connection_after_one_closes() -> None:
+def test_full_listener_accepts_a_connection_after_one_closes() -> None:
     acceptor = Acceptor(ConnectionLimits(listeners={OUTER: ListenerLimits(max_connections=1)}))
     acceptor.connect("a")
     acceptor.connect("b")
@@ -114,14 +114,14 @@ def test_full_broker_closes_an_idle_connection_for_a_peer_broker() -> None:
     assert acceptor.log[-1] == ("broker", 0) and acceptor.evicted == ["a"]
 
 
-def test_single_listener_gives_brokers_no_priority() -> None:
+def test_broker_with_one_listener_gives_brokers_no_priority() -> None:
     acceptor = Acceptor(ConnectionLimits(max_connections=1), listeners=(INNER,))
     acceptor.connect("a", INNER)
     acceptor.connect("broker", INNER)
     assert acceptor.log == [("a", 0)] and not acceptor.evicted
 
 
-def test_lowered_limit_closes_connections_and_raised_admits_more() -> None:
+def test_lowered_limit_closes_and_raised_limit_accepts_more() -> None:
     acceptor = Acceptor(ConnectionLimits())
     acceptor.connect("a", count=2)
     acceptor.connect("b")
@@ -145,7 +145,7 @@ def test_new_connections_wait_for_the_brokers_rate_limit() -> None:
     assert 1_000 <= moments[21] <= 1_500
 
 
-def test_listener_rate_is_independent_of_the_brokers_rate() -> None:
+def test_listener_rate_limit_is_separate_from_the_broker_limit() -> None:
     limits = ConnectionLimits(creations_per_second=1, listeners={INNER: ListenerLimits(), OUTER: ListenerLimits()})
     acceptor = Acceptor(limits)
     acceptor.connect("broker", INNER, count=15)
@@ -157,7 +157,7 @@ def test_listener_rate_is_independent_of_the_brokers_rate() -> None:
     assert len(acceptor.log) == 10
 
 
-def test_connection_over_its_address_rate_is_closed_with_delay() -> None:
+def test_connection_over_its_ip_rate_is_closed_after_a_delay() -> None:
     acceptor = Acceptor(ConnectionLimits(creations_per_second=3))
     acceptor.quotas.limit_address("a", 1)
     acceptor.connect("a", count=30)
@@ -166,7 +166,7 @@ def test_connection_over_its_address_rate_is_closed_with_delay() -> None:
     assert acceptor.log[-1] == ("b", 0), "refused connections do not count for the broker's rate"
 
 
-def test_address_without_its_own_rate_uses_the_default() -> None:
+def test_ip_address_without_its_own_rate_uses_the_default() -> None:
     acceptor = Acceptor(ConnectionLimits())
     acceptor.quotas.limit_address(None, 0)
     acceptor.quotas.limit_address("a", 5)
@@ -250,7 +250,7 @@ def test_listener_limits_change_at_run_time() -> None:
     cluster.stop_all()
 
 
-def test_quota_of_an_unresolvable_host_is_rejected() -> None:
+def test_connection_quota_of_an_unresolvable_host_is_rejected() -> None:
     cluster = broker_world.Cluster(1)
     cluster.nodes[1].more_ports = {"resolve": {"known": "10.0.0.7"}.get}
     cluster.start()

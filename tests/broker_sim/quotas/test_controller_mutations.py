@@ -42,7 +42,7 @@ def test_mutation_burst_is_admitted_and_then_throttled() -> None:
     held.of_request("app", 6, 6).record(1)
 
 
-def test_older_client_is_throttled_for_admitted_mutations() -> None:
+def test_older_client_is_throttled_after_accepted_mutations() -> None:
     watch = Watch()
     permissive = quota(watch, 5).of_request("app", 5, 6)
     permissive.record(65)
@@ -110,7 +110,7 @@ def test_topics_over_the_quota_are_rejected_with_a_throttle_time(cluster: Admini
 
 
 @pytest.mark.parametrize(("version", "has_throttle_time"), [(5, True), (1, False)])
-def test_older_client_gets_its_topics_and_is_muted(
+def test_older_client_over_quota_gets_its_topics_and_is_muted(
     cluster: Administrators, version: int, has_throttle_time: bool
 ) -> None:
     cluster.quota("users/<default>", controller_mutation_rate=1)
@@ -119,7 +119,7 @@ def test_older_client_gets_its_topics_and_is_muted(
     assert 18_000 < muted_ms <= 19_000 and throttle_ms == (muted_ms if has_throttle_time else -1)
 
 
-def test_growth_and_deletion_count_but_validation_does_not(cluster: Administrators) -> None:
+def test_mutations_count_for_the_quota_except_if_validate_only(cluster: Administrators) -> None:
     cluster.create("a", partitions=3)
     cluster.quota("clients/app", controller_mutation_rate=1)
     grow = [{"name": "a", "count": 20, "assignments": None}]
@@ -137,7 +137,7 @@ def test_growth_and_deletion_count_but_validation_does_not(cluster: Administrato
     assert cluster.create("b")[0] == [EXCEEDED], "twenty deleted partitions count"
 
 
-def test_automatic_topic_creation_counts_for_the_client(cluster: Administrators) -> None:
+def test_automatic_topic_creation_counts_for_the_clients_quota(cluster: Administrators) -> None:
     cluster.quota("clients/app", controller_mutation_rate=0.01)
     for name in ("x", "y"):
         topics = [{"name": name}]
@@ -166,7 +166,7 @@ def timed(cluster: Cluster, message: Any, ms: int) -> tuple[Any, int]:
     return cluster.on(node, node.broker.serve(message, context)), context.muted_ms
 
 
-def test_mute_for_request_time_is_at_most_one_window(
+def test_throttle_for_request_time_is_at_most_one_window(
     cluster: Administrators,
 ) -> None:
     ask = request(ApiKey.LIST_GROUPS, 4)
@@ -182,7 +182,7 @@ def test_mute_for_request_time_is_at_most_one_window(
     assert milliseconds(answer.throttle_time) == muted_ms == 1_000
 
 
-def test_requests_between_brokers_do_not_use_client_quotas(cluster: Administrators) -> None:
+def test_requests_between_brokers_are_exempt_from_client_quotas(cluster: Administrators) -> None:
     cluster.quota("clients/<default>", request_percentage=0.001)
     leaving = request(ApiKey.CONTROLLED_SHUTDOWN, 3, broker_id=7, broker_epoch=-1)
     assert timed(cluster, leaving, 9_000)[1] == 0
@@ -191,7 +191,7 @@ def test_requests_between_brokers_do_not_use_client_quotas(cluster: Administrato
     assert timed(cluster, request(ApiKey.LIST_GROUPS, 4), 1)[1] > 0
 
 
-def test_empty_fetch_over_request_time_does_not_use_byte_quota(cluster: Administrators) -> None:
+def test_fetch_throttled_by_request_time_does_not_use_byte_quota(cluster: Administrators) -> None:
     cluster.create("t", partitions=1)
     cluster.produce(9_000)
     cluster.quota("clients/app", request_percentage=1, consumer_byte_rate=1_000)

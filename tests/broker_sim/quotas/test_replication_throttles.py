@@ -46,14 +46,14 @@ def lagging_follower(**topic_configs: str) -> Cluster:
 
 
 @pytest.mark.parametrize("listing", ["*", "0:1,3:2"])
-def test_leader_limits_throttled_replicas_to_its_rate(listing: str) -> None:
+def test_leader_sends_throttled_replicas_data_at_its_rate(listing: str) -> None:
     cluster = lagging_follower(leader_replication_throttled_replicas=listing)
     cluster[1].manager.throttles.set_rates({LEADER_RATE: str(MEGABYTE)})
     assert seconds_until_level(cluster) == pytest.approx(10, abs=1.5)
     cluster.until(lambda: cluster[1].partition.isr_state.isr == (1, 2))
 
 
-def test_follower_limits_throttled_replicas_to_its_rate() -> None:
+def test_follower_fetches_throttled_replicas_at_its_rate() -> None:
     cluster = lagging_follower(follower_replication_throttled_replicas="0:2")
     cluster.brokers[2].boot = _throttled(cluster, {FOLLOWER_RATE: str(MEGABYTE)})  # type: ignore[method-assign]
     assert seconds_until_level(cluster) == pytest.approx(10, abs=1.5)
@@ -128,7 +128,7 @@ def test_leader_throttle_counts_only_listed_replicas(listing: str, counted: bool
     assert quota.is_exceeded == counted
 
 
-def test_throttled_replica_does_not_delay_others_of_its_leader() -> None:
+def test_throttled_replica_does_not_delay_others_of_that_leader() -> None:
     cluster = Cluster(2)
     other = TopicPartition("free", 0)
     cluster.topic_configs["orders"] = {LEADERS: "*", FOLLOWERS: "*"}
@@ -148,7 +148,7 @@ def test_throttled_replica_does_not_delay_others_of_its_leader() -> None:
     assert cluster[2].partition.log.end_offset < 30
 
 
-def test_log_directory_move_respects_its_rate() -> None:
+def test_move_between_log_directories_respects_its_throttle_rate() -> None:
     brokers = Brokers()
     brokers.start()
     brokers.run(brokers.client.create_topic("orders", assignment={0: [1]}))
@@ -166,13 +166,13 @@ def test_log_directory_move_respects_its_rate() -> None:
     brokers.stop_all()
 
 
-def test_throttled_replica_lists_are_parsed_as_in_kafka() -> None:
+def test_throttled_replica_lists_are_parsed_as_kafka_does() -> None:
     assert listed("*") == ALL_LISTED and lists(listed("*"), 7, 3)
     assert listed("0:1, 2:3") == ((0, 1), (2, 3)) and lists(listed("0:1,2:3"), 2, 3)
     assert not lists(listed("0:1"), 0, 2) and listed("") == listed("0") == listed("a:b") == ()
 
 
-def test_rate_is_computed_over_the_current_windows() -> None:
+def test_throttle_rate_is_computed_over_the_current_windows() -> None:
     amount = SampledAmount(11, 1_000)
     amount.add(1_000, 0)
     assert (simple_rate(amount, 0), rate(amount, 0), rate_window_ms(amount, 0)) == (1_000, 100, 10_000)

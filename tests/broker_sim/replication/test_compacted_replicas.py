@@ -57,7 +57,7 @@ def test_rebuilt_replica_of_a_compacted_log_becomes_leader() -> None:
     assert check(cluster.entries()) == []
 
 
-def test_checker_reports_loss_without_the_compaction_event() -> None:
+def test_checker_reports_loss_if_the_compaction_event_is_missing() -> None:
     cluster = compacting()
     lead_with_a_rebuilt_replica(cluster)
     without_the_event = [entry for entry in cluster.entries() if not isinstance(entry.event, e.LogCompacted)]
@@ -106,7 +106,7 @@ def has_begun_to_compact(cluster: Cluster, broker: int = 1) -> bool:
 
 
 @pytest.mark.parametrize("is_deleted_meanwhile", [False, True])
-def test_deleted_and_compacted_records_stay_deleted_after_kill(
+def test_deleted_and_compacted_records_stay_deleted_after_a_kill(
     is_deleted_meanwhile: bool,
 ) -> None:
     """Otherwise the log has no evidence that uncommitted records of other replicas at these offsets do not belong to
@@ -140,7 +140,7 @@ def put(cluster: Cluster, *keys: str, value: bytes | None = b"v") -> None:
         cluster.until(cluster.produce_later(1, build_batch([Record(key.encode(), value, 1_000)])).done)
 
 
-def test_deleted_key_stays_deleted_if_a_move_aborts_compaction() -> None:
+def test_deleted_key_stays_deleted_if_a_move_stops_compaction() -> None:
     """Kafka also aborts the compaction (ReplicaManager.alterReplicaLogDirs)."""
     cluster = Cluster(2, log_segment_bytes=1_500, log_cleaner_backoff_ms=100, replica_fetch_max_bytes=1)
     settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "20000"}

@@ -40,7 +40,7 @@ def log_of(*epochs: int, start: int = 0) -> PartitionLog:
         pytest.param((0, 0), (3,), 0, True, id="an epoch later than all of the replica's"),
     ],
 )
-def test_copy_is_truncated_where_it_diverges_from_the_replica(
+def test_copy_is_truncated_where_it_diverges_from_its_replica(
     current: tuple[int, ...], copied: tuple[int, ...], end: int, cut: bool
 ) -> None:
     """The copy is truncated by the replica's leader epochs, just as a follower's log is truncated by its leader's
@@ -53,7 +53,7 @@ def test_copy_is_truncated_where_it_diverges_from_the_replica(
 
 
 @pytest.mark.parametrize(("records", "start", "end"), [(4, 5, 5), (5, 0, 5), (6, 0, 5)])
-def test_copy_restarts_if_it_ends_before_the_replica_starts(records: int, start: int, end: int) -> None:
+def test_copy_restarts_if_it_ends_before_the_replicas_log_start(records: int, start: int, end: int) -> None:
     """The replica's records before offset 5 were deleted; the copy may still have them."""
     replica, copy = log_of(2, 2, start=5), log_of(*[0] * records)
     assert _make_agree(replica, copy) == (records != 5)
@@ -67,7 +67,7 @@ def test_batches_read_from_the_replica_are_appended_to_the_copy() -> None:
     assert not _append(current, copy, b"")
 
 
-def test_copy_that_ends_within_a_batch_restarts() -> None:
+def test_copy_that_ends_in_the_middle_of_a_batch_restarts() -> None:
     """The copy has only the first of two records that the replica stores as one batch."""
     current = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
     data = build_batch([Record(b"k", b"v"), Record(b"k", b"w")])

@@ -94,7 +94,7 @@ def run(seed: int, min_isr: int, power: bool) -> Storm:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_acknowledged_records_survive_crashes_and_cut_links(seed: int) -> None:
+def test_acknowledged_records_survive_crashes_and_broken_links(seed: int) -> None:
     storm = run(seed, min_isr=1 + seed % 2, power=False)
     cluster = storm.cluster
     assert cluster.violations() == []

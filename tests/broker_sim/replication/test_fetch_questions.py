@@ -35,7 +35,7 @@ def test_fetch_session_starts_full_and_continues_incrementally() -> None:
     assert (third.session_epoch, dict(third.rows), third.forgotten) == (2, {}, [B])
 
 
-def test_leader_without_a_free_session_serves_full_fetches() -> None:
+def test_leader_without_a_free_session_slot_returns_full_fetches() -> None:
     questions = FetchQuestions()
     a = row(0)
     for _ in range(3):
@@ -44,7 +44,7 @@ def test_leader_without_a_free_session_serves_full_fetches() -> None:
         answered(questions, session_id=0)
 
 
-def test_lost_fetch_session_is_restarted() -> None:
+def test_follower_restarts_a_fetch_session_that_its_leader_lost() -> None:
     questions = FetchQuestions()
     a = row(0)
     questions.next({A: a}, True)
@@ -77,7 +77,7 @@ class Waiting:
         self.touched = list(touched)  # type: ignore[call-overload]
 
 
-def test_fetch_completes_once_if_several_partitions_advance() -> None:
+def test_waiting_fetch_completes_once_if_many_partitions_advance() -> None:
     purgatory = Purgatory(SimRuntime(Scheduler(), derive_random(1, "x")))
     waiting = Waiting()
     purgatory.park(waiting, [A, B], 1_000)
@@ -89,7 +89,7 @@ def test_fetch_completes_once_if_several_partitions_advance() -> None:
     assert len(purgatory) == 0
 
 
-def test_waiting_request_checks_only_changed_partitions() -> None:
+def test_waiting_request_checks_only_partitions_that_changed() -> None:
     purgatory = Purgatory(SimRuntime(Scheduler(), derive_random(1, "x")))
     waiting = Waiting()
     purgatory.park(waiting, [A, B], 1_000)

@@ -50,7 +50,7 @@ def test_fetch_session_epoch_increases_with_each_fetch() -> None:
     assert refused(sessions, session_id + 1, 1) is ErrorCode.fetch_session_id_not_found
 
 
-def test_fetch_session_epoch_after_the_largest_is_one() -> None:
+def test_fetch_session_epoch_after_the_largest_int32_is_one() -> None:
     """Epoch 0 would start a new session (FetchMetadata.nextEpoch)."""
     sessions, session_id = of_two()
     sessions._sessions[session_id].epoch = EPOCH_MAX
@@ -66,7 +66,7 @@ def test_fetch_session_with_topic_names_rejects_topic_ids() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "begins"), [(0, True), (-1, False)])
-def test_full_fetch_closes_its_session_and_can_start_another(epoch: int, begins: bool) -> None:
+def test_full_fetch_closes_its_session_and_can_start_a_new_one(epoch: int, begins: bool) -> None:
     sessions, session_id = of_two()
     context = opened(sessions, session_id, epoch, 1)
     assert len(sessions) == 0
@@ -83,14 +83,14 @@ def test_fetch_session_without_partitions_is_closed() -> None:
     assert context.finish({}) == (ErrorCode.none, 0, {})
 
 
-def test_fetch_adds_requested_and_removes_forgotten_partitions() -> None:
+def test_fetch_session_adds_requested_and_drops_forgotten_ones() -> None:
     sessions, session_id = of_two()
     changing = session_request(session_id, 1, 3)._replace(forgotten=(key(1),))
     context = sessions.open(changing, 1)
     assert isinstance(context, FetchContext) and list(context.partitions) == [key(2), key(3)]
 
 
-def test_superseded_fetch_gets_invalid_session_epoch() -> None:
+def test_fetch_with_an_outdated_session_epoch_is_rejected() -> None:
     sessions, session_id = of_two()
     first = opened(sessions, session_id, 1)
     assert first.without_rows() == (ErrorCode.none, session_id)
@@ -115,7 +115,7 @@ def test_only_changed_partitions_are_returned(changed: Rows) -> None:
     assert opened(sessions, session_id, 2).finish({**rows(1), **changed}) == (ErrorCode.none, session_id, changed)
 
 
-def test_partition_with_records_moves_to_the_end_of_the_session() -> None:
+def test_partition_with_records_moves_to_the_end_of_its_session() -> None:
     """The partitions of Kafka's FetchSession form a ring, so that a partition with many records does not starve
     others."""
     sessions, session_id = of_two()

@@ -59,7 +59,7 @@ def test_acks_zero_returns_immediately_without_acknowledgement(cluster: Cluster)
     assert cluster.events(e.RecordsAppended)[0].checksum == cluster.events(e.RecordsReplicated, 2)[0].checksum
 
 
-def test_other_acks_values_are_rejected(cluster: Cluster) -> None:
+def test_acks_value_other_than_minus_1_0_and_1_is_rejected(cluster: Cluster) -> None:
     assert cluster.produce(1, "x", acks=2).error == ErrorCode.invalid_required_acks
 
 
@@ -74,7 +74,7 @@ def test_rejected_produce_has_no_offset_or_timestamp(cluster: Cluster) -> None:
     assert (row.error, row.base_offset, row.log_append_time_ms) == (ErrorCode.corrupt_message, -1, -1)
 
 
-def test_min_isr_applies_only_to_acks_all() -> None:
+def test_min_insync_replicas_applies_only_to_acks_all() -> None:
     cluster = Cluster(2, min_insync_replicas=2)
     cluster.create([1, 2])
     cluster.kill(2)
@@ -83,7 +83,7 @@ def test_min_isr_applies_only_to_acks_all() -> None:
     assert cluster.produce(1, "x", acks=1).error == 0
 
 
-def test_acks_all_fails_after_append_if_the_isr_shrank() -> None:
+def test_acks_all_fails_after_the_append_if_the_isr_has_shrunk() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "x")
@@ -109,7 +109,7 @@ def test_produce_to_a_follower_or_unknown_partition_is_rejected(cluster: Cluster
     assert cluster.produce(1, "x", topic_partition=unknown).error == ErrorCode.not_leader_or_follower
 
 
-def test_waiting_produce_fails_when_its_leader_is_replaced() -> None:
+def test_waiting_produce_fails_if_its_leader_is_replaced() -> None:
     cluster = Cluster(2, replica_lag_time_max_ms=60_000)
     cluster.create([1, 2])
     cluster.cut_link(1, 2)
@@ -132,7 +132,7 @@ def test_consumer_reads_to_high_watermark_and_follower_to_end() -> None:
     assert [r.value for r in decode_records(follower.records)] == [b"b"]
 
 
-def test_fetch_at_the_end_waits_for_data_up_to_max_wait(cluster: Cluster) -> None:
+def test_fetch_at_the_log_end_waits_for_data_up_to_max_wait(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     started = cluster.now_ms
     empty = cluster.fetch(1, 1, max_wait_ms=200)
@@ -181,7 +181,7 @@ def test_fetch_returns_whole_batches_and_at_least_one(cluster: Cluster) -> None:
     assert len(cluster.fetch(1, 0, max_bytes=1).records) == size
 
 
-def test_fetch_out_of_range_fails_immediately(cluster: Cluster) -> None:
+def test_fetch_of_an_offset_out_of_range_fails_immediately(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     assert cluster.fetch(1, 7, max_wait_ms=10_000).error == ErrorCode.offset_out_of_range
     assert cluster.now_ms < 1_000
@@ -239,7 +239,7 @@ def test_retry_with_acks_all_waits_for_the_commit() -> None:
     assert (again.result()[0].error, again.result()[0].base_offset) == (0, 0)
 
 
-def test_next_leader_restores_an_idempotent_producer(cluster: Cluster) -> None:
+def test_next_leader_restores_idempotent_producer_state(cluster: Cluster) -> None:
     data = batch("a", producer_id=5, producer_epoch=0, base_sequence=0)
     cluster.until(cluster.produce_later(1, data).done)
     cluster.settle()
@@ -294,7 +294,7 @@ def test_list_offsets_finds_offsets_by_timestamp(cluster: Cluster) -> None:
     assert at_once(manager.list_offset(TP, -1, 3, False))[0] == ErrorCode.unknown_leader_epoch
 
 
-def test_progress_is_journaled_at_most_four_times_a_second(cluster: Cluster) -> None:
+def test_replica_progress_is_journaled_up_to_four_times_a_second(cluster: Cluster) -> None:
     for _ in range(50):
         cluster.produce(1, "x")
         cluster.run(20)
@@ -304,7 +304,7 @@ def test_progress_is_journaled_at_most_four_times_a_second(cluster: Cluster) -> 
     assert rows[-1].replicas == [("orders", 0, 50, 50)]
 
 
-def test_many_partitions_share_one_fetcher_and_all_progress() -> None:
+def test_many_partitions_share_one_fetcher_and_none_starves() -> None:
     cluster = Cluster(2)
     names = [e.TopicPartition("orders", number) for number in range(30)]
     for name in names:
@@ -315,7 +315,7 @@ def test_many_partitions_share_one_fetcher_and_all_progress() -> None:
     assert cluster.now_ms < 1_100
 
 
-def test_follower_reports_once_a_partition_it_stops_fetching(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_follower_lists_a_forgotten_partition_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The follower reports the partition only once. Otherwise the leader would return the partition in every response,
     which restarts the session each time.
     """
@@ -449,7 +449,7 @@ def test_waiting_fetch_is_fenced_by_a_new_leader_epoch(cluster: Cluster) -> None
     assert waiting.done() and waiting.result()[0].error == ErrorCode.fenced_leader_epoch
 
 
-def test_oversized_batch_is_returned_only_for_first_partition(cluster: Cluster) -> None:
+def test_only_the_first_partition_can_return_an_oversized_batch(cluster: Cluster) -> None:
     """In ReplicaManager.readFromLocalLog, minOneMessage applies only until records have been read."""
     names = [TP, TP._replace(partition=1)]
     cluster.create([1, 2, 3], names[1])

@@ -106,7 +106,7 @@ def test_kip_101_truncation_fixes_the_double_failure() -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_fetch_without_leader_epoch_allows_zombie_fetches(on: bool) -> None:
+def test_zombie_leader_accepts_a_fetch_without_a_leader_epoch(on: bool) -> None:
     cluster = still(Historical.NO_LEADER_EPOCH_IN_FETCH, on)
     cluster.create([1, 2, 3])
     cluster.elect(1, [1, 2])
@@ -115,7 +115,7 @@ def test_fetch_without_leader_epoch_allows_zombie_fetches(on: bool) -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_follower_at_high_watermark_joins_without_epoch_check(on: bool) -> None:
+def test_without_epoch_start_check_follower_joins_isr_too_early(on: bool) -> None:
     cluster = still(Historical.NO_EPOCH_START_CHECK, on)
     cluster.create([1, 2, 3])
     cluster.produce_later(1, batch(*"abcdefghij"), acks=1)
@@ -128,7 +128,7 @@ def test_follower_at_high_watermark_joins_without_epoch_check(on: bool) -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_before_kafka_3_7_high_watermark_moves_below_min_isr(on: bool) -> None:
+def test_before_kafka_3_7_high_watermark_advances_below_min_isr(on: bool) -> None:
     cluster = still(Historical.HIGH_WATERMARK_UNDER_MIN_ISR, on, min_insync_replicas=2)
     cluster.create([1, 2, 3])
     cluster.produce_later(1, batch("a"), acks=1)
@@ -140,7 +140,7 @@ def test_before_kafka_3_7_high_watermark_moves_below_min_isr(on: bool) -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_without_broker_epoch_check_stale_request_is_accepted(on: bool) -> None:
+def test_without_broker_epoch_check_a_stale_request_is_accepted(on: bool) -> None:
     cluster = Cluster(2, historical=history(Historical.NO_BROKER_EPOCH, on))
     cluster.create([1, 2])
     stale = cluster.leader_and_isr(broker_epoch=99, leader=2, leader_epoch=5, partition_epoch=5)
@@ -150,7 +150,7 @@ def test_without_broker_epoch_check_stale_request_is_accepted(on: bool) -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_without_member_epochs_isr_proposals_omit_epochs(on: bool) -> None:
+def test_without_member_epochs_isr_proposals_have_no_epochs(on: bool) -> None:
     cluster = Cluster(2, historical=history(Historical.NO_MEMBER_EPOCHS, on))
     cluster.create([1, 2])
     cluster.elect(1, [1])
@@ -197,7 +197,7 @@ def lag_behind(cluster: broker_world.Cluster, broker_id: int) -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_direct_isr_write_leaves_an_isr_change_notification(on: bool) -> None:
+def test_leader_that_writes_the_isr_also_writes_a_notification(on: bool) -> None:
     cluster = whole_brokers(on)
     _, version = state_of(cluster)
     notes = cluster.ensemble.nodes[znodes.ISR_CHANGE_NOTIFICATION]
@@ -215,7 +215,7 @@ def test_direct_isr_write_leaves_an_isr_change_notification(on: bool) -> None:
     cluster.stop_all()
 
 
-def test_leader_with_a_stale_zk_version_never_changes_its_isr() -> None:
+def test_leader_with_a_stale_znode_version_never_changes_its_isr() -> None:
     """KAFKA-2729: another writer changed the state, and the leader was not notified."""
     cluster = whole_brokers(on=True)
     znode = cluster.ensemble.nodes[znodes.partition_state_path(P0)]
@@ -229,7 +229,7 @@ def test_leader_with_a_stale_zk_version_never_changes_its_isr() -> None:
     cluster.stop_all()
 
 
-def test_lost_response_to_a_direct_isr_write_is_detected() -> None:
+def test_lost_response_to_a_direct_isr_write_is_recognised() -> None:
     cluster = whole_brokers(on=True)
     leader = cluster.nodes[1]
     partition = leader.broker.replicas.partitions[P0]

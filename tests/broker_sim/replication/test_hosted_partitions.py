@@ -28,7 +28,7 @@ def partition_error(response: object) -> int:
     return int(row.error_code)
 
 
-def test_request_for_an_earlier_broker_epoch_changes_nothing(cluster: Cluster) -> None:
+def test_request_for_an_earlier_broker_epoch_is_ignored(cluster: Cluster) -> None:
     newer = {"leader": 2, "leader_epoch": 5, "partition_epoch": 5}
     response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(broker_epoch=99, **newer))
     assert response.error_code == ErrorCode.stale_broker_epoch
@@ -43,7 +43,7 @@ def test_request_for_an_earlier_broker_epoch_changes_nothing(cluster: Cluster) -
 
 
 @pytest.mark.parametrize("broker_epoch", [-1, 100, 101])
-def test_request_with_equal_newer_or_no_broker_epoch_is_accepted(cluster: Cluster, broker_epoch: int) -> None:
+def test_equal_newer_or_missing_broker_epoch_is_accepted(cluster: Cluster, broker_epoch: int) -> None:
     message = cluster.leader_and_isr(broker_epoch=broker_epoch, leader_epoch=1, leader=2, partition_epoch=1)
     response = cluster[1].manager.become_leader_or_follower(message)
     assert (response.error_code, partition_error(response)) == (0, 0)
@@ -51,7 +51,7 @@ def test_request_with_equal_newer_or_no_broker_epoch_is_accepted(cluster: Cluste
 
 
 @pytest.mark.scenario(12)
-def test_older_controller_epoch_is_rejected_but_equal_is_not(cluster: Cluster) -> None:
+def test_only_an_older_controller_epoch_is_rejected(cluster: Cluster) -> None:
     manager = cluster[1].manager
     assert manager.become_leader_or_follower(cluster.leader_and_isr(controller_epoch=4, leader_epoch=1)).error_code == 0
     assert manager.controller_epoch == 4
@@ -91,19 +91,19 @@ def test_equal_leader_epoch_is_rejected_but_not_journaled(cluster: Cluster) -> N
     assert cluster[1].partition.is_leader and cluster.events(e.RequestFenced) == []
 
 
-def test_leader_and_isr_for_a_broker_without_replica_is_rejected(cluster: Cluster) -> None:
+def test_leader_and_isr_for_an_unassigned_broker_is_rejected(cluster: Cluster) -> None:
     response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(leader_epoch=3, replicas=[2, 3]))
     assert partition_error(response) == ErrorCode.unknown_topic_or_partition
 
 
-def test_same_topic_name_with_another_id_is_rejected(cluster: Cluster) -> None:
+def test_request_for_a_topic_name_with_another_id_is_rejected(cluster: Cluster) -> None:
     message = cluster.leader_and_isr(leader_epoch=3, topic_id=UUID(int=8))
     assert partition_error(cluster[1].manager.become_leader_or_follower(message)) == ErrorCode.inconsistent_topic_id
     cluster.restart(1)
     assert partition_error(cluster[1].manager.become_leader_or_follower(message)) == ErrorCode.inconsistent_topic_id
 
 
-def test_log_without_a_topic_id_accepts_one_in_an_equal_epoch() -> None:
+def test_log_without_a_topic_id_accepts_one_with_an_equal_epoch() -> None:
     cluster = Cluster(1)
     cluster.states[TP] = {
         "leader": 1, "leader_epoch": 0, "isr": [1], "partition_epoch": 0, "replicas": [1], "leader_recovery_state": 0,
@@ -129,7 +129,7 @@ def test_topic_name_outside_the_log_directory_is_rejected(topic: str) -> None:
     assert cluster[1].directory.partitions() == []
 
 
-def test_follower_without_a_live_leader_creates_its_log(cluster: Cluster) -> None:
+def test_follower_whose_leader_is_not_alive_creates_its_log(cluster: Cluster) -> None:
     name = e.TopicPartition("orders", 5)
     cluster.states[name] = dict(cluster.states[TP], leader=-1)
     response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(name))
@@ -141,7 +141,7 @@ def test_follower_without_a_live_leader_creates_its_log(cluster: Cluster) -> Non
     assert name in checkpoints.read_offsets(cluster[1].directory, checkpoints.REPLICATION_OFFSETS), "KAFKA-1647"
 
 
-def test_role_changes_are_journaled(cluster: Cluster) -> None:
+def test_changes_of_leader_and_follower_roles_are_journaled(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     cluster.settle()
     cluster.elect(2, [1, 2])
@@ -209,7 +209,7 @@ def test_stop_replica_without_deletion_only_stops_fetching(cluster: Cluster) -> 
     assert "orders-0" in cluster[2].directory.partitions()
 
 
-def test_stop_replica_deletes_an_unhosted_replica(cluster: Cluster) -> None:
+def test_stop_replica_deletes_a_replica_that_is_not_hosted(cluster: Cluster) -> None:
     cluster.kill(2)
     cluster[2].epoch += 1
     cluster[2].boot()
@@ -265,7 +265,7 @@ def moved_away(
     return request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, live_brokers=[], **outer)
 
 
-def test_leader_stops_when_metadata_moves_its_partition_away(cluster: Cluster) -> None:
+def test_leader_stops_if_metadata_moves_its_partition_elsewhere(cluster: Cluster) -> None:
     # A broker considered dead during the move gets no StopReplica, neither then nor when it returns (seed
     # 500216).
     waiting = cluster.produce_later(1, batch("a"))
@@ -299,14 +299,14 @@ def test_stray_replica_is_deleted_with_its_topic(cluster: Cluster, still_serves:
     assert cluster[1].values == cluster[2].values == ["b"]
 
 
-def test_deletion_of_a_former_topic_keeps_the_current_one(cluster: Cluster) -> None:
+def test_late_deletion_of_a_former_topic_keeps_the_current_one(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     cluster[1].manager.leave_strays(moved_away(cluster, 0, UUID(int=6), leader=-2))
     assert cluster[1].partition.is_leader and cluster[1].values == ["a"]
 
 
 @pytest.mark.parametrize("replicas", [(1, 2), (2, 1, 3), ()])
-def test_later_leader_epoch_does_not_stop_an_assigned_replica(cluster: Cluster, replicas: tuple[int, ...]) -> None:
+def test_newer_leader_epoch_does_not_stop_an_assigned_replica(cluster: Cluster, replicas: tuple[int, ...]) -> None:
     # The LeaderAndIsr of the later epoch may still arrive, and a row without replicas does not move the partition
     # away, so the replica stays.
     manager = cluster[1].manager
@@ -316,7 +316,7 @@ def test_later_leader_epoch_does_not_stop_an_assigned_replica(cluster: Cluster, 
 
 @pytest.mark.parametrize("sent_id", [TOPIC_ID, UUID(int=0)])
 @pytest.mark.parametrize("version", [4, 7])
-def test_missing_topic_id_counts_as_the_same_topic(version: int, sent_id: UUID) -> None:
+def test_request_without_topic_id_applies_to_the_same_topic(version: int, sent_id: UUID) -> None:
     cluster = Cluster(1)
     cluster.states[TP] = {
         "leader": 1, "leader_epoch": 0, "isr": [1], "partition_epoch": 0, "replicas": [1], "leader_recovery_state": 0,
@@ -328,7 +328,7 @@ def test_missing_topic_id_counts_as_the_same_topic(version: int, sent_id: UUID) 
     assert TP not in manager.partitions
 
 
-def test_follower_stops_fetching_when_its_partition_has_moved(cluster: Cluster) -> None:
+def test_follower_stops_fetching_if_its_partition_has_moved(cluster: Cluster) -> None:
     replica = cluster[2].partition
     cluster[2].manager.leave_strays(moved_away(cluster, 1, replicas=(1, 3)))
     cluster.produce(1, "a", acks=1)

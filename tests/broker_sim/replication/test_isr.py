@@ -47,7 +47,7 @@ def test_should_not_shrink_isr_if_previous_fetch_is_caught_up() -> None:
     assert cluster.alterations == []
 
 
-def test_isr_proposed_event_has_offsets_and_lag_of_replicas() -> None:
+def test_isr_proposed_event_has_offset_and_lag_of_each_replica() -> None:
     cluster = still(2)
     cluster.create([1, 2])
     cluster.produce_later(1, batch("a"), acks=1)
@@ -73,7 +73,7 @@ def test_isr_proposed_event_has_offsets_and_lag_of_replicas() -> None:
     assert [(row.replica, row.log_end_offset, row.caught_up_ms_ago) for row in expand.moved] == [(2, 3, 0)]
 
 
-def test_should_not_shrink_isr_if_follower_caught_up_to_log_end() -> None:
+def test_should_not_shrink_isr_if_follower_is_at_log_end() -> None:
     cluster = Cluster(3)
     cluster.create([1, 2, 3])
     cluster.produce(1, "a")
@@ -83,7 +83,7 @@ def test_should_not_shrink_isr_if_follower_caught_up_to_log_end() -> None:
     assert cluster.alterations == [] and cluster[1].partition.isr_state.isr == (1, 2, 3)
 
 
-def test_lagging_follower_leaves_within_1_to_1_5_lag_periods() -> None:
+def test_lagging_follower_leaves_isr_within_1_to_1_5_lag_times() -> None:
     cluster = Cluster(3)
     cluster.create([1, 2, 3])
     cluster.run(370)
@@ -117,7 +117,7 @@ def test_isolated_leader_reports_lagging_followers_in_its_isr() -> None:
 
 
 @pytest.mark.scenario(56)
-def test_high_watermark_advances_after_isr_shrink_is_committed() -> None:
+def test_high_watermark_advances_after_the_isr_has_shrunk() -> None:
     cluster = still(2)
     cluster.alter_delay_ms = 400
     cluster.create([1, 2])
@@ -172,7 +172,7 @@ def test_high_watermark_waits_for_a_joining_follower() -> None:
     assert partition.log.high_watermark == 2
 
 
-def test_commit_after_reassignment_waits_for_all_isr_members() -> None:
+def test_commit_after_a_reassignment_waits_for_all_isr_members() -> None:
     """Otherwise a new controller could elect a replica without these records: until the removed replica has left the
     ISR, a new controller reads the old assignment, and can elect that replica (seed 100187).
     """
@@ -204,7 +204,7 @@ def test_follower_joins_isr_only_within_current_leader_epoch() -> None:
     cluster.until(lambda: cluster.proposals == [(1, 2, 3)])
 
 
-def test_dead_broker_does_not_join_the_isr() -> None:
+def test_follower_on_a_dead_broker_does_not_join_the_isr() -> None:
     cluster = still(2)
     cluster.create([1, 2])
     cluster.elect(1, [1])
@@ -276,7 +276,7 @@ def test_alter_partition_is_retried_after_an_error_or_timeout() -> None:
     assert cluster.proposals == [(1,)] * 4
 
 
-def test_lost_alter_partition_response_is_fixed_by_a_retry() -> None:
+def test_lost_alter_partition_response_is_handled_by_a_retry() -> None:
     cluster = still(2, replica_socket_timeout_ms=500)
     cluster.create([1, 2])
 
@@ -303,7 +303,7 @@ def test_at_most_one_alter_isr_request_is_in_flight() -> None:
 
 
 @pytest.mark.scenario(60)
-def test_alter_isr_response_races_with_leader_and_isr() -> None:
+def test_alter_partition_response_can_race_with_leader_and_isr() -> None:
     cluster = still(3)
     cluster.alter_delay_ms = 300
     cluster.create([1, 2, 3])
@@ -327,7 +327,7 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize("error", REFUSALS)
-def test_rejection_after_a_newer_isr_changes_nothing(error: ErrorCode) -> None:
+def test_rejected_proposal_after_a_newer_isr_changes_nothing(error: ErrorCode) -> None:
     """Partition.handleAlterPartitionError acts only if the rejected proposal is still the partition's pending state."""
     cluster = still(3)
     cluster.alter_delay_ms = 300
@@ -345,7 +345,7 @@ def test_rejection_after_a_newer_isr_changes_nothing(error: ErrorCode) -> None:
 
 
 @pytest.mark.parametrize("error", REFUSALS)
-def test_rejection_received_as_follower_changes_nothing(error: ErrorCode) -> None:
+def test_rejected_isr_proposal_is_ignored_by_a_follower(error: ErrorCode) -> None:
     cluster = still(2)
     cluster.alter_delay_ms = 300
     cluster.create([1, 2])
@@ -371,7 +371,7 @@ def answer_isr(cluster: Cluster, **row: int) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_isr_of_the_same_or_a_newer_version_is_accepted(version: int) -> None:
+def test_isr_with_an_equal_or_newer_partition_epoch_is_accepted(version: int) -> None:
     """Partition.handleAlterPartitionUpdate: an equal version means that the state was already written."""
     cluster = still(2)
     cluster.create([1, 2])
@@ -387,7 +387,7 @@ def test_isr_of_the_same_or_a_newer_version_is_accepted(version: int) -> None:
 @pytest.mark.parametrize(
     "later", [{"leader_epoch": 2, "partition_epoch": 2}, {"leader_epoch": 1, "partition_epoch": 0}]
 )
-def test_isr_of_another_epoch_or_an_older_version_is_rejected(later: dict[str, int]) -> None:
+def test_isr_of_other_leader_epoch_or_older_version_is_rejected(later: dict[str, int]) -> None:
     """Partition.handleAlterPartitionUpdate: the leader keeps waiting for a LeaderAndIsr that is in flight."""
     cluster = still(2)
     cluster.create([1, 2])
@@ -402,7 +402,7 @@ def test_isr_of_another_epoch_or_an_older_version_is_rejected(later: dict[str, i
     assert (counters.failed_updates, counters.expands) == (1, 0)
 
 
-def test_first_isr_change_of_an_unclean_leader_writes_recovered() -> None:
+def test_first_isr_change_after_unclean_election_sets_recovered() -> None:
     cluster = still(2)
     cluster.create([1, 2])
     cluster.elect(1, [1], unclean=True)
@@ -415,7 +415,7 @@ def test_first_isr_change_of_an_unclean_leader_writes_recovered() -> None:
     assert [(m.broker_id, m.broker_epoch) for m in members] == [(1, 100), (2, -1)]
 
 
-def test_proposals_of_several_partitions_share_a_request() -> None:
+def test_isr_proposals_for_several_partitions_share_a_request() -> None:
     cluster = still(2)
     names = [TopicPartition("orders", number) for number in range(5)]
     for name in names:
@@ -425,7 +425,7 @@ def test_proposals_of_several_partitions_share_a_request() -> None:
     assert len(cluster.alterations) <= 2
 
 
-def test_leaders_high_watermark_never_decreases() -> None:
+def test_high_watermark_of_a_leader_never_decreases() -> None:
     cluster = Cluster(3)
     cluster.create([1, 2, 3])
     for round_ in range(12):
@@ -440,7 +440,7 @@ def test_leaders_high_watermark_never_decreases() -> None:
     assert cluster.violations() == []
 
 
-def test_new_leader_reports_its_progress_without_a_change() -> None:
+def test_new_leader_reports_its_offsets_even_if_none_changed() -> None:
     """A reader of the journal needs the leader's log end offset from the start of its leadership."""
     cluster = still(2)
     cluster.create([1, 2])
@@ -467,7 +467,7 @@ def test_replica_manager_metrics_match_kafkas() -> None:
     assert (metrics()["IsrExpands"], metrics()["IsrShrinks"], metrics()["FailedIsrUpdates"]) == (1, 0, 0)
 
 
-def test_adding_replica_does_not_make_it_under_replicated() -> None:
+def test_replica_being_added_does_not_count_as_under_replicated() -> None:
     cluster = still(3)
     cluster.create([1, 2, 3])
     cluster.elect(1, [1, 2])
@@ -476,7 +476,7 @@ def test_adding_replica_does_not_make_it_under_replicated() -> None:
     assert not cluster[1].partition.is_under_replicated
 
 
-def test_isr_of_a_topic_without_id_is_proposed_by_name() -> None:
+def test_isr_proposal_for_a_topic_without_id_uses_its_name() -> None:
     cluster = Cluster(2)
     cluster.topic_id = None
     cluster.create([1, 2])

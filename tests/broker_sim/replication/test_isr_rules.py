@@ -66,7 +66,7 @@ def test_isr_expiration_for_caught_up_followers() -> None:
     assert RULES.is_caught_up(follower(15, 15, 0), 15, 1_000_000), "an idle follower that has everything never lags"
 
 
-def test_follower_outside_isr_is_not_caught_up_in_a_new_epoch() -> None:
+def test_follower_outside_isr_is_behind_in_a_new_leader_epoch() -> None:
     state = follower(10, 10, 50)
     begin_leader_epoch(state, 60, 12, newly_leader=False, in_sync=False)
     assert not RULES.is_caught_up(state, 12, 60)
@@ -111,13 +111,13 @@ def test_fetch_updates_the_followers_last_caught_up_time(asked: int, leader_end:
     assert (state.end_offset, state.last_fetch_ms, state.last_fetch_leader_end_offset) == (asked, 70, leader_end)
 
 
-def test_older_fetch_does_not_reduce_the_caught_up_time() -> None:
+def test_late_older_fetch_does_not_reduce_the_caught_up_time() -> None:
     state = follower(15, 15, 50)
     note_fetch(state, 15, 12, 40)
     assert (state.last_caught_up_ms, state.last_fetch_leader_end_offset) == (50, 15)
 
 
-def test_follower_that_repeats_its_fetch_stays_caught_up() -> None:
+def test_follower_that_repeats_its_fetch_remains_caught_up() -> None:
     state = follower(10, 10, 0)
     note_still_level(state, 500)
     assert RULES.is_caught_up(state, 11, 600)
@@ -132,7 +132,7 @@ def test_follower_joins_once_it_has_all_committed_records() -> None:
     assert RULES.may_join(follower(10, 20, 0), high_watermark=10, epoch_start=0, is_alive=all_alive)
 
 
-def test_follower_joins_only_at_the_leaders_epoch_start() -> None:
+def test_follower_joins_only_from_the_leaders_epoch_start_offset() -> None:
     state = follower(10, 20, 0)
     assert not RULES.may_join(state, high_watermark=10, epoch_start=11, is_alive=all_alive)
     assert with_old(Historical.NO_EPOCH_START_CHECK).may_join(state, 10, 11, all_alive)
@@ -151,26 +151,26 @@ def test_lagging_followers_leave_the_isr_and_the_leader_stays() -> None:
     assert RULES.lagging((1, 2, 3), 1, followers, 21, 1_000) == (2, 3)
 
 
-def test_isr_member_that_is_no_longer_a_replica_leaves() -> None:
+def test_isr_member_that_is_no_longer_assigned_leaves_the_isr() -> None:
     assert RULES.lagging((1, 2, 4), 1, {2: follower(20, 20, 0)}, 20, 0) == (4,)
 
 
 # ---- the high watermark -------------------------------------------------------------------------------------------
 
 
-def test_commit_needs_min_insync_replicas() -> None:
+def test_high_watermark_advance_needs_min_insync_replicas() -> None:
     assert RULES.may_commit(2, 2)
     assert not RULES.may_commit(1, 2)
     assert with_old(Historical.HIGH_WATERMARK_UNDER_MIN_ISR).may_commit(1, 2)
 
 
-def test_commit_waits_for_isr_members_regardless_of_lag() -> None:
+def test_high_watermark_waits_for_isr_members_regardless_of_lag() -> None:
     followers = {2: follower(5, 20, 0)}
     assert RULES.commit_offset(followers, (1, 2), 20, 1_000_000, none_alive) == 5
     assert RULES.commit_offset(followers, (1,), 20, 1_000_000, all_alive) == 20
 
 
-def test_commit_waits_for_live_followers_that_can_join() -> None:
+def test_high_watermark_waits_for_live_followers_that_can_join() -> None:
     followers = {2: follower(20, 20, 0)}
     assert RULES.commit_offset(followers, (1,), 25, LAG, all_alive) == 20
     assert RULES.commit_offset(followers, (1,), 25, LAG, none_alive) == 25

@@ -242,7 +242,7 @@ def begun_lookup(brokers: Brokers, timestamp: int) -> tuple[Generator[None, None
 
 
 @pytest.mark.parametrize("timestamp", [1_500, MAX_TIMESTAMP])
-def test_offset_lookup_during_a_move_continues_in_the_moved_log(brokers: Brokers, timestamp: int) -> None:
+def test_offset_lookup_during_a_move_continues_in_the_new_log(brokers: Brokers, timestamp: int) -> None:
     lookup, offset = begun_lookup(brokers, timestamp)
     assert brokers.move(RIGHT) is ErrorCode.none
     brokers.wait(100)
@@ -299,7 +299,7 @@ def test_broker_shutdown_pauses_a_move_until_the_next_start(brokers: Brokers) ->
 
 
 @pytest.mark.parametrize("is_stopped", [True, False])
-def test_move_stops_when_the_replica_is_no_longer_hosted(brokers: Brokers, is_stopped: bool) -> None:
+def test_move_stops_if_the_replica_is_no_longer_hosted(brokers: Brokers, is_stopped: bool) -> None:
     """StopReplica stops the replica, or UpdateMetadata shows that the partition is assigned to other brokers."""
     brokers.move(RIGHT)
     names = brokers.replica_names()
@@ -365,7 +365,7 @@ def test_topic_deletion_removes_its_future_replica(brokers: Brokers) -> None:
     assert brokers.replica_names() == ([], [])
 
 
-def test_crash_during_a_deletion_leaves_a_whole_replica_or_none(brokers: Brokers) -> None:
+def test_crash_in_a_deletion_leaves_the_whole_replica_or_none(brokers: Brokers) -> None:
     """If only part of a replica were deleted, the rest would be loaded at the next start, could join the ISR, and could
     become leader.
     """
@@ -404,7 +404,7 @@ def test_crash_at_any_step_of_a_move_is_recovered(brokers: Brokers) -> None:
     assert seen == {(1, 0, 0), (1, 1, 0), (2, 0, 0), (1, 0, 1)}, "every stage of the swap occurred"
 
 
-def test_power_loss_during_a_move_keeps_flushed_records(brokers: Brokers) -> None:
+def test_power_loss_during_a_move_keeps_the_flushed_records(brokers: Brokers) -> None:
     brokers.partition().log.flush()
     before = brokers.values()
     pictures: list[tuple[Disk, ...]] = []
@@ -423,7 +423,7 @@ def test_power_loss_during_a_move_keeps_flushed_records(brokers: Brokers) -> Non
         assert brokers.values() == before
 
 
-def test_failed_target_of_a_move_leaves_the_replica_in_place(brokers: Brokers) -> None:
+def test_replica_stays_in_place_if_the_target_disk_fails(brokers: Brokers) -> None:
     before = brokers.values()
     brokers.move(RIGHT)
     brokers.disks[1][1].is_broken = True
@@ -438,7 +438,7 @@ def test_failed_target_of_a_move_leaves_the_replica_in_place(brokers: Brokers) -
     assert brokers.values() == [*before, "later0"]
 
 
-def test_failed_source_of_a_move_takes_the_replica_offline(brokers: Brokers) -> None:
+def test_replica_goes_offline_if_the_source_disk_of_a_move_fails(brokers: Brokers) -> None:
     before = brokers.values()
     brokers.move(RIGHT)
     brokers.disks[1][0].is_broken = True
@@ -454,7 +454,7 @@ def test_failed_source_of_a_move_takes_the_replica_offline(brokers: Brokers) -> 
     assert brokers.values() == before and brokers.replica_names() == ([], ["orders-0"])
 
 
-def test_stale_replica_on_a_returning_disk_is_removed(brokers: Brokers) -> None:
+def test_stale_replica_on_a_repaired_disk_is_removed(brokers: Brokers) -> None:
     old = brokers.disks[1][0].picture()
     brokers.move(RIGHT)
     brokers.wait(100)
@@ -467,7 +467,7 @@ def test_stale_replica_on_a_returning_disk_is_removed(brokers: Brokers) -> None:
     assert [event.action for event in brokers.nodes[1].of(e.LogDamageFound)] == ["removed"]
 
 
-def test_start_fails_on_two_different_replicas_of_a_partition(brokers: Brokers) -> None:
+def test_broker_with_two_diverging_logs_of_a_partition_fails(brokers: Brokers) -> None:
     old = brokers.disks[1][0].picture()
     brokers.move(RIGHT)
     brokers.wait(100)
@@ -481,7 +481,7 @@ def test_start_fails_on_two_different_replicas_of_a_partition(brokers: Brokers) 
     assert str(raised.value.__cause__).startswith("log.dirs[0] and log.dirs[1] hold different replicas of orders-0")
 
 
-def test_copy_of_a_former_topic_with_that_name_is_removed(brokers: Brokers) -> None:
+def test_copy_of_a_deleted_topic_of_the_same_name_is_removed(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     (name,) = brokers.replica_names()[1]
     right = brokers.disks[1][1].picture()
@@ -493,7 +493,7 @@ def test_copy_of_a_former_topic_with_that_name_is_removed(brokers: Brokers) -> N
     assert brokers.values() == before and brokers.replica_names() == (["orders-0"], [])
 
 
-def test_moved_log_keeps_a_start_offset_within_a_batch(brokers: Brokers) -> None:
+def test_moved_log_keeps_a_log_start_offset_within_a_batch(brokers: Brokers) -> None:
     brokers.broker().replicas.produce([(ORDERS, batch("a", "b", "c"))], 1, 1_000)
     brokers.broker().replicas.delete_records({ORDERS: 11}, 1_000)
     assert brokers.values() == ["b", "c"]

@@ -59,7 +59,7 @@ def wide_request(cluster: Cluster, width: int) -> tuple[list[TopicPartition], An
     return partitions, cluster[1].manager.produce([(partition, many(10)) for partition in partitions], 1, 10_000)
 
 
-def test_immediate_validation_limit_counts_all_partitions(cluster: Cluster) -> None:
+def test_limit_of_immediate_validation_counts_all_partitions(cluster: Cluster) -> None:
     small_at_once = SLICES_AT_ONCE * SLICE_RECORDS // COST_MIN
     partitions, answer = wide_request(cluster, 3 * small_at_once)
     ends = [cluster[1].manager.partitions[partition].log.end_offset for partition in partitions]
@@ -68,7 +68,7 @@ def test_immediate_validation_limit_counts_all_partitions(cluster: Cluster) -> N
     assert [row.base_offset for row in answer.result()] == [0] * len(partitions)
 
 
-def test_small_batches_of_many_partitions_share_loop_turns(cluster: Cluster) -> None:
+def test_small_batches_of_many_partitions_share_event_loop_turns(cluster: Cluster) -> None:
     before = cluster[1].runtime.now().mono_ms
     _, answer = wide_request(cluster, 500)
     cluster.until(answer.done)
@@ -96,7 +96,7 @@ def test_leader_replaced_during_validation_appends_nothing(cluster: Cluster) -> 
     assert cluster[1].partition.log.end_offset == 0
 
 
-def test_append_in_an_ended_leader_epoch_is_not_acknowledged(
+def test_append_after_a_leader_epoch_change_is_not_acknowledged(
     cluster: Cluster,
 ) -> None:
     cluster.create([1, 2, 3])
@@ -127,7 +127,7 @@ def test_rejected_batch_error_includes_its_reason(cluster: Cluster) -> None:
     assert f"due to {MANY} record errors" in str(row.error_message)
 
 
-def test_stopping_broker_completes_waiting_requests(cluster: Cluster) -> None:
+def test_broker_completes_waiting_requests_when_it_stops(cluster: Cluster) -> None:
     cluster.create([1])
     long = cluster.produce_later(1, many(), acks=1)
     cluster[1].manager.shutdown()
@@ -163,7 +163,7 @@ class Counted:
         raise RecordsRefused(87, str(self.number))
 
 
-def test_validations_alternate_by_slice_and_few_run_concurrently() -> None:
+def test_validations_take_turns_and_few_run_concurrently() -> None:
     scheduler = Scheduler()
     turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
@@ -175,7 +175,7 @@ def test_validations_alternate_by_slice_and_few_run_concurrently() -> None:
     assert done == [str(number) for number in range(BEGUN_MAX + 2)] and len(turns) == 0
 
 
-def test_small_validations_share_a_slice_and_alternate() -> None:
+def test_small_validations_share_a_slice_and_take_turns() -> None:
     scheduler = Scheduler()
     turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
@@ -191,7 +191,7 @@ def test_small_validations_share_a_slice_and_alternate() -> None:
     assert seen == [[-9], [7], [-9, 0], [7], []]
 
 
-def test_few_unexpectedly_large_batches_run_concurrently() -> None:
+def test_batches_that_prove_large_are_validated_a_few_at_a_time() -> None:
     scheduler = Scheduler()
     turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
@@ -205,12 +205,12 @@ def test_few_unexpectedly_large_batches_run_concurrently() -> None:
     assert len(log) == 5 * BEGUN_MAX * 1_000 and done and len(turns) == 0
 
 
-def test_batch_cost_is_estimated_from_its_header() -> None:
+def test_validation_cost_of_a_batch_is_estimated_from_its_header() -> None:
     assert [cost_of(many(count)) for count in (1, 100, 5_000)] == [COST_MIN, 100, SLICE_RECORDS]
     assert [cost_of(many(1) * 2), cost_of(b"x"), cost_of(bytes(100))] == [SLICE_RECORDS] * 3
 
 
-def test_event_loop_turn_runs_at_most_one_validation_slice() -> None:
+def test_one_event_loop_turn_runs_at_most_one_validation_slice() -> None:
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
     turns = ValidationScheduler(runtime)
@@ -223,7 +223,7 @@ def test_event_loop_turn_runs_at_most_one_validation_slice() -> None:
     assert seen == [1, 2, 3, 4, 5]
 
 
-def test_pause_follows_each_slice_of_any_validation() -> None:
+def test_pause_follows_each_slice_of_every_validation() -> None:
     scheduler = Scheduler()
     turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
@@ -236,7 +236,7 @@ def test_pause_follows_each_slice_of_any_validation() -> None:
     assert seen == [1, 2, 3, 4]
 
 
-def test_request_of_many_loop_turns_waits_at_most_one_slice() -> None:
+def test_request_of_many_loop_turns_waits_for_at_most_one_slice() -> None:
     runtime = SimRuntime(scheduler := Scheduler(), Random(1))
     turns = ValidationScheduler(runtime)
     log: list[int] = []

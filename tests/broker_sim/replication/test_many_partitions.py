@@ -86,7 +86,7 @@ def test_large_fetch_does_not_slow_produce_to_many_partitions(
     assert answer.done()
 
 
-def test_delete_records_checks_only_the_partition_that_changed(
+def test_delete_records_checks_only_partitions_that_changed(
     replicas: ReplicaManager,
 ) -> None:
     produce(replicas, *PARTITIONS)

@@ -39,7 +39,7 @@ def test_first_record_of_recreated_topic_is_reported_immediately() -> None:
     assert reported(cluster)[-1] == [("orders", 0, 1, 1)]
 
 
-def test_many_concurrent_log_advances_set_one_timer() -> None:
+def test_concurrent_progress_of_many_logs_sets_one_timer() -> None:
     delays: list[int] = []
 
     def call_later(delay_ms: int, _: Callable[[], object]) -> Any:

@@ -59,7 +59,7 @@ def only_row(response: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_old_fetch_version_skips_segment_emptied_by_compaction(version: int) -> None:
+def test_old_fetch_version_skips_a_segment_emptied_by_compaction(version: int) -> None:
     cluster = Cluster(1)
     cluster.create([1])
     log = cluster[1].partition.log
@@ -173,7 +173,7 @@ def test_follower_of_a_topic_without_id_fetches_by_name() -> None:
 
 
 @pytest.mark.parametrize(("version", "has_leader"), [(15, False), (16, True), (17, True)])
-def test_fetch_from_a_non_leader_gets_the_leader_since_v16(cluster: Cluster, version: int, has_leader: bool) -> None:
+def test_fetch_from_a_non_leader_returns_the_leader_since_v16(cluster: Cluster, version: int, has_leader: bool) -> None:
     refused = ask(cluster, 2, fetch_request(version, replica_state={"replica_id": 3, "replica_epoch": 100}))
     row = only_row(refused)
     assert row.error_code == ErrorCode.not_leader_or_follower
@@ -183,7 +183,7 @@ def test_fetch_from_a_non_leader_gets_the_leader_since_v16(cluster: Cluster, ver
 
 
 @pytest.mark.parametrize(("version", "leader"), [(9, None), (10, (1, 0)), (11, (1, 0))])
-def test_produce_to_a_non_leader_gets_the_leader_since_v10(
+def test_produce_to_a_non_leader_returns_the_leader_since_v10(
     cluster: Cluster, version: int, leader: tuple[int, int] | None
 ) -> None:
     topics = [{"name": TP.topic, "partition_data": [{"index": 0, "records": batch("x")}]}]
@@ -221,7 +221,7 @@ def test_list_offsets_special_timestamps_depend_on_the_version(
     assert (answer.error_code, answer.offset) == (error, offset)
 
 
-def test_repeated_partition_is_an_invalid_request(cluster: Cluster) -> None:
+def test_repeated_partition_makes_the_request_invalid(cluster: Cluster) -> None:
     row = {"partition_index": 0, "timestamp": -1}
     topics = [{"name": TP.topic, "partitions": [row, row]}]
     answer = ask(cluster, 1, request(ApiKey.LIST_OFFSETS, 9, replica_id=-1, topics=topics))
@@ -246,7 +246,7 @@ def test_fetch_session_returns_only_changed_partitions(cluster: Cluster) -> None
     assert [r.value for r in decode_records(only_row(news).records)] == [b"a"]
 
 
-def test_fetch_session_accepts_new_offsets_and_removals(cluster: Cluster) -> None:
+def test_fetch_session_accepts_changed_offsets_and_removals(cluster: Cluster) -> None:
     session_id = begun(cluster)
     cluster.produce(1, "a")
     cluster.settle()
@@ -264,7 +264,7 @@ def test_fetch_session_accepts_new_offsets_and_removals(cluster: Cluster) -> Non
     assert gone.error_code == ErrorCode.fetch_session_id_not_found
 
 
-def test_fetch_session_is_fenced_by_epoch_and_topic_naming(cluster: Cluster) -> None:
+def test_fetch_session_rejects_another_epoch_or_topic_naming(cluster: Cluster) -> None:
     session_id = begun(cluster)
     late = ask(cluster, 1, fetch_request(13, topics=[], session_id=session_id, session_epoch=7))
     assert late.error_code == ErrorCode.invalid_fetch_session_epoch
@@ -272,7 +272,7 @@ def test_fetch_session_is_fenced_by_epoch_and_topic_naming(cluster: Cluster) -> 
     assert by_name.error_code == ErrorCode.fetch_session_topic_id_error
 
 
-def test_fetch_session_returns_a_partition_while_it_has_error(cluster: Cluster) -> None:
+def test_fetch_session_repeats_a_partition_that_has_an_error(cluster: Cluster) -> None:
     session_id = begun(cluster)
     cluster.elect(2, [1, 2, 3])
     follower = {"row": {"current_leader_epoch": 0}}
@@ -304,7 +304,7 @@ def test_fetch_session_limit_evicts_only_long_unused_sessions() -> None:
     assert isinstance(sessions.open(session_request(second, 1), 121), FetchRefused)
 
 
-def test_follower_fetch_session_evicts_a_consumers_session() -> None:
+def test_new_session_of_a_follower_evicts_one_of_a_consumer() -> None:
     sessions = FetchSessions(Random(1), slots=1, eviction_ms=100)
     consumer = create(sessions, 0, 1, 2, 3)
     follower = create(sessions, 10, 1, is_follower=True)
@@ -316,7 +316,7 @@ def test_follower_fetch_session_evicts_a_consumers_session() -> None:
 # ---- reading from followers ------------------------------------------------------------------------------------
 
 
-def test_consumer_reads_from_a_follower_since_fetch_v11() -> None:
+def test_consumer_can_read_from_a_follower_since_fetch_v11() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     cluster.produce(1, "a")
@@ -364,7 +364,7 @@ def test_leader_redirects_a_consumer_to_the_replica_in_its_rack() -> None:
 
 
 @pytest.mark.parametrize("rack", ["east", "north", ""])
-def test_leader_serves_consumers_without_a_replica_in_their_rack(rack: str) -> None:
+def test_leader_serves_consumers_whose_rack_has_no_replica(rack: str) -> None:
     row = only_row(ask(racks(), 1, fetch_request(11, rack_id=rack)))
     assert (row.preferred_read_replica, [r.value for r in decode_records(row.records)]) == (-1, [b"a"])
 
@@ -386,7 +386,7 @@ def test_consumer_reads_from_the_leader_without_a_selector(cluster: Cluster) -> 
     assert only_row(ask(cluster, 1, fetch_request(11, rack_id="west"))).preferred_read_replica == -1
 
 
-def test_most_caught_up_replica_in_the_rack_is_preferred() -> None:
+def test_replica_in_the_rack_with_the_longest_log_is_preferred() -> None:
     leader = ReplicaView(1, "east", 10, 0)
     near = [ReplicaView(2, "west", 8, 5), ReplicaView(3, "west", 9, 50), ReplicaView(4, "west", 9, 40)]
     assert select_in_rack("west", [*near, leader], leader) == 4

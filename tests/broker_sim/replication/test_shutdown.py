@@ -12,7 +12,7 @@ from zabka.broker_sim.replication.isr import PendingExpand
 from zabka.journal import events as e
 
 
-def test_periodic_tasks_stop_at_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_periodic_tasks_of_replicas_stop_at_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoints: list[int] = []
     checkpoint = LogManager.checkpoint_high_watermarks
 

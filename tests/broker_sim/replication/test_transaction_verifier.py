@@ -85,7 +85,7 @@ def test_waiting_verifications_share_the_next_request(world: World) -> None:
     assert third.result() == {P1: ErrorCode.invalid_txn_state}
 
 
-def test_repeated_verification_replaces_the_waiting_one(world: World) -> None:
+def test_repeated_verification_request_replaces_the_waiting_one(world: World) -> None:
     world.verify("other", P0)
     first, again = world.verify("a", P0), world.verify("a", P0)
     assert first.result() == {P0: ErrorCode.network_exception}
@@ -97,7 +97,7 @@ def test_repeated_verification_replaces_the_waiting_one(world: World) -> None:
     assert fenced.result() == {}
 
 
-def test_broken_connection_fails_all_verifications(world: World) -> None:
+def test_broken_connection_fails_all_its_verifications(world: World) -> None:
     first = world.verify("a", P0, P1)
     world.calls[-1][1].set_exception(ChannelBroken("gone"))
     world.settle()

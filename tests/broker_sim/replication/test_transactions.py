@@ -90,7 +90,7 @@ def test_marker_completes_a_waiting_read_committed_fetch() -> None:
     assert values(row.records) == ["open", "plain"] and cluster.now_ms - began_ms < 2_000
 
 
-def test_marker_is_acknowledged_after_the_isr_has_it() -> None:
+def test_marker_is_acknowledged_after_the_isr_has_replicated_it() -> None:
     cluster = a_cluster()
     write(cluster, 1, 0, "open")
     for follower in (2, 3):
@@ -186,7 +186,7 @@ def test_latest_offset_with_read_committed_is_the_lso() -> None:
     assert (latest(1_000, committed=True), latest(1_001, committed=True)) == (0, -1)
 
 
-def test_deleting_the_open_transaction_moves_the_lso() -> None:
+def test_deletion_of_an_open_transactions_records_moves_the_lso() -> None:
     cluster = a_cluster()
     write(cluster, 1, 0, "open")
     cluster.produce(1, "plain")
@@ -198,7 +198,7 @@ def test_deleting_the_open_transaction_moves_the_lso() -> None:
     assert values(cluster.fetch(1, 1, read_committed=True).records) == ["plain"]
 
 
-def test_marker_and_moved_stable_offset_are_journalled() -> None:
+def test_marker_and_the_moved_lso_are_journaled() -> None:
     cluster = a_cluster(1)
     cluster.produce(1, "before")
     write(cluster, 1, 0, "open", epoch=2)
@@ -214,7 +214,7 @@ def test_marker_and_moved_stable_offset_are_journalled() -> None:
     assert order.index(MarkerWritten) < order.index(LastStableOffsetMoved)
 
 
-def test_lso_event_names_the_producer_that_holds_it_back() -> None:
+def test_lso_event_names_the_producer_that_blocks_it() -> None:
     cluster = a_cluster(1)
     write(cluster, 1, 0, "open")
     other = batch("open too", producer_id=8, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)
@@ -224,7 +224,7 @@ def test_lso_event_names_the_producer_that_holds_it_back() -> None:
     assert (moved.last_stable_offset, moved.high_watermark, moved.held_by) == (1, 3, 8)
 
 
-def test_deletion_that_moves_the_stable_offset_is_journalled() -> None:
+def test_record_deletion_that_moves_the_lso_is_journaled() -> None:
     cluster = a_cluster(1)
     write(cluster, 1, 0, "open")
     cluster.produce(1, "plain")
@@ -233,7 +233,7 @@ def test_deletion_that_moves_the_stable_offset_is_journalled() -> None:
     assert (moved.last_stable_offset, moved.held_by, moved.caused_by) == (1, PRODUCER, "request DeleteRecords")
 
 
-def test_first_batch_of_a_transaction_is_journalled() -> None:
+def test_first_batch_of_a_transaction_is_journaled() -> None:
     cluster = a_cluster(1)
     cluster.produce(1, "before")
     write(cluster, 1, 0, "open", epoch=2)
@@ -243,7 +243,7 @@ def test_first_batch_of_a_transaction_is_journalled() -> None:
     ]
 
 
-def test_lso_held_back_for_long_is_journalled_once() -> None:
+def test_lso_blocked_for_a_long_time_is_journaled_once() -> None:
     cluster = a_cluster()
     cluster.produce(1, "before")
     write(cluster, 1, 0, "open", epoch=2)
@@ -259,7 +259,7 @@ def test_lso_held_back_for_long_is_journalled_once() -> None:
     )  # fmt: skip
 
 
-def test_held_back_lso_is_released_by_the_marker() -> None:
+def test_blocked_lso_advances_when_the_marker_is_written() -> None:
     cluster = a_cluster()
     write(cluster, 1, 0, "open")
     cluster.run(60_000)
@@ -271,7 +271,7 @@ def test_held_back_lso_is_released_by_the_marker() -> None:
     assert released.caused_by == moved.caused_by
 
 
-def test_next_leader_journals_a_held_back_lso_again() -> None:
+def test_next_leader_journals_a_blocked_lso_again() -> None:
     cluster = a_cluster()
     write(cluster, 1, 0, "open")
     cluster.run(60_000)
@@ -281,7 +281,7 @@ def test_next_leader_journals_a_held_back_lso_again() -> None:
     assert [event.broker_id for event in cluster.events(LastStableOffsetHeld)] == [1, 2]
 
 
-def test_short_transactions_do_not_report_a_held_back_lso() -> None:
+def test_lso_blocked_by_short_transactions_is_not_reported() -> None:
     cluster = a_cluster(1)
     for number in range(8):
         write(cluster, 1, number, "open")

@@ -245,7 +245,7 @@ def test_truncated_follower_still_receives_the_high_watermark() -> None:
     assert cluster[2].partition.log.high_watermark == 1
 
 
-def test_returning_leader_keeps_all_records_if_no_other_led() -> None:
+def test_returning_leader_keeps_its_records_if_no_other_led() -> None:
     cluster = out_of_step()
     cluster.elect(-1, [1])
     assert cluster.produce(2, "m4").error == ErrorCode.not_leader_or_follower
@@ -300,7 +300,7 @@ def test_follower_longer_than_an_unclean_leader_is_truncated() -> None:
     assert cluster[2].values == ["d"]
 
 
-def test_follower_ending_before_the_log_start_restarts_at_it() -> None:
+def test_follower_below_the_leaders_log_start_restarts_there() -> None:
     cluster = Cluster(2)
     cluster[2].runtime.stop()
     cluster.alive.discard(2)
@@ -329,7 +329,7 @@ def test_use_checkpoint_to_initialize_high_watermark() -> None:
     assert (loaded.high_watermark, loaded.log_end_offset) == (4, 7)
 
 
-def test_high_watermark_is_checkpointed_regularly_and_at_stop() -> None:
+def test_high_watermark_is_checkpointed_regularly_and_on_stop() -> None:
     cluster = Cluster(1)
     cluster.create([1])
     cluster.produce(1, "a")
@@ -360,7 +360,7 @@ def test_logs_survive_a_kill_and_a_clean_shutdown() -> None:
     assert cluster.violations() == []
 
 
-def test_power_loss_removes_unflushed_records_until_replication() -> None:
+def test_power_loss_removes_unflushed_records_until_replicated() -> None:
     cluster = Cluster(3)
     cluster.create([1, 2, 3])
     cluster.produce(1, "a", "b", "c")

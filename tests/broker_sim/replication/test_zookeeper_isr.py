@@ -57,7 +57,7 @@ class Leader:
         return sum(path.startswith(f"{znodes.ISR_CHANGE_NOTIFICATION}/") for path in self.ensemble.nodes)
 
 
-def test_isr_notification_is_written_5_seconds_after_a_change() -> None:
+def test_isr_notification_is_written_5_seconds_after_the_change() -> None:
     leader = Leader()
     leader.change()
     assert (leader.answers[-1].error, leader.answers[-1].isr, leader.version) == (0, (1,), 1)
@@ -69,7 +69,7 @@ def test_isr_notification_is_written_5_seconds_after_a_change() -> None:
     assert leader.notes == 1
 
 
-def test_closed_isr_writer_writes_nothing() -> None:
+def test_closed_isr_manager_writes_nothing() -> None:
     leader = Leader()
     leader.change()
     proposal = leader.proposal()
@@ -80,7 +80,7 @@ def test_closed_isr_writer_writes_nothing() -> None:
     assert len(leader.answers) == 1 and leader.notes == 0
 
 
-def test_continuous_isr_changes_are_notified_once_a_minute() -> None:
+def test_continuous_isr_changes_cause_one_notification_a_minute() -> None:
     leader = Leader()
     noted_s = []
     for second in range(0, 130, 2):

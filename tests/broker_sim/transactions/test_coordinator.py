@@ -43,7 +43,7 @@ def transactions(cluster: Cluster) -> Transactions:
 # ---- FindCoordinator ------------------------------------------------------------------------------------------
 
 
-def test_transaction_topic_is_created_on_demand_and_configured() -> None:
+def test_transaction_state_topic_is_created_on_demand() -> None:
     cluster = Cluster(1, transaction_state_log_replication_factor="1", transaction_state_log_segment_bytes="1048576",
                       transaction_state_log_min_isr="1", transaction_state_log_num_partitions="7",
                       auto_create_topics_enable="false").start()  # fmt: skip
@@ -61,7 +61,7 @@ def test_transaction_topic_is_created_on_demand_and_configured() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4, 6])
-def test_find_coordinator_works_in_every_version(transactions: Transactions, version: int) -> None:
+def test_find_coordinator_supports_every_version(transactions: Transactions, version: int) -> None:
     found = find(transactions.coordinator, version)
     assert (found.error_code, found.node_id) == (NONE, transactions.coordinator.broker_id)
 
@@ -74,7 +74,7 @@ def test_each_init_producer_id_increments_the_epoch(transactions: Transactions) 
     assert (first.error, first.epoch, second) == (NONE, 0, Given(NONE, first.producer_id, 1))
 
 
-def test_producer_resumes_with_its_epoch(transactions: Transactions) -> None:
+def test_producer_can_resume_with_its_current_epoch(transactions: Transactions) -> None:
     first = transactions.init()
     assert transactions.init(had=first) == Given(NONE, first.producer_id, 1)
     assert transactions.init(had=first) == Given(NONE, first.producer_id, 1)
@@ -83,7 +83,7 @@ def test_producer_resumes_with_its_epoch(transactions: Transactions) -> None:
     assert transactions.init(had=first, version=3).error is ErrorCode.invalid_producer_epoch
 
 
-def test_unknown_producer_id_is_fenced(transactions: Transactions) -> None:
+def test_init_producer_id_for_an_unknown_producer_id_is_fenced(transactions: Transactions) -> None:
     first = transactions.init()
     stranger = Given(NONE, first.producer_id + 5_000, 0)
     assert transactions.init(had=stranger).error is ErrorCode.producer_fenced
@@ -104,18 +104,18 @@ def test_transaction_max_timeout_ms_takes_effect() -> None:
     cluster.stop_all()
 
 
-def test_empty_id_and_incomplete_producer_are_invalid(transactions: Transactions) -> None:
+def test_empty_transactional_id_or_half_a_producer_is_invalid(transactions: Transactions) -> None:
     assert transactions.init(transactional_id="").error is ErrorCode.invalid_request
     assert transactions.init(had=Given(NONE, 5, -1)).error is ErrorCode.invalid_request
     assert transactions.init(had=Given(NONE, -1, 5)).error is ErrorCode.invalid_request
 
 
-def test_idempotent_producers_get_new_ids(transactions: Transactions) -> None:
+def test_idempotent_producers_get_new_producer_ids(transactions: Transactions) -> None:
     first, second = transactions.init(transactional_id=None), transactions.init(transactional_id=None)
     assert (first.epoch, second.epoch) == (0, 0) and first.producer_id != second.producer_id
 
 
-def test_exhausted_epochs_allocate_a_new_producer_id(transactions: Transactions) -> None:
+def test_producer_with_exhausted_epochs_gets_a_new_producer_id(transactions: Transactions) -> None:
     old = transactions.init()
     transactions.state.producer_epoch = 32_766
     new = transactions.init(had=Given(NONE, old.producer_id, 32_766))
@@ -124,7 +124,7 @@ def test_exhausted_epochs_allocate_a_new_producer_id(transactions: Transactions)
     assert transactions.init(had=Given(NONE, old.producer_id, 32_766)) == new
 
 
-def test_new_producer_first_aborts_the_open_transaction(transactions: Transactions) -> None:
+def test_init_producer_id_first_aborts_the_open_transaction(transactions: Transactions) -> None:
     zombie = transactions.init()
     transactions.add(zombie, P0)
     assert transactions.init().error is ErrorCode.concurrent_transactions
@@ -174,14 +174,14 @@ def test_brokers_can_verify_partitions_of_a_transaction(transactions: Transactio
     assert list(transactions.state.partitions) == [P0]
 
 
-def test_batched_request_adds_partitions(transactions: Transactions) -> None:
+def test_batched_add_partitions_request_adds_its_partitions(transactions: Transactions) -> None:
     producer = transactions.init()
     assert transactions.batch(producer, P0, P1, verify_only=False) == [NONE, NONE]
     assert list(transactions.state.partitions) == [P0, P1]
 
 
 @pytest.mark.parametrize("version", [0, 2, 4])
-def test_add_offsets_adds_the_partition_of_the_group(transactions: Transactions, version: int) -> None:
+def test_add_offsets_adds_the_offsets_partition_of_the_group(transactions: Transactions, version: int) -> None:
     producer = transactions.init()
     assert transactions.add_offsets(producer, "group", version) is NONE
     number = transactions.coordinator.broker.groups.store.partition_for("group")
@@ -192,7 +192,7 @@ def test_add_offsets_adds_the_partition_of_the_group(transactions: Transactions,
 
 
 @pytest.mark.parametrize(("committed", "state"), [(True, S.COMPLETE_COMMIT), (False, S.COMPLETE_ABORT)])
-def test_ended_transaction_completes_and_end_can_be_repeated(
+def test_end_txn_completes_the_transaction_and_can_be_repeated(
     transactions: Transactions, committed: bool, state: TransactionState
 ) -> None:
     producer = transactions.init()
@@ -204,7 +204,7 @@ def test_ended_transaction_completes_and_end_can_be_repeated(
     assert transactions.end(producer, not committed) is ErrorCode.invalid_txn_state
 
 
-def test_empty_transaction_cannot_be_ended(transactions: Transactions) -> None:
+def test_transaction_without_partitions_cannot_be_ended(transactions: Transactions) -> None:
     assert transactions.end(transactions.init()) is ErrorCode.invalid_txn_state
 
 
@@ -242,7 +242,7 @@ def test_add_offsets_to_txn_is_the_cause_of_its_state_change(transactions: Trans
     assert transactions.coordinator.of(TransactionChanged)[-1].caused_by == "request AddOffsetsToTxn"
 
 
-def test_abort_by_timeout_or_fencing_names_its_cause(transactions: Transactions) -> None:
+def test_abort_event_names_its_timeout_or_fencing_as_the_cause(transactions: Transactions) -> None:
     transactions.add(transactions.init(timeout_ms=1_000), P0)
     transactions.cluster.wait(12_000)
     transactions.add(transactions.init(), P0)
@@ -267,7 +267,7 @@ def test_open_transaction_is_described(transactions: Transactions) -> None:
     assert [(topic.topic, topic.partitions) for topic in row.topics] == [("orders", (0, 1))]
 
 
-def test_missing_and_empty_ids_cannot_be_described(transactions: Transactions) -> None:
+def test_describing_a_missing_or_empty_transactional_id_fails(transactions: Transactions) -> None:
     assert transactions.describe(ID).error_code is ErrorCode.transactional_id_not_found
     assert transactions.describe("").error_code is ErrorCode.invalid_request
 
@@ -323,7 +323,7 @@ def test_unused_transactional_id_expires() -> None:
     cluster.stop_all()
 
 
-def test_open_transaction_does_not_expire() -> None:
+def test_id_of_an_open_transaction_does_not_expire() -> None:
     cluster = a_cluster(
         1, transactional_id_expiration_ms="10000", transaction_remove_expired_transaction_cleanup_interval_ms="1000"
     )
@@ -334,7 +334,7 @@ def test_open_transaction_does_not_expire() -> None:
     cluster.stop_all()
 
 
-def test_pending_transition_rejects_requests_as_concurrent(transactions: Transactions) -> None:
+def test_request_during_a_pending_transition_is_concurrent(transactions: Transactions) -> None:
     producer = transactions.init()
     metadata: TransactionMetadata = transactions.state
     metadata.prepare_add([P0], 1)
@@ -343,7 +343,7 @@ def test_pending_transition_rejects_requests_as_concurrent(transactions: Transac
     assert transactions.end(producer) is ErrorCode.concurrent_transactions
 
 
-def test_other_brokers_return_not_coordinator() -> None:
+def test_brokers_that_are_not_the_coordinator_return_an_error() -> None:
     cluster = a_cluster(2)
     transactions = Transactions(cluster)
     (other,) = [node for node in cluster.nodes.values() if node is not transactions.coordinator]

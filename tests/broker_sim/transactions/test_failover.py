@@ -123,7 +123,7 @@ def test_open_transaction_survives_coordinator_failure(transactions: Transaction
     assert transactions.state.state is S.COMPLETE_COMMIT
 
 
-def test_next_coordinator_journals_an_unfinished_transaction(transactions: Transactions) -> None:
+def test_next_coordinator_journals_the_unfinished_transaction(transactions: Transactions) -> None:
     producer = open_transaction(transactions)
     (loaded,) = fail_over(transactions).of(TransactionChanged)
     partition = transactions.partition
@@ -218,7 +218,7 @@ def test_fenced_coordinator_stops_sending_the_marker(transactions: Transactions,
     assert [each for row in markers.received for each in row[4]].count(P0) == 1
 
 
-def test_deleted_partition_requires_no_marker(transactions: Transactions) -> None:
+def test_deleted_partition_needs_no_marker(transactions: Transactions) -> None:
     cluster = transactions.cluster
     cluster.run(cluster.client.create_topic("gone", 1, 3))
     cluster.wait(500)
@@ -231,7 +231,7 @@ def test_deleted_partition_requires_no_marker(transactions: Transactions) -> Non
     assert transactions.state.state is S.COMPLETE_COMMIT
 
 
-def test_marker_waits_for_an_elected_leader() -> None:
+def test_marker_waits_until_its_partition_has_a_leader() -> None:
     cluster = a_cluster(2, transaction_state_log_min_isr="1")
     transactions = Transactions(cluster)
     Markers(cluster)
@@ -255,7 +255,7 @@ def test_marker_waits_for_an_elected_leader() -> None:
     cluster.stop_all()
 
 
-def test_completion_waits_for_enough_replicas(transactions: Transactions) -> None:
+def test_transaction_completion_waits_for_enough_replicas(transactions: Transactions) -> None:
     cluster = transactions.cluster
     Markers(cluster)
     producer = open_transaction(transactions)
@@ -273,7 +273,7 @@ def test_completion_waits_for_enough_replicas(transactions: Transactions) -> Non
     assert transactions.state.state is S.COMPLETE_COMMIT
 
 
-def test_too_few_replicas_make_the_coordinator_unavailable(transactions: Transactions) -> None:
+def test_coordinator_is_unavailable_with_too_few_replicas(transactions: Transactions) -> None:
     cluster = transactions.cluster
     producer = open_transaction(transactions)
     for node in [node for node in cluster.nodes.values() if node is not transactions.coordinator]:
@@ -284,7 +284,7 @@ def test_too_few_replicas_make_the_coordinator_unavailable(transactions: Transac
     assert (transactions.state.state, transactions.state.pending_state) == (S.ONGOING, None)
 
 
-def test_failed_fence_keeps_the_epoch_for_the_next_attempt(transactions: Transactions) -> None:
+def test_failed_fence_keeps_the_producer_epoch_for_the_next_one(transactions: Transactions) -> None:
     cluster = transactions.cluster
     open_transaction(transactions)
     others = [node for node in cluster.nodes.values() if node is not transactions.coordinator]
@@ -302,7 +302,7 @@ def test_failed_fence_keeps_the_epoch_for_the_next_attempt(transactions: Transac
     assert transactions.init().epoch == 2
 
 
-def test_expired_id_is_unknown_to_the_next_coordinator() -> None:
+def test_expired_transactional_id_is_unknown_to_next_coordinator() -> None:
     cluster = a_cluster(
         3, transactional_id_expiration_ms="10000", transaction_remove_expired_transaction_cleanup_interval_ms="1000"
     )
@@ -314,7 +314,7 @@ def test_expired_id_is_unknown_to_the_next_coordinator() -> None:
     cluster.stop_all()
 
 
-def test_restarted_brokers_load_every_id_from_their_logs(transactions: Transactions) -> None:
+def test_restarted_brokers_load_all_transactional_ids(transactions: Transactions) -> None:
     cluster = transactions.cluster
     producer = open_transaction(transactions)
     for node in cluster.nodes.values():

@@ -86,20 +86,20 @@ def test_transition_that_was_not_prepared_is_rejected() -> None:
     assert metadata.state is S.EMPTY
 
 
-def test_current_epoch_is_incremented() -> None:
+def test_producer_with_the_current_epoch_gets_the_next_epoch() -> None:
     metadata = an_id(3)
     complete(metadata, metadata.prepare_next_epoch(TIMEOUT_MS, 3, 2_000))
     assert (metadata.producer_epoch, metadata.last_producer_epoch) == (4, 3)
 
 
-def test_repeated_request_returns_the_current_epoch() -> None:
+def test_repeated_init_producer_id_returns_the_current_epoch() -> None:
     metadata = an_id(3)
     complete(metadata, metadata.prepare_next_epoch(TIMEOUT_MS, 3, 2_000))
     complete(metadata, metadata.prepare_next_epoch(TIMEOUT_MS, 3, 2_001))
     assert (metadata.producer_epoch, metadata.last_producer_epoch) == (4, 3)
 
 
-def test_older_epoch_is_fenced() -> None:
+def test_producer_with_an_older_epoch_is_fenced() -> None:
     metadata = an_id(3)
     complete(metadata, metadata.prepare_next_epoch(TIMEOUT_MS, 3, 2_000))
     complete(metadata, metadata.prepare_next_epoch(TIMEOUT_MS, None, 2_001))
@@ -125,7 +125,7 @@ def test_producer_id_does_not_change_during_a_transaction() -> None:
         an_id(EPOCH_MAX - 1, S.ONGOING, P0).prepare_new_producer_id(99, 5_000, 2_000, records_last_epoch=False)
 
 
-def test_fence_increments_the_epoch_and_the_abort_uses_it() -> None:
+def test_fence_increments_the_producer_epoch_used_by_the_abort() -> None:
     metadata = an_id(3, S.ONGOING, P0)
     fence = metadata.prepare_fence()
     assert (fence.producer_epoch, metadata.producer_epoch) == (4, 3)
@@ -148,7 +148,7 @@ def test_failed_fence_does_not_increment_the_epoch_again() -> None:
     assert not metadata.has_failed_epoch_fence
 
 
-def test_fence_cannot_exceed_the_largest_epoch() -> None:
+def test_fence_does_not_increment_beyond_the_largest_epoch() -> None:
     metadata = an_id(EPOCH_MAX - 1, S.ONGOING, P0)
     assert metadata.prepare_fence().producer_epoch == 32_767
     metadata.fence_now(EPOCH_MAX)
@@ -156,7 +156,7 @@ def test_fence_cannot_exceed_the_largest_epoch() -> None:
         metadata.prepare_fence()
 
 
-def test_marker_outside_of_the_prepare_states_is_illegal() -> None:
+def test_marker_is_illegal_except_in_the_prepare_states() -> None:
     with pytest.raises(IllegalTransition):
         an_id(3, S.ONGOING, P0).marker_written(P0)
 
@@ -170,7 +170,7 @@ def test_transaction_times_out_after_its_own_timeout() -> None:
 
 
 @pytest.mark.parametrize("state", list(S))
-def test_id_expires_only_in_idle_states(state: TransactionState) -> None:
+def test_transactional_id_expires_only_in_idle_states(state: TransactionState) -> None:
     idle = state in (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
     assert an_id(3, state).is_expired(1_500, 500) is idle
     assert not an_id(3, state).is_expired(1_499, 500)

@@ -36,12 +36,12 @@ INVALID = {
 
 
 @pytest.mark.parametrize(("scheme", "text"), VALID.items())
-def test_valid_ids_of_a_scheme_are_accepted(scheme: str, text: str) -> None:
+def test_valid_acl_ids_of_a_scheme_are_accepted(scheme: str, text: str) -> None:
     assert [i for i in text.split() if not is_valid(scheme, i)] == []
 
 
 @pytest.mark.parametrize(("scheme", "text"), INVALID.items())
-def test_invalid_ids_of_a_scheme_are_rejected(scheme: str, text: str) -> None:
+def test_invalid_acl_ids_of_a_scheme_are_rejected(scheme: str, text: str) -> None:
     assert [i for i in text.split() if is_valid(scheme, i)] == []
     assert is_valid(scheme, "") is (scheme in ("sasl", "x509"))
 
@@ -64,7 +64,7 @@ def test_invalid_ids_of_a_scheme_are_rejected(scheme: str, text: str) -> None:
         ("127.0.0.1", "nonsense", False),
     ],
 )
-def test_address_acl_matches_by_its_prefix_bits(address: str, network: str, expected: bool) -> None:
+def test_ip_acl_matches_addresses_with_the_same_prefix_bits(address: str, network: str, expected: bool) -> None:
     assert within(address, network) is expected
     assert matches("ip", address, network) is expected
 
@@ -80,7 +80,7 @@ def test_key_scheme_rejects_other_values(credentials: bytes) -> None:
     assert not opens(b"x", b"7") and not opens(b"", b"0")
 
 
-def test_addresses_are_formatted_as_in_java() -> None:
+def test_ip_addresses_are_formatted_as_in_java() -> None:
     assert canonical_address("::1") == "0:0:0:0:0:0:0:1"
     assert canonical_address("fe80::a00:1%eth0") == "fe80:0:0:0:0:0:a00:1"
     assert canonical_address("::ffff:10.0.0.1") == "10.0.0.1"
@@ -106,12 +106,12 @@ def test_digest_is_the_hash_of_name_and_password() -> None:
 # -- ACLs ------------------------------------------------------------------------------------------------------------
 
 
-def test_open_acl_is_the_shared_object() -> None:
+def test_acl_open_to_all_is_one_shared_object() -> None:
     assert fixed_up([ANYONE], ()) is OPEN_ACL
     assert fixed_up([ANYONE, ANYONE], ()) == OPEN_ACL
 
 
-def test_duplicate_acls_are_removed_and_empty_list_is_invalid() -> None:
+def test_duplicate_acls_are_removed_and_an_empty_list_is_invalid() -> None:
     one = ACL(1, "ip", "10.0.0.0/8")
     assert fixed_up([one, ANYONE, one], ()) == (one, ANYONE)
     assert fixed_up([], ()) is None
@@ -124,13 +124,13 @@ def test_acl_with_an_unconfigured_scheme_is_invalid() -> None:
     assert fixed_up([ACL(31, "digest", "a:b")], (), {"ip"}) is None
 
 
-def test_auth_id_expands_to_authenticated_ids_but_no_address() -> None:
+def test_auth_scheme_expands_to_the_ids_but_not_to_the_address() -> None:
     proved = (("ip", "10.0.0.1"), ("super", ""), ("digest", "u:x"), ("sasl", "u"))
     assert fixed_up([ACL(3, "auth", "")], proved, {"ip", "digest"}) == (ACL(3, "digest", "u:x"),)
     assert fixed_up([ACL(3, "auth", "")], proved[:2]) is None
 
 
-def test_acl_list_too_long_for_log_or_snapshot_is_invalid() -> None:
+def test_acl_list_too_long_to_be_stored_is_invalid() -> None:
     """A client can add any number of identities, and each `auth` id expands to all of them."""
     proved = tuple(("digest", f"user{i}:{'x' * 27}=") for i in range(200))
     asked = [ACL(32 * i + 31, "auth", "") for i in range(1, 8001)]
@@ -139,7 +139,7 @@ def test_acl_list_too_long_for_log_or_snapshot_is_invalid() -> None:
     assert few is not None and len(few) == 50 * 200
 
 
-def test_equal_acl_lists_share_an_object_and_unused_are_freed() -> None:
+def test_equal_acl_lists_share_an_object_freed_with_the_last_one() -> None:
     """Otherwise 100 long lists set one after the other on one znode stay in memory on every server, with 1 MiB each."""
     first = interned([ACL(1, "digest", "u:first")])
     assert interned([ACL(1, "digest", "u:first")]) is first
@@ -156,7 +156,7 @@ def test_super_user_passes_every_acl() -> None:
     assert not allows(READ_ACL, 2, (("digest", "u:x"),))
 
 
-def test_masked_acls_hide_only_hashes() -> None:
+def test_masking_acls_hides_only_password_hashes() -> None:
     listed = [ACL(31, "digest", "u:hash"), ACL(1, "ip", "::1"), ANYONE]
     assert masked(listed) == [ACL(31, "digest", "u:x"), ACL(1, "ip", "::1"), ANYONE]
 
@@ -164,7 +164,7 @@ def test_masked_acls_hide_only_hashes() -> None:
 # -- policy ----------------------------------------------------------------------------------------------------------
 
 
-def test_super_user_requires_configuration() -> None:
+def test_super_user_exists_only_if_configured() -> None:
     assert AuthPolicy().authenticate("digest", b"super:test", ()) == (("digest", digest_of("super:test")),)
     policy = AuthPolicy(super_digest=digest_of("super:test"))
     assert policy.authenticate("digest", b"super:test", ())[0] == ("super", "")
@@ -179,7 +179,7 @@ def test_certificate_subject_is_an_identity_and_can_be_super() -> None:
     assert ("super", "CN=a") not in policy.identities_of("10.0.0.1", "CN=a")
 
 
-def test_auth_packet_cannot_use_another_scheme() -> None:
+def test_auth_packet_can_use_only_the_ip_and_digest_schemes() -> None:
     everything = AuthPolicy(schemes=frozenset({"ip", "digest", "sasl", "x509"}))
     present = (("ip", "10.0.0.1"), ("sasl", "u"))
     assert everything.authenticate("ip", b"", present) == (("ip", "10.0.0.1"),)
@@ -189,7 +189,7 @@ def test_auth_packet_cannot_use_another_scheme() -> None:
     assert AuthPolicy(schemes=frozenset({"ip"})).authenticate("digest", b"a:b", ()) == ()
 
 
-def test_policy_repr_contains_no_secret() -> None:
+def test_repr_of_the_auth_policy_contains_no_secret() -> None:
     policy = AuthPolicy(super_digest="super:topsecret", sasl_users={"ann": "topsecret"}, x509_super_user="CN=a")
     assert "topsecret" not in f"{policy!r} {policy}"
 
@@ -216,7 +216,7 @@ def certificate(*relative: bytes) -> bytes:
 CN, ORG, C, MAIL = b"\x55\x04\x03", b"\x55\x04\x0a", b"\x55\x04\x06", b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x01"
 
 
-def test_subject_is_formatted_as_in_rfc_2253() -> None:
+def test_certificate_subject_is_formatted_as_in_rfc_2253() -> None:
     ann = certificate(attribute(C, b"DE", 0x13), attribute(ORG, b"Zabka, Inc."), attribute(CN, b"ann"))
     assert subject_of(ann) == "CN=ann,O=Zabka\\, Inc.,C=DE"
     assert subject_of(certificate(attribute(CN, b" a  ") + attribute(ORG, "ö".encode()))) == "CN=\\ a\\ \\ +O=ö"
@@ -246,7 +246,7 @@ Empty {{ }};
 """
 
 
-def test_users_are_read_from_a_login_configuration_section() -> None:
+def test_sasl_users_are_read_from_a_login_configuration_section() -> None:
     assert digest_users(JAAS, "Server") == {"super": 'super "secret"', "ann": "plain"}
     assert digest_users(JAAS, "Empty") == {}
     assert digest_users(JAAS, "None") is None
@@ -279,7 +279,7 @@ TEXTS = st.one_of(
 
 
 @given(TEXTS, TEXTS)
-def test_any_id_or_address_is_checked_without_an_exception(one: str, other: str) -> None:
+def test_any_id_or_address_is_matched_without_an_exception(one: str, other: str) -> None:
     for scheme in ("ip", "digest", "sasl", "x509", "nope"):
         is_valid(scheme, one)
         matches(scheme, one, other)
@@ -307,6 +307,6 @@ def test_login_configuration_parser_raises_only_value_error(text: str) -> None:
 @pytest.mark.parametrize(
     "identity", ["C=," * 5_000, "C=," * 300_000, "9" * 5000, "1.2.3." + "4" * 5000, "=" * 900_000, "C=a\\" * 200_000]
 )
-def test_very_long_id_takes_linear_time(identity: str) -> None:
+def test_validation_of_a_very_long_acl_id_takes_linear_time(identity: str) -> None:
     for scheme in ("ip", "digest", "sasl", "x509"):
         is_valid(scheme, identity)

@@ -110,7 +110,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 
 
 @pytest.mark.parametrize("write", [write_whole, write_bytewise])
-def test_frames_are_reassembled_from_any_chunks(write: Write) -> None:
+def test_frames_are_assembled_from_chunks_of_any_size(write: Write) -> None:
     async def scenario() -> None:
         events: list[WatchEvent] = []
         async with Server(write) as server, connect(server.hosts) as client:
@@ -182,7 +182,7 @@ class Silent:
     def on_disconnected(self, reason: str) -> None: ...
 
 
-def test_all_requests_of_a_turn_are_sent_in_one_write() -> None:
+def test_all_requests_of_an_event_loop_turn_share_one_write() -> None:
     async def scenario() -> None:
         transport = Recorder()
         connection = ClientConnection(Silent())
@@ -197,7 +197,7 @@ def test_all_requests_of_a_turn_are_sent_in_one_write() -> None:
     run(scenario)
 
 
-def test_rejected_connection_is_followed_by_the_next_server() -> None:
+def test_client_tries_the_next_server_after_a_rejection() -> None:
     async def scenario() -> None:
         async with Server() as server, connect(f"127.0.0.1:1,{server.hosts},no-such-host.invalid:1") as client:
             assert (await client.get("/a"))[0] == b"data"
@@ -226,7 +226,7 @@ def test_cut_link_suspends_the_session_until_it_heals() -> None:
     run(scenario)
 
 
-def test_context_exit_completes_even_if_no_server_replies() -> None:
+def test_context_manager_exits_even_if_no_server_replies() -> None:
     async def scenario() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1), connect("127.0.0.1:1"):

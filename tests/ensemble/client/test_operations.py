@@ -85,7 +85,7 @@ def test_null_data_is_read_as_empty() -> None:
 @pytest.mark.parametrize(
     ("code", "kind"), [(ErrorCode.NO_NODE, NoNode), (ErrorCode.BAD_VERSION, BadVersion), (-4242, OtherError)]
 )
-def test_errors_are_raised_by_await_and_contain_the_path(code: int, kind: type[ZooKeeperError]) -> None:
+def test_awaiting_a_failed_call_raises_an_error_with_the_path(code: int, kind: type[ZooKeeperError]) -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.scripted[OpCode.DELETE] = world.fail_with(code)
@@ -108,7 +108,7 @@ def test_exists_of_a_missing_znode_returns_none() -> None:
     assert world.run(client.exists("/a")) is None
 
 
-def test_multi_sends_its_ops_and_returns_a_result_for_each() -> None:
+def test_multi_returns_a_result_for_each_of_its_operations() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     seen: list[Any] = []
@@ -144,7 +144,7 @@ def test_multi_sends_its_ops_and_returns_a_result_for_each() -> None:
     assert bodies[2:] == [SetDataRequest("/b", b"y", 7), DeleteRequest("/d", -1)]
 
 
-def test_failed_multi_returns_the_error_of_each_op() -> None:
+def test_failed_multi_returns_the_error_of_each_operation() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     errors = [0, ErrorCode.BAD_VERSION, ErrorCode.RUNTIME_INCONSISTENCY]
@@ -167,7 +167,7 @@ def test_chroot_is_added_to_requests_and_removed_from_replies() -> None:
     assert [event[:2] for event in events] == [(EventType.DATA_CHANGED, "/"), (EventType.CHILDREN_CHANGED, "/x")]
 
 
-def test_missing_chroot_is_created_from_its_first_missing_znode() -> None:
+def test_missing_znodes_of_the_chroot_are_created() -> None:
     world = FakeEnsemble()
     client, _ = world.started("a:1/data/kafka/blue")
     standing = {"/data"}
@@ -207,7 +207,7 @@ def test_every_known_error_code_has_an_exception() -> None:
             assert error_for(code).code is code
 
 
-def test_importing_client_service_loads_no_asyncio_or_kazoo() -> None:
+def test_importing_the_client_loads_neither_asyncio_nor_kazoo() -> None:
     program = "import sys, zabka.ensemble.client.service; print([m for m in ('asyncio', 'kazoo') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert out.stdout.strip() == "[]"

@@ -49,7 +49,7 @@ class Partitioned(FakeEnsemble):
         return request.session_id, request.password
 
 
-def test_read_only_server_accepts_a_client_that_allows_it() -> None:
+def test_client_that_allows_read_only_connects_to_such_a_server() -> None:
     world = Partitioned()
     client, states = world.begin()
     assert states == [READ_ONLY] and client.state is READ_ONLY
@@ -82,7 +82,7 @@ def test_read_only_client_moves_to_first_server_with_a_leader() -> None:
     assert len(world.asked) == asked, "the search has ended"
 
 
-def test_session_of_a_read_only_server_is_invalid_elsewhere() -> None:
+def test_session_of_a_read_only_server_is_not_resumed_elsewhere() -> None:
     world = Partitioned()
     client, states = world.begin()
     first = client.session_id
@@ -93,7 +93,7 @@ def test_session_of_a_read_only_server_is_invalid_elsewhere() -> None:
     assert world.session_asked_for() == NEW and client.session_id != first
 
 
-def test_global_session_is_kept_on_read_only_servers() -> None:
+def test_global_session_is_resumed_on_a_read_only_server() -> None:
     world = Partitioned(writable="a:1")
     _, states = world.begin("a:1")
     assert states == [CONNECTED]

@@ -38,7 +38,7 @@ def test_client_and_server_authenticate_each_other() -> None:
     client.check(answer)
 
 
-def test_server_without_the_password_is_detected() -> None:
+def test_client_detects_a_server_that_lacks_the_password() -> None:
     client = DigestMd5Client(USER, PASSWORD, "cnonce")
     client.respond(server().challenge())
     with pytest.raises(SaslError, match="does not know"):
@@ -49,7 +49,7 @@ def test_server_without_the_password_is_detected() -> None:
     "challenge",
     [b"", b"garbage", b'realm="r"', b'nonce="n",algorithm=md5', b'nonce="n",algorithm=md5-sess,qop="auth-int"'],
 )
-def test_unsupported_challenge_is_an_error(challenge: bytes) -> None:
+def test_unsupported_sasl_challenge_is_an_error(challenge: bytes) -> None:
     with pytest.raises(SaslError):
         DigestMd5Client(USER, PASSWORD, "cnonce").respond(challenge)
 
@@ -113,7 +113,7 @@ def test_every_new_connection_is_authenticated_again() -> None:
     assert world.ops() == [OpCode.SASL, OpCode.SASL] and len(world.negotiations) == 2
 
 
-def test_rejected_sasl_ends_the_session_and_waiting_calls() -> None:
+def test_rejected_sasl_login_ends_the_session_and_waiting_calls() -> None:
     world = Guarded(users={})
     session, states = world.session()
     early = session.request(OpCode.EXISTS, PathWatchRequest("/a", False))
@@ -123,7 +123,7 @@ def test_rejected_sasl_ends_the_session_and_waiting_calls() -> None:
         early.result()
 
 
-def test_server_without_sasl_is_an_auth_failure() -> None:
+def test_server_without_sasl_causes_auth_failed() -> None:
     world = Guarded()
     world.scripted[OpCode.SASL] = lambda connection, request: Reply(request.xid, 0, 0, SaslResponse(None))
     session, states = world.session()

@@ -60,7 +60,7 @@ def test_requests_are_sent_immediately_and_in_call_order() -> None:
     assert all(future.done() for future in futures)
 
 
-def test_hosts_are_tried_in_random_order() -> None:
+def test_servers_are_tried_in_random_order() -> None:
     orders = set()
     for seed in range(12):
         world = FakeEnsemble(seed)
@@ -97,7 +97,7 @@ def test_silent_server_is_left_after_its_share_of_the_timeout() -> None:
     assert [at for at, _ in world.attempts] == [0, 2_000, 4_000]
 
 
-def test_lost_connection_tries_next_server_with_same_session() -> None:
+def test_session_moves_to_the_next_server_after_connection_loss() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     world.run(client.set("/a", b""))
@@ -110,7 +110,7 @@ def test_lost_connection_tries_next_server_with_same_session() -> None:
     assert client.session_id == 0x1000
 
 
-def test_calls_in_flight_fail_on_loss_and_later_calls_wait() -> None:
+def test_connection_loss_fails_calls_in_flight_not_later_ones() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.muted = True
@@ -137,7 +137,7 @@ def test_idle_client_pings_after_a_third_of_the_timeout() -> None:
     assert states == [CONNECTED]
 
 
-def test_regular_requests_replace_pings() -> None:
+def test_client_with_regular_requests_sends_no_pings() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     for _ in range(10):
@@ -170,7 +170,7 @@ def test_stalled_client_reads_waiting_replies_before_timing_out() -> None:
     assert len(world.connections) == 1
 
 
-def test_session_expiry_fails_all_calls_and_waits_for_renew() -> None:
+def test_session_expiry_fails_all_calls_until_renewal() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     events: list[WatchEvent] = []
@@ -213,7 +213,7 @@ def test_moved_session_is_resumed_at_the_next_server() -> None:
     assert states == [CONNECTED, SUSPENDED, CONNECTED]
 
 
-def test_watches_are_rearmed_before_later_requests() -> None:
+def test_watches_are_rearmed_before_later_requests_are_sent() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     events: list[WatchEvent] = []
@@ -256,7 +256,7 @@ def test_many_watches_are_rearmed_below_the_packet_limit() -> None:
     assert armed == paths
 
 
-def test_read_lost_with_its_connection_leaves_no_watch() -> None:
+def test_read_whose_reply_is_lost_leaves_no_watch() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.muted = True
@@ -269,7 +269,7 @@ def test_read_lost_with_its_connection_leaves_no_watch() -> None:
     assert all(not isinstance(m, Request) or m.xid != SET_WATCHES_XID for m in world.last.sent)
 
 
-def test_rearm_zxid_advances_only_with_replies() -> None:
+def test_zxid_for_rearming_watches_advances_only_with_replies() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.run(client.get("/a", lambda event: None))
@@ -301,7 +301,7 @@ def test_reply_out_of_order_closes_the_connection() -> None:
     assert states == [CONNECTED, SUSPENDED, CONNECTED]
 
 
-def test_server_that_opens_sessions_but_fails_is_backed_off() -> None:
+def test_client_backs_off_if_sessions_open_but_then_fail() -> None:
     world = FakeEnsemble()
     world.dropping = True
     _client, states = world.started("a:1")
@@ -336,7 +336,7 @@ def test_close_without_a_server_returns_after_its_timeout() -> None:
     assert client.state is SessionState.CLOSED
 
 
-def test_close_during_disconnect_ends_session_at_next_server() -> None:
+def test_session_closed_during_a_disconnect_ends_at_next_server() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.last.drop()
@@ -378,7 +378,7 @@ def test_start_raises_if_the_client_is_closed_concurrently() -> None:
     assert starting.done() and starting.result is SessionExpired
 
 
-def test_auth_is_sent_first_on_every_connection() -> None:
+def test_auth_packets_are_sent_first_on_every_connection() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.run(client.add_auth("digest", b"u:p"))
@@ -388,7 +388,7 @@ def test_auth_is_sent_first_on_every_connection() -> None:
     assert world.last.sent[1] == Request(AUTH_XID, OpCode.AUTH, AuthPacket(0, "digest", b"u:p"))
 
 
-def test_rejected_credentials_end_the_session_with_auth_failed() -> None:
+def test_rejected_auth_packet_ends_the_session_with_auth_failed() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     world.scripted[OpCode.AUTH] = lambda connection, request: Reply(AUTH_XID, 0, ErrorCode.AUTH_FAILED)
@@ -412,7 +412,7 @@ def test_rejected_set_watches_is_retried_with_pauses() -> None:
     world.run(client.get("/data"))
 
 
-def test_watcher_error_stops_its_node_but_not_other_nodes() -> None:
+def test_error_in_a_watcher_stops_its_node_but_not_other_nodes() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     events: list[WatchEvent] = []

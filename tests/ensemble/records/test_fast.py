@@ -76,7 +76,7 @@ def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
 @pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
 @settings(max_examples=150)
 @given(data=st.data())
-def test_record_is_encoded_as_its_layout(kind: type[Record], data: st.DataObject) -> None:
+def test_hand_written_codec_encodes_as_the_record_layout(kind: type[Record], data: st.DataObject) -> None:
     value = data.draw(RECORDS[kind])
     assert value.encode() == encoded_by_layout(value)
 
@@ -84,13 +84,13 @@ def test_record_is_encoded_as_its_layout(kind: type[Record], data: st.DataObject
 @pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__name__)
 @settings(max_examples=300)
 @given(data=st.data())
-def test_random_bytes_are_decoded_as_by_the_layout(kind: type[Record], data: st.DataObject) -> None:
+def test_hand_written_codec_decodes_random_bytes_as_the_layout(kind: type[Record], data: st.DataObject) -> None:
     before = data.draw(st.binary(max_size=3))
     raw = before + data.draw(damaged(encoded_by_layout(data.draw(RECORDS[kind]))))
     assert read(kind, raw, len(before)) == read_by_layout(kind, raw, len(before))
 
 
-def test_open_acl_is_decoded_to_the_shared_object() -> None:
+def test_open_acl_decodes_to_the_shared_object() -> None:
     raw = CreateRequest("/a", b"", list(OPEN_ACL), 0).encode()
     assert CreateRequest.decode(raw).acl is OPEN_ACL
 
@@ -126,7 +126,7 @@ def test_transaction_has_header_body_and_digest(txn: Txn) -> None:
 
 @settings(max_examples=400)
 @given(st.data())
-def test_fast_and_general_codec_read_transactions_equally(data: st.DataObject) -> None:
+def test_both_codecs_read_damaged_transactions_equally(data: st.DataObject) -> None:
     raw = data.draw(damaged(data.draw(TXNS).encoded()))
     # The codec reads bytes in one step, but never a bytearray, so the two results come from different code.
     assert parts(raw) == parts(bytearray(raw))
@@ -135,7 +135,7 @@ def test_fast_and_general_codec_read_transactions_equally(data: st.DataObject) -
 @pytest.mark.parametrize("kind", [SetDataRequest, CreateRequest], ids=lambda kind: kind.__name__)
 @settings(max_examples=300)
 @given(data=st.data())
-def test_random_bytes_are_decoded_and_read_equally(kind: type[Record], data: st.DataObject) -> None:
+def test_both_codecs_read_random_bytes_equally(kind: type[Record], data: st.DataObject) -> None:
     raw = data.draw(damaged(encoded_by_layout(data.draw(RECORDS[kind]))))
     try:
         decoded: object = fields(kind.decode(raw))

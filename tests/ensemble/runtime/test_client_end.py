@@ -37,11 +37,11 @@ def test_client_pattern_matches_its_connections(end: str, matched: list[ClientLi
 
 
 @pytest.mark.parametrize("end", ["broker-1", "peer-2", "*", "localhost", "localhost:9092", "10.0.0", "10.0.0.7:x"])
-def test_names_of_nodes_are_not_client_patterns(end: str) -> None:
+def test_node_names_are_not_client_patterns(end: str) -> None:
     assert client_end(end) is None
 
 
-def test_session_without_an_id_has_no_name() -> None:
+def test_session_id_zero_has_no_name() -> None:
     assert (session_name(0), session_name(-1), session_name(255)) == ("", "0xffffffffffffffff", "0xff")
 
 
@@ -56,14 +56,14 @@ def test_session_without_an_id_has_no_name() -> None:
         ("broker-1", "*", True, (Impairment(), Impairment())),
     ],
 )
-def test_client_fault_affects_the_requested_directions(
+def test_client_fault_affects_only_the_requested_directions(
     source: str, target: str, both_ways: bool, expected: tuple[Impairment, Impairment]
 ) -> None:
     fault = LinkFault(source, target, "delay", 5, both_ways)
     assert client_impairments([fault], "broker-1", SHOP) == expected
 
 
-def test_lowest_bandwidth_limit_of_a_link_applies() -> None:
+def test_lowest_of_several_bandwidth_limits_applies() -> None:
     faults = [LinkFault("client:*", "*", "bandwidth", bytes_per_s=rate) for rate in (500, 200, 900)]
     limited = Impairment(bytes_per_s=200)
     assert client_impairments(faults, "broker-1", SHOP) == (limited, limited)

@@ -42,7 +42,7 @@ def test_dropped_connections_within_a_second_share_a_report() -> None:
     assert reports.lines[2:] == [(3_000, "h:3000", "garbage", 1)]
 
 
-def test_repeated_rejection_is_finally_reported_once_a_minute() -> None:
+def test_repeated_rejection_is_reported_at_most_once_a_minute() -> None:
     """80 attempts a minute are reported at 0, 1, 3, 7, 15, 31 and 63 s, then once a minute; 4,800 attempts in all."""
     reports = Reports()
     for attempt in range(4_800):
@@ -55,7 +55,7 @@ def test_repeated_rejection_is_finally_reported_once_a_minute() -> None:
     assert sum(count for *_, count in reports.lines) == 4_800
 
 
-def test_connection_dropped_for_a_new_reason_is_reported_now() -> None:
+def test_connection_dropped_for_a_new_reason_is_reported_at_once() -> None:
     reports = Reports()
     reports.dropped.drop("a:1", "a frame of 99 bytes")
     reports.dropped.drop("a:2", "a frame of 7 bytes")

@@ -14,12 +14,12 @@ def at(directory: Path) -> FaultLedger:
     return ledger
 
 
-def test_ledgers_of_one_directory_share_their_counts(tmp_path: Path) -> None:
+def test_fault_ledgers_in_one_directory_share_their_counts(tmp_path: Path) -> None:
     first, second = at(tmp_path / "uses"), at(tmp_path / "uses")
     assert [first.count("f1.used"), second.count("f1.used"), second.count("f2.used")] == [1, 2, 1]
 
 
-def test_concurrent_counts_are_all_different(tmp_path: Path) -> None:
+def test_concurrent_counts_of_a_fault_are_all_different(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         numbers = list(threads.map(lambda _: at(tmp_path).count("f1.used"), range(200)))
     assert sorted(numbers) == list(range(1, 201))
@@ -32,6 +32,6 @@ def test_counts_of_a_removed_fault_are_deleted(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ledger_without_a_directory_counts_in_memory() -> None:
+def test_fault_ledger_without_a_directory_counts_in_memory() -> None:
     ledger = FaultLedger()
     assert [ledger.count("f1.used"), ledger.count("f1.used")] == [1, 2]

@@ -89,7 +89,7 @@ def run(scenario: Callable[[Echo, int, LinkFaults], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_healthy_link_passes_all_bytes() -> None:
+def test_link_without_faults_passes_all_bytes() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         reader, writer = await faults.open_streams("127.0.0.1", port)
         writer.write(b"hello")
@@ -118,7 +118,7 @@ def test_bytes_sent_into_a_cut_link_arrive_when_it_heals() -> None:
     run(scenario)
 
 
-def test_inbound_cut_delays_bytes_from_the_other_side() -> None:
+def test_cut_of_the_inbound_direction_delays_received_bytes() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         reader, writer = await faults.open_streams("127.0.0.1", port)
         faults.apply(cut("in", remote="*"))
@@ -132,7 +132,7 @@ def test_inbound_cut_delays_bytes_from_the_other_side() -> None:
     run(scenario)
 
 
-def test_close_does_not_cross_a_cut() -> None:
+def test_close_of_a_connection_does_not_cross_a_cut_link() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         _, writer = await faults.open_streams("127.0.0.1", port)
         await echo.until(lambda: echo.connections == 1)
@@ -172,7 +172,7 @@ def test_new_connection_hangs_while_either_direction_is_cut(direction: str) -> N
     run(scenario)
 
 
-def test_fault_set_during_connect_applies_to_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_link_fault_set_during_a_connect_applies_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         loop = asyncio.get_running_loop()
         connect = loop.create_connection
@@ -194,7 +194,7 @@ def test_fault_set_during_connect_applies_to_the_connection(monkeypatch: pytest.
     run(scenario)
 
 
-def test_delay_holds_back_bytes_and_keeps_their_order() -> None:
+def test_delay_fault_holds_back_bytes_in_order() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         reader, writer = await faults.open_streams("127.0.0.1", port)
         faults.apply(FaultTable([one_way(direction, "delay", 40) for direction in ("out", "in")], "peer-1"))
@@ -213,7 +213,7 @@ def test_delay_holds_back_bytes_and_keeps_their_order() -> None:
     run(scenario)
 
 
-def test_large_transfer_survives_a_cut_in_its_middle() -> None:
+def test_large_transfer_survives_a_temporary_link_cut() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         reader, writer = await faults.open_streams("127.0.0.1", port)
         payload = bytes(range(256)) * 8000
@@ -251,7 +251,7 @@ def test_link_fault_applies_one_way_both_ways_or_to_any_peer() -> None:
     assert not all_of_a.touches("b", "c")
 
 
-def test_longest_delay_of_a_link_applies_together_with_a_cut() -> None:
+def test_longest_delay_and_a_cut_of_a_link_apply_together() -> None:
     slow = [LinkFault("a", "b", "delay", delay_ms) for delay_ms in (30, 70, 50)]
     assert impairment(slow, "b", "a") == Impairment(delay_ms=70)
     assert impairment([*slow, LinkFault("a", ANY, "cut")], "a", "b") == Impairment(cut=True, delay_ms=70)
@@ -270,12 +270,12 @@ def test_longest_delay_of_a_link_applies_together_with_a_cut() -> None:
         {"from": "a", "kind": "cut"},
     ],
 )
-def test_invalid_fault_is_not_decoded(wrong: dict[str, object]) -> None:
+def test_invalid_link_fault_is_rejected_when_decoded(wrong: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(wrong, LinkFault)
 
 
-def test_control_socket_replaces_or_rejects_a_link_fault_table(tmp_path: Path) -> None:
+def test_control_socket_replaces_the_link_faults_or_rejects_them(tmp_path: Path) -> None:
     async def main() -> None:
         faults = LinkFaults()
         control = ControlSocket(str(tmp_path / "ctl.sock"), faults.apply)
@@ -306,7 +306,7 @@ def test_control_socket_replaces_or_rejects_a_link_fault_table(tmp_path: Path) -
     asyncio.run(main())
 
 
-def test_link_faults_apply_to_nodes_that_joined_or_moved() -> None:
+def test_link_faults_apply_to_nodes_that_join_or_move() -> None:
     faults = LinkFaults({"10.0.0.1:5": "peer-2"})
     faults.apply(cut("out", "in"))
     faults.name_nodes({"10.0.0.9:5": "peer-2", "10.0.0.1:5": "peer-4"})
@@ -316,7 +316,7 @@ def test_link_faults_apply_to_nodes_that_joined_or_moved() -> None:
     assert faults.state("10.0.0.9:5") == LinkState(CUT, CUT)
 
 
-def test_bandwidth_limits_bytes_and_ends_with_the_fault() -> None:
+def test_bandwidth_limit_applies_until_the_fault_is_removed() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         reader, writer = await faults.open_streams("127.0.0.1", port)
         slow = msgspec.structs.replace(one_way("out", "cut"), kind="bandwidth", bytes_per_s=1_000)

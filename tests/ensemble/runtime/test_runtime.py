@@ -10,7 +10,7 @@ import pytest
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 
 
-def test_failing_task_is_reported_with_its_name() -> None:
+def test_failure_of_a_task_is_reported_with_its_name() -> None:
     failures: list[tuple[str, str]] = []
 
     async def main() -> None:
@@ -27,7 +27,7 @@ def test_failing_task_is_reported_with_its_name() -> None:
     assert failures == [("fetcher", "a bug")]
 
 
-def test_handler_of_a_foreign_loop_receives_task_failures() -> None:
+def test_exception_handler_of_a_given_loop_gets_task_failures() -> None:
     reported: list[str] = []
 
     async def main() -> None:

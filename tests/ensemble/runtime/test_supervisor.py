@@ -55,7 +55,7 @@ def test_failed_or_finished_task_is_reported_and_restarted(monkeypatch: pytest.M
     run(scenario())
 
 
-def test_supervision_continues_when_the_report_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_supervisor_restarts_a_task_even_if_the_report_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "RESTART_PAUSE_S", 0.0)
 
     def full(name: str, reason: str, trace: str) -> None:

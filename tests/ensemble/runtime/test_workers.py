@@ -32,7 +32,7 @@ def test_job_waits_until_woken_and_sees_earlier_changes() -> None:
     assert done == [0, 1, 2, 3, 4] and not work.is_under_way()
 
 
-def test_job_woken_during_a_step_does_not_wait_again() -> None:
+def test_job_woken_during_its_step_does_not_wait_again() -> None:
     began, goes_on = threading.Event(), threading.Event()
 
     def job() -> Job:
@@ -48,7 +48,7 @@ def test_job_woken_during_a_step_does_not_wait_again() -> None:
     assert not work.is_under_way()
 
 
-def test_interruptible_pause_ends_when_woken() -> None:
+def test_interruptible_pause_ends_when_the_job_is_woken() -> None:
     def job() -> Job:
         yield Pause(3600, heeds=True)
 
@@ -86,7 +86,7 @@ async def _called() -> tuple[int, bool]:
     return await THREADS.call(max, 1, 2), await THREADS.call(lambda: threading.get_ident() != loop_thread)
 
 
-def test_call_runs_outside_the_loop_and_reraises() -> None:
+def test_call_runs_in_a_thread_and_raises_its_exception() -> None:
     assert asyncio.run(_called()) == (2, True)
 
     async def failing() -> None:

@@ -69,7 +69,7 @@ def test_digest_response_equals_the_example_of_rfc_2831() -> None:
     assert proof(secret, nonce, cnonce, f":{uri}") == b"ea40f60335c427b5527b84dbabcdfffd"
 
 
-def test_sasl_challenge_equals_javas() -> None:
+def test_sasl_challenge_has_the_format_of_javas() -> None:
     assert DigestMd5Server(USERS, "n").challenge() == (
         b'realm="zk-sasl-md5",nonce="n",charset=utf-8,algorithm=md5-sess'
     )
@@ -78,7 +78,7 @@ def test_sasl_challenge_equals_javas() -> None:
 @pytest.mark.parametrize(
     "other", [{}, {"digest-uri": "ZooKeeper/ZK-SASL-MD5"}, {"authzid": "super"}, {"nc": "1"}, {"foo": "b"}]
 )
-def test_correct_digest_response_authenticates_only_that_user(other: dict[str, str]) -> None:
+def test_correct_digest_response_authenticates_only_its_user(other: dict[str, str]) -> None:
     server = DigestMd5Server(USERS, "n")
     user, proof = server.verify(answered(server.challenge(), **other))
     assert (user, proof[:8], len(proof)) == ("jaasuser", b"rspauth=", 40)
@@ -109,7 +109,7 @@ def test_wrong_digest_response_error_contains_no_password(response: bytes) -> No
 
 
 @given(st.one_of(st.binary(), st.text(alphabet='username="jnoc,\\ =').map(str.encode)))
-def test_random_sasl_response_raises_only_sasl_errors(response: bytes) -> None:
+def test_random_sasl_response_raises_only_sasl_error(response: bytes) -> None:
     with pytest.raises(SaslError):
         DigestMd5Server(USERS, "n").verify(response)
 
@@ -161,7 +161,7 @@ def test_key_auth_requires_a_multiple_of_the_configured_key() -> None:
 # -- at a server -----------------------------------------------------------------------------------------------------
 
 
-def test_sasl_identity_grants_its_acl() -> None:
+def test_sasl_user_gets_the_access_of_its_acl() -> None:
     ensemble = Ensemble(auth=SASL)
     one, other = ensemble.connect(), ensemble.connect()
     assert logged_in(ensemble, one).err == 0
@@ -181,7 +181,7 @@ def test_acl_can_grant_access_to_any_sasl_user() -> None:
     assert ensemble.services[0].tree.nodes["/s/own"].acl == (ACL(31, "sasl", "jaasuser"),)
 
 
-def test_wrong_password_is_auth_failed_with_an_empty_token() -> None:
+def test_wrong_sasl_password_gets_auth_failed_and_an_empty_token() -> None:
     ensemble = Ensemble(auth=SASL)
     client = ensemble.connect()
     reply = logged_in(ensemble, client, password="guess")
@@ -196,14 +196,14 @@ def test_tolerated_sasl_failure_adds_no_identity() -> None:
     assert ensemble.ask(client, create("/s", acl=(ACL(31, "auth", ""),))).err == ErrorCode.INVALID_ACL
 
 
-def test_sasl_without_a_login_configuration_has_no_effect() -> None:
+def test_sasl_request_without_login_configuration_has_no_effect() -> None:
     ensemble = Ensemble()
     client = ensemble.connect()
     reply = token(ensemble, client, b"")
     assert (reply.err, reply.body) == (0, SaslResponse(None))
 
 
-def test_unreadable_token_or_packet_closes_the_connection() -> None:
+def test_unreadable_sasl_token_or_packet_closes_the_connection() -> None:
     for frame in (b"\0\0\0\1\0\0\0\x66", b"\0\0\0\1\0\0\0\x66\xff\xff\xff\xff", b"\xff\xff\xff\xfc\0\0\0\x64\0\0\0\0"):
         ensemble = Ensemble(auth=SASL)
         client = ensemble.connect()
@@ -223,7 +223,7 @@ def test_sasl_super_user_passes_every_acl() -> None:
     assert ensemble.ask(admin, get("/own")).err == 0
 
 
-def test_super_digest_grants_everything_and_shows_hashes() -> None:
+def test_digest_super_user_passes_every_acl_and_sees_hashes() -> None:
     for policy, error in ((AuthPolicy(super_digest=digest_of("super:test")), 0), (AuthPolicy(), ErrorCode.NO_AUTH)):
         ensemble = Ensemble(auth=policy)
         owner, admin = ensemble.connect(), ensemble.connect()
@@ -246,7 +246,7 @@ def test_address_identity_matches_by_network_but_not_for_auth() -> None:
     assert ensemble.ask(here, create("/a", acl=(ACL(31, "auth", ""),))).err == ErrorCode.INVALID_ACL
 
 
-def test_leader_uses_the_identities_of_a_learners_client() -> None:
+def test_leader_checks_the_identities_of_a_learners_client() -> None:
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1, identities=(*HERE, ("x509", "CN=ann")))
     assert auth(ensemble, client, "digest", b"ann:pw").err == 0

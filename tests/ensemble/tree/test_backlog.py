@@ -113,7 +113,7 @@ def test_reads_after_a_write_wait_for_a_slow_client() -> None:
     assert xids(ensemble, client) == [5, 6, 7]
 
 
-def test_waiting_read_does_not_see_a_later_write_of_its_session() -> None:
+def test_waiting_read_does_not_see_a_later_write_of_the_session() -> None:
     ensemble, client = served()
     ensemble.message(client, Frames(frames(*[get("/a")] * 5, set_data("/a", b"later"), get("/a"))))
     assert xids(ensemble, client) == [1, 2, 3] and not ensemble.proposed
@@ -135,7 +135,7 @@ def test_write_reply_precedes_a_later_event_despite_backlog() -> None:
     assert xids(ensemble, client) == [1, 2, 3, -1, 4, -1]
 
 
-def test_sync_after_waiting_reads_replies_with_no_older_zxid() -> None:
+def test_sync_reply_after_waiting_reads_has_no_older_zxid() -> None:
     ensemble, client = served()
     other = ensemble.connect()
     ensemble.message(client, Frames(frames(*[get("/a")] * 4, sync())))
@@ -237,7 +237,7 @@ def test_closed_session_receives_all_earlier_replies() -> None:
     assert received + xids(ensemble, client) == [*range(1, 11)]
 
 
-def test_closed_session_receives_replies_only_up_to_the_limit() -> None:
+def test_closed_session_receives_replies_only_up_to_a_byte_limit() -> None:
     ensemble, client = served()
     ensemble.ask(client, set_data("/a", bytes(1 << 20)))
     ensemble.take(client)
@@ -303,7 +303,7 @@ STEPS = st.lists(
 
 @settings(deadline=None, max_examples=300)
 @given(STEPS)
-def test_replies_are_equal_and_ordered_for_any_backlog_limit(steps) -> None:
+def test_backlog_limit_does_not_affect_replies_and_their_order(steps) -> None:
     received = []
     for answers_bytes_max in (500, 1 << 40):
         ensemble, client = served(answers_bytes_max)

@@ -137,7 +137,7 @@ def test_recreated_znode_precedes_its_children_in_a_snapshot() -> None:
     DataTree.from_snapshot(snapshot)
 
 
-def test_next_snapshot_encodes_only_changed_blocks() -> None:
+def test_next_snapshot_encodes_only_blocks_that_changed() -> None:
     w = World()
     for n in range(5 * BLOCK_ZNODES):
         w.create(f"/n{n}")
@@ -154,7 +154,7 @@ def test_next_snapshot_encodes_only_changed_blocks() -> None:
     w.finish(capture, came)
 
 
-def test_change_during_a_snapshot_belongs_to_the_next_one() -> None:
+def test_change_during_a_snapshot_is_in_the_next_snapshot() -> None:
     w = World()
     for n in range(2 * BLOCK_ZNODES):
         w.create(f"/n{n}")
@@ -169,7 +169,7 @@ def test_change_during_a_snapshot_belongs_to_the_next_one() -> None:
     assert {image.path: image.data for image in w.finish(capture, came).nodes}["/n0"] == b"changed again"
 
 
-def test_emptied_snapshot_block_is_removed() -> None:
+def test_snapshot_block_without_znodes_is_removed() -> None:
     w = World()
     for n in range(3 * BLOCK_ZNODES):
         w.create(f"/n{n}")
@@ -180,7 +180,7 @@ def test_emptied_snapshot_block_is_removed() -> None:
     assert len(w.tree.blocks) == 3
 
 
-def test_large_data_is_not_copied() -> None:
+def test_taking_a_snapshot_does_not_copy_large_data() -> None:
     w = World()
     data = b"x" * LARGE_BYTES
     w.create("/large", data)
@@ -198,7 +198,7 @@ def test_large_data_is_not_copied() -> None:
     assert {image.path: image.data for image in again.finish(capture, came).nodes}["/large"] == data
 
 
-def test_unused_acl_lists_are_dropped_with_their_block() -> None:
+def test_unused_acl_lists_of_a_block_are_dropped_by_a_snapshot() -> None:
     w = World()
     w.create("/a", b"", SECRETS[0])
     w.do(OpCode.SET_ACL, SetACLTxn("/a", SECRETS[1], 1))

@@ -47,7 +47,7 @@ def test_session_timeout_limits_can_be_configured():
     assert [ensemble.sent[ensemble.connect(timeout_ms=t)][0].timeout_ms for t in (1, 8, 10)] == [7, 8, 9]
 
 
-def test_new_session_reply_follows_its_commit():
+def test_new_session_reply_is_sent_after_its_commit():
     ensemble = Ensemble(auto=False)
     client = ensemble.connect()
     ensemble.send(client, create("/early"))
@@ -102,7 +102,7 @@ def test_reconnect_to_same_server_closes_the_older_connection():
         assert ensemble.ask(new, exists("/")).err == 0
 
 
-def test_leaders_reply_is_sent_to_the_newest_waiting_connection():
+def test_leaders_session_reply_goes_to_the_newest_connection():
     ensemble = Ensemble(servers=2, auto=False)
     first = ensemble.connect(server=1)
     ensemble.commit()
@@ -139,7 +139,7 @@ def test_connect_request_must_be_the_first_frame_and_only_once():
     ensemble.message(twice, Request(1, OpCode.PING, EmptyRequest()))  # dropped: it was in flight at the close
 
 
-def test_connection_is_closed_while_the_server_is_not_serving():
+def test_connection_is_closed_if_the_server_is_not_serving():
     ensemble = Ensemble()
     service = ensemble.services[0]
     client = ensemble.connect()
@@ -232,7 +232,7 @@ def test_requests_of_an_expired_session_are_dropped():
 
 
 @pytest.mark.parametrize("server", [0, 1])
-def test_close_session_reply_is_the_last_before_disconnecting(server):
+def test_reply_to_close_session_is_the_last_before_disconnecting(server):
     ensemble = Ensemble(servers=2, auto=False)
     client = ensemble.connect(server=server)
     ensemble.commit()

@@ -43,7 +43,7 @@ def exist(ensemble, *paths):
 # -- creation --------------------------------------------------------------------------------------------------------
 
 
-def test_create_container_returns_a_stat_with_zero_owner():
+def test_create_container_reply_has_a_stat_with_owner_zero():
     ensemble = Ensemble()
     client = ensemble.connect()
     reply = ensemble.ask(client, container("/c"))
@@ -86,7 +86,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("request_", "off", "on"), REFUSED)
-def test_create_replies_match_zookeeper_with_and_without_ttl(request_, off, on):
+def test_create_with_and_without_ttl_replies_as_in_zookeeper(request_, off, on):
     """As measured with ZooKeeper, except for the plain flag with a negative TTL: every ZooKeeper server that applies
     that create crashes.
     """
@@ -165,7 +165,7 @@ def test_delete_container_keeps_parents_and_owned_znodes():
         assert ensemble.ask(client, delete_container(path)).err == error, path
 
 
-def test_delete_container_requires_delete_permission():
+def test_request_delete_container_needs_delete_permission():
     """ZooKeeper checks neither ACL nor session for this request, so that any client can delete any childless znode."""
     ensemble = Ensemble()
     owner_, other = ensemble.connect(), ensemble.connect()
@@ -289,7 +289,7 @@ def test_short_ttl_checks_stop_when_the_leader_resigns():
     assert ensemble.lapsing_check_ms is None
 
 
-def test_deletion_limit_deletes_one_znode_and_delays_the_others():
+def test_deletion_over_the_rate_limit_is_delayed():
     """Java sleeps for 60,000 / maxPerMinute milliseconds after each deletion. With the limit in this test, that is 10
     seconds, or many check intervals.
     """

@@ -31,7 +31,7 @@ def seen(counters: Counters, client: Connection) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("latencies_ms", [(0,), (3, 3), (0, 5), (5, 0), (7, 2, 4)])
-def test_replies_sent_together_are_counted_like_single_replies(latencies_ms: tuple[int, ...]) -> None:
+def test_replies_sent_together_are_counted_one_by_one(latencies_ms: tuple[int, ...]) -> None:
     """Java calls ServerCnxn.updateStatsForResponse and ServerStats.updateLatency for each reply."""
     seen_counts = []
     for way in ("one by one", "together", "as any answers"):
@@ -105,7 +105,7 @@ def test_srst_resets_only_packets_and_latencies() -> None:
     assert (counters.txns_applied, counters.watch_bytes) == (applied, watch_bytes)
 
 
-def test_each_packet_is_counted_when_received_and_sent() -> None:
+def test_packets_are_counted_when_received_and_when_sent() -> None:
     ensemble = Ensemble()
     client = ensemble.connect()
     counters = ensemble.services[0].counters
@@ -115,7 +115,7 @@ def test_each_packet_is_counted_when_received_and_sent() -> None:
     assert counters.packets_received - received == counters.packets_sent - sent == counters.answers - answers == 4
 
 
-def test_watch_bytes_count_an_event_once_per_connection() -> None:
+def test_watch_bytes_metric_counts_each_connection_once() -> None:
     """ServerMetrics WATCH_BYTES counts a notification's 16 bytes (header, type and state), and its path with the
     length.
     """
@@ -163,7 +163,7 @@ def test_transaction_latencies_differ_between_leader_and_learner() -> None:
     assert (learner.commit_propagation_latency_ms.total, leader.commit_propagation_latency_ms.count) == (21, 0)
 
 
-def test_fast_leader_clock_gives_no_negative_time() -> None:
+def test_fast_clock_of_the_leader_gives_no_negative_time() -> None:
     ensemble = Ensemble(servers=2)
     client = ensemble.connect()
     ensemble.auto = False

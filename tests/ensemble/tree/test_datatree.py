@@ -52,7 +52,7 @@ def images(tree):
     return {image.path: image for image in tree.to_snapshot().nodes}
 
 
-def test_new_tree_has_zookeepers_system_znodes():
+def test_new_tree_has_the_system_znodes_of_zookeeper():
     tree = DataTree()
     stats = {path: tree.stat(path) for path in ("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config")}
     assert [(stat.cversion, stat.num_children) for stat in stats.values()] == [(-1, 1), (-2, 2), (0, 0), (0, 0)]
@@ -62,7 +62,7 @@ def test_new_tree_has_zookeepers_system_znodes():
     assert tree.data_size_bytes == 44
 
 
-def test_create_sets_own_stat_and_parent_child_fields():
+def test_create_sets_the_znodes_stat_and_changes_its_parents():
     w = Writer()
     w.create("/a", b"xy")
     made = w.create("/a/b", None, ephemeral=True)
@@ -191,7 +191,7 @@ def w_at(txns, count):
     return tree
 
 
-def test_tree_restored_from_a_snapshot_is_equal():
+def test_tree_read_from_a_snapshot_equals_the_original():
     w = Writer()
     w.apply(OpCode.CREATE_SESSION, CreateSessionTxn(4000))
     w.create("/a", None)
@@ -244,14 +244,14 @@ def test_deleting_a_znode_with_a_child_is_an_assertion_error():
         w.delete("/a")
 
 
-def test_snapshot_with_an_orphan_is_rejected():
+def test_snapshot_with_a_znode_without_parent_is_rejected():
     orphan = NodeImage("/a/b", b"", OPEN_ACL, 1, 1, 1, 1, 0, 0, 0, 0, 1)
     root = NodeImage("", b"", OPEN_ACL, 0, 0, 0, 0, 0, 0, 0, 0, 0)
     with pytest.raises(ValueError, match="parent"):
         DataTree.from_snapshot(TreeSnapshot(1, {}, [root, orphan], 0))
 
 
-def test_versions_wrap_around_and_skip_minus_one():
+def test_znode_versions_wrap_around_and_skip_minus_one():
     assert [next_version(v) for v in (0, 0x7FFFFFFF, -2, -1)] == [1, -0x80000000, 0, 0]
 
 
@@ -280,7 +280,7 @@ def test_paths_are_validated_as_in_zookeeper(path, valid):
     assert is_valid_path(path) is valid
 
 
-def test_failed_create_returns_its_error():
+def test_failed_create_transaction_returns_its_error():
     writer = Writer()
     writer.create("/a", b"first")
     again, orphan = writer.create("/a", b"second"), writer.create("/b/c")

@@ -60,7 +60,7 @@ def test_tree_has_zookeepers_digest_after_every_transaction():
     assert tree.sessions == {} and tree.ephemerals == {}
 
 
-def test_proposed_transaction_bytes_equal_zookeepers():
+def test_proposed_transactions_have_the_bytes_of_zookeepers():
     start = Txn.decode(bytes.fromhex(LOG[0])).time_ms
     proposer = Proposer(DataTree(), SessionTracker(2000, Instant(0, start)))
     for i, (line, (op, body)) in enumerate(zip(LOG, REQUESTS, strict=True)):

@@ -145,7 +145,7 @@ def test_get_ephemerals_returns_own_znodes_with_a_string_prefix():
 # -- getAllChildrenNumber ----------------------------------------------------------------------------------------------
 
 
-def test_children_number_counts_all_descendants():
+def test_all_children_number_counts_all_descendants():
     ensemble, _, bob = family()
     system = 3  # /zookeeper, its quota and its config
     for path, expected in (("/", 5 + system), ("/a", 3), ("/a/b", 0), ("/ab", 0), ("/zookeeper", 2)):
@@ -190,14 +190,14 @@ def test_unreadable_write_is_a_marshalling_error_without_a_txn(op):
     assert ensemble.ask(bob, set_data("/a")).err == ensemble.ask(ann, create("/later")).err == 0
 
 
-def test_get_ephemerals_and_other_reads_can_be_mixed():
+def test_get_ephemerals_and_other_reads_can_be_interleaved():
     ensemble, _, bob = family()
     for request in (get("/a"), WHO_AM_I, children("/a"), below("/"), exists("/a"), multi_read(data_of("/a"))):
         assert ensemble.ask(bob, request).err == 0
 
 
 @pytest.mark.parametrize("op", [17, 18, 19, 20, 21, 22, 101, 103, 104, 105, 106, 107])
-def test_random_bytes_after_a_header_get_a_reply(op):
+def test_request_of_random_bytes_after_a_header_gets_a_reply(op):
     rng = random.Random(op)
     ensemble, _, bob = family()
     for _ in range(200):

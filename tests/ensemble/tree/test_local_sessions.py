@@ -114,7 +114,7 @@ def test_leader_tracks_a_session_after_it_becomes_global():
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_ephemeral_of_a_local_session_requires_upgrading(server):
+def test_local_session_without_upgrading_creates_no_ephemeral(server):
     e = ensemble(upgrading=False)
     client = e.connect(server)
     refused = ErrorCode.EPHEMERAL_ON_LOCAL_SESSION
@@ -126,7 +126,7 @@ def test_ephemeral_of_a_local_session_requires_upgrading(server):
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_silent_local_session_expires_within_a_tick(server):
+def test_silent_local_session_expires_within_a_tick_of_timeout(server):
     e = ensemble()
     silent, lively = e.connect(server, timeout_ms=4_000), e.connect(server, timeout_ms=4_000)
     session = e.session(silent)
@@ -150,7 +150,7 @@ def test_learner_does_not_report_local_sessions_to_the_leader():
     assert [session_id for session_id, _ in e.services[LEARNER].drain_touched()] == [e.session(other)[0]]
 
 
-def test_close_of_a_local_session_waits_for_its_write():
+def test_closing_a_local_session_waits_for_its_write():
     e = ensemble(auto=False)
     client = e.connect(LEARNER)
     e.take(client)
@@ -180,14 +180,14 @@ def test_late_write_of_an_ended_local_session_is_rejected():
     assert not e.proposed
 
 
-def test_old_clients_get_a_reply_without_the_read_only_flag():
+def test_old_client_gets_a_reply_without_the_read_only_flag():
     e = ensemble()
     old, new = e.connect(read_only=None), e.connect(read_only=True)
     assert (len(e.sent[old][0].encode()), len(e.sent[new][0].encode())) == (36, 37)
     assert e.sent[new][0].read_only is False
 
 
-def test_leader_accepts_writes_of_another_servers_local_session() -> None:
+def test_leader_accepts_writes_of_other_servers_local_sessions() -> None:
     """LeaderSessionTracker.checkSession: the first byte of a session id is the server's id."""
     sessions = LocalSessions(PeerId(3), 100, upgrading=True)
     assert sessions.admits(SessionId(2 << 56 | 5)) and sessions.admits(SessionId((200 << 56 | 5) - (1 << 64)))

@@ -42,7 +42,9 @@ def table(*paths: str) -> Nodes:
 
 
 @given(COUNTERS, st.one_of(st.none(), st.binary(max_size=40)), st.integers(0, 2**32 - 1))
-def test_every_field_of_a_znode_round_trips(counters: tuple[int, ...], data: bytes | None, block: int) -> None:
+def test_every_field_of_a_znode_reads_back_as_written(
+    counters: tuple[int, ...], data: bytes | None, block: int
+) -> None:
     packed = made("/a", counters, data, block=block, listed=False)
     image = image_of("/a", packed, OPEN_ACL)
     assert (
@@ -57,7 +59,7 @@ def test_null_data_differs_from_empty_data() -> None:
     assert len(value(data=None)) == HEAD_BYTES
 
 
-def test_updated_counters_change_the_digest_like_a_new_znode() -> None:
+def test_updated_znode_has_the_digest_of_an_equal_new_znode() -> None:
     changed, by = restated("/a", value(), pzxid=30, cversion=70, aversion=80)
     rebuilt = made("/a", (1, 2, 30, 4, 5, 6, 70, 80, 0), b"data", block=9, listed=False)
     assert changed == rebuilt
@@ -70,7 +72,7 @@ def test_digest_excludes_everything_below_zookeeper() -> None:
     assert restated("/zookeeper/config", packed, pzxid=30)[1] == 0
 
 
-def test_rewritten_znode_keeps_counters_that_are_not_given() -> None:
+def test_rewritten_znode_keeps_the_counters_that_are_not_given() -> None:
     packed = value("/zookeeper/config", None)
     again = image_of("/x", rewritten(packed, b"new"), OPEN_ACL)
     assert (again.data, again.mzxid, again.version) == (b"new", 2, 6)
@@ -83,7 +85,7 @@ def test_stat_cversion_counts_created_and_deleted_children() -> None:
 
 
 @pytest.mark.parametrize("path", ["/b", "/a/c", "a", "", "//", "/a/", "/a/b/c", "x/y"])
-def test_missing_path_is_not_found(path: str) -> None:
+def test_znode_at_a_missing_path_is_not_found(path: str) -> None:
     nodes = table("/a", "/a/b")
     assert nodes.value(path) is None and path not in nodes and nodes.get(path) is None
     with pytest.raises(KeyError):
@@ -96,7 +98,7 @@ def test_root_is_not_its_own_child() -> None:
     assert (nodes["/a"].children, nodes.child_count("/a"), nodes.child_count("/b")) == (["b"], 1, 0)
 
 
-def test_children_keep_their_creation_order() -> None:
+def test_children_are_listed_in_creation_order() -> None:
     nodes = table("/z", "/a", "/m")
     nodes.put("/a", value("/a", b"other"))
     nodes.remove("/z")
@@ -104,7 +106,7 @@ def test_children_keep_their_creation_order() -> None:
     assert nodes["/"].children == ["a", "m", "z"]
 
 
-def test_every_path_occurs_once_and_after_its_parent() -> None:
+def test_znode_iteration_visits_each_path_after_its_parent() -> None:
     nodes = table("/a", "/b", "/b/c", "/a/d", "/b/c/e")
     paths = list(nodes)
     assert sorted(paths) == ["/", "/a", "/a/d", "/b", "/b/c", "/b/c/e"] and len(nodes) == 6
@@ -120,7 +122,7 @@ def test_acl_list_is_dropped_with_its_znode() -> None:
     assert not nodes.acls
 
 
-def test_copy_is_unaffected_by_later_changes() -> None:
+def test_copy_of_the_znode_table_ignores_later_changes() -> None:
     nodes = table("/a")
     before = nodes.copy()
     nodes.put("/a", value("/a", b"later"))
@@ -128,12 +130,12 @@ def test_copy_is_unaffected_by_later_changes() -> None:
     assert (before["/a"].data, list(before), len(before)) == (b"data", ["/", "/a"], 2)
 
 
-def test_digest_seed_depends_on_path_and_data() -> None:
+def test_digest_seed_depends_on_znode_path_and_data() -> None:
     assert sealed("/a", value())[0] == digest_seed("/a", b"data") != digest_seed("/b", b"data")
 
 
 @given(st.lists(st.sampled_from(["/a", "/a/b", "/a/b/c", "/a/b/c/d", "/a/e", "/ab", "/ab/c", "/x"]), unique=True))
-def test_subtree_contains_every_path_below_at_any_depth(made_paths: list[str]) -> None:
+def test_subtree_contains_every_path_below_its_root(made_paths: list[str]) -> None:
     paths = ["/", *(path for path in made_paths if all(path[:n] in made_paths for n in _slashes(path)))]
     nodes = Nodes()
     for path in paths:

@@ -80,7 +80,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("operation", "mode", "events"), TABLE)
-def test_persistent_watch_receives_the_events_of_its_mode(operation, mode, events):
+def test_persistent_watch_receives_only_the_events_of_its_mode(operation, mode, events):
     ensemble, writer, watcher = watching(add_watch("/p", mode))
     assert ensemble.ask(writer, operation).err == 0
     assert fired(ensemble, watcher) == events
@@ -95,7 +95,7 @@ def test_persistent_watch_remains_after_events_and_deletion(mode):
     assert kinds == [DATA, DATA, DELETED, CREATED, DATA]
 
 
-def test_recursive_watch_on_root_receives_all_but_child_events():
+def test_recursive_root_watch_receives_all_but_children_events():
     ensemble, writer, watcher = watching(add_watch("/", RECURSIVE))
     ensemble.ask(writer, create("/x"))
     ensemble.ask(writer, create("/x/y"))
@@ -129,7 +129,7 @@ def test_connection_with_several_watches_receives_an_event_once():
     assert fired(ensemble, watcher) == [(DELETED, "/p/a")]
 
 
-def test_one_shot_watch_next_to_a_persistent_one_fires_once():
+def test_one_time_watch_next_to_a_persistent_one_fires_once():
     ensemble, writer, watcher = watching(children("/p", True), add_watch("/p", RECURSIVE))
     ensemble.ask(writer, create("/p/b"))
     assert fired(ensemble, watcher) == [(CREATED, "/p/b"), (CHILDREN, "/p")]
@@ -137,7 +137,7 @@ def test_one_shot_watch_next_to_a_persistent_one_fires_once():
     assert fired(ensemble, watcher) == [(CREATED, "/p/c")]
 
 
-def test_multi_events_are_sent_in_order_and_before_its_reply():
+def test_events_of_a_multi_are_sent_in_order_before_its_reply():
     ensemble, writer, _ = watching()
     ensemble.ask(writer, add_watch("/s", RECURSIVE))
     ensemble.take(writer)
@@ -173,7 +173,7 @@ ONE_OF_EACH = [WatcherType.DATA, WatcherType.CHILDREN, WatcherType.PERSISTENT, W
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_check_watches_finds_a_watch_by_its_type_or_any(index):
+def test_check_watches_finds_a_watch_by_its_type_or_by_any(index):
     ensemble, _, watcher = watching(ALL_WATCHES[index])
     for kind in ONE_OF_EACH:
         expected = 0 if kind is ONE_OF_EACH[index] else ErrorCode.NO_WATCHER
@@ -264,7 +264,7 @@ def set_watches2(since, *lists):
     return OpCode.SET_WATCHES2, SetWatches2(since, *([*lists] + [[]] * (5 - len(lists))))
 
 
-def test_set_watches2_sends_missed_events_and_arms_the_rest():
+def test_set_watches2_sends_missed_events_and_sets_other_watches():
     ensemble, writer, watcher = watching()
     since = ensemble.zxid
     ensemble.ask(writer, set_data("/p/a"))
@@ -314,7 +314,7 @@ PATHS = ("/p", "/p/a", "/p/a/x", "/p/b")
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_watch_fires_before_its_client_reads_the_new_state(seed):
+def test_watch_event_is_sent_before_a_read_shows_the_change(seed):
     """A client receives the watch event of a change before a read that shows the change, and events of later changes
     only after that read.
     """

@@ -101,7 +101,7 @@ def request(write: tuple, session_id: int, odd_tail: bool, cxid: int) -> Forward
 
 @given(STEPS)
 @settings(deadline=None, max_examples=150)
-def test_fast_and_general_write_path_give_equal_results(steps: list) -> None:
+def test_fast_and_general_write_paths_give_equal_results(steps: list) -> None:
     sides = [Side(plain=True), Side(plain=False)]
     for side in sides:
         for number, (writes, session_id, odd_tail) in enumerate(steps):
@@ -163,7 +163,7 @@ def test_znode_with_a_proposed_child_is_not_empty(plain: bool) -> None:
     assert errors == [0, 0, ErrorCode.NOT_EMPTY, 0, 0]
 
 
-def test_node_below_an_empty_path_part_is_not_a_child_of_root() -> None:
+def test_znode_with_an_empty_path_part_is_not_a_child_of_root() -> None:
     side = Side(plain=True)
     side.propose([request(create("//a", b"1", 0, op=OpCode.CREATE), 1, False, 5)])
     side.apply(1)
@@ -237,7 +237,7 @@ def test_replies_to_writes_sent_together_are_sent_together() -> None:
         assert ensemble.services[client == second].clients.outstanding(client) == 0
 
 
-def test_replies_to_writes_sent_together_reach_the_right_client() -> None:
+def test_replies_sent_together_reach_the_right_clients() -> None:
     ensemble, first, _ = started()
     other = ensemble.connect(server=0)
     ensemble.commit()
@@ -254,7 +254,7 @@ def test_replies_to_writes_sent_together_reach_the_right_client() -> None:
         assert ensemble.services[0].clients.outstanding(client) == 0
 
 
-def test_session_belongs_to_the_server_of_its_first_request() -> None:
+def test_session_is_owned_by_the_server_of_its_first_request() -> None:
     """SessionMovedException: the session moved before another server's request for it arrived."""
     side = Side(plain=False)
     made = ForwardedRequest(SessionId(5), 0, OpCode.CREATE_SESSION, CreateSessionTxn(9).encode())
@@ -266,7 +266,7 @@ def test_session_belongs_to_the_server_of_its_first_request() -> None:
     assert bodies[1] == ErrorTxn(ErrorCode.SESSION_MOVED) and not isinstance(bodies[2], ErrorTxn)
 
 
-def test_new_persistent_znode_outlives_its_session() -> None:
+def test_persistent_znode_remains_after_its_session_ends() -> None:
     side = Side(plain=True)
     side.propose(
         [

@@ -126,7 +126,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize(("request_", "error"), REFUSED)
-def test_rejected_request_is_proposed_as_an_error(request_, error, applied):
+def test_rejected_request_becomes_an_error_transaction(request_, error, applied):
     bench = grown()
     if applied:
         bench.apply()
@@ -138,14 +138,14 @@ def test_rejected_request_is_proposed_as_an_error(request_, error, applied):
 
 
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.DELETE, OpCode.MULTI, OpCode.SET_DATA, OpCode.SET_ACL])
-def test_unreadable_body_is_a_marshalling_error(op):
+def test_request_with_an_unreadable_body_is_a_marshalling_error(op):
     bench = Bench()
     assert bench.raw(op, b"\0\0").body == ErrorTxn(E.MARSHALLING_ERROR)
     assert bench.raw(OpCode.RECONFIG, b"").body == ErrorTxn(E.RECONFIG_DISABLED)
     assert bench.raw(999, b"").body == ErrorTxn(E.UNIMPLEMENTED)
 
 
-def test_sequence_numbers_count_creates_and_ignore_deletes():
+def test_sequence_numbers_count_created_but_not_deleted_children():
     bench = Bench()
     bench.ask(create("/q"))
     paths = [bench.ask(create("/q/n-", b"", 2)).body.path for _ in range(2)]
@@ -157,7 +157,7 @@ def test_sequence_numbers_count_creates_and_ignore_deletes():
     assert paths == ["/q/n-0000000000", "/q/n-0000000001", "/q/other0000000003", "/q/0000000004"]
 
 
-def test_transactions_contain_the_resulting_values():
+def test_transactions_contain_the_values_after_the_change():
     bench = grown()
     made = bench.ask(create("/a/c", None, 1)).body
     assert (made.path, made.data, made.ephemeral, made.parent_cversion) == ("/a/c", None, True, 2)
@@ -174,7 +174,7 @@ def test_duplicate_acls_are_removed_and_auth_is_expanded():
     assert bench.error(set_data("/a", b""), auth=(ANN,)) == 0
 
 
-def test_writes_in_flight_see_each_other():
+def test_write_is_checked_against_writes_in_flight():
     bench = Bench()
     assert bench.error(create("/a")) == 0
     assert bench.error(set_data("/a", b"1", 0)) == 0
@@ -190,7 +190,7 @@ def test_writes_in_flight_see_each_other():
     assert len(bench.proposer.outstanding) == 0
 
 
-def test_failed_multi_leaves_the_proposed_state_unchanged():
+def test_failed_multi_does_not_change_the_proposed_state():
     bench = grown()
     digest = bench.proposer.outstanding.digest
     ops = multi(
@@ -312,7 +312,7 @@ STEPS = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
-def test_proposing_ahead_equals_applying_immediately(steps):
+def test_state_after_many_proposals_equals_applying_each_at_once(steps):
     ahead, at_once = Bench(), Bench()
     for request, session_id, commits in steps:
         proposed = ahead.ask(request, session_id)
@@ -329,7 +329,7 @@ def test_proposing_ahead_equals_applying_immediately(steps):
 
 @settings(max_examples=100, deadline=None)
 @given(STEPS, st.integers(0, 60), st.integers(0, 60))
-def test_random_histories_replay_over_any_later_snapshot(steps, held, start):
+def test_random_histories_can_be_replayed_over_later_snapshots(steps, held, start):
     bench = Bench()
     for request, session_id, _ in steps:
         bench.ask(request, session_id)

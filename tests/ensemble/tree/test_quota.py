@@ -58,7 +58,7 @@ LIMITS = [
 
 
 @pytest.mark.parametrize(("text", "limits"), LIMITS)
-def test_quota_limits_are_parsed_and_garbage_is_ignored(text, limits):
+def test_quota_limits_are_parsed_and_invalid_ones_ignored(text, limits):
     assert parse_limits(text) == limits
 
 
@@ -84,7 +84,7 @@ def test_quota_statistics_follow_every_create_set_and_delete():
         assert stats(ensemble) == expected, request
 
 
-def test_quota_statistics_change_without_version_zxid_or_watch():
+def test_quota_statistics_change_without_version_or_watch_event():
     ensemble, client = limited()
     path = "/zookeeper/quota/q/zookeeper_stats"
     before = ensemble.ask(client, get(path, True)).body
@@ -116,7 +116,7 @@ def test_quota_can_be_set_before_its_znode_is_created():
     assert stats(ensemble, "/later") == "count=2,bytes=3"
 
 
-def test_removed_quota_stops_counting_and_a_new_one_recounts():
+def test_removed_quota_stops_counting_and_new_one_counts_again():
     ensemble, client = limited()
     limits, statistics = "/zookeeper/quota/q/zookeeper_limits", "/zookeeper/quota/q/zookeeper_stats"
     ensemble.ask(client, delete(limits))
@@ -151,7 +151,7 @@ def test_quota_on_root_or_zookeeper_nodes_is_rejected(path):
     assert list(ensemble.services[0].tree.quotas.by_path) == ["/q"]
 
 
-def test_overwritten_quota_statistics_remain_until_next_change():
+def test_overwritten_quota_statistics_remain_until_next_write():
     ensemble, client = limited()
     assert ensemble.ask(client, set_data("/zookeeper/quota/q/zookeeper_stats", b"garbage")).err == 0
     ensemble.ask(client, create("/q/b", b"x"))
@@ -159,7 +159,7 @@ def test_overwritten_quota_statistics_remain_until_next_change():
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_statistics_match_the_tree_after_history_and_snapshot(seed, tmp_path):
+def test_statistics_match_the_tree_after_replay_and_snapshot(seed, tmp_path):
     rng = random.Random(seed)
     ensemble, client = limited()
     for request in quota("/q/a", "count=-1,bytes=-1"):
@@ -223,7 +223,7 @@ def test_hard_limit_is_checked_before_the_version():
     assert [reply.err for reply in ensemble.take(client)] == [REFUSED, ErrorCode.BAD_VERSION, 0]
 
 
-def test_hard_limit_rejections_are_counted_by_first_path_part():
+def test_hard_limit_rejections_are_counted_per_top_level_znode():
     """As in ZooKeeper 3.9.5: each request counts once, including a multi. A soft limit never counts, and srst resets to
     0.
     """
@@ -301,7 +301,7 @@ def test_writes_in_flight_count_against_a_hard_limit():
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_hard_limit_holds_for_any_mix_of_writes_in_flight(seed):
+def test_hard_limit_is_not_exceeded_by_any_mix_of_writes(seed):
     rng = random.Random(seed)
     ensemble, client = limited(limits="count=-1,bytes=-1=;byteHardLimit=20;countHardLimit=5")
     ensemble.auto = False
@@ -339,14 +339,14 @@ def test_leader_reports_an_exceeded_quota_once():
 
 
 @pytest.mark.parametrize("limits", ["count=0,bytes=-1", "count=-1,bytes=0"])
-def test_limit_of_zero_is_exceeded_by_the_first_znode_or_byte(limits):
+def test_quota_limit_of_zero_is_exceeded_by_first_znode_or_byte(limits):
     ensemble, client = limited("/later", limits=limits, rules=TreeRules())
     assert ensemble.facts(QuotaExceeded) == [], "zero does not exceed a limit of zero"
     ensemble.ask(client, create("/later", b"1"))
     assert [(each.path, each.count, each.bytes) for each in ensemble.facts(QuotaExceeded)] == [("/later", 1, 1)]
 
 
-def test_expired_session_frees_its_quota_usage():
+def test_closed_session_frees_the_quota_usage_of_its_ephemerals():
     ensemble, client = limited(limits=HARD)
     other = ensemble.connect()
     assert ensemble.ask(other, create("/q/e", b"e", 1)).err == 0

@@ -76,7 +76,7 @@ def test_read_only_client_is_notified_of_a_read_only_server():
 
 
 @pytest.mark.parametrize("asked", [False, None])
-def test_read_only_server_closes_clients_without_read_only_flag(asked):
+def test_read_only_server_rejects_clients_without_read_only_flag(asked):
     e = cut_off()
     client = e.connect(ALONE, read_only=asked)
     assert e.sent[client] == [] and client in e.closed
@@ -90,7 +90,7 @@ def test_new_sessions_on_a_read_only_server_need_local_sessions():
 
 @pytest.mark.parametrize("local_sessions", [True, False])
 @pytest.mark.parametrize("right_password", [True, False])
-def test_global_session_without_a_leader_is_disconnected(local_sessions, right_password):
+def test_client_with_global_session_is_disconnected_if_no_leader(local_sessions, right_password):
     e = cut_off(local_sessions)
     session_id, password = e.global_session
     client = ask(e, session=(session_id, password if right_password else b"x" * 16))
@@ -143,7 +143,7 @@ def test_silent_session_on_a_read_only_server_expires():
         sync("/a"), multi(create("/b")), multi(),
     ],
 )  # fmt: skip
-def test_requests_that_need_a_quorum_are_rejected(request_):
+def test_read_only_server_rejects_requests_that_need_a_quorum(request_):
     e = cut_off()
     client = ask(e)
     digest, history = e.services[ALONE].checkpoint(), len(e.history)
@@ -153,14 +153,14 @@ def test_requests_that_need_a_quorum_are_rejected(request_):
     assert client not in e.closed
 
 
-def test_malformed_write_is_rejected_like_a_valid_one():
+def test_read_only_server_rejects_malformed_and_valid_writes():
     e = cut_off()
     client = ask(e)
     e.message(client, Request(1, OpCode.CREATE, None, ErrorCode.MARSHALLING_ERROR))
     assert e.sent[client][-1].err == REFUSED
 
 
-def test_reads_watches_and_pings_get_replies():
+def test_read_only_server_replies_to_reads_watches_and_pings():
     e = cut_off()
     client = ask(e)
     assert e.ask(client, get("/a", watch=True)).body.data == b"1"
@@ -172,7 +172,7 @@ def test_reads_watches_and_pings_get_replies():
     assert e.sent[client][-1].xid == -8
 
 
-def test_error_replies_keep_their_order():
+def test_error_replies_of_a_read_only_server_keep_request_order():
     e = cut_off()
     client = ask(e)
     e.take(client)
@@ -237,7 +237,7 @@ def test_read_only_service_starts_after_2_s_or_a_longer_tick():
     assert isinstance(response, ConnectResponse) and response.read_only
 
 
-def test_read_only_service_ends_when_the_election_ends():
+def test_read_only_service_stops_when_the_election_ends():
     for leader in (1, 3):
         alone = Alone()
         alone.wait()
@@ -250,7 +250,7 @@ def test_read_only_service_ends_when_the_election_ends():
         assert not alone.peer.status().read_only, "a late timer changes nothing"
 
 
-def test_read_only_server_continues_leader_election():
+def test_read_only_server_continues_its_leader_election():
     alone = Alone()
     alone.wait()
     effects = alone.peer.on_timer(alone.now, "election.resend")
@@ -313,7 +313,7 @@ class ReadOnlyList(zab_driver.ListApplication):
         return super().stop_serving(now)
 
 
-def test_read_only_minority_catches_up_without_loss(monkeypatch):
+def test_read_only_minority_later_catches_up_without_loss(monkeypatch):
     """ZOOKEEPER-3526: a read-only server's bookkeeping made its leader truncate committed transactions."""
     monkeypatch.setattr(zab_driver, "ListApplication", ReadOnlyList)
     world = zab_driver.World(7, read_only_mode=True)

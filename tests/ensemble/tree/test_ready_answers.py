@@ -102,7 +102,7 @@ def settle(ensemble: Ensemble) -> None:
 
 @settings(max_examples=250, deadline=None)
 @given(STEPS, st.booleans())
-def test_byte_and_object_requests_get_equal_replies(
+def test_requests_as_bytes_and_as_objects_get_equal_replies(
     steps: list[tuple[str, int, list[tuple[OpCode, object]]]], full_journal: bool
 ) -> None:
     (typed, clients), (raw, _) = start(full_journal), start(full_journal)
@@ -227,7 +227,7 @@ def test_read_after_a_write_does_not_reuse_the_cached_reply() -> None:
     assert sent.count(b"first") == 1 and sent.count(b"mine") == 1 and sent.index(b"first") < sent.index(b"mine")
 
 
-def test_cached_reply_is_dropped_at_any_change_of_its_znode() -> None:
+def test_cached_reply_is_dropped_when_its_znode_changes() -> None:
     ensemble, (client, other, _) = start()
     ensemble.auto = True
     changes = [
@@ -245,7 +245,7 @@ def test_cached_reply_is_dropped_at_any_change_of_its_znode() -> None:
         ensemble.ask(session, change)
 
 
-def test_cache_is_limited_to_small_replies_and_a_maximum_number() -> None:
+def test_reply_cache_is_limited_in_reply_size_and_number() -> None:
     ensemble, (client, *_) = start()
     ensemble.auto = True
     ensemble.ask(client, create("/long", b"x" * RESPONSE_BYTES_MAX))
@@ -268,7 +268,7 @@ def test_read_with_watch_sets_its_watch() -> None:
     assert [message.xid for message in ensemble.take(client)] == [-1]
 
 
-def test_watch_event_precedes_replies_that_show_its_change() -> None:
+def test_watch_event_precedes_replies_that_show_the_change() -> None:
     ensemble, (client, *_) = start()
     ensemble.message(client, Frames([frame(1, get("/a", True)), frame(2, set_data("/a", b"2")), frame(3, get("/a"))]))
     ensemble.commit()
@@ -284,7 +284,7 @@ def test_cached_reply_requires_read_permission() -> None:
         assert read_back(ensemble.take(client)) == [(1, 0), (2, ErrorCode.NO_AUTH), (3, ErrorCode.NO_AUTH)]
 
 
-def test_malformed_request_is_rejected_in_order() -> None:
+def test_malformed_request_is_rejected_after_earlier_replies() -> None:
     ensemble, clients = start()
     whole = frame(2, set_data("/a", b"data"))
     for client in clients[:2]:
@@ -309,7 +309,7 @@ def test_paths_that_are_not_utf_8_are_malformed() -> None:
         assert read_back(ensemble.take(client)) == [(7, ErrorCode.MARSHALLING_ERROR)]
 
 
-def test_frames_wait_while_their_session_is_being_created() -> None:
+def test_requests_wait_while_their_session_is_being_created() -> None:
     ensemble = Ensemble(auto=False)
     client = ensemble.connect()
     ensemble.message(client, Frames([frame(1, create("/x")), frame(2, get("/x"))]))
@@ -352,7 +352,7 @@ def test_many_reads_after_a_write_get_replies_in_order() -> None:
     assert read_back(ensemble.take(client)) == [(0, 0), *((n + 1, error) for n, error in enumerate(errors))]
 
 
-def test_write_is_forwarded_as_the_clients_original_bytes() -> None:
+def test_write_is_forwarded_with_the_bytes_the_client_sent() -> None:
     ensemble, (_, client, _) = start()
     body = SetDataRequest("/a", b"data", -1).encode() + b"trailing"
     ensemble.message(client, Frames([pack_int(9) + pack_int(OpCode.SET_DATA) + body]))
@@ -369,5 +369,5 @@ def test_closed_connection_loses_its_replies_but_not_its_writes() -> None:
     assert not ensemble.sent[client] and ensemble.services[1].tree.nodes["/a"].data == b"lost"
 
 
-def test_plain_read_frame_equals_an_encoded_path_watch_request() -> None:
+def test_plain_read_frame_equals_an_encoded_path_request() -> None:
     assert frame(1, get("/a")) == pack_int(1) + pack_int(4) + PathWatchRequest("/a", False).encode()

@@ -51,7 +51,7 @@ def changed(outcome: Membership | ErrorCode) -> Membership:
     return outcome
 
 
-def test_reconfig_keeps_joining_lines_and_removes_leaving_ids() -> None:
+def test_reconfig_adds_joining_server_lines_and_removes_ids() -> None:
     joined = changed(ask(joining=FOUR))
     assert FOUR in joined.text.split("\n")
     assert joined.text.endswith(f"version={ZXID:x}")
@@ -61,13 +61,13 @@ def test_reconfig_keeps_joining_lines_and_removes_leaving_ids() -> None:
     assert changed(ask(joining=FOUR.replace("observer", "participant"), leaving="1")).voters == (2, 3, 4)
 
 
-def test_rejoining_server_uses_its_new_line() -> None:
+def test_rejoining_server_gets_the_new_server_line() -> None:
     moved = changed(ask(joining="server.3=10.0.0.9:1:2:observer;5"))
     assert "server.3=10.0.0.9:1:2:observer;0.0.0.0:5" in moved.text
     assert moved.observers == (3,)
 
 
-def test_whole_membership_accepts_commas_lines_and_groups() -> None:
+def test_whole_membership_can_use_commas_lines_and_groups() -> None:
     lines = "server.1=a:1:2;3,server.2=b:1:2;3,server.3=c:1:2;3"
     assert changed(ask(members=lines)).voters == (1, 2, 3)
     grouped = changed(ask(members=lines.replace(",", "\n") + "\ngroup.1=1:2:3\nweight.1=2"))
@@ -104,7 +104,7 @@ def test_reconfig_version_is_checked_before_the_request() -> None:
         {"members": "server.1=10.0.0.1:1:2;3,server.2=10.0.0.2:9:9;3"},
     ],
 )
-def test_unreadable_or_too_small_membership_is_bad_arguments(request_: dict[str, str]) -> None:
+def test_unreadable_or_too_small_new_membership_is_bad_arguments(request_: dict[str, str]) -> None:
     assert ask(**request_) is ErrorCode.BAD_ARGUMENTS
 
 
@@ -112,7 +112,7 @@ def test_unreadable_or_too_small_membership_is_bad_arguments(request_: dict[str,
     "request_",
     [{"leaving": "one"}, {"joining": "server.x=a:1:2;3"}, {"members": "server.x=a:1:2;3"}, {"members": FOUR}],
 )
-def test_non_numeric_id_or_observers_only_is_marshalling_error(request_: dict[str, str]) -> None:
+def test_id_that_is_no_number_or_no_voters_is_marshalling_error(request_: dict[str, str]) -> None:
     """ZooKeeper 3.9.5 replies to these requests in the same way."""
     assert ask(**request_) is ErrorCode.MARSHALLING_ERROR
 
@@ -128,7 +128,7 @@ def test_servers_on_a_loopback_host_can_share_an_address() -> None:
     assert changed(ask(joining=local)).observers == (4, 5)
 
 
-def test_incremental_reconfig_with_groups_is_bad_arguments() -> None:
+def test_incremental_reconfig_of_groups_is_bad_arguments() -> None:
     grouped = Membership.parse(THREE.text.replace("version", "group.1=1:2:3\nversion"))
     assert ask(joining=FOUR, ensemble=view(current=grouped)) is ErrorCode.BAD_ARGUMENTS
 
@@ -161,7 +161,7 @@ def test_reconfig_is_rejected_unless_enabled() -> None:
     assert error_of(prepared((), view(enabled=False), b"nonsense")) == ErrorCode.RECONFIG_DISABLED
 
 
-def test_reconfig_acl_is_checked_last() -> None:
+def test_write_permission_for_reconfig_is_checked_last() -> None:
     assert error_of(prepared((), view(), b"nonsense")) == ErrorCode.BAD_ARGUMENTS
     assert error_of(prepared((), view((1,)))) == ErrorCode.NEW_CONFIG_NO_QUORUM
     assert error_of(prepared((), view())) == ErrorCode.NO_AUTH
@@ -170,7 +170,7 @@ def test_reconfig_acl_is_checked_last() -> None:
 @pytest.mark.parametrize(
     "joining", [b"server.256=10.0.0.4:1:2:observer;3", b"server.4=10.0.0.4:1:2|10.0.1.4:1:2:observer;3"]
 )
-def test_reconfig_checks_permission_before_joining_servers(
+def test_reconfig_checks_permission_before_the_joining_servers(
     joining: bytes,
 ) -> None:
     """See `read_membership`. kazoo's test suite requests a server 999 without permission."""

@@ -92,7 +92,7 @@ def test_replies_keep_request_order_when_a_sync_is_slow():
     assert ensemble.take(client)[0].body.path == "/y"
 
 
-def test_rejected_write_gets_its_reply_in_order():
+def test_rejected_write_gets_its_reply_in_request_order():
     ensemble = Ensemble(servers=2, auto=False)
     client = ensemble.connect(server=1)
     ensemble.commit()
@@ -103,7 +103,7 @@ def test_rejected_write_gets_its_reply_in_order():
     assert errors(ensemble.take(client)) == [0, ErrorCode.NODE_EXISTS, ErrorCode.NO_NODE, 0]
 
 
-def test_replies_to_an_older_connection_do_not_reach_the_new_one():
+def test_replies_for_an_old_connection_do_not_reach_the_new_one():
     ensemble = Ensemble(auto=False)
     old = ensemble.connect()
     ensemble.commit()
@@ -209,7 +209,7 @@ def test_unknown_auth_scheme_closes_the_connection():
     assert len(ensemble.take(client)) == 1 and client in ensemble.closed
 
 
-def test_digest_password_grants_its_acl():
+def test_client_with_the_digest_password_passes_the_acl():
     ensemble = Ensemble(servers=2)
     ann, bob = ensemble.connect(server=1), ensemble.connect(server=1)
     assert ensemble.ask(ann, create("/a", b"s", acl=(ACL(31, "auth", ""),))).err == ErrorCode.INVALID_ACL
@@ -259,7 +259,7 @@ def test_empty_path_reads_the_root():
     assert events == [(EventType.CREATED, "")], "a znode that is there; the other two are armed"
 
 
-def test_null_path_cannot_be_read():
+def test_read_of_a_null_path_is_rejected():
     ensemble = Ensemble()
     client = ensemble.connect()
     null = b"\xff\xff\xff\xff\0"
@@ -325,7 +325,7 @@ def test_normal_journal_contains_only_sessions():
     assert [type(event) for _, event in ensemble.events] == [SessionCreated, SessionClosed]
 
 
-def test_counters_equal_the_four_letter_words():
+def test_service_counters_equal_those_of_the_four_letter_words():
     ensemble = Ensemble(auto=False)
     client = ensemble.connect()
     ensemble.commit()
@@ -359,7 +359,7 @@ def test_counters_equal_the_four_letter_words():
     assert service.views.statistics().packets_received == 0
 
 
-def test_every_peer_has_the_leaders_digest():
+def test_every_peer_has_the_same_tree_digest_as_the_leader():
     ensemble = Ensemble(servers=3)
     client = ensemble.connect(server=2)
     for i in range(20):
@@ -369,7 +369,7 @@ def test_every_peer_has_the_leaders_digest():
     assert all(service.views.statistics().digest_mismatches == 0 for service in ensemble.services)
 
 
-def test_sequence_numbers_overflow_as_documented_on_every_peer():
+def test_sequence_numbers_overflow_equally_on_every_peer():
     """The name after 2147483647 ends with -2147483648 (ZooKeeper's Programmer's Guide, sequence nodes)."""
     ensemble = Ensemble(2)
     client = ensemble.connect(1)
@@ -384,7 +384,7 @@ def test_sequence_numbers_overflow_as_documented_on_every_peer():
     assert not ensemble.differed
 
 
-def test_peer_with_a_different_tree_reports_it_once():
+def test_peer_whose_tree_digest_differs_reports_it_once():
     ensemble = Ensemble()
     client = ensemble.connect()
     for _ in range(2):
@@ -411,7 +411,7 @@ def test_config_node_contains_the_membership():
     assert reply.body.data == text.encode() and (reply.body.stat.version, reply.body.stat.aversion) == (-1, -1)
 
 
-def test_peer_can_be_reset_and_restored_from_a_snapshot():
+def test_service_can_be_reset_and_restored_from_a_snapshot():
     ensemble = Ensemble()
     client = ensemble.connect()
     ensemble.ask(client, create("/a"))

@@ -11,7 +11,7 @@ def at(mono_ms, wall_ms=0):
     return Instant(mono_ms, wall_ms)
 
 
-def test_session_passwords_equal_java_util_random():
+def test_session_passwords_equal_those_of_java_util_random():
     # These are passwords in connect responses of a ZooKeeper 3.9.5 server.
     assert password_of(72057752643174400) == b"&\xa5\x13\x19\xbb\xa6ZSt\xcb\xc9u\xfc H0"
     assert len(password_of(-5)) == 16 and password_of(-5) != password_of(5)
@@ -40,7 +40,7 @@ def test_session_expires_within_a_tick_of_its_timeout():
         assert start + 250 < due <= start + 250 + TICK_MS and due % TICK_MS == 0
 
 
-def test_touched_session_does_not_expire():
+def test_session_renewed_before_its_timeout_does_not_expire():
     tracker = SessionTracker(TICK_MS, at(0))
     tracker.track(at(0), 1, 250)
     tracker.track(at(0), 2, 250)
@@ -59,7 +59,7 @@ def test_sessions_expire_in_deadline_order():
     assert [session.session_id for session in tracker.expire(at(5000))] == [3, 9, 4, 5]
 
 
-def test_session_belongs_to_its_first_user_until_owner_changes():
+def test_session_is_owned_by_its_first_server_until_moved():
     tracker = SessionTracker(TICK_MS, at(0))
     tracker.track(at(0), 1, 250)
     assert tracker.owned_by(1, 7), "the first server becomes the owner"
@@ -68,7 +68,7 @@ def test_session_belongs_to_its_first_user_until_owner_changes():
     assert tracker.owned_by(1, LOCAL) and not tracker.owned_by(1, 7)
 
 
-def test_removed_session_leaves_no_state():
+def test_removed_session_leaves_no_state_in_the_tracker():
     tracker = SessionTracker(TICK_MS, at(0))
     tracker.track(at(0), 1, 250)
     tracker.close(1)
@@ -77,7 +77,7 @@ def test_removed_session_leaves_no_state():
     assert len(tracker) == 0 and tracker.expire(at(5000)) == [] and 1 not in tracker
 
 
-def test_sessions_are_listed_by_expiration_tick():
+def test_sessions_are_listed_by_the_tick_at_which_they_expire():
     tracker = SessionTracker(TICK_MS, at(0))
     for session_id, timeout_ms in ((5, 900), (3, 200), (9, 210), (4, 250)):
         tracker.track(at(0), session_id, timeout_ms)

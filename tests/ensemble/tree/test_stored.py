@@ -40,7 +40,7 @@ def loaded(digest: int = 0) -> tuple[DataTree, DataTree]:
     return DataTree.from_snapshot(decoder.snapshot(9, digest)), eager
 
 
-def test_loaded_tree_equals_the_saved_tree() -> None:
+def test_tree_loaded_from_a_snapshot_equals_the_saved_tree() -> None:
     lazy, eager = loaded()
     assert (lazy.digest, lazy.data_size_bytes, lazy.ephemerals, lazy.ephemeral_count, lazy.lapsing) == (
         eager.digest, eager.data_size_bytes, eager.ephemerals, eager.ephemeral_count, eager.lapsing
@@ -138,14 +138,14 @@ def test_tree_with_a_missing_parent_is_rejected(tree: list[NodeImage]) -> None:
         pytest.param(b"data" + struct.pack(">q", -1), b"data" + struct.pack(">q", 5), id="an unknown ACL"),
     ],
 )
-def test_invalid_records_are_malformed(old: bytes, new: bytes) -> None:
+def test_invalid_znode_records_are_malformed(old: bytes, new: bytes) -> None:
     raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, images()[:2], 0)))
     assert raw.count(old) == 1
     with pytest.raises(MalformedRecord):
         TreeDecoder().feed(raw.replace(old, new))
 
 
-def test_large_tree_can_be_decoded_from_any_chunks() -> None:
+def test_large_tree_is_decoded_from_chunks_of_any_size() -> None:
     raw = b"".join(encode_tree(some_snapshot()))
     for step in (7, 64, 1001):
         decoder = TreeDecoder()

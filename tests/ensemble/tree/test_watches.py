@@ -51,7 +51,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("operation", "watch", "events"), TABLE)
-def test_each_operation_fires_the_same_watches_as_zookeeper(operation, watch, events):
+def test_each_operation_fires_the_watches_that_zookeeper_fires(operation, watch, events):
     ensemble, writer, watcher = watching(watch)
     ensemble.send(writer, operation)
     assert fired(ensemble, watcher) == events
@@ -66,7 +66,7 @@ def test_one_time_watch_fires_once():
     assert fired(ensemble, watcher) == [(DATA, "/p/a")], "data and exists watches of one connection are one"
 
 
-def test_deletion_event_is_sent_once_before_the_parents_event():
+def test_deletion_event_is_sent_once_and_before_the_parent_event():
     ensemble, writer, watcher = watching(children("/p", True), CHILD_WATCH, DATA_WATCH)
     ensemble.ask(writer, delete("/p/a"))
     assert fired(ensemble, watcher) == [(DELETED, "/p/a"), (CHILDREN, "/p")]
@@ -78,7 +78,7 @@ def test_multi_fires_watches_in_operation_order():
     assert fired(ensemble, watcher) == [(DATA, "/p"), (CREATED, "/p/b"), (CHILDREN, "/p"), (DELETED, "/p/a")]
 
 
-def test_connections_are_notified_in_watch_order():
+def test_connections_are_notified_in_the_order_of_their_watches():
     ensemble = Ensemble()
     connections = [ensemble.connect() for _ in range(5)]
     order = [connections[i] for i in (3, 0, 4, 1, 2)]
@@ -102,7 +102,7 @@ class _Recorder(dict):
         return []
 
 
-def test_event_precedes_the_reply_and_has_the_transactions_zxid():
+def test_watch_event_precedes_the_reply_and_has_the_zxid():
     ensemble, writer, _ = watching()
     ensemble.ask(writer, get("/p/a", True))
     ensemble.take(writer)
@@ -152,7 +152,7 @@ def set_watches(since, data=(), exist=(), child=()):
     return OpCode.SET_WATCHES, SetWatches(since, list(data), list(exist), list(child))
 
 
-def test_set_watches_sends_missed_events_and_arms_the_rest():
+def test_set_watches_sends_missed_events_and_sets_other_watches():
     ensemble, writer, watcher = watching()
     ensemble.ask(writer, create("/p/same"))
     since = ensemble.zxid

@@ -65,7 +65,7 @@ def test_flipped_log_byte_is_detected_and_never_loses_history(tmp_path: Path) ->
             assert recover(directories, ONE_OF_THREE).recovered.complete == recovery.recovered.complete
 
 
-def test_flipped_log_byte_stops_a_single_peer_unless_harmless(tmp_path: Path) -> None:
+def test_flipped_log_byte_stops_a_single_peer_or_has_no_effect(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     path = tmp_path / "log.100000001"
     raw, scanned = read_log(path)
@@ -108,7 +108,7 @@ def test_any_flipped_byte_of_a_snapshot_is_detected(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_flips_in_a_larger_log_never_return_a_changed_txn(tmp_path: Path, data: st.DataObject) -> None:
+def test_flipped_bytes_in_a_larger_log_never_change_a_txn(tmp_path: Path, data: st.DataObject) -> None:
     txns = [a_txn(EPOCH_1 + n, b"%d" % n * (n % 50)) for n in range(1, 200)]
     raw = bytes(HEADER.pack(0x5A4B4C47, 2, 0)) + b"".join(frame_record(txn) for txn in txns)
     damaged = bytearray(raw)
@@ -124,7 +124,7 @@ def test_flips_in_a_larger_log_never_return_a_changed_txn(tmp_path: Path, data: 
     assert [txn.encoded() for txn in read or []] == [txn.encoded() for txn in txns[: len(read or [])]]
 
 
-def test_damaged_log_and_later_logs_are_set_aside(tmp_path: Path) -> None:
+def test_damaged_log_file_and_later_ones_are_set_aside(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 6), range(6, 9))
     path = tmp_path / "log.100000001"
     raw, scanned = read_log(path)
@@ -148,7 +148,7 @@ def test_damaged_log_and_later_logs_are_set_aside(tmp_path: Path) -> None:
     assert counters(directories) == list(range(1, 9))
 
 
-def test_only_snapshot_is_not_skipped_silently(tmp_path: Path) -> None:
+def test_damaged_only_snapshot_is_not_skipped_silently(tmp_path: Path) -> None:
     """After a SNAP no older data is left. Without the snapshot this peer would vote with an empty history."""
     directories = directories_with(tmp_path, snapshots=(EPOCH_1 + 9,))
     path = tmp_path / "snapshot.100000009"
@@ -160,7 +160,7 @@ def test_only_snapshot_is_not_skipped_silently(tmp_path: Path) -> None:
     assert not recover(directories, ONE_OF_THREE).recovered.complete
 
 
-def test_snapshot_named_like_a_later_one_is_rejected(tmp_path: Path) -> None:
+def test_snapshot_with_the_file_name_of_a_later_one_is_rejected(tmp_path: Path) -> None:
     """Such a file can be a misnamed copy. If it were used, the transactions between the two zxids would be lost
     silently.
     """
@@ -184,7 +184,7 @@ def test_logs_without_a_snapshot_are_trusted_if_configured(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content", [b"", b"\x82SNAPPY\0", b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\0\0\0\x09abc"])
-def test_damaged_snappy_snapshot_is_skipped_like_any_other(tmp_path: Path, content: bytes) -> None:
+def test_damaged_snappy_snapshot_is_skipped_like_an_uncompressed(tmp_path: Path, content: bytes) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / "snapshot.100000003.snappy").write_bytes(content)
     recovery = recover(directories, ONE_OF_THREE)
@@ -200,7 +200,7 @@ def test_incomplete_history_of_a_single_peer_is_reported(tmp_path: Path) -> None
         recover(directories)
 
 
-def test_doubt_about_the_tree_lasts_until_history_is_replaced(tmp_path: Path) -> None:
+def test_peer_doubts_its_tree_until_its_history_is_replaced(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     losses.note_doubt(tmp_path)
     for _ in range(2):
@@ -214,7 +214,7 @@ def test_doubt_about_the_tree_lasts_until_history_is_replaced(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("flipped", [1, 2, 3])
-def test_damage_before_the_truncation_point_is_reported(tmp_path: Path, flipped: int) -> None:
+def test_log_damage_before_the_truncation_point_is_reported(tmp_path: Path, flipped: int) -> None:
     """In a TRUNC to 4, records after the damage were acknowledged, and must not be skipped as if truncated."""
     directories = directories_with(tmp_path, range(1, 7))
     path = tmp_path / f"log.{EPOCH_1 + 1:x}"
@@ -227,7 +227,7 @@ def test_damage_before_the_truncation_point_is_reported(tmp_path: Path, flipped:
     assert [damage.file for damage in recovery.damages] == [path.name]
 
 
-def test_damage_after_the_truncation_point_is_removed(tmp_path: Path) -> None:
+def test_log_damage_after_the_truncation_point_is_removed(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 7))
     path = tmp_path / f"log.{EPOCH_1 + 1:x}"
     raw = bytearray(path.read_bytes())

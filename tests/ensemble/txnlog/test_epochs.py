@@ -37,7 +37,7 @@ LAST = (3 << 32) + 7
         pytest.param("2", None, None, None, id="less was accepted than the log holds"),
     ],
 )
-def test_epochs_at_start_are_read_repaired_or_rejected(
+def test_epoch_files_are_read_repaired_or_rejected_at_startup(
     tmp_path: Path, accepted: str | None, current: str | None, pending: str | None, loaded: tuple[int, int] | None
 ) -> None:
     """As in QuorumPeer.loadDataBase. After `write`, the files contain the returned epochs."""
@@ -71,7 +71,7 @@ def test_epochs_at_start_are_read_repaired_or_rejected(
         ("\0\0", None),
     ],
 )
-def test_epoch_is_a_decimal_number_of_limited_length(tmp_path: Path, text: str, epoch: int | None) -> None:
+def test_epoch_in_a_file_is_a_decimal_number_of_limited_length(tmp_path: Path, text: str, epoch: int | None) -> None:
     (tmp_path / CURRENT).write_bytes(text.encode())
     if epoch is None:
         with pytest.raises(DataDirectoryError, match="instead of an epoch"):
@@ -80,7 +80,7 @@ def test_epoch_is_a_decimal_number_of_limited_length(tmp_path: Path, text: str, 
         assert read_epoch(tmp_path, CURRENT) == epoch
 
 
-def test_epoch_round_trips_and_leaves_no_other_file(tmp_path: Path) -> None:
+def test_written_epoch_reads_back_and_leaves_no_other_file(tmp_path: Path) -> None:
     assert read_epoch(tmp_path, ACCEPTED) is None
     write_epoch(tmp_path, ACCEPTED, 11)
     assert read_epoch(tmp_path, ACCEPTED) == 11

@@ -49,7 +49,7 @@ def test_file_name_contains_its_zxid_in_hexadecimal(name: str, prefix: str, zxid
     assert zxid_of(Path("/data") / name, prefix) == zxid
 
 
-def test_files_are_sorted_by_zxid_and_unknown_ones_skipped(tmp_path: Path) -> None:
+def test_files_are_sorted_by_zxid_and_other_files_are_skipped(tmp_path: Path) -> None:
     for name in ("log.f", "log.10", "log.2", "logs", "log.", "snapshot.1", "damaged-log.1"):
         (tmp_path / name).write_bytes(b"")
     assert [(zxid, path.name) for zxid, path in by_zxid(tmp_path, LOG_PREFIX)] == [
@@ -59,7 +59,7 @@ def test_files_are_sorted_by_zxid_and_unknown_ones_skipped(tmp_path: Path) -> No
     ]
 
 
-def test_exists_and_is_directory_accept_missing_paths(tmp_path: Path) -> None:
+def test_exists_and_is_directory_return_false_for_missing_paths(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     assert exists(tmp_path / "file") and exists(tmp_path)
     assert not exists(tmp_path / "missing") and not exists(tmp_path / "file" / "below")
@@ -113,7 +113,7 @@ def test_file_with_inner_holes_is_read_up_to_its_last_data(tmp_path: Path) -> No
         pytest.param([0, 8], b"abc\0\0", id="it has grown meanwhile"),
     ],
 )
-def test_read_length_follows_the_holes_of_the_file_system(
+def test_read_length_depends_on_the_holes_of_a_sparse_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[int], read: bytes
 ) -> None:
     (tmp_path / "log.1").write_bytes(b"abc\0\0")
@@ -128,7 +128,7 @@ def test_read_length_follows_the_holes_of_the_file_system(
     assert read_used(tmp_path / "log.1") == read
 
 
-def test_file_is_rewritten_in_pieces_at_their_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_rewritten_in_chunks_at_their_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = bytes(range(1, 251))
     (tmp_path / "log.1").write_bytes(content)
     monkeypatch.setattr(files, "WRITE_BYTES_MAX", 100)
@@ -147,7 +147,7 @@ def test_file_is_rewritten_in_pieces_at_their_offsets(tmp_path: Path, monkeypatc
     assert b"".join(part for _, part in written) == content == (tmp_path / "log.1").read_bytes()
 
 
-def test_page_cache_drop_covers_the_range_and_ignores_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_cache_drop_covers_a_file_range_and_ignores_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, ...]] = []
 
     def refuse(*arguments: int) -> None:
@@ -159,7 +159,7 @@ def test_page_cache_drop_covers_the_range_and_ignores_errors(monkeypatch: pytest
     assert asked == [(7, 100, 250, os.POSIX_FADV_DONTNEED)]
 
 
-def test_files_are_removed_durably_and_missing_ones_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_removal_is_durable_and_skips_missing_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").mkdir()
     paths = [tmp_path / "one", tmp_path / "a" / "two", tmp_path / "gone"]
     for path in paths[:2]:

@@ -32,7 +32,7 @@ def a_txn(zxid: int, data: bytes = b"v") -> Txn:
     return Txn(SessionId(1), 2, Zxid(zxid), 3, OpCode.SET_DATA, SetDataTxn("/a", data, 1), 99)
 
 
-def test_zookeepers_log_is_read_and_encodes_identically() -> None:
+def test_log_of_zookeeper_is_decoded_and_encodes_identically() -> None:
     raw, scanned = read_log(REAL / "log.100000001")
     assert scanned.damage is Damage.NONE
     assert [txn.zxid for txn in scanned.txns] == [0x100000001 + i for i in range(31)]
@@ -43,7 +43,7 @@ def test_zookeepers_log_is_read_and_encodes_identically() -> None:
     assert LOG_HEADER + b"".join(frame_record(txn) for txn in again) == raw[: scanned.end]
 
 
-def test_zookeepers_snapshot_is_read_with_all_checksums() -> None:
+def test_snapshot_of_zookeeper_is_decoded_with_all_checksums() -> None:
     snapshot = read_snapshot(REAL / "snapshot.10000001f")
     assert snapshot.zxid == 0x10000001F
     assert list(snapshot.sessions.values()) == [10_000]
@@ -73,7 +73,7 @@ def test_truncated_snapshot_is_detected_except_optional_parts(tmp_path: Path) ->
                 read_snapshot(path)
 
 
-def test_snapshot_round_trips(tmp_path: Path) -> None:
+def test_snapshot_decodes_to_the_encoded_tree(tmp_path: Path) -> None:
     snapshot = some_snapshot()
     written = write_snapshot(tmp_path, snapshot)
     assert written.zxid == snapshot.zxid
@@ -82,7 +82,7 @@ def test_snapshot_round_trips(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 3, 1000, 100_000])
-def test_streamed_tree_can_be_decoded_from_any_chunks(step: int) -> None:
+def test_streamed_tree_is_decoded_from_chunks_of_any_size(step: int) -> None:
     snapshot = some_snapshot()
     if step == 1:
         snapshot = TreeSnapshot(snapshot.zxid, snapshot.sessions, [node(""), node("/x", b"123")], 1)
@@ -128,7 +128,7 @@ def test_file_blocks_are_allocated_before_their_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gap", [0, 1, 3, 4, 11, 12, 13, 500, 16_000_000])
-def test_complete_record_is_found_after_any_run_of_zeros(gap: int) -> None:
+def test_complete_record_after_a_run_of_zeros_is_found(gap: int) -> None:
     record = frame_record(a_txn(0x100000001))
     zeros = bytes(gap)
     at = whole_record_after(b"x" + zeros + record + bytes(50), 0)

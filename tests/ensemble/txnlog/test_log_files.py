@@ -67,7 +67,7 @@ def test_log_file_is_preallocated_and_extended_when_full(tmp_path: Path, preallo
     assert path.read_bytes()[:16] == b"ZKLG" + (2).to_bytes(4, "big") + bytes(8)
 
 
-def test_log_file_is_durable_before_the_next_one_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_file_is_durable_before_the_next_file_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The barrier after the last record completes when the next file is synced; this file is not synced again."""
     done: list[str] = []
     pwrite, fdatasync, close = os.pwrite, os.fdatasync, os.close
@@ -88,7 +88,7 @@ def test_new_log_file_has_zookeepers_preallocated_size(tmp_path: Path) -> None:
     writer.roll()
 
 
-def test_preallocation_writes_zeros_in_aligned_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_preallocation_writes_zeros_in_aligned_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[tuple[int, bytes]] = []
     pwrite = os.pwrite
 
@@ -120,7 +120,7 @@ def test_partial_disk_write_is_continued(tmp_path: Path, monkeypatch: pytest.Mon
     assert numbers(tmp_path / "log.100000001") == list(range(1, 9))
 
 
-def test_log_is_dropped_from_page_cache_one_megabyte_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_dropped_from_the_page_cache_by_megabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[tuple[int, int]] = []
     monkeypatch.setattr(HOST, "posix_fadvise", lambda descriptor, start, size, advice: dropped.append((start, size)))
     writer = LogWriter(tmp_path)
@@ -154,7 +154,7 @@ def test_log_file_with_transactions_is_never_overwritten(tmp_path: Path) -> None
     assert numbers(tmp_path / "log.100000007") == [7]
 
 
-def test_new_log_file_is_reported_once(tmp_path: Path) -> None:
+def test_creation_of_a_log_file_is_reported_once(tmp_path: Path) -> None:
     begun: list[int] = []
     writer = LogWriter(tmp_path, 1000, begun.append)
     writer.roll()
@@ -182,7 +182,7 @@ def test_truncation_keeps_transactions_up_to_the_zxid(tmp_path: Path, to: int) -
 
 
 @pytest.mark.parametrize(("to", "left"), [(2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 3]), (6, [1, 2, 3])])
-def test_damaged_file_can_be_truncated_only_before_the_damage(tmp_path: Path, to: int, left: list[int]) -> None:
+def test_damaged_log_can_be_truncated_only_before_the_damage(tmp_path: Path, to: int, left: list[int]) -> None:
     """Otherwise a log that ends early, at its damage, would count as truncated at the requested position."""
     directories_with(tmp_path, range(1, 7))
     path = tmp_path / "log.100000001"
@@ -196,7 +196,7 @@ def test_damaged_file_can_be_truncated_only_before_the_damage(tmp_path: Path, to
     assert (path.stat().st_size == ends[to - 1]) == (to <= 3)
 
 
-def test_truncation_and_record_closing_are_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncation_and_added_closing_bytes_are_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log.1"
     path.write_bytes(b"abcdef")
     synced: list[bytes] = []
@@ -244,7 +244,7 @@ def test_truncation_and_record_closing_are_durable(tmp_path: Path, monkeypatch: 
         ),
     ],
 )
-def test_log_scan_classifies_the_end_of_the_file(tmp_path: Path, data: bytes, damage: Damage, end: int) -> None:
+def test_log_scan_classifies_how_the_file_ends(tmp_path: Path, data: bytes, damage: Damage, end: int) -> None:
     (tmp_path / "log.1").write_bytes(data)
     scanned = read_log(tmp_path / "log.1")[1]
     assert (scanned.damage, scanned.end) == (damage, end)
@@ -283,12 +283,12 @@ LONG = frame_record(a_txn(EPOCH_1 + 2, bytes(range(1, 200))))
         pytest.param(LONG[:8] + b"\0\0\2\0" + LONG[12:-1] + b"?", True, id="a length that reaches far, torn"),
     ],
 )
-def test_torn_tail_is_the_start_of_an_unsynced_record(tail: bytes, torn: bool) -> None:
+def test_incomplete_last_record_counts_as_unsynced(tail: bytes, torn: bool) -> None:
     data = LOG_HEADER + RECORD + tail + bytes(700)
     assert is_torn_tail(data, 16 + len(RECORD)) is torn
 
 
-def test_record_after_damage_is_found_at_any_file_end() -> None:
+def test_record_after_damage_is_found_at_any_end_of_the_file() -> None:
     for behind in range(4):
         assert whole_record_after(b"xx" + RECORD + bytes(behind), 0) == 2
         assert whole_record_after(b"xx" + RECORD[:-1] + bytes(behind), 0) is None
@@ -312,7 +312,9 @@ def test_record_after_damage_is_found_at_any_file_end() -> None:
         ((0, 0), (0, 1), True),
     ],
 )
-def test_next_transaction_is_checked_by_its_zxid(last: tuple[int, int], zxid: tuple[int, int], right: bool) -> None:
+def test_zxid_of_the_next_transaction_is_checked_for_gaps(
+    last: tuple[int, int], zxid: tuple[int, int], right: bool
+) -> None:
     """An epoch's first transaction has counter 1 (Leader.propose). Within an epoch, the counter increases by 1."""
     assert follows(last[0] << 32 | last[1], zxid[0] << 32 | zxid[1]) is right
 
@@ -341,14 +343,14 @@ def test_log_chunk_for_a_learner_ends_at_txn_or_byte_limit(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("read_bytes", [1, 13, 50, 1000])
-def test_records_are_read_completely_for_any_read_size(
+def test_log_records_are_read_completely_for_any_read_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int
 ) -> None:
     monkeypatch.setattr(log_reading, "_READ_BYTES", read_bytes)
     assert read(LogReader(directories_with(tmp_path, range(1, 5), range(5, 9))), 0) == list(range(1, 9))
 
 
-def test_remembered_positions_of_learners_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_remembered_learner_positions_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """For a learner without a remembered position, the file is searched from its start, which is slower but has the
     same result.
     """
@@ -367,18 +369,18 @@ def test_remembered_positions_of_learners_are_limited(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("learner", range(9))
-def test_file_purged_during_reading_ends_the_chunks(tmp_path: Path, learner: int) -> None:
+def test_purge_of_a_log_file_during_a_read_ends_the_chunks(tmp_path: Path, learner: int) -> None:
     directories = directories_with(tmp_path, range(1, 4), range(4, 9))
     reader = LogReader(directories)
     (tmp_path / "log.100000001").unlink()
     assert read(reader, learner, base=0) == (list(range(learner + 1, 9)) if 4 <= learner < 8 else None)
 
 
-def test_log_reader_without_log_files_returns_none(tmp_path: Path) -> None:
+def test_log_reader_without_log_files_returns_nothing(tmp_path: Path) -> None:
     assert read(LogReader(Directories(tmp_path, tmp_path)), 0) is None
 
 
-def test_log_larger_than_part_of_a_snapshot_is_not_sent(tmp_path: Path) -> None:
+def test_log_larger_than_the_snapshot_size_factor_is_not_sent(tmp_path: Path) -> None:
     """zookeeper.snapshotSizeFactor (ZKDatabase.calculateTxnLogSizeLimit): this fraction of the newest snapshot's
     size."""
     directories = directories_with(tmp_path, range(1, 5), range(5, 9))
@@ -394,7 +396,7 @@ def test_log_larger_than_part_of_a_snapshot_is_not_sent(tmp_path: Path) -> None:
     assert read(LogReader(directories), 6, factor=(behind_6 - 1) / snapshot) is None
 
 
-def test_log_without_a_snapshot_is_too_large_for_any_factor(tmp_path: Path) -> None:
+def test_log_without_a_snapshot_exceeds_any_snapshot_size_factor(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 5), snapshots=())
     assert read(LogReader(directories), 0, factor=1e9) is None
     assert read(LogReader(directories), 0) == [1, 2, 3, 4], "without a factor the size does not matter"
@@ -412,5 +414,5 @@ def test_incomplete_record_ends_the_chunks_for_a_learner(tmp_path: Path) -> None
         assert read(LogReader(directories), 0) == [1, 2, 3]
 
 
-def test_magic_number_equals_zookeepers() -> None:
+def test_log_magic_number_equals_that_of_zookeeper() -> None:
     assert LOG_MAGIC.to_bytes(4, "big") == b"ZKLG"

@@ -59,7 +59,7 @@ def test_empty_directory_recovers_to_an_empty_history(tmp_path: Path) -> None:
     assert (recovered.accepted_epoch, recovered.current_epoch, recovered.snapshot, recovered.txns) == (0, 0, None, [])
 
 
-def test_recovery_reads_the_newest_snapshot_and_later_log(tmp_path: Path) -> None:
+def test_recovery_reads_the_newest_snapshot_and_the_log_after_it(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 6), range(6, 9), snapshots=(0, EPOCH_1 + 4))
     recovered = recover(directories).recovered
     assert recovered.snapshot is not None
@@ -77,7 +77,7 @@ def test_damaged_snapshot_falls_back_to_an_older_one_with_report(tmp_path: Path)
     assert recovery.damages[0].file == "snapshot.100000004"
 
 
-def test_torn_log_tail_loses_one_record_and_is_reported(tmp_path: Path) -> None:
+def test_incomplete_last_record_is_dropped_and_reported(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     path = tmp_path / "log.100000001"
     raw, scanned = read_log(path)
@@ -104,7 +104,7 @@ def test_log_ending_within_a_record_is_truncated(tmp_path: Path) -> None:
     assert counters(directories) == [1, 2]
 
 
-def test_bad_checksum_is_reported_and_rejected(tmp_path: Path) -> None:
+def test_log_record_with_a_bad_checksum_is_reported_and_rejected(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 6))
     path = tmp_path / "log.100000001"
     end = read_log(path)[1].ends[1]
@@ -114,7 +114,7 @@ def test_bad_checksum_is_reported_and_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("hole", [b"\0" * 12, b"\0\0\0\0\1\1\1\1\0\0\0\x20"])
-def test_lost_bytes_before_further_transactions_are_rejected(tmp_path: Path, hole: bytes) -> None:
+def test_lost_log_bytes_before_later_transactions_are_rejected(tmp_path: Path, hole: bytes) -> None:
     directories = directories_with(tmp_path, range(1, 6))
     path = tmp_path / "log.100000001"
     damage_log(path, read_log(path)[1].ends[1], hole)
@@ -128,7 +128,7 @@ def test_gap_between_log_files_is_rejected(tmp_path: Path) -> None:
         recover(directories)
 
 
-def test_gap_after_the_snapshot_is_rejected(tmp_path: Path) -> None:
+def test_gap_between_the_snapshot_and_the_log_is_rejected(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(7, 9), snapshots=(EPOCH_1 + 4,))
     with pytest.raises(DataDirectoryError, match="transactions are missing"):
         recover(directories)
@@ -140,7 +140,7 @@ def test_transactions_without_any_snapshot_are_rejected(tmp_path: Path) -> None:
         recover(directories)
 
 
-def test_unknown_file_is_rejected_with_its_name(tmp_path: Path) -> None:
+def test_unknown_file_in_the_data_directory_is_rejected_by_name(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / "log.100000009").write_bytes(b"#!/bin/sh\necho hello to you\n")
     with pytest.raises(DataDirectoryError, match="not a ZooKeeper transaction log"):
@@ -178,7 +178,7 @@ def test_epoch_files_that_contradict_the_history_are_rejected(
         recover(directories)
 
 
-def test_missing_epoch_files_use_the_last_transactions_epoch(tmp_path: Path) -> None:
+def test_missing_epoch_files_default_to_the_last_logged_epoch(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / ACCEPTED).unlink()
     (tmp_path / CURRENT).unlink()
@@ -187,7 +187,7 @@ def test_missing_epoch_files_use_the_last_transactions_epoch(tmp_path: Path) -> 
     assert (tmp_path / CURRENT).read_bytes() == b"1"
 
 
-def test_epoch_written_but_not_renamed_is_used(tmp_path: Path) -> None:
+def test_epoch_file_written_but_not_renamed_is_used(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / CURRENT).write_bytes(b"0")
     (tmp_path / "currentEpoch.tmp").write_bytes(b"1")
@@ -217,7 +217,7 @@ def test_truncation_keeps_exactly_the_history_up_to_its_zxid(tmp_path: Path) -> 
         assert recover(directories).recovered.txns[-1] == a_txn(EPOCH_1 + to + 1, b"another")
 
 
-def test_truncation_to_the_oldest_snapshot_keeps_the_snapshot(tmp_path: Path) -> None:
+def test_truncation_to_the_zxid_of_a_snapshot_keeps_it(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 9), snapshots=(EPOCH_1 + 5,))
     recovered = truncate(directories, EPOCH_1 + 5).recovered
     assert recovered.snapshot is not None and recovered.snapshot.zxid == EPOCH_1 + 5 and recovered.txns == []
@@ -255,14 +255,14 @@ def test_interrupted_replacement_keeps_the_old_or_new_history(tmp_path: Path) ->
         assert not (tmp_path / REPLACING_NAME).exists()
 
 
-def test_partially_written_snapshot_is_ignored(tmp_path: Path) -> None:
+def test_incompletely_written_snapshot_is_ignored(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 3))
     (tmp_path / ".snapshot.tmp").write_bytes(b"ZKSN")
     assert recover(directories).damages == []
     assert not (tmp_path / ".snapshot.tmp").exists()
 
 
-def test_purge_keeps_newest_snapshots_and_the_logs_they_need(tmp_path: Path) -> None:
+def test_purge_keeps_newest_snapshots_and_their_logs(tmp_path: Path) -> None:
     directories = directories_with(
         tmp_path, range(1, 4), range(4, 7), range(7, 9), snapshots=(0, EPOCH_1 + 3, EPOCH_1 + 5, EPOCH_1 + 8)
     )
@@ -288,20 +288,20 @@ def test_data_directory_of_a_broker_is_rejected(tmp_path: Path) -> None:
         open_directories(tmp_path, tmp_path)
 
 
-def test_logs_in_data_dir_are_read_despite_data_log_dir(tmp_path: Path) -> None:
+def test_logs_in_data_dir_are_read_even_with_a_data_log_dir(tmp_path: Path) -> None:
     (tmp_path / "d" / "version-2").mkdir(parents=True)
     (tmp_path / "d" / "version-2" / "log.1").write_bytes(LOG_HEADER + frame_record(a_txn(1)))
     with pytest.raises(DataDirectoryError, match="is a transaction log, but dataLogDir"):
         open_directories(tmp_path / "d", tmp_path / "l")
 
 
-def test_unusable_directory_is_reported_in_one_line(tmp_path: Path) -> None:
+def test_unusable_data_directory_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataDirectoryError, match="cannot be used"):
         open_directories(tmp_path / "file" / "data", tmp_path / "file" / "data")
 
 
-def test_recovery_rewrites_the_last_log_to_make_it_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recovery_rewrites_the_newest_log_to_make_it_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a failed sync the kernel marks the file's pages as clean, so another sync would write nothing."""
     directories = directories_with(tmp_path, range(1, 4), range(4, 6))
     (_, before), (_, last) = list_logs(tmp_path)

@@ -77,9 +77,7 @@ def tear(path: Path) -> None:
 
 @pytest.mark.parametrize("policy", [LONE, ONE_OF_THREE])
 @pytest.mark.parametrize("has_epochs", [True, False], ids=["epochs", "of-3.4"])
-def test_logs_without_a_snapshot_are_rejected_and_unchanged(
-    tmp_path: Path, policy: RecoveryPolicy, has_epochs: bool
-) -> None:
+def test_start_with_logs_but_no_snapshot_is_rejected(tmp_path: Path, policy: RecoveryPolicy, has_epochs: bool) -> None:
     """ZooKeeper 3.9.5 reports "No snapshot found, but there are log entries. Something is broken!", and leaves the
     files unchanged.
     """
@@ -104,7 +102,7 @@ def test_truncated_snapshot_counts_as_missing(tmp_path: Path, left: int) -> None
     assert found_in(tmp_path, TRUSTS) == [1, 2, 3, 4, 5]
 
 
-def test_torn_logs_without_a_snapshot_are_not_repaired(tmp_path: Path) -> None:
+def test_incomplete_logs_without_a_snapshot_are_not_repaired(tmp_path: Path) -> None:
     """No repair is made before the rejection: neither the truncation of a torn tail nor the addition of a closing
     byte."""
     directories_with(tmp_path, range(1, 4), range(4, 7), snapshots=())
@@ -134,7 +132,7 @@ def test_empty_log_named_after_a_later_zxid_is_rejected(tmp_path: Path) -> None:
     assert found_in(tmp_path, TRUSTS) == []
 
 
-def test_log_with_only_a_torn_first_record_can_be_used(tmp_path: Path) -> None:
+def test_log_whose_only_record_is_incomplete_can_be_used(tmp_path: Path) -> None:
     """After a power loss during the very first write, no transaction was acknowledged, and the leader sends it
     again."""
     directories_with(tmp_path, range(1, 2), snapshots=())
@@ -148,7 +146,7 @@ def test_log_with_only_a_torn_first_record_can_be_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", [RecoveryPolicy(trusts_empty=True), TRUSTS])
-def test_trusted_logs_with_a_gap_are_rejected_unchanged(tmp_path: Path, policy: RecoveryPolicy) -> None:
+def test_trusted_logs_with_a_gap_are_rejected_and_unchanged(tmp_path: Path, policy: RecoveryPolicy) -> None:
     """The first log was purged, or a byte changed, so these logs are not the complete history."""
     directories_with(tmp_path, range(1, 4), range(4, 7), snapshots=())
     whole = (tmp_path / LOG_1).read_bytes()
@@ -161,7 +159,7 @@ def test_trusted_logs_with_a_gap_are_rejected_unchanged(tmp_path: Path, policy: 
     assert found_in(tmp_path, policy) == [1, 2, 3, 4, 5, 6]
 
 
-def test_marked_directory_without_logs_starts_incomplete(tmp_path: Path) -> None:
+def test_directory_marked_as_damaged_without_logs_is_incomplete(tmp_path: Path) -> None:
     """Moving the logs is the second step that the error message recommends. Afterwards the server's vote counts only
     once a leader has sent all data.
     """
@@ -229,7 +227,7 @@ def test_rejected_standalone_start_changes_nothing(tmp_path: Path, spoil: Callab
     assert remedy in refused(tmp_path, LONE)
 
 
-def test_unreadable_replacement_does_not_delete_the_history(tmp_path: Path) -> None:
+def test_unreadable_snapshot_from_a_leader_deletes_no_history(tmp_path: Path) -> None:
     """After a crash during a SNAP sync, the new snapshot is unreadable or missing, but the old history is still
     usable."""
     directories_with(tmp_path, range(1, 4))
@@ -255,7 +253,7 @@ def put_back(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_kept_copies_of_a_damaged_log_restore_the_directory(tmp_path: Path, number: int) -> None:
+def test_stored_copies_of_a_damaged_log_restore_the_directory(tmp_path: Path, number: int) -> None:
     """The log is truncated after it was copied, and later logs are renamed. Restoring them gives the original
     directory.
     """
@@ -273,7 +271,7 @@ def test_kept_copies_of_a_damaged_log_restore_the_directory(tmp_path: Path, numb
     assert found_in(tmp_path) == [1, 2, 3, 4, 5, 6]
 
 
-def test_kept_copies_of_a_damaged_snapshot_restore_the_directory(tmp_path: Path) -> None:
+def test_stored_copies_of_damaged_snapshot_restore_the_directory(tmp_path: Path) -> None:
     """The snapshot is damaged, and the logs can only follow that snapshot."""
     directories_with(tmp_path, range(1, 4))
     before = content_of(tmp_path)
@@ -286,7 +284,7 @@ def test_kept_copies_of_a_damaged_snapshot_restore_the_directory(tmp_path: Path)
     assert found_in(tmp_path) == [1, 2, 3]
 
 
-def test_second_damage_does_not_overwrite_the_first_copy(tmp_path: Path) -> None:
+def test_second_log_damage_does_not_overwrite_the_first_copy(tmp_path: Path) -> None:
     """Records after the first damage exist only in the first copy."""
     directories_with(tmp_path, range(1, 7))
     corrupt(tmp_path / LOG_1, 4)
@@ -304,7 +302,7 @@ def test_second_damage_does_not_overwrite_the_first_copy(tmp_path: Path) -> None
     assert [(tmp_path / f"{ASIDE_PREFIX}x{end}").read_bytes() for end in ("", ".2", ".3")] == [b"1", b"2", b"3"]
 
 
-def test_copy_is_durable_before_its_log_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copy_of_a_log_is_durable_before_it_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, done = tmp_path / "log.1", []
     path.write_bytes(b"all of it")
     fsync, rename = HOST.fsync, HOST.rename
@@ -324,7 +322,7 @@ def test_copy_is_durable_before_its_log_is_truncated(tmp_path: Path, monkeypatch
     assert (tmp_path / f"{ASIDE_PREFIX}log.1").read_bytes() == b"all of it"
 
 
-def test_restored_newest_log_is_used_after_removing_the_mark(tmp_path: Path) -> None:
+def test_log_found_again_is_used_after_the_loss_mark_is_removed(tmp_path: Path) -> None:
     """The case is a dataLogDir that was not mounted. A start without it only creates a mark, which contains the log's
     name.
     """
@@ -340,7 +338,7 @@ def test_restored_newest_log_is_used_after_removing_the_mark(tmp_path: Path) -> 
     assert (len(recovered.txns), recovered.complete) == (6, True)
 
 
-def test_new_log_does_not_overwrite_a_file_with_content(tmp_path: Path) -> None:
+def test_new_log_does_not_overwrite_an_unreadable_file(tmp_path: Path) -> None:
     """An unreadable log with the same name can still contain transactions after the damage."""
     directories_with(tmp_path, range(1, 4))
     corrupt(tmp_path / LOG_1, 1)
@@ -362,7 +360,7 @@ def test_purge_counts_only_readable_snapshots(tmp_path: Path) -> None:
     assert found_in(tmp_path) == [6, 7, 8, 9]
 
 
-def test_start_killed_while_setting_files_aside_can_be_repeated(tmp_path: Path) -> None:
+def test_start_killed_while_files_are_set_aside_can_be_repeated(tmp_path: Path) -> None:
     """The mark is written first. With it, logs without a snapshot count as damage of this server only."""
     directories_with(tmp_path, range(1, 4), snapshots=())
     (tmp_path / MARKER_NAME).write_text("a damaged snapshot")

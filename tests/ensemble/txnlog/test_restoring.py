@@ -40,17 +40,19 @@ def file_of(directory: Path, zxid: Zxid = ZXID, suffix: str = "") -> bytes:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".snappy"])
-def test_compression_is_detected_from_the_first_bytes(tmp_path: Path, suffix: str) -> None:
+def test_snapshot_compression_is_detected_from_the_first_bytes(tmp_path: Path, suffix: str) -> None:
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path, suffix=suffix))
     read = read_received(tmp_path / RECEIVED_NAME)
     assert (read.zxid, read.digest) == (ZXID, snapshot().digest)
 
 
-def test_zookeepers_snapshot_contains_its_own_zxid() -> None:
+def test_snapshot_of_zookeeper_contains_its_own_zxid() -> None:
     assert read_received(REAL / "snapshot.10000001f").zxid == 0x10000001F
 
 
-def test_upload_is_synced_before_and_after_its_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uploaded_snapshot_is_synced_before_and_after_its_rename(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / ARRIVING_NAME).write_bytes(b"x")
     done: list[tuple[str, str]] = []
     rename = HOST.rename
@@ -68,13 +70,13 @@ def test_upload_is_synced_before_and_after_its_rename(tmp_path: Path, monkeypatc
     assert done == [("synced", ARRIVING_NAME), ("named", RECEIVED_NAME), ("synced", tmp_path.name)]
 
 
-def test_partial_upload_is_removed_at_the_next_start(tmp_path: Path) -> None:
+def test_partial_snapshot_upload_is_removed_at_the_next_start(tmp_path: Path) -> None:
     (tmp_path / ARRIVING_NAME).write_bytes(b"x")
     assert take_received(Directories(tmp_path, tmp_path)) is None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_restored_history_is_complete_despite_earlier_gaps(tmp_path: Path) -> None:
+def test_restored_history_is_complete_despite_a_damaged_old_one(tmp_path: Path) -> None:
     write_snapshot(tmp_path, snapshot(make_zxid(Epoch(1), 3)))
     (tmp_path / MARKER_NAME).write_text("why")
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
@@ -83,7 +85,7 @@ def test_restored_history_is_complete_despite_earlier_gaps(tmp_path: Path) -> No
     assert not (tmp_path / RECEIVED_NAME).exists()
 
 
-def test_restored_snapshot_replaces_everything_but_the_epochs(tmp_path: Path) -> None:
+def test_restored_snapshot_replaces_all_files_but_the_epochs(tmp_path: Path) -> None:
     directories = Directories(tmp_path, tmp_path)
     for zxid in (make_zxid(Epoch(1), 3), make_zxid(Epoch(9), 1)):
         write_snapshot(tmp_path, snapshot(zxid))
@@ -116,7 +118,7 @@ def test_damaged_restored_snapshot_is_rejected_in_one_line(tmp_path: Path) -> No
         take_received(Directories(tmp_path, tmp_path))
 
 
-def test_repeated_restore_uses_an_epoch_after_the_accepted_one(tmp_path: Path) -> None:
+def test_repeated_restore_uses_an_epoch_after_its_first_one(tmp_path: Path) -> None:
     """A second attempt starts from the epoch that the first one accepted, and has the same tree."""
     directories = Directories(tmp_path, tmp_path)
     write_epoch(tmp_path, ACCEPTED, 5)

@@ -36,7 +36,7 @@ def unpacked(data: bytes, size: int = -1) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 1000, BLOCK_BYTES, -1])
-def test_compressed_data_is_decompressed_from_any_chunks(size: int) -> None:
+def test_compressed_data_is_decompressed_from_chunks_of_any_size(size: int) -> None:
     text = b"all is written down " * 4000
     data = packed(text[:3], text[3:50_000], text[50_000:])
     assert data.startswith(HEADER) and len(data) < len(text) // 4
@@ -44,19 +44,19 @@ def test_compressed_data_is_decompressed_from_any_chunks(size: int) -> None:
     assert unpacked(packed(), size) == b""
 
 
-def test_every_snappy_java_block_is_preceded_by_its_size() -> None:
+def test_every_snappy_block_is_preceded_by_its_size() -> None:
     (size,) = struct.unpack(">i", packed(b"abc")[16:20])
     assert packed(b"abc")[20:] == bytes([3, 2 << 2]) + b"abc" and size == 5
 
 
 @pytest.mark.parametrize("cut", [0, 7, 18, 22])
-def test_truncated_stream_is_malformed(cut: int) -> None:
+def test_truncated_snappy_stream_is_malformed(cut: int) -> None:
     with pytest.raises(SnappyDamaged):
         unpacked(packed(b"abcdefgh" * 9)[:cut])
 
 
 @pytest.mark.parametrize("block", [b"\xff\xff\xff\xff\x7f0", b"\x7fabc", b"\0", b"\x80"])
-def test_block_with_a_wrong_length_reserves_no_memory(block: bytes) -> None:
+def test_snappy_block_with_a_wrong_length_reserves_no_memory(block: bytes) -> None:
     with pytest.raises(SnappyDamaged):
         unpacked(HEADER + struct.pack(">i", len(block)) + block)
     with pytest.raises(SnappyDamaged):

@@ -52,7 +52,7 @@ def decoded(data: bytes) -> TreeDecoder:
 
 
 @pytest.mark.parametrize("step", [1, 7, 64, 1000, 1 << 20])
-def test_tree_data_size_is_independent_of_chunk_sizes(step: int) -> None:
+def test_size_of_tree_data_is_independent_of_chunk_sizes(step: int) -> None:
     nodes = [node(""), node("/none", None), node("/empty", b""), node("/a", b"x" * 100), node("/a/b", b"y" * 31)]
     raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, nodes, 0)))
     decoder = TreeDecoder()
@@ -111,7 +111,7 @@ def test_prefix_of_a_snapshot_is_incomplete(data: bytes) -> None:
     assert not decoded(data).done
 
 
-def test_counts_of_minus_one_are_read_as_empty() -> None:
+def test_vector_count_of_minus_one_is_read_as_empty() -> None:
     """A count of -1 means a null vector. SerializeUtils counts down to zero."""
     assert decoded(INT.pack(-1) + INT.pack(-1) + ROOT_NODE + END).done
 
@@ -125,7 +125,7 @@ def test_acl_list_length_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
         decoder.feed(b"\0")
 
 
-def test_sessions_and_acl_lists_round_trip(tmp_path: Path) -> None:
+def test_sessions_and_acl_lists_decode_as_encoded(tmp_path: Path) -> None:
     lists = [(ACL(31, "digest", f"u{n}:x"),) for n in range(3)]
     nodes = [node(""), *(node(f"/{n}", b"", acl) for n, acl in enumerate([*lists, OPEN_ACL, lists[0]]))]
     sessions = {SessionId(-(1 << 63)): 0, SessionId((1 << 63) - 1): (1 << 31) - 1}
@@ -156,7 +156,7 @@ def test_acl_lists_are_numbered_from_one_without_the_open_acl() -> None:
         ([12, 3], [12, 3]),
     ],
 )
-def test_records_are_joined_up_to_the_chunk_size(sizes: list[int], chunks: list[int]) -> None:
+def test_snapshot_records_are_joined_up_to_the_chunk_size(sizes: list[int], chunks: list[int]) -> None:
     assert [len(chunk) for chunk in in_chunks((b"x" * size for size in sizes), 10)] == chunks
 
 
@@ -164,7 +164,7 @@ def test_records_are_joined_up_to_the_chunk_size(sizes: list[int], chunks: list[
     ("digest", "as_signed"),
     [(0, 0), (1, 1), ((1 << 63) - 1, (1 << 63) - 1), (1 << 63, -(1 << 63)), ((1 << 64) - 1, -1), (1 << 64, 0)],
 )
-def test_digest_is_encoded_as_a_signed_long(digest: int, as_signed: int) -> None:
+def test_tree_digest_is_encoded_as_a_signed_long(digest: int, as_signed: int) -> None:
     assert signed(digest) == as_signed
 
 
@@ -189,7 +189,7 @@ def parts_of(zxid: int, digest_zxid: int | None, last: int | None, digest: int =
     ("digest_zxid", "last", "digest"),
     [(5, 5, 7), (5, None, 7), (None, None, 0), (4, 5, 0), (6, 5, 0)],
 )
-def test_digest_is_used_only_for_the_zxid_of_its_file(
+def test_tree_digest_is_used_only_for_the_zxid_of_its_file(
     tmp_path: Path, digest_zxid: int | None, last: int | None, digest: int
 ) -> None:
     """A fuzzy snapshot's digest belongs to a later zxid, and does not describe the tree at the file's zxid."""
@@ -198,7 +198,7 @@ def test_digest_is_used_only_for_the_zxid_of_its_file(
     assert (read.zxid, read.digest) == (5, digest)
 
 
-def test_zxid_missing_from_the_name_is_read_from_the_end() -> None:
+def test_zxid_missing_from_the_file_name_is_read_from_its_end() -> None:
     assert read_stream(io.BytesIO(parts_of(5, 5, 5))).zxid == 5
     with pytest.raises(SnapshotDamaged, match="does not say its zxid"):
         read_stream(io.BytesIO(parts_of(5, 5, None)))
@@ -217,7 +217,7 @@ def test_snapshot_of_zookeeper_without_digests_is_complete(tmp_path: Path) -> No
         read_snapshot(tmp_path / "snapshot.6")
 
 
-def test_our_snapshot_file_has_its_parts_in_order(tmp_path: Path) -> None:
+def test_snapshot_file_has_its_parts_in_order(tmp_path: Path) -> None:
     write_snapshot(tmp_path, TreeSnapshot(Zxid(5), {}, [node("")], 7))
     assert (tmp_path / "snapshot.5").read_bytes() == parts_of(5, 5, 5)
     assert b"ZKSN" + INT.pack(2) + LONG.pack(-1) == SNAPSHOT_HEADER
@@ -242,7 +242,9 @@ def damage(raw: bytes, at: int) -> bytes:
         pytest.param(lambda raw: damage(raw, len(raw) - 1), len(parts_of(5, 5, 5)) - 13, id="the last byte"),
     ],
 )
-def test_damage_is_reported_with_its_position(tmp_path: Path, change: Callable[[bytes], bytes], offset: int) -> None:
+def test_snapshot_damage_is_reported_with_its_position(
+    tmp_path: Path, change: Callable[[bytes], bytes], offset: int
+) -> None:
     (tmp_path / "snapshot.5").write_bytes(change(parts_of(5, 5, 5)))
     with pytest.raises(SnapshotDamaged) as error:
         read_snapshot(tmp_path / "snapshot.5")
@@ -263,7 +265,7 @@ def files_opened(monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".snappy"])
-def test_damaged_compression_is_reported_at_the_start(
+def test_damaged_compression_is_reported_at_the_file_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     opened = files_opened(monkeypatch)
@@ -279,7 +281,7 @@ def test_damaged_compression_is_reported_at_the_start(
     assert all(file.closed for file in opened)
 
 
-def test_tree_is_read_with_any_read_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshot_tree_is_read_with_any_read_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = read_snapshot(REAL / "snapshot.10000001f")
     for piece in (1, 10, 333):
         monkeypatch.setattr(snapshots, "PIECE_BYTES", piece)
@@ -296,7 +298,7 @@ def test_compressed_stream_is_closed_with_its_file(tmp_path: Path, monkeypatch: 
     assert gzip.decompress((tmp_path / "snapshot.5.gz").read_bytes()) == (tmp_path / "snapshot.5").read_bytes()
 
 
-def test_large_snapshot_is_synced_and_uncached_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_snapshot_is_synced_and_uncached_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[str, int]] = []
     path = tmp_path / "staged"
 

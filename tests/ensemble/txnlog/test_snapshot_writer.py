@@ -164,7 +164,7 @@ def flip(path: Path, offset: int) -> None:
     ],
     ids=["a byte in the middle", "a byte near the end", "cut", "gone"],
 )
-def test_damage_in_the_previous_file_is_not_copied(owner: Owner, damage: Callable[[Path], None]) -> None:
+def test_damage_in_the_previous_snapshot_is_not_copied(owner: Owner, damage: Callable[[Path], None]) -> None:
     owner.fill(5)
     path = owner.snapshot()
     owner.set("/n1", b"later")
@@ -186,7 +186,7 @@ def test_acl_lists_of_changed_znodes_are_written(owner: Owner) -> None:
     assert [tuple(found[path].acl) for path in ("/secret", "/other", "/n0", "/n1")] == [*SECRETS, OPEN_ACL]
 
 
-def test_too_many_acl_lists_cause_a_full_snapshot(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_new_acl_lists_cause_a_full_snapshot(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     owner.fill(3)
     owner.create("/secret", b"", SECRETS[0])
     owner.snapshot()
@@ -216,7 +216,7 @@ def test_abandoned_snapshot_does_not_affect_the_next(owner: Owner) -> None:
     assert held(owner.snapshot()) == owner.images()
 
 
-def test_blocks_of_large_znodes_are_encoded_again(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_of_large_znodes_are_always_encoded_again(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_writer, "TAKEN_BYTES_MAX", 100_000)
     owner.fill(3)
     owner.create("/large", b"x" * 200_000)
@@ -225,7 +225,7 @@ def test_blocks_of_large_znodes_are_encoded_again(owner: Owner, monkeypatch: pyt
     assert held(owner.snapshot()) == owner.images()
 
 
-def test_long_runs_of_blocks_are_copied_in_pieces(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_runs_of_unchanged_blocks_are_copied_in_chunks(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_writer, "WRITE_BYTES", 40_000)
     owner.fill(30)
     owner.snapshot()
@@ -233,7 +233,7 @@ def test_long_runs_of_blocks_are_copied_in_pieces(owner: Owner, monkeypatch: pyt
     assert held(owner.snapshot()) == owner.images()
 
 
-def test_one_snapshot_at_a_time_is_written_and_cancel_cleans_up(owner: Owner) -> None:
+def test_only_one_snapshot_is_written_at_a_time(owner: Owner) -> None:
     owner.fill(1)
     assert owner.take()
     assert not owner.take()
@@ -265,7 +265,7 @@ def test_snapshot_is_published_only_after_its_log_is_durable(owner: Owner) -> No
     assert len(list_snapshots(owner.directory)) == 1
 
 
-def test_snapshot_duration_uses_the_writers_clock(owner: Owner) -> None:
+def test_snapshot_duration_is_measured_by_the_writers_clock(owner: Owner) -> None:
     class Slow:
         """Clock that advances 1.5 seconds between two reads."""
 
@@ -283,7 +283,7 @@ def test_snapshot_duration_uses_the_writers_clock(owner: Owner) -> None:
     assert isinstance(written, WrittenSnapshot) and written.duration_ms == 1500
 
 
-def test_snapshot_is_reported_after_its_name_is_durable(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshot_is_reported_after_its_file_name_is_durable(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the report, earlier logs can be purged. A power loss must not then remove the snapshot's name as well."""
     done: list[str] = []
     rename = HOST.rename
@@ -302,7 +302,9 @@ def test_snapshot_is_reported_after_its_name_is_durable(owner: Owner, monkeypatc
 
 
 @pytest.mark.parametrize("end", ["written", "failed", "spoiled"])
-def test_snapshot_end_callback_can_start_another(owner: Owner, end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_callback_of_a_finished_snapshot_can_start_another(
+    owner: Owner, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owner.fill(1)
     if end == "spoiled":
         flip(owner.snapshot(), 100)
@@ -333,7 +335,7 @@ def test_cancelled_snapshot_leaves_no_file(owner: Owner) -> None:
     assert list(owner.directory.iterdir()) == []
 
 
-def test_full_disk_is_reported_by_its_errno(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_during_a_snapshot_is_reported_by_its_errno(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     owner.fill(1)
     monkeypatch.setattr(HOST, "fsync", full_disk)
     assert owner.take()
@@ -364,5 +366,5 @@ def test_taking_a_snapshot_does_not_copy_the_znode_table(owner: Owner, monkeypat
 
 
 @given(st.binary(max_size=70), st.binary(max_size=70))
-def test_adler32_of_two_parts_is_combined_correctly(one: bytes, other: bytes) -> None:
+def test_adler32_of_two_parts_is_combined_to_that_of_the_whole(one: bytes, other: bytes) -> None:
     assert adler32_of_both(adler32(one), adler32(other), len(other)) == adler32(one + other)

@@ -34,7 +34,7 @@ def noted(*, learning: bool) -> StageTimes:
     return stages
 
 
-def test_each_stage_is_measured_from_its_own_start() -> None:
+def test_each_write_stage_is_measured_from_its_own_start() -> None:
     stages = noted(learning=False)
     assert (stages.queue_ms.count, stages.queue_ms.minimum, stages.queue_ms.maximum) == (2, 20, 30)
     assert (stages.whole_ms.count, stages.whole_ms.minimum, stages.whole_ms.maximum) == (2, 30, 40)
@@ -52,7 +52,7 @@ def test_learner_measures_the_propagation_time_from_its_leader() -> None:
     assert (stages.proposed_ms.count, stages.proposed_ms.total) == (5, 5 * 70)
 
 
-def test_clock_difference_gives_no_negative_time() -> None:
+def test_clock_difference_gives_no_negative_propagation_time() -> None:
     stages = StageTimes()
     stages.learning = True
     stages.note(1, [0], process_ns=0, sync_ns=0, queued=0, made_ms=2000, wall_ms=1000)
@@ -122,7 +122,7 @@ def test_storage_measures_each_group_commit(owner: Owner) -> None:
     assert (stages.acknowledged_ms.count, stages.acknowledged_ms.total) == (3, 3 * 50)
 
 
-def test_barrier_without_transactions_counts_a_sync_but_no_batch(owner: Owner) -> None:
+def test_barrier_without_transactions_counts_as_a_sync_only(owner: Owner) -> None:
     owner.storage.submit([Barrier(1)])
     owner.run_one()
     done(owner.storage)
@@ -144,7 +144,7 @@ def test_sync_slower_than_the_threshold_logs_a_warning(
     assert len(owner.warnings) == warnings
 
 
-def test_transactions_before_another_effect_are_synced_first(owner: Owner) -> None:
+def test_transactions_before_a_truncation_are_synced_first(owner: Owner) -> None:
     """Before a truncation, the barrier for the earlier transactions completes."""
     owner.storage.submit([*appends(3), Barrier(1), TruncateLog(Zxid(EPOCH_1 + 2)), Barrier(2)])
     for _ in range(3):
@@ -154,7 +154,7 @@ def test_transactions_before_another_effect_are_synced_first(owner: Owner) -> No
     assert (owner.storage.txns_logged, owner.storage.batch_sizes.count) == (1, 1)
 
 
-def test_replaced_history_reports_its_snapshot_size(owner: Owner) -> None:
+def test_replacement_of_the_history_reports_the_snapshot_size(owner: Owner) -> None:
     owner.storage.submit([SaveSnapshot(some_snapshot(EPOCH_1 + 9), True)])
     owner.run_one()
     (written,) = owner.snapshots

@@ -110,14 +110,14 @@ def appends(*zxids: int) -> list[Effect]:
     return [Append([a_txn(EPOCH_1 + n)]) for n in zxids]
 
 
-def test_effects_before_an_acknowledged_barrier_are_recoverable(owner: Owner) -> None:
+def test_writes_before_an_acknowledged_barrier_are_recoverable(owner: Owner) -> None:
     owner.storage.submit([*appends(3, 4), Barrier(1)])
     owner.run_one()
     assert owner.tokens == [[1]]
     assert counters(owner.directories) == [1, 2, 3, 4]
 
 
-def test_appends_and_barriers_of_a_group_share_one_sync(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_appends_and_barriers_of_a_group_commit_share_one_sync(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     syncs: list[int] = []
     real = os.fdatasync
     monkeypatch.setattr(HOST, "fdatasync", lambda fd: (syncs.append(fd), real(fd))[1])
@@ -131,7 +131,7 @@ def test_appends_and_barriers_of_a_group_share_one_sync(owner: Owner, monkeypatc
     assert counters(owner.directories) == list(range(1, 53))
 
 
-def test_torn_batch_keeps_its_first_transactions(tmp_path: Path) -> None:
+def test_incompletely_written_batch_keeps_its_first_transactions(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 3)))
     owner.storage.submit([Append([a_txn(EPOCH_1 + n) for n in (3, 4, 5)]), Barrier(1)])
     owner.run_one()
@@ -143,7 +143,7 @@ def test_torn_batch_keeps_its_first_transactions(tmp_path: Path) -> None:
     assert counters(owner.directories) == [1, 2, 3, 4]
 
 
-def test_effects_are_executed_in_order(owner: Owner, tmp_path: Path) -> None:
+def test_disk_operations_are_executed_in_order(owner: Owner, tmp_path: Path) -> None:
     owner.storage.submit([SaveAcceptedEpoch(Epoch(2)), *appends(3), SaveCurrentEpoch(Epoch(2)), Barrier(1)])
     owner.run_one()
     assert (tmp_path / "acceptedEpoch").read_text() == (tmp_path / "currentEpoch").read_text() == "2"
@@ -154,7 +154,7 @@ def test_effects_are_executed_in_order(owner: Owner, tmp_path: Path) -> None:
     assert counters(owner.directories) == [1, 2, 3]
 
 
-def test_history_is_durable_before_its_epoch(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_is_durable_before_its_epoch_is_written(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise, after a power loss, a peer votes with an epoch whose transactions it lost."""
     done: list[str] = []
     fdatasync, rename = os.fdatasync, os.rename
@@ -175,7 +175,7 @@ def test_closed_storage_cancels_its_snapshot(owner: Owner, tmp_path: Path) -> No
     assert [zxid for zxid, _ in list_snapshots(tmp_path)] == [0]
 
 
-def test_ordinary_snapshot_rolls_the_log(owner: Owner, tmp_path: Path) -> None:
+def test_snapshot_of_the_running_peer_starts_a_new_log_file(owner: Owner, tmp_path: Path) -> None:
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.storage.take_snapshot(some_snapshot(EPOCH_1 + 3))
     owner.storage.submit([*appends(4), Barrier(2)])
@@ -200,7 +200,7 @@ def test_damaged_snapshot_is_reported_when_the_next_one_reads_it(owner: Owner, t
     assert owner.spoiled == 1 and not owner.snapshots
 
 
-def test_replacing_snapshot_starts_a_new_history(owner: Owner, tmp_path: Path) -> None:
+def test_received_snapshot_replaces_the_history(owner: Owner, tmp_path: Path) -> None:
     owner.storage.submit([SaveSnapshot(some_snapshot(EPOCH_1 + 9), True), *appends(10), Barrier(1)])
     owner.run_one()
     owner.run_one()
@@ -209,7 +209,7 @@ def test_replacing_snapshot_starts_a_new_history(owner: Owner, tmp_path: Path) -
     assert counters(owner.directories) == [10]
 
 
-def test_disk_failure_is_reported_once_and_stops_all_replies(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_failure_is_reported_once_and_stops_all_acks(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(descriptor: int) -> None:
         raise OSError(5, "Input/output error")
 
@@ -222,7 +222,7 @@ def test_disk_failure_is_reported_once_and_stops_all_replies(owner: Owner, monke
     assert owner.posted.empty()
 
 
-def test_close_finishes_queued_work(owner: Owner) -> None:
+def test_close_completes_the_queued_disk_operations(owner: Owner) -> None:
     owner.storage.submit([*appends(3, 4, 5), Barrier(1)])
     owner.storage.close()
     assert owner.posted.qsize() == 1
@@ -291,7 +291,7 @@ def test_slow_sync_logs_a_warning(tmp_path: Path) -> None:
         pytest.param(3, 0, 1e6, [4, 5, 6, 7, 8], id="small enough"),
     ],
 )
-def test_log_is_read_for_a_learner(
+def test_transactions_for_a_learner_are_read_from_the_log(
     tmp_path: Path, after: int, base: int, factor: float, answer: list[int] | None
 ) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 5), range(5, 9)))
@@ -332,7 +332,7 @@ def test_failed_read_for_a_learner_does_not_stop_later_reads(tmp_path: Path, mon
     owner.storage.close()
 
 
-def test_log_gap_ends_the_chunks_for_a_learner(tmp_path: Path) -> None:
+def test_gap_in_the_log_ends_the_chunks_for_a_learner(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 4), range(5, 7)))
     owner.storage.read_log(ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0))
     owner.run_one()
@@ -361,7 +361,7 @@ def test_learner_chunks_continue_into_the_next_epoch(tmp_path: Path) -> None:
     owner.storage.close()
 
 
-def test_purged_end_of_an_epoch_is_not_skipped(tmp_path: Path) -> None:
+def test_learner_chunks_do_not_skip_the_purged_end_of_an_epoch(tmp_path: Path) -> None:
     """The process started with the snapshot of 2. Later snapshots followed, and autopurge removed the log that follows
     the snapshot of 2.
     """
@@ -374,7 +374,7 @@ def test_purged_end_of_an_epoch_is_not_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flipped", range(1, 5))
-def test_flipped_bit_at_an_epoch_end_ends_the_learners_chunks(tmp_path: Path, flipped: int) -> None:
+def test_flipped_bit_at_an_epoch_end_ends_the_chunks(tmp_path: Path, flipped: int) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 5)))
     log_of_epoch_2(owner.directories, range(1, 3))
     path = tmp_path / "log.100000001"
@@ -417,7 +417,7 @@ def directories_of_a_storage(tmp_path: Path) -> Directories:
     return owner.directories
 
 
-def test_lost_newest_log_is_detected(tmp_path: Path) -> None:
+def test_loss_of_the_newest_log_is_detected(tmp_path: Path) -> None:
     directories = directories_of_a_storage(tmp_path)
     assert recover(directories, ONE_OF_THREE).recovered.complete
     (directories.log / "log.100000003").unlink()
@@ -429,7 +429,7 @@ def test_lost_newest_log_is_detected(tmp_path: Path) -> None:
     assert not recover(directories, ONE_OF_THREE).recovered.complete
 
 
-def test_intended_removal_of_newest_log_keeps_history_complete(tmp_path: Path) -> None:
+def test_intended_removal_of_the_newest_log_is_no_loss(tmp_path: Path) -> None:
     directories = directories_of_a_storage(tmp_path)
     assert truncate(directories, EPOCH_1 + 2, ONE_OF_THREE).recovered.complete
     owner = Owner(directories)

@@ -52,7 +52,7 @@ def settled(owner: Owner) -> None:
         owner.run_one()
 
 
-def test_memberships_are_written_in_order_if_files_are_set(tmp_path: Path) -> None:
+def test_memberships_are_written_in_order_if_their_files_are_set(tmp_path: Path) -> None:
     one, two = Membership(1, (PeerId(1),)), Membership(2, (PeerId(1),))
     effects: list[Effect] = [SaveNextMembership(two), SaveMembership(one), SaveMembership(two), Barrier(1)]
     files = Memberships()
@@ -109,7 +109,7 @@ def test_purge_keeps_files_from_the_oldest_kept_snapshot_on(
     assert [zxid - EPOCH_1 for zxid, _ in list_logs(tmp_path)] == logs
 
 
-def test_failed_purge_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_purge_of_old_files_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = Owner(directories_with(tmp_path), retain_snapshots=1)
 
     def fail(path: Path) -> None:
@@ -122,7 +122,9 @@ def test_failed_purge_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert owner.failures == ["the disk failed: [Errno 5] Input/output error"] and not owner.snapshots
 
 
-def test_snapshot_that_does_not_fit_is_reported_with_a_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshot_too_large_for_the_disk_is_reported_with_a_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owner = Owner(directories_with(tmp_path))
 
     def fail(descriptor: int) -> None:
@@ -151,7 +153,7 @@ def test_unreadable_log_is_reported_and_not_sent_to_a_learner(tmp_path: Path, mo
     owner.storage.close()
 
 
-def test_closed_event_loop_gets_no_callbacks(tmp_path: Path) -> None:
+def test_storage_sends_no_callbacks_to_a_closed_event_loop(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path))
 
     def closed(callback: object, *args: object) -> None:

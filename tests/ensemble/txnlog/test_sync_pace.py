@@ -42,7 +42,7 @@ def quick_pace(quick_us: int = 1000) -> SyncPace:
     return noted(SyncPace(quick_us), *[MS // 10] * WINDOW)
 
 
-def test_disk_is_not_fast_before_it_is_measured() -> None:
+def test_disk_counts_as_slow_before_it_is_measured() -> None:
     pace = noted(SyncPace(1000), *[MS // 10] * (WINDOW - 1))
     assert not pace.is_quick(0)
     assert noted(pace, MS // 10).is_quick(0)
@@ -55,7 +55,7 @@ def test_median_sync_time_ignores_a_few_slow_syncs() -> None:
     assert noted(quick_pace(), *[2 * MS] * WINDOW, *[MS // 10] * (half + 1)).is_quick(0)
 
 
-def test_stall_moves_syncs_to_the_thread_for_a_while() -> None:
+def test_slow_sync_moves_syncs_to_the_thread_for_a_while() -> None:
     pace = noted(quick_pace(), STALL_NS)
     assert not pace.is_quick(BAR_NS_MIN)
     noted(pace, *[MS // 10] * WINDOW, now_ns=BAR_NS_MIN - 1)
@@ -63,7 +63,7 @@ def test_stall_moves_syncs_to_the_thread_for_a_while() -> None:
     assert pace.is_quick(BAR_NS_MIN)
 
 
-def test_frequent_stalls_double_the_pause_up_to_a_limit() -> None:
+def test_frequent_slow_syncs_double_the_pause_up_to_a_limit() -> None:
     pace, now_ns = quick_pace(), 0
     bars: list[int] = []
     for _ in range(9):
@@ -73,13 +73,13 @@ def test_frequent_stalls_double_the_pause_up_to_a_limit() -> None:
     assert bars == [1, 2, 4, 8, 16, 32, 60, 60, 60] and BAR_NS_MAX == 60 * BAR_NS_MIN
 
 
-def test_single_stall_keeps_a_disk_fast() -> None:
+def test_single_slow_sync_does_not_double_the_pause() -> None:
     pace = noted(quick_pace(), STALL_NS)
     noted(pace, STALL_NS, *[MS // 10] * WINDOW, now_ns=2 * BAR_NS_MIN)
     assert pace.is_quick(3 * BAR_NS_MIN)
 
 
-def test_threshold_of_zero_runs_every_sync_in_the_thread() -> None:
+def test_threshold_of_zero_always_syncs_in_the_thread() -> None:
     assert not quick_pace(quick_us=0).is_quick(0)
 
 
@@ -125,7 +125,7 @@ def test_sync_on_a_fast_disk_completes_within_the_call(owner: Owner) -> None:
     assert (owner.storage.txns_logged, owner.storage.batch_sizes.count) == (2, 1)
 
 
-def test_event_loop_appends_to_the_file_the_thread_started(owner: Owner) -> None:
+def test_event_loop_appends_to_the_log_file_the_thread_started(owner: Owner) -> None:
     owner.storage.submit([*appends(3), Barrier(100)])
     owner.run_one()
     wait_for_thread(owner.storage)
@@ -146,16 +146,16 @@ def test_sync_runs_in_the_thread_while_earlier_ones_are_pending(owner: Owner) ->
     assert owner.tokens == [[100]]
 
 
-def test_effects_other_than_appends_run_in_the_thread(owner: Owner) -> None:
+def test_disk_operations_other_than_appends_run_in_the_thread(owner: Owner) -> None:
     assert not owner.storage.is_quick([SaveAcceptedEpoch(Epoch(2)), Barrier(100)])
 
 
-def test_large_group_runs_in_the_thread(owner: Owner) -> None:
+def test_large_group_commit_runs_in_the_thread(owner: Owner) -> None:
     few, many = appends(*range(3, 3 + WAIT_TXNS_MAX)), appends(*range(3, 4 + WAIT_TXNS_MAX))
     assert owner.storage.is_quick(few) and not owner.storage.is_quick(many)
 
 
-def test_stall_in_the_event_loop_moves_next_sync_to_the_thread(owner: Owner, clock: Clock) -> None:
+def test_slow_sync_in_event_loop_moves_the_next_to_the_thread(owner: Owner, clock: Clock) -> None:
     effects: list[Effect] = [*appends(3), Barrier(100)]
     clock.sync_ns = STALL_NS
     owner.storage.carry_out(effects)

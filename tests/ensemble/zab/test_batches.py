@@ -83,7 +83,7 @@ def test_simultaneous_client_requests_share_one_barrier() -> None:
     assert logged(effects) == [1, 2, 3] and len(solo.of(Barrier, effects)) == 1
 
 
-def test_packets_of_one_turn_on_a_link_are_one_ordered_effect() -> None:
+def test_packets_for_a_link_in_one_turn_are_sent_together() -> None:
     solo = leader_of_two()
     solo.together(requests(1))
     solo.flush()
@@ -113,7 +113,7 @@ def test_learner_without_cumulative_commits_gets_each_commit() -> None:
 # -- a turn that ends in the middle
 
 
-def test_packets_after_following_has_ended_are_ignored() -> None:
+def test_packets_after_a_peer_stops_following_are_ignored() -> None:
     solo = follower()
     effects = solo.together([Proposal([txn(1, 1)]), UpToDate(), Proposal([txn(1, 2)])])
     assert solo.peer.state is PeerState.LOOKING and logged(effects) == [1]
@@ -123,7 +123,7 @@ def test_packets_after_following_has_ended_are_ignored() -> None:
 
 
 @pytest.mark.parametrize("counters", [(1, 3), (1, 1), (2,)])
-def test_batch_with_a_gap_is_not_logged(counters: tuple[int, ...]) -> None:
+def test_batch_of_proposals_with_a_gap_is_not_logged(counters: tuple[int, ...]) -> None:
     solo = follower()
     effects = solo.packet(Proposal([txn(1, n) for n in counters]))
     assert solo.peer.state is PeerState.LOOKING and not logged(effects)
@@ -203,7 +203,7 @@ def test_long_batch_of_requests_is_sent_in_chunks(monkeypatch: pytest.MonkeyPatc
     assert [type(e) for e in rest] == [Append, SendPackets, SendPackets, Barrier]
 
 
-def test_early_output_does_not_change_the_effects_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_output_does_not_change_the_results_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broadcast, "STRETCH_TXNS", 2)
     monkeypatch.setattr(core, "STRETCH_TXNS", 2)
 

@@ -87,7 +87,7 @@ def test_observer_logs_transactions_and_acks_only_newleader() -> None:
     assert acks == [Ack(E1), Ack(E1)] and len(world.nodes[4].disk.log) == 5
 
 
-def test_session_touches_are_sent_in_the_ping_reply() -> None:
+def test_ping_reply_contains_the_touched_sessions() -> None:
     solo = synced_follower()
     solo.app.touched = [(SessionId(5), 4000)]
     assert solo.packets(solo.packet(Ping(E1))) == [Ping(E1, ((SessionId(5), 4000),))]
@@ -107,7 +107,7 @@ def test_full_journal_contains_logged_and_committed_txns() -> None:
     assert logged == [TxnLogged(make_zxid(1, 2))]
 
 
-def test_committed_log_is_bounded() -> None:
+def test_committed_log_in_memory_is_bounded() -> None:
     world = World(1, voters=1, committed_log_length=500)
     world.start()
     for _ in range(600):

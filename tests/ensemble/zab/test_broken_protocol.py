@@ -101,7 +101,7 @@ def test_follower_disconnects_from_leader_with_invalid_snapshot() -> None:
     assert broken(solo, effects) and solo.peer.state is PeerState.LOOKING
 
 
-def test_peer_whose_log_was_truncated_too_far_leaves_its_leader() -> None:
+def test_follower_truncated_too_far_disconnects_from_its_leader() -> None:
     solo = epoch_accepted(log=[txn(1, 1), txn(1, 2), txn(1, 3)], epochs=(1, 1))
     solo.packet(Trunc(Z12))
     assert [effect.zxid for effect in solo.of(TruncateLog)] == [Z12]
@@ -125,7 +125,7 @@ def needing_a_snapshot() -> Solo:
 
 
 @pytest.mark.parametrize("packet", [Diff(Z15), Trunc(Z12)])
-def test_peer_that_needs_a_snapshot_rejects_other_packets(packet: Packet) -> None:
+def test_peer_that_needs_a_snapshot_disconnects_on_other_packets(packet: Packet) -> None:
     solo = needing_a_snapshot()
     assert broken(solo, solo.packet(packet, AGAIN)) and solo.peer.state is PeerState.LOOKING
 
@@ -153,7 +153,7 @@ def test_empty_leader_truncates_a_learner_that_needs_a_snapshot() -> None:
         ),
     ],
 )  # fmt: skip
-def test_invalid_membership_is_rejected(change: Txn) -> None:
+def test_packet_with_an_invalid_membership_is_rejected(change: Txn) -> None:
     with pytest.raises(BadMembership):
         membership_in(change)
 
@@ -181,7 +181,7 @@ def test_too_many_packets_during_an_election_close_the_link(monkeypatch: pytest.
     assert not closed(solo, solo.packet(Ping(Zxid(0)))), "the closed link is forgotten"
 
 
-def test_application_timers_call_only_the_application() -> None:
+def test_timers_of_the_application_call_only_the_application() -> None:
     class Timed(ListApplication):
         def expire_local_sessions(self, now: Instant) -> list[Effect]:
             return [Emit(InvariantViolated("local sessions", ""))]
@@ -294,14 +294,14 @@ def test_follower_rejects_learners_it_cannot_serve(info: FollowerInfo, protocol_
     assert broken(solo, effects) == protocol_broken
 
 
-def test_observer_that_reconnects_counts_once() -> None:
+def test_observer_that_reconnects_counts_once_towards_the_limit() -> None:
     solo = serving()
     solo.do(solo.peer.on_link_accepted(solo.now, AGAIN))
     assert closed(solo, solo.packet(INFO, AGAIN)) == [OBSERVERS]
     assert not solo.packets(solo.packet(Ping(Zxid(0)), OBSERVERS)), "the old connection is closed"
 
 
-def test_number_of_observers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_observers_of_a_follower_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observer_master, "OBSERVERS_MAX", 2)
     solo = master()
     links = [LinkId(30), LinkId(31)]
@@ -309,7 +309,7 @@ def test_number_of_observers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(("state", "limit"), [(master, "init_limit"), (syncing, "init_limit"), (serving, "sync_limit")])
-def test_silent_observer_is_closed(state: Callable[[], Solo], limit: str) -> None:
+def test_follower_closes_the_link_of_a_silent_observer(state: Callable[[], Solo], limit: str) -> None:
     solo = state()
     limit_ms = getattr(solo.peer._core.config, limit) * TICK_MS
     assert not closed(solo, solo.timer(MASTER_TIMER, limit_ms))
@@ -318,7 +318,7 @@ def test_silent_observer_is_closed(state: Callable[[], Solo], limit: str) -> Non
 
 
 @pytest.mark.parametrize(("state", "pinged"), [(master, 0), (offered, 0), (syncing, 1), (serving, 1)])
-def test_observer_is_pinged_after_its_history_is_queued(state: Callable[[], Solo], pinged: int) -> None:
+def test_observer_is_pinged_only_after_its_history_is_queued(state: Callable[[], Solo], pinged: int) -> None:
     solo = state()
     sent = solo.packets(solo.timer(MASTER_TIMER, TICK_MS // 2), OBSERVERS)
     assert sum(isinstance(packet, Ping) for packet in sent) == pinged

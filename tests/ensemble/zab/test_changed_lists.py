@@ -46,7 +46,7 @@ def test_unlisted_learner_does_not_count_for_a_quorum() -> None:
     assert solo.peer.phase is Phase.DISCOVERY and not solo.packets()
 
 
-def test_unlisted_learner_with_later_epoch_is_rejected_alone() -> None:
+def test_unlisted_learner_with_a_later_epoch_is_disconnected() -> None:
     solo = established_leader()
     introduce(solo, 4, accepted_epoch=7)
     assert solo.peer.phase is Phase.BROADCAST
@@ -90,7 +90,7 @@ def write(world: World) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("servers", [4, 5])
-def test_ensemble_grown_by_rolling_restart_serves_at_each_step(servers: int, seed: int) -> None:
+def test_ensemble_grown_by_a_rolling_restart_serves_at_each_step(servers: int, seed: int) -> None:
     """ZooKeeper's servers take 1.2 to 3.1 s per step, half of it for starting Java."""
     world = ensemble(seed, 3, servers - 3)
     write(world)

@@ -49,7 +49,7 @@ def lose_log(world: World, i: int) -> None:
     world.nodes[i].disk.rot(Random(4))
 
 
-def test_damaged_peer_elects_no_leader_without_its_acked_writes() -> None:
+def test_damaged_peer_elects_no_leader_without_the_lost_writes() -> None:
     world = world_with_history()
     world.isolate(2)
     for _ in range(5):
@@ -84,7 +84,7 @@ def test_damaged_peer_votes_without_data_and_its_ack_is_ignored() -> None:
     assert [ackepoch.current_epoch for ackepoch in ackepochs] == [-1]
 
 
-def test_damaged_peers_vote_counts_once_it_has_data_and_epoch() -> None:
+def test_vote_of_damaged_peer_is_counted_after_it_has_synced() -> None:
     world = world_with_history()
     lose_log(world, 3)
     world.start(3)
@@ -96,7 +96,7 @@ def test_damaged_peers_vote_counts_once_it_has_data_and_epoch() -> None:
 
 
 @pytest.mark.parametrize("writes", [30, 200])
-def test_lagging_learner_gets_a_diff_from_the_log_without_a_gap(writes: int) -> None:
+def test_lagging_learner_gets_a_diff_without_a_gap_from_the_log(writes: int) -> None:
     """ZOOKEEPER-2418: the DIFF must have no gap even if the leader continues to write."""
     world = world_with_history(committed_log_length=8, snap_count=10_000)
     world.stop(3)
@@ -112,7 +112,7 @@ def test_lagging_learner_gets_a_diff_from_the_log_without_a_gap(writes: int) -> 
     assert synced[-1].mode == "DIFF"
 
 
-def test_log_is_not_read_for_learners_without_size_factor() -> None:
+def test_log_on_disk_is_not_read_if_size_factor_disables_it() -> None:
     """snapshotSizeFactor=-1 disables synchronization from the log on disk."""
     world = world_with_history(committed_log_length=8, snap_count=10_000, snapshot_size_factor=-1.0)
     world.stop(3)
@@ -146,7 +146,7 @@ def damaged_follower() -> Solo:
 
 
 @pytest.mark.parametrize("state", [PeerState.FOLLOWING, PeerState.LOOKING])
-def test_damaged_peer_does_not_lead_even_if_all_vote_for_it(state: PeerState) -> None:
+def test_damaged_peer_does_not_lead_even_if_elected_by_all(state: PeerState) -> None:
     """All servers vote for the damaged peer.
 
     They are its followers, which have not noticed its restart, or servers in round 1 after a cold start.
@@ -158,7 +158,7 @@ def test_damaged_peer_does_not_lead_even_if_all_vote_for_it(state: PeerState) ->
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_damaged_peer_logs_proposals_before_it_serves() -> None:
+def test_damaged_peer_logs_sync_proposals_before_it_serves() -> None:
     """The peer may have committed these proposals because of its leader's ack. It has not acknowledged later ones."""
     solo = damaged_follower()
     for packet in (Diff(make_zxid(1, 1)), Proposal([txn(1, 2)]), NewLeader(make_zxid(1, 0))):
@@ -291,7 +291,7 @@ def test_commits_of_a_lost_leader_are_restored_before_serving(seed: int, changes
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_damaged_peer_can_vote_as_soon_as_its_disk_is_complete(seed: int) -> None:
+def test_damaged_peer_can_vote_as_soon_as_its_log_is_complete(seed: int) -> None:
     """The third server is permanently dead, so only these two can form a quorum."""
     world = World(seed, voters=3)
     world.disk_ms = (5, 20)

@@ -49,7 +49,7 @@ def votes(effects: list[Effect]) -> list[Vote]:
     return [effect.notification.vote for effect in effects if isinstance(effect, SendNotification)]
 
 
-def test_diff_that_yields_another_tree_is_not_acknowledged() -> None:
+def test_diff_that_results_in_another_tree_is_not_acknowledged() -> None:
     solo = solo_with_another_tree()
     solo.together([Diff(make_zxid(1, 1)), Proposal((txn(1, 1),)), Commit(make_zxid(1, 1))])
     done = solo.packet(NewLeader(E2)) + solo.flush()
@@ -58,7 +58,7 @@ def test_diff_that_yields_another_tree_is_not_acknowledged() -> None:
     assert {vote.zxid for vote in votes(done)} == {NO_DATA_ZXID}
 
 
-def test_follower_with_a_different_tree_leaves_its_leader() -> None:
+def test_follower_with_a_different_tree_disconnects_from_leader() -> None:
     solo = solo_with_another_tree()
     solo.together([Diff(Zxid(0)), NewLeader(E2)])
     solo.flush()
@@ -68,7 +68,7 @@ def test_follower_with_a_different_tree_leaves_its_leader() -> None:
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_different_tree_at_disconnect_is_recorded_as_doubt() -> None:
+def test_peer_disconnected_with_a_different_tree_records_doubt() -> None:
     solo = solo_with_another_tree()
     solo.together([Diff(Zxid(0)), NewLeader(E2)])
     solo.flush()

@@ -33,7 +33,7 @@ def test_peer_votes_for_itself_with_its_last_logged_zxid() -> None:
     assert votes == {2: vote(1, make_zxid(1, 2), 1), 3: vote(1, make_zxid(1, 2), 1)}
 
 
-def test_better_vote_is_adopted_and_broadcast() -> None:
+def test_better_vote_of_another_peer_is_adopted_and_broadcast() -> None:
     solo = Solo()
     solo.start()
     sent = solo.of(SendNotification, solo.receive_vote(2, L, (2, 0, 0)))
@@ -54,7 +54,7 @@ def test_vote_of_the_last_voter_decides_immediately() -> None:
     [(LEAD, {}), (L, {"incomplete": True}), (L, {"in_doubt": True})],
     ids=["sound", "damaged", "in doubt"],
 )
-def test_single_voter_elects_itself_unless_incomplete(state: PeerState, of: dict[str, bool]) -> None:
+def test_single_voter_elects_itself_unless_its_log_is_incomplete(state: PeerState, of: dict[str, bool]) -> None:
     solo = Solo(voters=(1,), log=[txn(1, 1)], epochs=(1, 1), **of)  # type: ignore[arg-type]
     solo.start()
     solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
@@ -74,7 +74,7 @@ def test_better_vote_restarts_the_wait_for_missing_votes() -> None:
     assert (solo.peer.state, solo.peer.leader_id) == (F, 4)
 
 
-def test_quorum_waits_for_the_vote_of_a_missing_voter() -> None:
+def test_quorum_of_votes_waits_for_a_missing_voter() -> None:
     solo = Solo()
     solo.start()
     timers = solo.of(SetTimer, solo.receive_vote(2, L, (2, 0, 0)))
@@ -83,7 +83,7 @@ def test_quorum_waits_for_the_vote_of_a_missing_voter() -> None:
     assert solo.peer.leader_id == 3
 
 
-def test_quorum_decides_after_the_wait() -> None:
+def test_election_is_decided_after_the_wait_for_missing_voters() -> None:
     solo = Solo(id=2)
     solo.start()
     solo.receive_vote(1, L, (2, 0, 0))
@@ -91,7 +91,7 @@ def test_quorum_decides_after_the_wait() -> None:
     assert solo.peer.state is LEAD
 
 
-def test_unreachable_voter_is_not_awaited() -> None:
+def test_election_does_not_wait_for_an_unreachable_voter() -> None:
     solo = Solo(id=2)
     solo.start()
     solo.do(solo.peer.on_voter_unreachable(solo.now, PeerId(3)))
@@ -99,7 +99,7 @@ def test_unreachable_voter_is_not_awaited() -> None:
     assert solo.peer.state is LEAD
 
 
-def test_higher_round_is_joined_and_a_lower_one_gets_a_reply() -> None:
+def test_peer_joins_a_higher_round_and_replies_to_a_lower_one() -> None:
     solo = Solo(id=2)
     solo.start()
     solo.receive_vote(1, L, (1, 0, 0), round=9)
@@ -108,7 +108,7 @@ def test_higher_round_is_joined_and_a_lower_one_gets_a_reply() -> None:
     assert [(n.to, n.notification.round, n.notification.vote) for n in sent] == [(3, 9, vote(2))]
 
 
-def test_worse_vote_of_the_same_round_gets_the_better_vote() -> None:
+def test_peer_replies_to_a_worse_vote_with_the_better_one() -> None:
     solo = Solo(id=2)
     solo.start()
     sent = solo.of(SendNotification, solo.receive_vote(1, L, (1, 0, 0)))
@@ -135,7 +135,7 @@ def test_observer_votes_for_itself_with_the_smallest_values() -> None:
     assert {sent.notification.vote for sent in observer.of(SendNotification)} == {vote(4, least, least)}
 
 
-def test_observer_gets_votes_and_joins_the_voters_leader() -> None:
+def test_observer_receives_votes_and_joins_the_elected_leader() -> None:
     voter = Solo(observers=(4,))
     voter.start()
     sent = voter.of(SendNotification, voter.receive_vote(4, L, (4, -(2**63), -(2**63))))
@@ -147,7 +147,7 @@ def test_observer_gets_votes_and_joins_the_voters_leader() -> None:
     assert (observer.peer.state, observer.peer.leader_id) == (PeerState.OBSERVING, 3)
 
 
-def test_leader_is_joined_only_after_its_own_notification() -> None:
+def test_peer_joins_a_leader_only_after_its_own_notification() -> None:
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     for src in (2, 3, 4):
@@ -157,7 +157,7 @@ def test_leader_is_joined_only_after_its_own_notification() -> None:
     assert (solo.peer.leader_id, solo.peer.round) == (5, 6)
 
 
-def test_leader_of_this_round_needs_a_quorum_of_votes() -> None:
+def test_joining_a_leader_of_this_round_needs_a_quorum_of_votes() -> None:
     """In FastLeaderElection, votes of the same round also count for a server that already leads or follows."""
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
@@ -171,7 +171,7 @@ def test_leader_of_this_round_needs_a_quorum_of_votes() -> None:
     assert (solo.peer.state, solo.peer.leader_id) == (F, 5)
 
 
-def test_votes_of_looking_peers_support_a_leader_of_this_round() -> None:
+def test_votes_of_looking_peers_count_for_a_leader_of_this_round() -> None:
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     solo.do(solo.peer.on_voter_unreachable(solo.now, PeerId(4)))
@@ -182,7 +182,7 @@ def test_votes_of_looking_peers_support_a_leader_of_this_round() -> None:
     assert (solo.peer.state, solo.peer.leader_id) == (F, 5)
 
 
-def test_rejoining_compares_only_leader_and_epoch() -> None:
+def test_rejoining_a_leader_compares_only_leader_and_epoch() -> None:
     solo = Solo()
     solo.start()
     solo.receive_vote(2, F, (3, 55, 4), round=2)
@@ -191,7 +191,7 @@ def test_rejoining_compares_only_leader_and_epoch() -> None:
     assert solo.peer.leader_id == 3
 
 
-def test_restarted_leader_does_not_lead_by_old_followers_votes() -> None:
+def test_restarted_leader_is_not_elected_by_old_followers_votes() -> None:
     solo = Solo(id=3)
     solo.start()
     solo.receive_vote(1, F, (3, 0, 4), round=7)
@@ -199,7 +199,7 @@ def test_restarted_leader_does_not_lead_by_old_followers_votes() -> None:
     assert solo.peer.state is L
 
 
-def test_peer_with_the_longest_log_leads() -> None:
+def test_peer_with_the_longest_log_is_elected() -> None:
     world = World(5)
     world.start(1, 2)
     world.run_until(world.settled)

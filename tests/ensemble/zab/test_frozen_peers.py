@@ -45,7 +45,7 @@ def test_frozen_leader_is_replaced_within_sync_limit(voters: int, tick_ms: int, 
         assert world.now_ms - began <= tick_ms * sync_limit + 120
 
 
-def test_second_frozen_voter_delays_the_election_by_one_wait() -> None:
+def test_second_frozen_voter_delays_an_election_by_one_vote_wait() -> None:
     for seed in range(20):
         world = settled_world(seed, 5, 500, 2)
         leader = world.leader()
@@ -71,7 +71,7 @@ def test_leader_of_frozen_followers_resigns_after_sync_limit(tick_ms: int, sync_
         assert world.now_ms - began <= tick_ms * sync_limit + 20
 
 
-def test_thawed_leader_follows_the_new_one_and_has_every_write() -> None:
+def test_thawed_leader_follows_the_new_one_and_gets_its_writes() -> None:
     world = settled_world(1, 3, 500, 2)
     leader = world.leader()
     assert leader is not None
@@ -85,7 +85,7 @@ def test_thawed_leader_follows_the_new_one_and_has_every_write() -> None:
     world.run_until(lambda: world.converged() and leader.peer.state is F, 10_000)
 
 
-def test_voter_that_delayed_an_election_is_not_awaited_again() -> None:
+def test_election_waits_for_the_same_silent_voter_only_once() -> None:
     solo = Solo(id=3)
     solo.start()
     solo.receive_vote(1, L, (3, 0, 0))

@@ -89,7 +89,7 @@ def follower(cumulative: bool = True) -> Solo:
 # -- the leader
 
 
-def test_ack_of_an_unknown_proposal_closes_only_that_link() -> None:
+def test_ack_of_an_unknown_proposal_closes_only_its_link() -> None:
     solo = leader()
     solo.together(requests(1))
     effects = solo.packet(Ack(make_zxid(1, 2)), OTHER)
@@ -97,7 +97,7 @@ def test_ack_of_an_unknown_proposal_closes_only_that_link() -> None:
     assert solo.peer.state is PeerState.LEADING
 
 
-def test_ack_of_a_proposal_before_newleader_closes_only_its_link() -> None:
+def test_ack_of_a_proposal_before_newleader_ack_closes_its_link() -> None:
     solo = leader()
     solo.together(requests(1), OTHER)
     late = LinkId(11)
@@ -122,13 +122,13 @@ def test_leader_sends_no_ack_for_committed_transactions() -> None:
     assert solo.packets(solo.flush()) == [COMMIT]
 
 
-def test_leader_sends_no_ack_if_two_servers_form_no_quorum() -> None:
+def test_leader_sends_no_ack_if_it_and_a_follower_are_no_quorum() -> None:
     solo = leader(voters=5)
     solo.together(requests(1))
     assert not solo.packets(solo.flush())
 
 
-def test_learner_without_a_vote_gets_no_leader_ack() -> None:
+def test_learner_without_a_vote_is_sent_no_leader_ack() -> None:
     for voters, expected in (((1, 3), [ACK]), ((2, 3), [])):
         solo = leader()
         solo.peer._core.reconfiguration.quorum = SurvivorQuorum(Quorum(voters), PeerId(3))
@@ -136,7 +136,7 @@ def test_learner_without_a_vote_gets_no_leader_ack() -> None:
         assert solo.packets(solo.flush()) == expected
 
 
-def test_learner_without_leader_ack_support_gets_none() -> None:
+def test_learner_that_does_not_support_leader_acks_is_sent_none() -> None:
     solo = leader(heeds_acks=False)
     solo.together(requests(1))
     assert not solo.packets(solo.flush())
@@ -181,7 +181,7 @@ def test_follower_that_commits_by_leader_ack_gets_no_commit() -> None:
     assert not solo.packets(reminder) and not solo.packets(reminder, OTHER)
 
 
-def test_follower_with_a_slow_disk_gets_the_commit_once() -> None:
+def test_follower_with_a_slow_disk_is_sent_the_commit_once() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -191,7 +191,7 @@ def test_follower_with_a_slow_disk_gets_the_commit_once() -> None:
     assert not solo.packets(solo.timer(REMINDER_TIMER, REMINDER_MS), OTHER)
 
 
-def test_pending_late_commits_share_one_timer() -> None:
+def test_delayed_commits_share_one_timer() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -202,7 +202,7 @@ def test_pending_late_commits_share_one_timer() -> None:
     assert solo.packets(solo.timer(REMINDER_TIMER, REMINDER_MS), OTHER) == [Commit(make_zxid(1, 2), cumulative=True)]
 
 
-def test_follower_with_a_waiting_client_gets_commit_on_slow_disk() -> None:
+def test_follower_on_slow_disk_with_a_waiting_client_gets_commit() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -256,7 +256,7 @@ def test_follower_with_commits_ahead_of_leader_is_not_truncated() -> None:
     assert solo.packets(effects, AGAIN) == [Diff(FIRST), NewLeader(E1)]
 
 
-def test_returned_follower_that_left_again_is_not_waited_for() -> None:
+def test_leader_does_not_wait_for_a_follower_that_left_again() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -266,7 +266,7 @@ def test_returned_follower_that_left_again_is_not_waited_for() -> None:
     assert not solo.packets(solo.packet(ACK, OTHER), AGAIN)
 
 
-def test_follower_without_the_acked_proposal_is_synced_at_once() -> None:
+def test_follower_without_the_acked_proposal_gets_it_in_its_diff() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -309,7 +309,7 @@ def test_repeated_commit_has_no_effect() -> None:
     assert solo.packet(COMMIT) == [] and solo.peer.state is PeerState.FOLLOWING
 
 
-def test_follower_ignores_leader_acks_during_reconfig(
+def test_follower_ignores_leader_acks_during_a_reconfig(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     solo = follower()

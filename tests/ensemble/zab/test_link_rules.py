@@ -76,7 +76,7 @@ def test_links_waiting_for_an_election_are_limited() -> None:
     assert solo.packets(link=links[0]) == [LeaderInfo(Epoch(5))]
 
 
-def test_leader_limits_the_number_of_unidentified_links() -> None:
+def test_leader_limits_links_of_unidentified_servers() -> None:
     solo = Solo(id=3)
     solo.lead()
     links = [LinkId(100 + n) for n in range(UNKNOWN_LINKS_MAX + 1)]
@@ -84,7 +84,7 @@ def test_leader_limits_the_number_of_unidentified_links() -> None:
     assert closed_links == [[]] * UNKNOWN_LINKS_MAX + [[links[-1]]], "an identified link does not count"
 
 
-def test_unneeded_connection_is_closed() -> None:
+def test_connection_not_needed_in_the_current_state_is_closed() -> None:
     looking = Solo()
     looking.start()
     assert closed(looking, looking.do(looking.peer.on_link_up(looking.now, OTHER, PeerId(3)))) == [OTHER]
@@ -97,7 +97,7 @@ def test_unneeded_connection_is_closed() -> None:
     assert following.peer.state is PeerState.FOLLOWING and leading.peer.state is PeerState.LEADING
 
 
-def test_connection_to_a_server_other_than_the_leader_is_closed() -> None:
+def test_follower_closes_connections_to_servers_but_its_leader() -> None:
     solo = Solo()
     solo.start()
     solo.elect(3)
@@ -111,7 +111,7 @@ def test_follower_closes_connections_of_learners() -> None:
     assert closed(solo, accepted(solo, OTHER)) == [OTHER]
 
 
-def test_unreachable_leader_is_retried_with_backoff_then_left() -> None:
+def test_unreachable_leader_is_retried_until_init_limit() -> None:
     """As in Learner.connectToLeader, which gives up after initLimit."""
     solo = Solo()
     solo.start()
@@ -306,7 +306,7 @@ def logged_zxids(solo: Solo, effects: list[Effect]) -> list[int]:
     return [effect.event.zxid for effect in solo.of(Emit, effects) if isinstance(effect.event, TxnLogged)]
 
 
-def test_commits_during_a_sync_are_journalled_at_uptodate() -> None:
+def test_commits_of_a_sync_are_journaled_at_uptodate() -> None:
     """UPTODATE commits the initial history. Before that, another leader can still truncate it."""
     solo = Solo(app=Telling())
     solo.follow()
@@ -322,7 +322,7 @@ def test_commits_during_a_sync_are_journalled_at_uptodate() -> None:
 # -- counters --------------------------------------------------------------------------------------------------------
 
 
-def test_new_peer_has_zero_counters() -> None:
+def test_new_peer_has_counters_of_zero() -> None:
     solo = Solo()
     solo.start()
     peer = solo.peer
@@ -403,7 +403,7 @@ def test_serving_learner_replies_to_pings_with_its_sessions() -> None:
     assert [type(packet) for packet in solo.packets(solo.packet(Ping(Zxid(0))))] == [Ping]
 
 
-def test_learner_waits_for_its_leader_within_the_limits() -> None:
+def test_learner_disconnects_from_a_leader_silent_over_its_limit() -> None:
     """The limit is initLimit until NEWLEADER and then syncLimit, counted from the last contact."""
     for state, limit in ((epoch_accepted, "init_limit"), (adopted, "sync_limit")):
         solo = state()

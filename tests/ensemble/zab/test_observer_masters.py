@@ -67,7 +67,7 @@ def test_follower_checks_its_observers_every_half_tick() -> None:
     assert len(delays_ms) > 10 and set(delays_ms) == {100}
 
 
-def test_committed_write_is_sent_to_a_followers_observer() -> None:
+def test_follower_sends_its_observer_each_committed_write() -> None:
     made = world()
     made.record = True
     for i in (1, 2, 3, OBSERVER, OBSERVER):
@@ -78,7 +78,7 @@ def test_committed_write_is_sent_to_a_followers_observer() -> None:
     assert not any(isinstance(packet, Proposal) for packet in received)
 
 
-def test_early_follower_commit_is_sent_to_its_observer() -> None:
+def test_observer_gets_a_write_its_follower_committed_early() -> None:
     made = world()
     master, leader = source(made), made.leader()
     assert leader is not None
@@ -101,7 +101,7 @@ def test_sync_through_a_follower_sees_acknowledged_writes() -> None:
     made.run_until(lambda: made.answered_syncs == 2)
 
 
-def test_sessions_of_an_observer_are_renewed_through_follower() -> None:
+def test_sessions_of_an_observer_are_renewed_through_a_follower() -> None:
     made = world()
     leader, here = made.leader(), made.nodes[OBSERVER]
     assert leader is not None
@@ -198,7 +198,7 @@ def test_observer_leaves_a_silent_follower_for_another() -> None:
     ],
     ids=["no observer", "a later epoch", "a later membership"],
 )
-def test_observer_that_a_follower_cannot_serve_is_rejected(info: FollowerInfo) -> None:
+def test_follower_rejects_an_observer_that_it_cannot_sync(info: FollowerInfo) -> None:
     made = world()
     follower, link = made.nodes[source(made)], LinkId(999)
     effects = follower.peer.on_link_accepted(made.instant(), link)
@@ -206,7 +206,7 @@ def test_observer_that_a_follower_cannot_serve_is_rejected(info: FollowerInfo) -
     assert [effect.link for effect in effects if isinstance(effect, CloseLink)] == [link]
 
 
-def test_observer_ahead_of_its_follower_is_closed_not_truncated() -> None:
+def test_observer_ahead_of_its_follower_is_disconnected() -> None:
     made = world()
     follower, link = made.nodes[source(made)], LinkId(999)
     epoch = follower.peer.current_epoch

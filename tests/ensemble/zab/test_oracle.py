@@ -78,14 +78,14 @@ def whole(seed: int) -> tuple[Pair, int, int]:
     return pair, leader, 3 - leader
 
 
-def test_single_survivor_does_not_serve_without_the_oracle() -> None:
+def test_single_survivor_serves_only_with_the_oracles_permission() -> None:
     pair, leader, follower = whole(1)
     pair.stop(follower)
     pair.run(3_000)
     assert pair.leader() is None and not pair.nodes[leader].app.serving
 
 
-def test_leader_chosen_by_the_oracle_serves_without_interruption() -> None:
+def test_leader_permitted_by_the_oracle_serves_uninterrupted() -> None:
     pair, leader, follower = whole(2)
     pair.choose(leader)
     pair.run(TICK_MS)
@@ -101,7 +101,7 @@ def test_leader_chosen_by_the_oracle_serves_without_interruption() -> None:
     pair.write_some(leader)
 
 
-def test_follower_chosen_by_the_oracle_takes_over() -> None:
+def test_follower_permitted_by_the_oracle_becomes_the_leader() -> None:
     pair, leader, follower = whole(3)
     pair.stop(leader, power=True)
     pair.run(1_000)
@@ -111,7 +111,7 @@ def test_follower_chosen_by_the_oracle_takes_over() -> None:
     pair.write_some(follower)
 
 
-def test_server_returning_without_the_oracle_follows_and_syncs() -> None:
+def test_server_that_returns_follows_the_survivor_and_syncs() -> None:
     pair, leader, follower = whole(4)
     pair.choose(follower)
     pair.stop(leader)
@@ -162,7 +162,7 @@ def test_three_voters_ignore_the_oracle() -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_alternating_failures_of_two_servers_lose_nothing(seed: int) -> None:
+def test_alternating_failures_of_two_servers_lose_no_writes(seed: int) -> None:
     """The driver checks that histories never diverge and acknowledged writes remain."""
     pair = Pair(100 + seed)
     pair.start()
@@ -190,7 +190,7 @@ def test_survivor_is_a_quorum_but_needs_acks_of_connected_peer() -> None:
     assert quorum.reached({PeerId(1): 5}) == -1
 
 
-def test_first_character_of_the_file_is_the_oracle_decision(tmp_path: Path) -> None:
+def test_oracle_decision_is_the_first_character_of_its_file(tmp_path: Path) -> None:
     path = tmp_path / "oracle"
     assert not oracle_agrees(path)
     for text, agrees in (("1", True), ("1\n", True), ("0", False), ("", False), ("no", False)):

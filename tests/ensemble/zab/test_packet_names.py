@@ -70,7 +70,7 @@ CONTENTS: list[tuple[Packet, str, str, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("packet", "phase", "name", "subject"), CONTENTS)
-def test_each_packet_has_zookeepers_name_and_its_subject(
+def test_each_packet_is_shown_with_zookeepers_name_and_subject(
     packet: Packet, phase: str, name: str, subject: dict[str, object]
 ) -> None:
     (content,) = packet_contents(packet)
@@ -106,14 +106,14 @@ def test_transaction_is_described_with_the_znodes_it_changes(
     assert txn_subject(whole) == {"zxid": "0x30000001a", "session": "0x1f", **subject}
 
 
-def test_long_znode_list_is_truncated_and_has_a_count() -> None:
+def test_long_znode_list_is_shortened_and_has_a_count() -> None:
     paths = [f"/{n}" for n in range(LISTED_MAX + 1)]
     body = CloseSessionTxn(paths)
     subject = txn_subject(Txn(SessionId(1), 1, Z, 0, OpCode.CLOSE_SESSION, body))
     assert (subject["names"], subject["count"]) == (paths[:-1], LISTED_MAX + 1)
 
 
-def test_notification_is_described_with_sender_state_and_vote() -> None:
+def test_notification_is_shown_with_sender_state_and_vote() -> None:
     content = notification_content(Notification(PeerState.LEADING, Vote(PeerId(3), Zxid(0x1A), Epoch(5)), 7))
     assert (content.group, content.kind) == ("election", "Notification")
     assert content.subject == {"state": "LEADING", "round": 7, "vote": 3, "zxid": "0x1a", "epoch": 5}

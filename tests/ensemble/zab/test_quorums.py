@@ -33,25 +33,25 @@ def test_majority_is_more_than_half_of_the_voters(size: int, needed: int) -> Non
     assert quorum.reached({PeerId(99): 5}) == -1
 
 
-def test_hierarchy_requires_majorities_in_most_groups() -> None:
+def test_hierarchical_quorum_has_majorities_in_most_groups() -> None:
     assert NINE.contains(ids(1, 2, 4, 5))
     assert not NINE.contains(ids(1, 2, 3, 4, 7))
     assert NINE.reached({PeerId(i): i for i in range(1, 10)}) == 5
 
 
-def test_weights_decide_and_servers_without_weight_never_count() -> None:
+def test_quorum_uses_weights_and_ignores_servers_of_weight_zero() -> None:
     assert WEIGHTED.contains(ids(1))
     assert not WEIGHTED.contains(ids(2, 3, 4))
     assert (WEIGHTED.weight(PeerId(1)), WEIGHTED.weight(PeerId(4)), WEIGHTED.weight(PeerId(7))) == (3, 0, 0)
 
 
-def test_group_without_weight_does_not_count() -> None:
+def test_group_of_weight_zero_does_not_count_for_a_quorum() -> None:
     quorum = HierarchicalQuorum({1: (1, 2, 3), 2: (4, 5)}, {PeerId(4): 0, PeerId(5): 0})
     assert quorum.contains(ids(1, 2))
     assert not quorum.contains(ids(1, 4, 5))
 
 
-def test_joint_quorum_is_a_quorum_of_both() -> None:
+def test_joint_quorum_is_a_quorum_of_both_memberships() -> None:
     joint = JointQuorum(Quorum((1, 2, 3)), Quorum((3, 4, 5)))
     assert joint.voters == (1, 2, 3, 4, 5)
     assert joint.contains(ids(1, 3, 4))
@@ -71,7 +71,7 @@ def test_any_two_quorums_share_a_server(quorum: QuorumSystem) -> None:
     assert all(one & other for one in quorums for other in quorums)
 
 
-def test_server_without_weight_is_never_preferred_or_needed() -> None:
+def test_server_of_weight_zero_is_never_preferred_or_needed() -> None:
     light, heavy = Vote(PeerId(4), Zxid(9), Epoch(2)), Vote(PeerId(2), Zxid(1), Epoch(1))
     assert not preferred(light, heavy, WEIGHTED)
     assert preferred(heavy, light, WEIGHTED)
@@ -89,7 +89,7 @@ weight.2=1
 version=10000000a"""
 
 
-def test_membership_round_trips_in_zookeepers_format() -> None:
+def test_membership_is_written_and_read_in_zookeepers_format() -> None:
     membership = Membership.parse(HIERARCHY)
     assert (membership.voters, membership.observers, membership.version) == ((1, 2), (3,), 0x10000000A)
     assert membership.text == HIERARCHY
@@ -124,7 +124,7 @@ def membership_text(size: int, extra: str) -> str:
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 7])
-def test_ensembles_of_any_size_survive_the_loss_of_a_minority(size: int) -> None:
+def test_ensemble_of_any_size_survives_the_loss_of_a_minority(size: int) -> None:
     world = World(size, voters=size)
     world.start()
     world.run_until(world.settled)
@@ -137,7 +137,7 @@ def test_ensembles_of_any_size_survive_the_loss_of_a_minority(size: int) -> None
     world.run_until(lambda: len(world.acknowledged) == 1 and world.converged())
 
 
-def test_server_of_weight_0_follows_but_never_leads() -> None:
+def test_server_of_weight_zero_follows_but_never_leads() -> None:
     world = World(3, voters=3, membership=membership_text(3, "group.1=1:2:3\nweight.3=0\n"))
     world.start()
     world.run_until(world.settled)

@@ -78,7 +78,7 @@ def all_know(world: World, membership: Membership) -> bool:
     return all(n.peer.membership.text == membership.text for n in world.nodes.values() if n.alive)
 
 
-def test_first_membership_gets_the_version_of_the_first_epoch() -> None:
+def test_first_membership_has_the_version_of_the_first_epoch() -> None:
     world = ensemble(1)
     leader = leader_of(world)
     assert leader.peer.membership.version == make_zxid(leader.peer.current_epoch, 0)
@@ -89,7 +89,7 @@ def test_first_membership_gets_the_version_of_the_first_epoch() -> None:
     assert all_know(world, leader.peer.membership), "later leaders keep it"
 
 
-def test_active_membership_is_not_activated_again() -> None:
+def test_active_membership_is_not_activated_a_second_time() -> None:
     world = ensemble(1)
     leader = leader_of(world)
     known = len(leader.disk.log), leader.peer.membership
@@ -109,7 +109,7 @@ def test_membership_does_not_change_while_reconfig_is_disabled() -> None:
     assert all_know(world, Membership.parse(text(line(1), line(2), line(3))))
 
 
-def test_spare_server_follows_without_a_vote_until_added() -> None:
+def test_unlisted_server_follows_without_a_vote_until_added() -> None:
     world = ensemble(2, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -132,7 +132,7 @@ def test_spare_server_follows_without_a_vote_until_added() -> None:
 
 
 @pytest.mark.parametrize("silent", ["the old members", "the new members"])
-def test_proposals_after_a_reconfig_need_both_quorums(silent: str) -> None:
+def test_proposals_after_a_reconfig_need_quorums_of_both_lists(silent: str) -> None:
     world = ensemble(3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -150,7 +150,7 @@ def test_proposals_after_a_reconfig_need_both_quorums(silent: str) -> None:
     assert leader.peer.membership.voters == tuple(sorted((leader.id, 4, 5)))
 
 
-def test_second_concurrent_reconfiguration_is_rejected() -> None:
+def test_second_reconfig_in_progress_is_rejected() -> None:
     world = ensemble(4, observers=1)
     leader = leader_of(world)
     for other in world.nodes:
@@ -162,7 +162,7 @@ def test_second_concurrent_reconfiguration_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("asks_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
-def test_proposals_before_a_reconfig_need_both_quorums(asks_a_follower: bool) -> None:
+def test_proposals_before_a_reconfig_need_quorums_of_both_lists(asks_a_follower: bool) -> None:
     """A follower that forms a quorum together with its leader cannot commit the write alone either."""
     world = ensemble(3, spares=2)
     world.start(4, 5)
@@ -284,7 +284,7 @@ def test_returning_observer_gets_no_vote_by_proposed_reconfig(at_a_follower: boo
     assert all_know(world, before)
 
 
-def test_new_membership_needs_a_quorum_in_sync() -> None:
+def test_reconfig_needs_a_synced_quorum_of_the_new_membership() -> None:
     world = ensemble(5)
     leader = leader_of(world)
     world.reconfigure(leader.id, joining=f"{line(4)},{line(5)},{line(6)}")
@@ -341,7 +341,7 @@ def test_leader_that_becomes_an_observer_hands_over() -> None:
     write(world, leader.id)
 
 
-def test_leader_at_a_new_address_hands_over() -> None:
+def test_leader_that_moves_to_a_new_address_hands_over() -> None:
     world = ensemble(9)
     leader = leader_of(world)
     reconfigure(world, joining=line(leader.id, host="elsewhere"))
@@ -350,7 +350,7 @@ def test_leader_at_a_new_address_hands_over() -> None:
     assert world.nodes[1].reaches[0].lines[leader.id].host == "elsewhere"
 
 
-def test_server_without_weight_is_not_designated() -> None:
+def test_server_of_weight_zero_is_not_designated_as_leader() -> None:
     before = Membership.parse(text(*map(line, (1, 2, 3, 4))))
     after = Membership.parse(text(*map(line, (2, 3, 4)), "group.1=2:3:4", "weight.2=1", "weight.3=1", "weight.4=0"))
     logged = {PeerId(2): 7, PeerId(3): 8, PeerId(4): 9}
@@ -384,7 +384,7 @@ def test_server_that_missed_a_reconfig_learns_it_in_an_election() -> None:
     assert all_know(world, membership)
 
 
-def test_server_with_newer_membership_rejects_an_older_leader() -> None:
+def test_server_with_a_newer_membership_rejects_an_older_leader() -> None:
     """Two of five servers that missed the change form no quorum, and must not mislead other servers."""
     world = ensemble(11, voters=3, spares=2)
     world.start(4, 5)
@@ -432,7 +432,7 @@ def test_next_leader_completes_an_uncommitted_reconfiguration(seed: int) -> None
     assert all(n.disk.next_membership is None for n in world.nodes.values() if not n.queue)
 
 
-def test_resignation_after_a_completed_reconfig_names_it() -> None:
+def test_leader_that_resigns_after_a_reconfig_names_it_as_reason() -> None:
     """The new epoch needs the acknowledgement of server 4, an observer that the uncommitted membership makes a voter.
     When the reconfiguration is completed and server 4 is not in sync, the leader resigns because of the
     reconfiguration, not because it lost a voter.
@@ -587,7 +587,9 @@ def a_leader_that_left_goes_on() -> Iterator[None]:
     ],
     ids=lambda bug: getattr(bug, "__name__", None),
 )
-def test_injected_bug_is_detected(bug: Callable[[], AbstractContextManager[None]], first_seed: int, shows: str) -> None:
+def test_injected_reconfig_bug_is_detected(
+    bug: Callable[[], AbstractContextManager[None]], first_seed: int, shows: str
+) -> None:
     """The search starts near a seed that finds the bug (1, 200 and 48)."""
     with bug(), pytest.raises(AssertionError, match=shows):
         for seed in range(first_seed, first_seed + 150):
@@ -599,4 +601,4 @@ def test_leader_that_skips_its_hand_over_is_detected() -> None:
     new address cannot be elected again.
     """
     with a_leader_that_left_goes_on(), pytest.raises(AssertionError, match="not reached within 30000 ms"):
-        test_leader_at_a_new_address_hands_over()
+        test_leader_that_moves_to_a_new_address_hands_over()

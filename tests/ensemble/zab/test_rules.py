@@ -40,7 +40,7 @@ from zabka.journal.events import LeaderEstablished, LearnerSynced, PeerProtocolB
 # -- discovery: an epoch is acknowledged once it is durable
 
 
-def test_ackepoch_waits_until_the_accepted_epoch_is_durable() -> None:
+def test_ackepoch_is_sent_once_the_accepted_epoch_is_durable() -> None:
     solo = Solo()
     solo.start()
     solo.elect(3)
@@ -51,7 +51,7 @@ def test_ackepoch_waits_until_the_accepted_epoch_is_durable() -> None:
     assert solo.packets(solo.flush()) == [AckEpoch(Zxid(0), 0)]
 
 
-def test_leaderinfo_waits_until_the_accepted_epoch_is_durable() -> None:
+def test_leaderinfo_is_sent_once_the_accepted_epoch_is_durable() -> None:
     solo = Solo(id=3)
     solo.start()
     solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
@@ -61,7 +61,7 @@ def test_leaderinfo_waits_until_the_accepted_epoch_is_durable() -> None:
     assert solo.packets(solo.flush()) == [LeaderInfo(Epoch(7))]
 
 
-def test_previously_accepted_epoch_is_not_counted_again() -> None:
+def test_epoch_accepted_before_is_not_counted_again() -> None:
     solo = Solo(epochs=(5, 4), log=[txn(4, 1)])
     solo.follow(epoch=5)
     assert solo.packets()[-1] == AckEpoch(make_zxid(4, 1), -1)
@@ -92,7 +92,7 @@ def test_vote_and_ackepoch_contain_the_last_logged_zxid() -> None:
 # -- NEWLEADER is acknowledged once the history and then the epoch are durable
 
 
-def test_newleader_ack_follows_durable_history_and_epoch() -> None:
+def test_newleader_ack_is_sent_after_durable_history_and_epoch() -> None:
     """ZOOKEEPER-3911, 4643, 4646: the order on disk is log, barrier, currentEpoch, barrier. The ACK is sent after the
     second barrier.
     """
@@ -224,7 +224,7 @@ def test_interrupted_trunc_leaves_memory_and_disk_equal() -> None:
     assert events == [TxnLogTruncated(make_zxid(1, 3), make_zxid(1, 1))]
 
 
-def test_link_lost_during_a_truncation_delays_the_next_vote() -> None:
+def test_lost_link_during_a_truncation_delays_the_next_vote() -> None:
     solo = Solo(log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
     solo.follow(epoch=2)
     solo.packet(Trunc(make_zxid(1, 1)))
@@ -254,7 +254,7 @@ def test_log_that_cannot_be_truncated_requests_a_snapshot() -> None:
     assert solo.peer.last_zxid == make_zxid(1, 8) and solo.packets(link=LinkId(9))[-1] == Ack(make_zxid(3, 0))
 
 
-def test_empty_leader_can_truncate_a_learner_to_nothing() -> None:
+def test_empty_leader_can_truncate_all_of_a_learners_log() -> None:
     solo = Solo(snapshot=tree(txn(1, 1)), epochs=(2, 1))
     solo.follow(epoch=3)
     solo.packet(Trunc(Zxid(0)))
@@ -286,7 +286,7 @@ def test_learner_gets_all_outstanding_proposals_after_its_sync() -> None:
 
 
 @pytest.mark.parametrize("bad", [txn(1, 2), txn(2, 1), txn(1, 0)])
-def test_gap_in_the_history_disconnects_from_the_leader(bad: object) -> None:
+def test_gap_in_the_history_disconnects_a_learner(bad: object) -> None:
     solo = synced_follower()
     solo.packet(Proposal([bad]))  # type: ignore[arg-type]
     assert solo.peer.state is PeerState.LOOKING and not solo.of(Append)
@@ -301,7 +301,7 @@ def test_commit_out_of_order_disconnects_from_the_leader() -> None:
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_log_with_a_hole_or_contradicting_epochs_stops_the_peer() -> None:
+def test_peer_with_a_log_hole_or_contradictory_epochs_stops() -> None:
     for solo in (
         Solo(log=[txn(1, 1), txn(1, 3)], epochs=(1, 1)),
         Solo(epochs=(1, 2)),
@@ -330,7 +330,7 @@ def test_new_leader_snapshots_only_committed_transactions() -> None:
     assert solo.peer.phase is Phase.SYNCHRONIZATION and not solo.of(SaveSnapshot)
 
 
-def test_snapshot_interval_is_half_to_full_snap_count() -> None:
+def test_snapshot_interval_is_between_half_and_full_snap_count() -> None:
     world = World(3, snap_count=20)
     world.record = True
     world.start()
@@ -347,7 +347,7 @@ def test_snapshot_interval_is_half_to_full_snap_count() -> None:
 # -- the disk's queue: one order for appends, truncations, snapshots and epochs
 
 
-def test_due_snapshot_waits_for_truncation_and_serving() -> None:
+def test_due_snapshot_waits_until_the_peer_serves_again() -> None:
     solo = Solo(log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
     solo.follow(epoch=2)
     solo.packet(Trunc(make_zxid(1, 1)))
@@ -355,7 +355,7 @@ def test_due_snapshot_waits_for_truncation_and_serving() -> None:
     assert not solo.of(SaveSnapshot), "it would contain the transactions that are truncated"
 
 
-def test_due_snapshot_is_taken_immediately_by_a_serving_peer() -> None:
+def test_serving_peer_takes_a_due_snapshot_immediately() -> None:
     solo = synced_follower()
     solo.do(solo.peer.on_snapshot_spoiled(solo.now))
     assert [effect.replaces_history for effect in solo.of(SaveSnapshot)] == [False]
@@ -376,7 +376,7 @@ def test_proposals_before_a_disconnect_are_applied_but_not_acked() -> None:
 # -- learners that a leader accepts
 
 
-def test_follower_ahead_is_closed_in_discovery_else_truncated() -> None:
+def test_follower_ahead_of_its_leader_is_closed_or_truncated() -> None:
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(make_zxid(1, 1), 0))
@@ -389,7 +389,7 @@ def test_follower_ahead_is_closed_in_discovery_else_truncated() -> None:
     assert isinstance(late.packets(link=other)[1], Trunc)
 
 
-def test_leader_leaves_when_its_epoch_cannot_get_a_quorum() -> None:
+def test_leader_resigns_if_its_epoch_cannot_get_a_quorum() -> None:
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(Zxid(0), -1))
@@ -401,7 +401,7 @@ def test_leader_leaves_when_its_epoch_cannot_get_a_quorum() -> None:
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_learner_with_a_higher_accepted_epoch_raises_the_epoch() -> None:
+def test_learner_with_higher_accepted_epoch_raises_the_new_epoch() -> None:
     solo = established_leader()
     other = LinkId(11)
     solo.do(solo.peer.on_link_accepted(solo.now, other))
@@ -444,7 +444,7 @@ def test_only_the_learner_that_breaks_the_protocol_is_closed(packet: object) -> 
     assert any(isinstance(e.event, PeerProtocolBroken) for e in solo.of(Emit))
 
 
-def test_learner_with_leaders_id_or_newer_list_is_rejected() -> None:
+def test_learner_with_the_leaders_id_or_a_newer_list_is_rejected() -> None:
     solo = Solo(id=3)
     solo.lead()
     infos = (
@@ -468,7 +468,7 @@ def test_transaction_counter_never_overflows_into_the_epoch() -> None:
     assert solo.peer.state is PeerState.LOOKING and not solo.of(Append)
 
 
-def test_application_is_notified_of_a_disconnected_client() -> None:
+def test_application_is_notified_when_a_client_disconnects() -> None:
     solo = established_leader()
     solo.do(solo.peer.on_client_closed(solo.now, ConnectionId(5)))
     assert solo.app.closed == [5]

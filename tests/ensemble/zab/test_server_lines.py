@@ -28,7 +28,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("text", "line", "canonical"), READ)
-def test_server_line_round_trips_as_in_zookeeper(text: str, line: ServerLine, canonical: str) -> None:
+def test_server_line_is_parsed_and_formatted_as_in_zookeeper(text: str, line: ServerLine, canonical: str) -> None:
     assert parse_server_line(text) == line
     assert line.canonical() == canonical
     assert parse_server_line(canonical).canonical() == canonical
@@ -51,11 +51,11 @@ def test_invalid_server_line_is_rejected(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a:1:2:observer|b:1:2", "a:1:2|b:1:2:observer", "a:1:2:observer|b:1:2:observer"])
-def test_role_after_any_address_is_the_servers_role(text: str) -> None:
+def test_role_given_after_any_address_applies_to_the_server(text: str) -> None:
     assert parse_server_line(text).observer
 
 
-def test_server_listens_on_its_addresses_or_on_all() -> None:
+def test_server_listens_on_its_own_addresses_or_on_all() -> None:
     """quorumListenOnAllIPs keeps the ports, and listens on each only once."""
     line = parse_server_line("h1:1:2|h2:3:4|h3:1:2")
     assert line.hosts == ("h1", "h2", "h3")
@@ -63,5 +63,5 @@ def test_server_listens_on_its_addresses_or_on_all() -> None:
     assert line.listens_at(on_all=True) == (("", 1, 2), ("", 3, 4))
 
 
-def test_host_with_colons_is_written_in_brackets() -> None:
+def test_host_address_with_colons_is_written_in_brackets() -> None:
     assert (bracketed("h1"), bracketed("::1")) == ("h1", "[::1]")

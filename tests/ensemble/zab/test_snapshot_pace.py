@@ -43,15 +43,15 @@ def due_after(made: SnapshotPace, size: int = 100) -> int:
 
 
 @pytest.mark.parametrize(("largest", "count"), [(True, 40), (False, 20)])
-def test_configured_count_is_used_for_any_tree_size(largest: bool, count: int) -> None:
+def test_configured_snap_count_is_used_for_any_tree_size(largest: bool, count: int) -> None:
     assert due_after(pace(10**9, largest, snap_count=40, snap_count_max=40)) == count
 
 
-def test_large_tree_waits_for_an_equally_large_log() -> None:
+def test_snapshot_of_a_large_tree_waits_for_an_equally_large_log() -> None:
     assert due_after(pace(30_000, snap_count=40, snap_count_max=4000)) == 300
 
 
-def test_small_tree_waits_for_the_minimum_count() -> None:
+def test_snapshot_of_a_small_tree_waits_for_the_minimum_count() -> None:
     assert due_after(pace(200, snap_count=40, snap_count_max=4000)) == 40
 
 
@@ -61,7 +61,7 @@ def test_replay_limit_limits_the_wait_for_a_snapshot(largest: bool, count: int) 
 
 
 @pytest.mark.parametrize(("largest", "count"), [(True, 10), (False, 5)])
-def test_log_byte_limit_makes_a_snapshot_due_before_the_count(largest: bool, count: int) -> None:
+def test_log_size_limit_makes_a_snapshot_due_before_the_count(largest: bool, count: int) -> None:
     assert due_after(pace(10**9, largest, limit_bytes=1000, snap_count=40, snap_count_max=400)) == count
 
 
@@ -71,14 +71,14 @@ def test_forced_snapshot_is_due_immediately() -> None:
     assert made.is_due
 
 
-def test_replaced_history_restarts_the_count() -> None:
+def test_replaced_history_restarts_the_transaction_count() -> None:
     made = pace(30_000, snap_count=40, snap_count_max=4000)
     made.count([write(100)] * 250)
     made.replaced(10_000)
     assert due_after(made) == 100
 
 
-def test_snapshot_defaults_equal_zookeepers() -> None:
+def test_snapshot_defaults_equal_those_of_zookeeper() -> None:
     """ZooKeeperServer.getSnapCount, snapSizeLimitInKb, and ZKDatabase's commitLogCount and snapshotSizeFactor. Session
     timeouts are -1, which means that they are derived from tickTime.
     """

@@ -53,7 +53,7 @@ def test_leader_without_a_committed_log_sends_its_tree() -> None:
     assert plan_sync(make_zxid(2, 10), tree_zxid, []).mode == "TRUNC"
 
 
-def test_next_zxid_has_next_counter_or_starts_a_higher_epoch() -> None:
+def test_next_zxid_has_the_next_counter_or_starts_a_later_epoch() -> None:
     assert follows(0, make_zxid(1, 1)) and follows(make_zxid(1, 1), make_zxid(1, 2))
     assert follows(make_zxid(1, 7), make_zxid(4, 1)) and follows(make_zxid(4, 0), make_zxid(4, 1))
     for gap in (make_zxid(1, 7), make_zxid(1, 9), make_zxid(2, 2), make_zxid(1, 1), Zxid(0)):
@@ -80,7 +80,7 @@ def test_log_read_request_has_the_first_zxid_after_each_epoch() -> None:
     assert request.borders == {make_zxid(1, 3): make_zxid(2, 1)}
 
 
-def test_log_missing_the_end_of_an_epoch_causes_a_snapshot() -> None:
+def test_log_without_the_end_of_an_epoch_causes_a_snapshot() -> None:
     first, *rest = sent_after_reading(leader_of_a_learner_at_its_snapshot(), (2, 1))
     assert isinstance(first, Snap) and first.zxid == make_zxid(2, 1)
     assert [type(packet) for packet in rest] == [NewLeader]

@@ -47,13 +47,13 @@ def test_sync_reply_waits_for_a_later_ping_round() -> None:
     assert len(solo.of(Answer, solo.packet(Ping(E1)))) == 1
 
 
-def test_follower_sync_needs_no_ping_round_with_three_voters() -> None:
+def test_sync_at_a_follower_of_three_voters_needs_no_ping_round() -> None:
     solo = established_leader()
     sync = SyncRequest(SessionId(1), 9, "/")
     assert solo.packets(solo.packet(sync)) == [sync], "no ping round is needed"
 
 
-def test_follower_sync_needs_a_ping_round_with_five_voters() -> None:
+def test_sync_at_a_follower_of_five_voters_needs_a_ping_round() -> None:
     world = World(3, voters=5, loss=0.0)
     world.start()
     world.run_until(world.settled)
@@ -70,7 +70,7 @@ def test_follower_sync_needs_a_ping_round_with_five_voters() -> None:
     world.run_until(lambda: world.answered_syncs > 0)
 
 
-def test_sync_of_an_observer_needs_a_ping_round() -> None:
+def test_sync_at_an_observer_needs_a_ping_round() -> None:
     world = World(4, observers=1, loss=0.0)
     world.start()
     world.run_until(world.settled)
@@ -130,7 +130,7 @@ def test_only_an_active_leader_reports_a_session_as_expired() -> None:
     assert solo.app.revalidations == [(gone, False)]
 
 
-def test_follower_query_of_unknown_session_needs_no_ping_round() -> None:
+def test_follower_query_for_unknown_session_needs_no_ping_round() -> None:
     solo = established_leader()
     sent = solo.packets(solo.packet(Revalidate(SessionId(-6), 4000)))
     assert sent == [Revalidate(SessionId(-6), 4000, False, E1)]

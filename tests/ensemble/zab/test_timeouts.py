@@ -56,7 +56,7 @@ def test_leader_without_a_quorum_resigns_after_init_limit() -> None:
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 2
 
 
-def test_leader_restarts_election_for_an_awaited_looking_voter() -> None:
+def test_leader_restarts_the_election_if_an_awaited_voter_looks() -> None:
     """Regression test for ZOOKEEPER-3109."""
     solo = Solo(id=3)
     solo.start()
@@ -94,14 +94,14 @@ def test_leader_outvoted_in_its_round_looks_again_and_follows() -> None:
     assert (solo.peer.state, solo.peer.leader_id, solo.peer.round) == (PeerState.FOLLOWING, 3, 1)
 
 
-def test_late_or_other_round_votes_of_supporters_are_ignored() -> None:
+def test_late_votes_and_votes_of_other_rounds_are_ignored() -> None:
     solo = elected(range(1, 4), 1)
     for vote, of_round in (((2, 0, 0), 1), ((1, 0, 0), 1), ((3, 0, 0), 0)):
         solo.receive_vote(1, PeerState.LOOKING, vote, round=of_round)
         assert solo.peer.state is PeerState.LEADING
 
 
-def test_better_votes_of_all_supporters_end_the_leadership() -> None:
+def test_leader_resigns_if_all_its_voters_prefer_another_server() -> None:
     """The leader's other supporters may already follow a better server. They leave that server only for a higher round,
     which would depose other leaders.
     """
@@ -114,7 +114,7 @@ def test_better_votes_of_all_supporters_end_the_leadership() -> None:
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 1
 
 
-def test_votes_after_the_decision_count_as_support() -> None:
+def test_votes_received_after_the_decision_count_for_the_leader() -> None:
     solo = elected(range(1, 6), 1, 3)
     for late in (4, 5):
         solo.receive_vote(late, PeerState.LOOKING, (2, 0, 0))
@@ -123,7 +123,7 @@ def test_votes_after_the_decision_count_as_support() -> None:
     assert solo.peer.state is PeerState.LEADING, "5 has agreed"
 
 
-def test_invalid_vote_does_not_end_the_leadership() -> None:
+def test_invalid_vote_does_not_make_the_leader_resign() -> None:
     """An invalid vote is for this peer with a history that it does not have, for an unknown server, or for a server
     that has lost its data.
     """
@@ -133,7 +133,7 @@ def test_invalid_vote_does_not_end_the_leadership() -> None:
         assert solo.peer.state is PeerState.LEADING
 
 
-def test_leader_elected_through_its_followers_can_be_outvoted() -> None:
+def test_leader_elected_by_following_peers_can_be_outvoted() -> None:
     solo = Solo(id=2)
     solo.start()
     solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
@@ -146,7 +146,7 @@ def test_leader_elected_through_its_followers_can_be_outvoted() -> None:
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_leader_keeps_leading_if_a_looking_server_has_no_data() -> None:
+def test_leader_does_not_resign_if_a_looking_server_has_no_data() -> None:
     """Otherwise the leader would resign each time such a server votes, and lose every leadership whose followers
     connect slowly.
     """
@@ -175,7 +175,7 @@ def test_follower_leaves_silent_leader_after_sync_or_init_limit() -> None:
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_init_limit_does_not_end_a_sync_with_traffic() -> None:
+def test_init_limit_does_not_end_a_sync_that_still_receives_data() -> None:
     follower, leader = Solo(), established_leader()
     follower.follow()
     late = LinkId(8)
@@ -242,7 +242,7 @@ def test_init_limit_ends_a_leader_whose_own_disk_is_not_ready() -> None:
     assert leader.peer.state is PeerState.LOOKING
 
 
-def test_connecting_is_retried_soon_and_for_a_limited_time() -> None:
+def test_connection_to_the_leader_is_retried_for_a_limited_time() -> None:
     solo = Solo()
     solo.start()
     solo.elect(3)
@@ -256,7 +256,7 @@ def test_connecting_is_retried_soon_and_for_a_limited_time() -> None:
     assert delays[:4] == [10, 20, 40, 50] and 900 <= sum(delays) <= 1100
 
 
-def test_links_accepted_during_an_election_are_kept() -> None:
+def test_links_accepted_during_an_election_remain_open() -> None:
     solo = Solo(id=3)
     solo.start()
     solo.do(solo.peer.on_link_accepted(solo.now, LINK))

@@ -55,7 +55,7 @@ def modes(world: World, node: int) -> list[str]:
     return [e.mode for e in world.emitted(LearnerSynced, node) if isinstance(e, LearnerSynced)]
 
 
-def test_follower_that_is_behind_gets_a_diff() -> None:
+def test_follower_with_an_older_log_gets_a_diff() -> None:
     world = settled_world()
     world.stop(1)
     write_and_wait(world, 3)
@@ -79,7 +79,7 @@ def test_follower_that_is_behind_gets_a_diff() -> None:
     ]
 
 
-def test_deposed_leaders_uncommitted_proposal_is_truncated() -> None:
+def test_uncommitted_proposal_of_a_deposed_leader_is_truncated() -> None:
     world = settled_world()
     # The leader's proposal reaches only its own disk; then the leader dies.
     world.isolate(3)
@@ -107,7 +107,7 @@ def test_deposed_leaders_uncommitted_proposal_is_truncated() -> None:
     assert [t.zxid for t in world.nodes[3].disk.log] == [0x100000001, 0x100000002]
 
 
-def test_deposed_leaders_tail_is_replaced_by_a_snapshot() -> None:
+def test_log_end_of_a_deposed_leader_is_replaced_by_a_snapshot() -> None:
     world = settled_world()
     world.isolate(3)
     world.write(3)
@@ -132,7 +132,7 @@ def test_deposed_leaders_tail_is_replaced_by_a_snapshot() -> None:
     assert modes(world, 3)[-1:] == ["SNAP"] and world.nodes[3].disk.log == []
 
 
-def test_proposal_on_one_follower_survives_its_leader() -> None:
+def test_proposal_logged_by_one_follower_survives_its_leader() -> None:
     world = settled_world()
     world.cut_off(3, 1)  # No packet reaches server 1.
     world.write(3)

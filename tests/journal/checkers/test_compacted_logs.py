@@ -70,30 +70,30 @@ def test_replica_rebuilt_from_a_compacted_log_can_lead() -> None:
     assert violated(rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3))) == []
 
 
-def test_uncompacted_batch_that_differs_is_a_violation() -> None:
+def test_batch_that_differs_without_compaction_is_reported() -> None:
     other = msgspec.structs.replace(replicated(2, 1, 2), checksum=99)
     found = violated(rebuilt(("broker-2", other), fetched(2, 3, 3)))
     assert found == [LogsMatch.name, CommittedRecordsSurvive.name]
 
 
-def test_missing_record_after_the_compacted_part_is_a_violation() -> None:
+def test_missing_record_after_the_compacted_part_is_reported() -> None:
     rows = rebuilt(fetched_thinned(2, 1, 2), ("broker-2", replicated(2, 4, 4)))
     *before, (node, _) = rows
     assert violated([*before, (node, leads(2, 1, 5))]) == [CommittedRecordsSurvive.name]
 
 
 @pytest.mark.parametrize("end", [0, 1, 3])
-def test_missing_record_at_the_log_end_is_a_violation(end: int) -> None:
+def test_missing_record_at_the_log_end_is_reported(end: int) -> None:
     *before, (node, _) = rebuilt()
     assert violated([*before, (node, leads(2, 1, end))]) == [CommittedRecordsSurvive.name]
 
 
-def test_partial_batch_without_compaction_is_a_violation() -> None:
+def test_partial_batch_without_compaction_is_reported() -> None:
     rows = [row for row in rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted]
     assert violated(rows) == [CommittedRecordsSurvive.name]
 
 
-def test_compaction_does_not_excuse_losses_of_a_recreated_topic() -> None:
+def test_compaction_does_not_explain_losses_of_a_recreated_topic() -> None:
     without_event = [
         row for row in rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted
     ]

@@ -407,7 +407,7 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
 }
 
 
-def test_different_tree_at_a_zxid_violates_both_invariants() -> None:
+def test_different_trees_at_a_zxid_violate_both_invariants() -> None:
     rows = [("peer-1", committed(5, digest=1)), ("peer-2", committed(5, digest=2))]
 
     assert violated(rows) == ["committed prefixes agree", "digests agree"]

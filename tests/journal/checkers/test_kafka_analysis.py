@@ -23,7 +23,7 @@ def anomalies(found: KafkaHistory) -> list[Anomaly]:
     return [each.anomaly for each in found.violations()]
 
 
-def test_records_read_as_sent_are_not_an_anomaly() -> None:
+def test_records_read_in_the_order_sent_are_no_anomaly() -> None:
     whole = history([("a", 0), ("b", 1), ("c", None)], [(0, "a")], [(1, "b")], end=2)
     assert anomalies(whole) == []
     assert whole.acknowledged == 2
@@ -57,17 +57,17 @@ def test_poll_that_skips_records_read_by_others_is_detected() -> None:
     assert anomalies(wrong) == [Anomaly.SKIPPED_POLL]
 
 
-def test_offsets_without_records_are_not_a_skipped_poll() -> None:
+def test_offsets_without_records_do_not_count_as_skipped() -> None:
     assert anomalies(history([("a", 0), ("c", 2)], [(0, "a")], [(2, "c")])) == []
 
 
-def test_new_assignment_can_start_at_any_offset() -> None:
+def test_consumer_can_start_a_new_assignment_at_any_offset() -> None:
     again = history([("a", 0), ("b", 1)], [(0, "a"), (1, "b")])
     again.polled.append(Polled("c", 2, "t-0", ((0, "a"), (1, "b"))))
     assert anomalies(again) == []
 
 
-def test_value_read_from_another_partition_is_unknown() -> None:
+def test_value_read_from_another_partition_counts_as_unknown() -> None:
     wrong = history([("a", None)])
     wrong.polled.append(Polled("c", 1, "t-1", ((0, "a"),)))
     assert anomalies(wrong) == [Anomaly.UNKNOWN_VALUE]
@@ -79,7 +79,7 @@ def test_overlapping_sends_can_be_stored_in_any_order() -> None:
     assert anomalies(both) == []
 
 
-def test_acks_1_losses_are_reported_only_on_request() -> None:
+def test_losses_of_records_with_acks_1_are_reported_on_request() -> None:
     alone = KafkaHistory()
     alone.sent.append(Sent("p", "t-0", "a", 0, 5, 0, acks=1))
     alone.ends["t-0"] = 0

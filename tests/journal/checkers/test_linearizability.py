@@ -80,18 +80,18 @@ def test_lost_write_is_detected_with_the_point_of_failure() -> None:
     assert verdict.stuck == (lost[2],)
 
 
-def test_objects_are_checked_separately() -> None:
+def test_objects_of_a_history_are_checked_separately() -> None:
     right = op(0, 1, Asked("create", b""), OK, key="/right")
     wrong = op(0, 1, Asked("read"), Answered("ok", b"", 0), key="/wrong")
     assert [(v.key, v.linearizable) for v in check([right, wrong], step, None)] == [("/right", True), ("/wrong", False)]
 
 
-def test_search_over_its_step_limit_returns_no_verdict() -> None:
+def test_search_over_its_step_limit_has_no_verdict() -> None:
     many = [create(0, 1, b"")] + [set_to(2, 100, b"%d" % i, i + 1) for i in reversed(range(30))]
     assert check_one("/x", many, step, None, 3).linearizable is None
 
 
-def test_sequential_operations_take_one_step_each() -> None:
+def test_search_takes_one_step_per_sequential_operation() -> None:
     many = [create(0, 1, b"")] + [set_to(2 * i, 2 * i + 1, b"%d" % i, i) for i in range(1, 3000)]
     verdict = check_one("/x", many, step, None, 10_000)
     assert verdict.linearizable and verdict.steps == 3000
@@ -149,6 +149,6 @@ def test_checker_agrees_with_brute_force(history: list[Operation]) -> None:
     assert check_one("/x", history, step, None, 1_000_000).linearizable is by_brute_force(history)
 
 
-def test_reply_before_its_call_is_an_error() -> None:
+def test_reply_before_its_call_in_a_history_is_an_error() -> None:
     with pytest.raises(AssertionError, match="answered before it was asked"):
         is_linearizable(create(5, 4, b""))

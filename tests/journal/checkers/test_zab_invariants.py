@@ -110,5 +110,5 @@ def test_protocol_error_of_a_client_is_not_a_violation() -> None:
     assert violated((1, PeerProtocolBroken("127.0.0.1", "garbage"))) == []
 
 
-def test_impossible_zxid_is_a_violation_without_an_exception() -> None:
+def test_impossible_zxid_is_a_violation_and_raises_no_exception() -> None:
     assert violated((1, ZxidCheckpoint(-1, 0, 0, 0))) == ["committedLogDurability"]

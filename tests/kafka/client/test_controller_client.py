@@ -114,14 +114,14 @@ def bench() -> Iterator[Bench]:
     made.runtime.stop()
 
 
-def test_change_sent_to_frozen_controller_is_retried_on_next(bench: Bench) -> None:
+def test_change_is_retried_if_the_frozen_controller_is_replaced(bench: Bench) -> None:
     bench.brokers.frozen.add(1)
     bench.fail_over_to(2)
     assert bench.run(bench.client.create_topic("orders", timeout_ms=15_000)) < FAILOVER_MS + 1_000
     assert bench.brokers.carried_out == [(2, "orders")]
 
 
-def test_controller_replaced_long_ago_is_left_immediately(bench: Bench) -> None:
+def test_client_leaves_a_controller_replaced_long_ago_at_once(bench: Bench) -> None:
     bench.run(bench.client.create_topic("before"))
     bench.brokers.controller_id = 2
     bench.brokers.frozen.add(1)
@@ -129,7 +129,7 @@ def test_controller_replaced_long_ago_is_left_immediately(bench: Bench) -> None:
     assert bench.brokers.carried_out[1:] == [(2, "orders")]
 
 
-def test_change_completed_by_a_frozen_controller_is_fate_unknown(bench: Bench) -> None:
+def test_change_completed_by_a_frozen_controller_is_unknown(bench: Bench) -> None:
     bench.brokers.frozen.add(1)
     bench.brokers.topics.add("orders")
     bench.fail_over_to(2)
@@ -139,7 +139,7 @@ def test_change_completed_by_a_frozen_controller_is_fate_unknown(bench: Bench) -
     assert bench.brokers.carried_out == []
 
 
-def test_missing_next_controller_means_fate_unknown(bench: Bench) -> None:
+def test_change_has_unknown_fate_if_no_controller_is_elected(bench: Bench) -> None:
     bench.brokers.frozen.add(1)
     assert isinstance(bench.refused(bench.client.create_topic("orders", timeout_ms=5_000)), KafkaFateUnknown)
 
@@ -151,13 +151,13 @@ def test_change_that_was_never_sent_is_unavailable(bench: Bench) -> None:
     assert (type(refusal), "connection refused" in str(refusal)) == (KafkaUnavailable, True)
 
 
-def test_definite_rejection_keeps_kafkas_error(bench: Bench) -> None:
+def test_definite_rejection_is_raised_with_kafkas_error(bench: Bench) -> None:
     bench.brokers.topics.add("orders")
     refusal = bench.refused(bench.client.create_topic("orders"))
     assert isinstance(refusal, KafkaRequestFailed)
     assert refusal.error is ErrorCode.topic_already_exists
 
 
-def test_metadata_does_not_wait_long_for_a_frozen_broker(bench: Bench) -> None:
+def test_metadata_request_does_not_wait_long_for_a_frozen_broker(bench: Bench) -> None:
     bench.brokers.frozen |= {1, 2}
     assert bench.run(bench.client.metadata([])) < 2_500

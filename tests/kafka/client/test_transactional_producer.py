@@ -68,7 +68,7 @@ async def one(producer: TransactionalProducer, commit: bool = True) -> None:
     await producer.end(commit=commit)
 
 
-def test_producer_sends_offsets_with_its_groups_generation() -> None:
+def test_producer_sends_offsets_with_the_generation_of_its_group() -> None:
     brokers = Brokers()
 
     async def work() -> None:
@@ -82,7 +82,7 @@ def test_producer_sends_offsets_with_its_groups_generation() -> None:
     assert brokers.searches == 2
 
 
-def test_sequences_restart_only_with_a_new_epoch() -> None:
+def test_sequence_numbers_restart_only_with_a_new_producer_epoch() -> None:
     brokers = Brokers()
 
     async def work() -> None:
@@ -115,7 +115,7 @@ def test_transaction_after_a_lost_response_has_a_new_epoch(kind: str) -> None:
     assert [epoch for _, epoch, _ in brokers.produced] == [0, 1, 1]
 
 
-def test_producer_finds_its_moved_coordinator() -> None:
+def test_producer_finds_its_coordinator_after_a_move() -> None:
     brokers = Brokers()
     brokers.replies["EndTxn"] = [ErrorCode.not_coordinator, ErrorCode.concurrent_transactions]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zabka.kafka.client.waiting import WaitingTime, united
 
 
-def test_union_of_spans_counts_common_time_once() -> None:
+def test_overlapping_time_spans_are_counted_once() -> None:
     assert united([(5, 9), (0, 4), (3, 6), (20, 25), (21, 22)]) == 9 + 5
     assert united([]) == 0
 
@@ -19,7 +19,7 @@ def test_waiting_time_includes_whole_slow_and_failed_writes() -> None:
     assert waiting.total_ms(9_000) == 1_001 + 10
 
 
-def test_waiting_time_of_overlapping_writes_counts_once() -> None:
+def test_waiting_time_of_overlapping_writes_is_counted_once() -> None:
     """Writes wait from 0 to 4,000 ms, from 2,000 to 6,000 ms, and from 5,000 ms on. A wait counts only once it exceeds
     a second.
     """

@@ -21,14 +21,14 @@ def test_record_read_back_as_acknowledged_is_not_lost() -> None:
     assert (ledger.lost, ledger.unverified, ledger.position) == (0, False, 3)
 
 
-def test_different_record_at_an_acknowledged_offset_is_a_loss() -> None:
+def test_different_record_at_an_acknowledged_offset_means_a_loss() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11])
     ledger.read_back([(0, 10), (1, -1)], 2)
     assert ledger.lost == 1
 
 
-def test_gap_at_an_acknowledged_offset_is_a_loss() -> None:
+def test_gap_at_an_acknowledged_offset_counts_as_lost() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11, 12])
     ledger.read_back([(0, 10), (2, 12)], 3)
@@ -55,7 +55,7 @@ def test_leader_change_rereads_offsets_that_can_differ() -> None:
     assert (ledger.lost, ledger.unverified) == (2, False)
 
 
-def test_lost_record_that_returns_is_no_longer_lost() -> None:
+def test_lost_record_that_reappears_is_no_longer_lost() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11])
     ledger.read_back([(0, 10), (1, 11)], 2)
@@ -68,7 +68,7 @@ def test_lost_record_that_returns_is_no_longer_lost() -> None:
     assert ledger.lost == 0
 
 
-def test_missing_offset_spans_count_each_lost_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_offset_ranges_count_each_lost_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets 1 and 2 are lost, and offset 1 had two records. Offsets 5, 7 and 9 are also lost. At most three spans are
     reported, so the last span combines 7 and 9.
     """
@@ -90,7 +90,7 @@ def test_records_removed_by_retention_are_not_lost() -> None:
     assert (ledger.lost, ledger.unverified) == (0, False)
 
 
-def test_record_acknowledged_during_a_read_is_not_a_loss() -> None:
+def test_record_acknowledged_during_a_read_is_not_reported_lost() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11])
     ledger.read_back([(0, 10), (1, 11), (2, 12), (3, 13)], 4)
@@ -102,7 +102,7 @@ def test_record_acknowledged_during_a_read_is_not_a_loss() -> None:
     assert (ledger.lost, ledger.unverified, ledger.position) == (0, False, 5)
 
 
-def test_record_acknowledged_at_the_log_end_is_not_a_loss() -> None:
+def test_record_acknowledged_at_the_log_end_is_not_reported_lost() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10])
     ledger.read_back([(0, 10)], 1)
@@ -112,14 +112,14 @@ def test_record_acknowledged_at_the_log_end_is_not_a_loss() -> None:
     assert (ledger.lost, ledger.unverified) == (0, True)
 
 
-def test_record_acknowledged_below_the_position_is_reread() -> None:
+def test_late_ack_below_consumer_position_rereads_the_record() -> None:
     ledger = PartitionLedger()
     ledger.read_back([], 5)
     ledger.acknowledge(3, [9])
     assert ledger.unverified and ledger.position == 3
 
 
-def test_ledger_stores_a_limited_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ledger_of_acknowledged_records_has_a_maximum_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zabka.kafka.client.ledger.ENTRIES_MAX", 100)
     ledger = PartitionLedger()
     for offset in range(1_000):
@@ -147,7 +147,7 @@ def workload(cluster: Cluster, acks: int = -1, records_per_s: float = 100) -> tu
 
 
 @pytest.mark.parametrize("acks", [-1, 1])
-def test_workload_keeps_its_pace_and_verifies_acknowledgements(cluster: Cluster, acks: int) -> None:
+def test_workload_keeps_its_rate_and_verifies_acknowledgements(cluster: Cluster, acks: int) -> None:
     cluster.run(cluster.client.create_topic("orders", 3, 3))
     made, events = workload(cluster, acks)
     made.start()
@@ -174,7 +174,7 @@ def test_acks_0_workload_has_no_acknowledgements(cluster: Cluster) -> None:
     made.close()
 
 
-def test_workload_waits_for_a_missing_topic(cluster: Cluster) -> None:
+def test_workload_waits_until_its_topic_exists(cluster: Cluster) -> None:
     made, _ = workload(cluster)
     made.start()
     cluster.wait(1_000)
@@ -270,7 +270,7 @@ def test_client_finds_the_leader_after_a_move(cluster: Cluster) -> None:
     assert [(r.offset, r.key, r.value) for r in fetched.records] == [(0, b"k", b"v"), (1, b"k", b"w"), (2, None, None)]
 
 
-def test_producer_ids_are_unique(cluster: Cluster) -> None:
+def test_producer_ids_of_clients_are_unique(cluster: Cluster) -> None:
     async def collect() -> list[int]:
         return [(await cluster.client.init_producer_id())[0] for _ in range(1_200)]
 

@@ -68,7 +68,7 @@ def data(cluster: Cluster, path: str) -> bytes | None:
     return None if node is None else node.data
 
 
-def test_zookeeper_consumer_registers_claims_and_stores_offsets(
+def test_zookeeper_consumer_claims_partitions_and_stores_offsets(
     cluster: Cluster,
 ) -> None:
     reader = Reader(cluster, "c1")
@@ -116,7 +116,7 @@ def test_members_share_the_partitions_and_hand_them_over(cluster: Cluster) -> No
     assert sorted(first.numbers() + second.numbers()) == list(range(10))
 
 
-def test_partition_owned_by_another_member_is_awaited(cluster: Cluster) -> None:
+def test_consumer_waits_for_a_partition_another_member_owns(cluster: Cluster) -> None:
     cluster.ensemble.put("/consumers/readers/owners/orders/1", b"zombie-0")
     reader = Reader(cluster, "c1")
     produce(cluster, range(4))
@@ -141,7 +141,7 @@ def test_zookeeper_consumer_finds_a_new_leader_in_zookeeper(cluster: Cluster) ->
     assert sorted(reader.numbers()) == list(range(8))
 
 
-def test_expired_consumer_registers_and_claims_again(cluster: Cluster) -> None:
+def test_expired_consumer_registers_and_claims_partitions_again(cluster: Cluster) -> None:
     reader = Reader(cluster, "c1")
     produce(cluster, range(4))
     cluster.wait(3_000)
@@ -155,7 +155,7 @@ def test_expired_consumer_registers_and_claims_again(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"subscription":[]}', b"\xff"])
-def test_znode_that_is_not_a_member_is_skipped(text: bytes) -> None:
+def test_znode_that_does_not_describe_a_member_is_skipped(text: bytes) -> None:
     assert decode_member(text) is None
     assert decode_member(encode_member({"t": 2}, 5)) == {"t": 2}
 

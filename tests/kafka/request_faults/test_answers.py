@@ -100,7 +100,7 @@ def through_the_wire(response: Any, to: Any) -> Any:
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
-def test_rejected_request_has_the_error_in_every_partition(api: ApiKey, version: int) -> None:
+def test_response_to_a_rejected_request_has_error_per_partition(api: ApiKey, version: int) -> None:
     asked = sample(api, version)
     part = split(asked, lambda row, partition: True)
     assert part.rest is None
@@ -114,7 +114,7 @@ def test_rejected_request_has_the_error_in_every_partition(api: ApiKey, version:
         assert all(set(errors_in(row)) == {ErrorCode.not_coordinator} for row in rows)
 
 
-def test_split_request_serves_only_the_other_rows() -> None:
+def test_request_is_split_into_rejected_and_other_partitions() -> None:
     asked = sample(ApiKey.OFFSET_COMMIT, 8)
     part = split(asked, lambda row, partition: row.name == "orders" and partition == 1)
     assert [(row.name, [p.partition_index for p in row.partitions]) for row in part.selected.topics] == [
@@ -139,7 +139,7 @@ def test_split_request_serves_only_the_other_rows() -> None:
     ]
 
 
-def test_rejected_produce_has_no_offset() -> None:
+def test_response_to_a_rejected_produce_has_no_offset() -> None:
     asked = sample(ApiKey.PRODUCE, 9)
     part = split(asked, lambda row, partition: row.name == "payments" and partition == 0)
     read = through_the_wire(refuse(part, ErrorCode.not_leader_or_follower), asked)
@@ -179,7 +179,7 @@ def metadata() -> MetadataResponse:
     return MetadataResponse(9, (), "c", 1, topics)
 
 
-def test_rejected_metadata_has_the_error_in_the_topic() -> None:
+def test_response_to_rejected_metadata_has_the_error_per_topic() -> None:
     changed = refuse_metadata(metadata(), lambda name, _: name == "orders", -1, ErrorCode.leader_not_available)
     read = through_the_wire(changed, request(ApiKey.METADATA, 9))
     assert [(topic.error_code.name, len(topic.partitions)) for topic in read.topics] == [
@@ -188,7 +188,7 @@ def test_rejected_metadata_has_the_error_in_the_topic() -> None:
     ]
 
 
-def test_rejected_metadata_has_the_error_in_the_partition() -> None:
+def test_response_to_rejected_metadata_has_error_per_partition() -> None:
     changed = refuse_metadata(metadata(), lambda name, _: name == "orders", 1, ErrorCode.leader_not_available)
     read = through_the_wire(changed, request(ApiKey.METADATA, 9))
     assert [(row.error_code.name, row.leader_id) for row in read.topics[0].partitions] == [
@@ -198,7 +198,7 @@ def test_rejected_metadata_has_the_error_in_the_partition() -> None:
 
 
 @pytest.mark.parametrize("api", [ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.HEARTBEAT])
-def test_throttled_response_has_the_throttle_time(api: ApiKey) -> None:
+def test_response_with_a_throttle_fault_has_its_throttle_time(api: ApiKey) -> None:
     since = throttle_since(api)
     assert since is not None
     asked = request(api, since, topics=[]) if api is ApiKey.METADATA else sample(api, since)
@@ -206,21 +206,21 @@ def test_throttled_response_has_the_throttle_time(api: ApiKey) -> None:
     assert milliseconds(throttled(answer, 250).throttle_time) == 250
 
 
-def test_corrupt_records_fail_their_checksum() -> None:
+def test_corrupted_records_fail_their_checksum() -> None:
     damaged = corrupt(BATCH)
     header = read_header(damaged)
     assert header is not None and not checksum_holds(damaged, 0, header)
     assert corrupt(b"short") == b"short"
 
 
-def test_corrupt_produce_damages_only_the_selected_batches() -> None:
+def test_corrupt_produce_fault_damages_only_selected_batches() -> None:
     changed = corrupt_produced(sample(ApiKey.PRODUCE, 9), lambda row, n: row.name == "orders" and n == 1)
     assert [row.records == BATCH for topic in changed.topic_data for row in topic.partition_data] == [
         True, False, True, True,
     ]  # fmt: skip
 
 
-def test_corrupt_fetch_applies_only_to_responses_with_records() -> None:
+def test_corrupt_fetch_fault_applies_to_responses_with_records() -> None:
     rows = [PartitionData(0, ErrorCode.none, 5, 5, 0, BATCH), PartitionData(1, ErrorCode.none, 5, 5, 0, b"")]
     answer = FetchResponse(12, [FetchableTopicResponse(rows, "orders")])
     assert corrupt_fetched(answer, [FetchedRow("orders", None, 1)]) is None

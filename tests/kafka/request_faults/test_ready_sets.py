@@ -16,39 +16,39 @@ NAMES = (
 )  # fmt: skip
 
 
-def test_documented_ready_fault_sets_exist() -> None:
+def test_documented_ready_made_fault_sets_exist() -> None:
     assert tuple(READY_SETS) == NAMES
 
 
-def test_each_ready_fault_set_is_documented_with_its_outage() -> None:
+def test_each_ready_made_fault_set_is_documented_with_its_outage() -> None:
     page = (ROOT / "docs/how-to/inject-request-faults.md").read_text()
     assert [
         name for name, ready in READY_SETS.items() if f"| `{name}` | {ready.imitates} | {ready.expected} |" not in page
     ] == []
 
 
-def test_page_offers_every_ready_fault_set_and_effect() -> None:
+def test_page_offers_every_ready_made_fault_set_and_fault_effect() -> None:
     page = (ROOT / "api/web/views/request_faults.js").read_text()
     assert [name for name in (*READY_SETS, *get_args(Effect)) if f'"{name}"' not in page] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_rule_of_a_ready_fault_set_is_valid(name: str) -> None:
+def test_every_rule_of_a_ready_made_fault_set_is_valid(name: str) -> None:
     assert [why_impossible(rule) for rule in READY_SETS[name].rules] == [None] * len(READY_SETS[name].rules)
     assert {rule.part_of for rule in narrowed(name, {})} == {name}
 
 
-def test_ready_fault_set_limited_to_a_topic_keeps_its_times() -> None:
+def test_fault_set_limited_to_a_topic_keeps_its_times_field() -> None:
     (rule,) = narrowed("ack-lost", {"topic": "orders", "node": "broker-1"})
     assert (rule.topic, rule.node, rule.times, rule.effect) == ("orders", "broker-1", 1, "drop_response")
 
 
-def test_requested_times_replace_the_times_of_a_ready_set() -> None:
+def test_times_option_replaces_the_times_field_of_a_fault_set() -> None:
     (rule,) = narrowed("rebalance-storm", {"group": "g", "times": 4})
     assert (rule.group, rule.times, rule.every, rule.for_ms) == ("g", 4, 0, 0)
 
 
-def test_slow_broker_accepts_another_delay() -> None:
+def test_slow_broker_fault_set_accepts_another_delay() -> None:
     (rule,) = narrowed("slow-broker", {"delay_ms": 50, "node": "broker-2"})
     assert (rule.delay_ms, rule.node) == (50, "broker-2")
 
@@ -64,6 +64,8 @@ def test_slow_broker_accepts_another_delay() -> None:
         ("ack-lost", {"times": -1}, "times"),
     ],
 )
-def test_invalid_limit_of_a_ready_fault_set_is_rejected(name: str, narrowing: dict[str, object], reason: str) -> None:
+def test_invalid_limit_of_a_ready_made_fault_set_is_rejected(
+    name: str, narrowing: dict[str, object], reason: str
+) -> None:
     with pytest.raises(ValueError, match=reason):
         narrowed(name, narrowing)

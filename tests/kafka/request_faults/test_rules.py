@@ -57,22 +57,22 @@ def test_supported_kafka_rule_is_accepted(fields: dict[str, Any]) -> None:
     assert why_impossible(rule(**fields)) is None
 
 
-def test_errors_that_rules_can_return_are_kafka_errors() -> None:
+def test_every_error_that_a_rule_can_return_is_a_kafka_error() -> None:
     assert {name for names in ERRORS.values() for name in names} <= KAFKA_ERRORS.keys()
 
 
-def test_throttle_time_is_in_responses_since_its_version() -> None:
+def test_responses_have_a_throttle_time_from_their_version_on() -> None:
     # KIP-124 for Fetch and Produce, KIP-219's neighbours for the others.
     assert [throttle_since(api) for api in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA)] == [1, 1, 3]
 
 
-def test_error_of_a_later_version_does_not_match_older_requests() -> None:
+def test_rule_with_a_newer_versions_error_skips_older_requests() -> None:
     fenced = rule(api="Heartbeat", effect="error", error="FENCED_INSTANCE_ID")
     assert [may_match(fenced, ApiKey.HEARTBEAT, version, "c", "") for version in (2, 3)] == [False, True]
 
 
 @pytest.mark.parametrize("client_id", ["broker-1", "api-admin"])
-def test_inter_broker_requests_match_only_by_name(client_id: str) -> None:
+def test_rule_selects_inter_broker_requests_only_if_named(client_id: str) -> None:
     assert not may_match(rule(api="Fetch"), ApiKey.FETCH, 12, client_id, "")
     assert may_match(rule(api="Fetch", client_id=client_id), ApiKey.FETCH, 12, client_id, "")
 
@@ -97,12 +97,12 @@ def test_rule_selects_by_topic_and_partition() -> None:
     assert not is_selected(message, topic="payments")
 
 
-def test_rule_selects_metadata_of_all_topics() -> None:
+def test_topic_rule_selects_metadata_requests_for_all_topics() -> None:
     assert is_selected(request(ApiKey.METADATA, 9, topics=None), topic="orders")
     assert not is_selected(request(ApiKey.METADATA, 9, topics=[{"name": "payments"}]), topic="orders")
 
 
-def test_rule_selects_coordinators_by_kind_of_key() -> None:
+def test_rule_selects_find_coordinator_requests_by_key_type() -> None:
     group = request(ApiKey.FIND_COORDINATOR, 4, key_type=0, coordinator_keys=["g"])
     transaction = request(ApiKey.FIND_COORDINATOR, 3, key_type=1, key="g")
     assert is_selected(group, group="g") and not is_selected(group, transactional_id="g")

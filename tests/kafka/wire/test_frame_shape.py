@@ -30,7 +30,7 @@ def encoded(schema: Any) -> bytes:
 
 
 @pytest.mark.parametrize("key", SUPPORTED, ids=lambda key: key.name)
-def test_frame_shape_check_ends_where_the_decoder_ends(key: ApiKey) -> None:
+def test_frame_shape_check_ends_at_the_same_byte_as_the_decoder(key: ApiKey) -> None:
     for version in versions(key):
         for schema in (request_class(key, version), response_class(key, version)):
             data = encoded(schema)
@@ -41,7 +41,7 @@ def test_frame_shape_check_ends_where_the_decoder_ends(key: ApiKey) -> None:
                     check_shape(schema, data[:short], 0)
 
 
-def test_array_longer_than_the_frame_is_rejected() -> None:
+def test_frame_with_an_array_longer_than_itself_is_rejected() -> None:
     with pytest.raises(WireError, match="announces 2147483647 members in 10 bytes"):
         check_shape(request_class(ApiKey.METADATA, 1), struct.pack(">i", 2**31 - 1) + bytes(10), 0)
 
@@ -73,7 +73,7 @@ def test_null_in_a_non_nullable_field_is_rejected() -> None:
     assert check_shape(request_class(ApiKey.METADATA, 1), struct.pack(">i", -1), 0) == 4
 
 
-def test_compact_string_has_the_limit_of_a_classic_string() -> None:
+def test_compact_string_has_the_size_limit_of_a_classic_string() -> None:
     # The broker stores compact strings as classic strings, which have at most 32,767 bytes, so a longer group id
     # could not be stored.
     def heartbeat(name: str) -> bytes:
@@ -130,7 +130,7 @@ def _with(value: Any) -> Any:
     return READ if value == INVALID_TEXT else value
 
 
-def test_invalid_utf_8_string_has_the_same_length_limit() -> None:
+def test_string_of_invalid_utf_8_has_the_same_length_limit() -> None:
     # Each invalid byte becomes a replacement character of three bytes, so the name would be too long to return or
     # store.
     frame = encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id="g" * 20_000, member_id="m"))[4:]
@@ -140,7 +140,7 @@ def test_invalid_utf_8_string_has_the_same_length_limit() -> None:
         decode_request(frame.replace(b"g", b"\xff"))
 
 
-def test_nonzero_boolean_is_true_as_in_java() -> None:
+def test_any_nonzero_boolean_byte_is_true_as_in_java() -> None:
     for version in range(4, 13):
         message = request(ApiKey.METADATA, version, topics=[], allow_auto_topic_creation=True)
         frame = encode_request(1, "c", message)[4:]

@@ -47,7 +47,7 @@ DRAWS = 8
 
 
 @pytest.mark.parametrize(("key", "kind", "version"), SERVED)
-def test_manually_packed_message_equals_kios(key: ApiKey, kind: str, version: int) -> None:
+def test_message_packed_by_our_codec_equals_kios(key: ApiKey, kind: str, version: int) -> None:
     schema_of, read, pack = CODECS[key, kind]
     random = Random(version)
     for _ in range(DRAWS):
@@ -61,7 +61,7 @@ def test_manually_packed_message_equals_kios(key: ApiKey, kind: str, version: in
 
 
 @pytest.mark.parametrize(("key", "kind", "version"), SERVED)
-def test_damaged_message_is_rejected_or_decoded_as_by_kio(key: ApiKey, kind: str, version: int) -> None:
+def test_damaged_message_is_rejected_or_decoded_as_kio_does(key: ApiKey, kind: str, version: int) -> None:
     schema_of, read, _ = CODECS[key, kind]
     schema = schema_of(key, version)
     random = Random(version)
@@ -85,7 +85,7 @@ def test_damaged_message_is_rejected_or_decoded_as_by_kio(key: ApiKey, kind: str
 
 
 @pytest.mark.parametrize("version", [3, 9])
-def test_produced_records_are_a_view_of_the_frame(version: int) -> None:
+def test_decoded_produce_records_are_a_view_of_the_frame(version: int) -> None:
     rows = [{"name": "t", "partition_data": [{"index": 0, "records": b"r" * 500}]}]
     asked = request(ApiKey.PRODUCE, version, acks=1, timeout=1, topic_data=rows)
     frame = encode_request(1, "c", asked)[FRAME_SIZE.size :]
@@ -94,7 +94,7 @@ def test_produced_records_are_a_view_of_the_frame(version: int) -> None:
     assert records.obj is frame
 
 
-def test_fetched_records_are_not_copied() -> None:
+def test_fetch_response_does_not_copy_its_records() -> None:
     records = b"r" * 500
     row = {"partition_index": 0, "records": records}
     answer = respond(request(ApiKey.FETCH, 12), responses=[{"topic": "t", "partitions": [row]}])
@@ -121,7 +121,7 @@ def test_compact_topic_name_has_the_limit_of_a_classic_string(version: int) -> N
 
 
 @pytest.mark.parametrize("piece", [1, 3, 4, 5, 7, 1000])
-def test_frames_are_reassembled_from_any_chunks(piece: int) -> None:
+def test_frames_are_assembled_from_chunks_of_any_size(piece: int) -> None:
     frames = [b"a", b"bc" * 40, b"d" * 3, b"e" * 2000]
     stream = b"".join(FRAME_SIZE.pack(len(frame)) + frame for frame in frames)
     reader = FrameReader(2000)
@@ -130,13 +130,13 @@ def test_frames_are_reassembled_from_any_chunks(piece: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1, 2001])
-def test_frame_of_a_forbidden_size_is_rejected(size: int) -> None:
+def test_frame_of_an_invalid_size_is_rejected(size: int) -> None:
     with pytest.raises(FrameTooLarge):
         FrameReader(2000).feed(FRAME_SIZE.pack(size))
 
 
 @pytest.mark.parametrize("version", range(13))
-def test_manually_packed_metadata_response_equals_kios(version: int) -> None:
+def test_metadata_response_packed_by_our_codec_equals_kios(version: int) -> None:
     random = Random(version)
     for _ in range(DRAWS):
         message = drawn(response_class(ApiKey.METADATA, version), random)
@@ -182,7 +182,7 @@ def metadata_as_ours(message: Any, version: int) -> MetadataResponse:
     )
 
 
-def test_partition_row_is_packed_once_for_many_responses() -> None:
+def test_partition_entry_is_packed_once_for_many_responses() -> None:
     row = MetadataResponsePartition(
         error_code=ErrorCode.none,
         partition_index=0,
@@ -203,7 +203,7 @@ def test_partition_row_is_packed_once_for_many_responses() -> None:
         (ApiKey.UPDATE_METADATA, UPDATE_METADATA_VERSION, pack_update_metadata),
     ],
 )
-def test_manually_packed_control_request_equals_kios(key: ApiKey, version: int, pack: Any) -> None:
+def test_control_request_packed_by_our_codec_equals_kios(key: ApiKey, version: int, pack: Any) -> None:
     random = Random(version)
     for _ in range(3 * DRAWS):
         message = drawn(request_class(key, version), random)

@@ -50,7 +50,7 @@ def body(frame: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("key", "version"), SERVED)
-def test_supported_requests_and_responses_round_trip(key: ApiKey, version: int) -> None:
+def test_supported_requests_and_responses_decode_as_encoded(key: ApiKey, version: int) -> None:
     sent = fill(request_class(key, version), {})
     got = decode_request(body(encode_request(7, "client", sent)))
     assert (got.correlation_id, got.client_id) == (7, "client")
@@ -87,7 +87,7 @@ FETCHED = st.fixed_dictionaries(
     ),
     throttle=st.integers(0, 10_000),
 )
-def test_manually_packed_fetch_response_equals_kios(version: int, topics: Any, throttle: int) -> None:
+def test_fetch_response_packed_by_our_codec_equals_kios(version: int, topics: Any, throttle: int) -> None:
     values = {"throttle_time": throttle, "session_id": 5, "error_code": 0, "responses": topics}
     payload = fill(response_class(ApiKey.FETCH, version), values)
     assert b"".join(pack_fetch(payload)) == kio_bytes(payload)
@@ -98,7 +98,7 @@ def ends_with_rows(key: ApiKey, version: int) -> bool:
 
 
 @pytest.mark.parametrize(("key", "version"), [each for each in SERVED if ends_with_rows(*each)])
-def test_sliced_response_is_encoded_as_by_kio(key: ApiKey, version: int) -> None:
+def test_response_encoded_in_slices_equals_kios(key: ApiKey, version: int) -> None:
     random, schema = Random(f"{key} {version}"), response_class(key, version)
     last = last_rows(schema)
     assert last is not None
@@ -117,19 +117,19 @@ def test_sliced_response_is_encoded_as_by_kio(key: ApiKey, version: int) -> None
     assert turns == 0 or turns >= len(encoder.encode(7, answer)) // (2 * SLICE_BYTES)
 
 
-def test_response_with_many_rows_yields_after_each_slice() -> None:
+def test_encoding_of_a_long_response_yields_after_each_slice() -> None:
     rows = [{"resource_name": "x" * 1_000} for _ in range(100)]
     answer = respond(request(ApiKey.DESCRIBE_CONFIGS, 4), results=rows)
     assert sum(1 for _ in ResponseEncoder().encode_in_slices(1, answer)) == 100 // -(-SLICE_BYTES // 1_012)
 
 
-def test_few_rows_are_encoded_in_one_step() -> None:
+def test_short_response_is_encoded_in_one_step() -> None:
     asked = request(ApiKey.DESCRIBE_CONFIGS, 4)
     assert not takes_long(respond(asked, results=[{}] * SHORT_ROWS))
     assert takes_long(respond(asked, results=[{}] * (SHORT_ROWS + 1)))
 
 
-def test_metadata_response_is_encoded_once() -> None:
+def test_metadata_response_is_encoded_once_and_cached() -> None:
     encoder = ResponseEncoder()
     asked = request(ApiKey.METADATA, 12)
     payload = respond(asked, brokers=[{"node_id": 1, "host": "h", "port": 9}], topics=[{"name": "t"}])
@@ -147,7 +147,7 @@ def test_cache_of_encoded_metadata_is_limited() -> None:
 
 
 @pytest.mark.parametrize("frame", [b"", b"\x00", struct.pack(">hhi", 3, 12, 1), struct.pack(">hhih", 3, 12, 1, 500)])
-def test_truncated_header_is_a_wire_error(frame: bytes) -> None:
+def test_truncated_request_header_is_a_wire_error(frame: bytes) -> None:
     with pytest.raises(WireError):
         decode_request(frame)
 
@@ -161,7 +161,7 @@ def test_unsupported_request_is_distinguished_from_malformed_one(key: int, versi
 
 
 @pytest.mark.parametrize(("key", "version"), SERVED)
-def test_random_bytes_after_a_header_are_a_request_or_wire_error(key: ApiKey, version: int) -> None:
+def test_random_bytes_after_a_header_decode_or_are_a_wire_error(key: ApiKey, version: int) -> None:
     random = Random(key * 100 + version)
     for _ in range(40):
         frame = struct.pack(">hhih", key, version, 1, -1) + random.randbytes(random.randrange(60))
@@ -216,14 +216,14 @@ def test_api_versions_lists_exactly_the_supported_versions(version: int) -> None
     assert {row.api_key: (row.min_version, row.max_version) for row in listed.api_keys} == SUPPORTED
 
 
-def test_unknown_api_versions_version_gets_a_v0_response() -> None:
+def test_unsupported_api_versions_version_gets_a_v0_response() -> None:
     refused = answer_unknown_version()
     assert type(refused) is response_class(ApiKey.API_VERSIONS, 0)
     assert refused.error_code is ErrorCode.unsupported_version
     assert [(row.api_key, row.min_version, row.max_version) for row in refused.api_keys] == [(18, 0, 4)]
 
 
-def test_api_versions_response_has_old_header_in_every_version() -> None:
+def test_api_versions_response_has_header_v0_in_every_version() -> None:
     for version in range(5):
         asked = request(ApiKey.API_VERSIONS, version)
         frame = body(ResponseEncoder().encode(9, answer(asked)))

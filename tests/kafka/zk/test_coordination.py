@@ -47,14 +47,14 @@ def paths(world: World, count: int) -> list[str]:
     return names
 
 
-def test_batch_keeps_ten_requests_in_flight_and_reply_order(world: World, session: FakeSession, zk: Zk) -> None:
+def test_batch_keeps_ten_requests_in_flight_and_replies_in_order(world: World, session: FakeSession, zk: Zk) -> None:
     names = paths(world, 35)
     outcomes = world.call(zk.batch([partial(session.get, name) for name in names]))
     assert [outcome.value[0].decode() for outcome in outcomes] == names
     assert session.in_flight_max == 10
 
 
-def test_lost_requests_are_retried_and_marked(world: World, session: FakeSession, zk: Zk) -> None:
+def test_requests_with_lost_replies_are_retried_and_flagged(world: World, session: FakeSession, zk: Zk) -> None:
     names = paths(world, 12)
     session.lose_requests = 3
     outcomes = world.call(zk.batch([partial(session.get, name) for name in names]))
@@ -62,7 +62,7 @@ def test_lost_requests_are_retried_and_marked(world: World, session: FakeSession
     assert [outcome.repeated for outcome in outcomes] == [True] * 3 + [False] * 9
 
 
-def test_batches_return_errors_and_calls_raise_them(world: World, session: FakeSession, zk: Zk) -> None:
+def test_batches_return_errors_but_single_calls_raise_them(world: World, session: FakeSession, zk: Zk) -> None:
     assert world.call(zk.attempt(lambda: session.get("/no"))).error is ErrorCode.NO_NODE
     with pytest.raises(NoNode):
         world.call(zk.call(lambda: session.get("/no")))
@@ -82,7 +82,7 @@ def test_requests_of_a_closed_session_are_not_retried_forever(world: World, sess
         world.call(zk.call(lambda: session.get("/")))
 
 
-def test_valid_fence_returns_ordinary_errors_as_values(world: World, zk: Zk) -> None:
+def test_batch_with_a_valid_fence_returns_errors_as_values(world: World, zk: Zk) -> None:
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
     writer = FencedWriter(zk, 1, 1, 0, lambda event: None)
     ops = [Create("/a", b"1"), Create("/a", b"2"), SetData("/a", b"3", 7), Delete("/no"), SetData("/a", b"4", 0)]
@@ -97,7 +97,7 @@ def test_valid_fence_returns_ordinary_errors_as_values(world: World, zk: Zk) -> 
     assert written[4].stat is not None and written[4].stat.version == 1
 
 
-def test_fenced_batch_raises_is_journalled_and_stops(world: World, session: FakeSession, zk: Zk) -> None:
+def test_rejected_fence_raises_is_journaled_and_stops_the_batch(world: World, session: FakeSession, zk: Zk) -> None:
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"2")
     emitted: list[Event] = []
@@ -112,7 +112,7 @@ def test_fenced_batch_raises_is_journalled_and_stops(world: World, session: Fake
 # ---- the event queue ------------------------------------------------------------------------------------------
 
 
-def test_controller_events_run_in_order_and_clear_drops_the_rest(world: World) -> None:
+def test_controller_events_run_in_order_and_clear_drops_others(world: World) -> None:
     runtime = SimRuntime(world.scheduler, Random(0))
     log: list[str] = []
 
@@ -180,7 +180,7 @@ def test_control_requests_use_the_inter_broker_listener(world: World) -> None:
     assert channels.endpoint(info._replace(endpoints=info.endpoints[:1]))[1:] == ("o", 1)
 
 
-def test_writes_sent_together_share_a_transaction_and_its_fence(world: World, zk: Zk, session: FakeSession) -> None:
+def test_state_writes_sent_together_share_a_multi_and_its_fence(world: World, zk: Zk, session: FakeSession) -> None:
     names = paths(world, 120)
     events: list[Event] = []
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
@@ -194,7 +194,7 @@ def test_writes_sent_together_share_a_transaction_and_its_fence(world: World, zk
     assert [event.path for event in events if isinstance(event, WriteFenced)] == names[:2]
 
 
-def test_conflicting_write_does_not_fail_writes_sent_with_it(world: World, zk: Zk) -> None:
+def test_conflicting_state_write_does_not_fail_writes_with_it(world: World, zk: Zk) -> None:
     names = paths(world, 5)
     world.ensemble.put(names[2], b"changed meanwhile")
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
@@ -203,7 +203,7 @@ def test_conflicting_write_does_not_fail_writes_sent_with_it(world: World, zk: Z
     assert [each.error for each in written] == [ErrorCode.OK] * 2 + [ErrorCode.BAD_VERSION] + [ErrorCode.OK] * 2
 
 
-def test_lost_reply_to_a_write_batch_reports_possible_execution(world: World, session: FakeSession, zk: Zk) -> None:
+def test_write_batch_with_a_lost_reply_may_have_been_applied(world: World, session: FakeSession, zk: Zk) -> None:
     names = paths(world, 3)
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
     writer = FencedWriter(zk, 1, 1, 0, lambda event: None)
@@ -212,7 +212,7 @@ def test_lost_reply_to_a_write_batch_reports_possible_execution(world: World, se
     assert all(each.error is ErrorCode.BAD_VERSION and each.repeated for each in written)
 
 
-def test_propagation_event_follows_the_replies_of_all_brokers(world: World) -> None:
+def test_propagation_event_is_emitted_after_all_brokers_replied(world: World) -> None:
     world.start(1, 2, 3)
     world.create_topic("t", {0: [2, 3], 1: [3, 2]})
     world.settle()

@@ -21,7 +21,7 @@ def test_controller_and_epoch_znodes_have_kafkas_format() -> None:
     assert znodes.decode_controller_epoch(b"12") == 12
 
 
-def test_broker_znode_has_an_optional_rack() -> None:
+def test_broker_registration_can_contain_a_rack() -> None:
     info = BrokerInfo(1, (BrokerEndpoint("PLAINTEXT", "h", 9092),), "r1")
     with_rack = (
         b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"17","endpoints":["PLAINTEXT://h:9092"],'
@@ -32,7 +32,7 @@ def test_broker_znode_has_an_optional_rack() -> None:
     assert znodes.decode_broker(1, with_rack) == info
 
 
-def test_broker_registration_features_contain_intact_log() -> None:
+def test_features_in_broker_registration_contain_the_log_state() -> None:
     info = BrokerInfo(1, (BrokerEndpoint("PLAINTEXT", "h", 9092),), features=(("f", 1, 3),), log_intact=True)
     data = znodes.encode_broker(info, 1)
     assert b'"features":{"f":{"min_version":1,"max_version":3},"zabka.log.intact":{"min_version":1,"max_v' in data
@@ -41,7 +41,7 @@ def test_broker_registration_features_contain_intact_log() -> None:
     assert znodes.decode_broker(1, znodes.encode_broker(not_sure, 1)) == not_sure
 
 
-def test_broker_endpoints_have_names_protocols_and_ipv6() -> None:
+def test_broker_endpoints_can_have_listener_names_and_ipv6() -> None:
     info = BrokerInfo(2, (BrokerEndpoint("INSIDE", "::1", 1, "SSL"), BrokerEndpoint("OUT", "h", 2, "PLAINTEXT")))
     data = znodes.encode_broker(info, 1)
     assert b'"endpoints":["INSIDE://[::1]:1","OUT://h:2"]' in data
@@ -76,7 +76,7 @@ def test_reassigned_and_old_version_topic_znodes_are_decoded() -> None:
     )
 
 
-def test_partition_state_contains_recovery_only_if_recovering() -> None:
+def test_partition_state_names_its_recovery_only_if_recovering() -> None:
     state = LeaderAndIsr(1, 0, (1, 2), 1)
     plain = b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1,2]}'
     assert znodes.encode_partition_state(state) == plain
@@ -112,7 +112,7 @@ def test_partition_lists_notifications_and_ids_match_kafka() -> None:
 @pytest.mark.parametrize(
     "garbage", [None, b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"version":true}', b"12"]
 )
-def test_znode_without_json_object_is_decoded_as_none(garbage: bytes | None) -> None:
+def test_znode_that_is_not_a_json_object_decodes_to_none(garbage: bytes | None) -> None:
     assert znodes.decode_controller(garbage) is None
     assert znodes.decode_broker(1, garbage) is None
     assert znodes.decode_topic(garbage) is None
@@ -137,7 +137,7 @@ def test_znode_without_json_object_is_decoded_as_none(garbage: bytes | None) -> 
         b'{"partitions":[1]}',
     ],
 )
-def test_invalid_assignment_is_decoded_as_none(topic: bytes) -> None:
+def test_invalid_assignment_znode_decodes_to_none(topic: bytes) -> None:
     assert znodes.decode_topic(topic) is None
 
 
@@ -153,16 +153,16 @@ def test_invalid_assignment_is_decoded_as_none(topic: bytes) -> None:
         b'{"topic":"T","partition":0,"replicas":[-2]}',
     ],
 )
-def test_invalid_reassignment_is_decoded_as_none(row: bytes) -> None:
+def test_invalid_reassignment_znode_decodes_to_none(row: bytes) -> None:
     assert znodes.decode_reassignments(b'{"version":1,"partitions":[' + row + b"]}") is None
 
 
 @pytest.mark.parametrize("epoch", [b"-1", b"1.5", b"", None, b"x", "²".encode(), b"9" * 30])
-def test_non_numeric_controller_epoch_is_decoded_as_none(epoch: bytes | None) -> None:
+def test_non_numeric_controller_epoch_decodes_to_none(epoch: bytes | None) -> None:
     assert znodes.decode_controller_epoch(epoch) is None
 
 
-def test_topic_ids_have_22_characters_and_round_trip_in_requests() -> None:
+def test_topic_ids_have_22_characters_and_convert_to_uuids() -> None:
     from random import Random
 
     random = Random(1)

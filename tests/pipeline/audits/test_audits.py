@@ -100,11 +100,11 @@ def violations_by_run(audited: list[dict[str, Any]]) -> dict[str, list[tuple[Any
     return {name: sorted(violations) for name, violations in found.items()}
 
 
-def test_audit_verdicts_equal_the_checkers_verdicts_of_the_run(written: Written, audited: list[dict[str, Any]]) -> None:
+def test_audit_verdicts_equal_those_of_the_checkers_in_the_run(written: Written, audited: list[dict[str, Any]]) -> None:
     assert violations_by_run(audited) == {name: sorted(map(key, found)) for name, found in written.found.items()}
 
 
-def test_verdicts_of_a_uri_equal_the_verdicts_of_its_files(
+def test_verdicts_for_a_uri_equal_the_verdicts_for_its_files(
     written: Written, audited: list[dict[str, Any]], spark: SparkSession, tmp_path: Path
 ) -> None:
     with versions.locked(own_place(tmp_path)):
@@ -115,7 +115,7 @@ def test_verdicts_of_a_uri_equal_the_verdicts_of_its_files(
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_verdicts_of_1000_runs_equal_their_checkers_verdicts(spark: SparkSession, tmp_path: Path) -> None:
+def test_verdicts_for_1000_runs_equal_those_of_their_checkers(spark: SparkSession, tmp_path: Path) -> None:
     journals = tmp_path / "journals"
     journals.mkdir()
     online: dict[str, list[tuple[Any, ...]]] = {}
@@ -146,7 +146,7 @@ def test_injected_bugs_are_detected_and_clean_runs_pass(written: Written, audite
     assert not [name for name in broken if "-seed-" in name]
 
 
-def test_every_run_has_a_verdict_on_every_invariant(written: Written, audited: list[dict[str, Any]]) -> None:
+def test_every_run_has_a_verdict_for_every_invariant(written: Written, audited: list[dict[str, Any]]) -> None:
     checked = {(row["run"], row["invariant"]) for row in audited}
     assert checked == {(name, invariant) for name in written.found for invariant in INVARIANTS}
 
@@ -165,7 +165,7 @@ def test_violation_lists_its_chain_of_causes(audited: list[dict[str, Any]]) -> N
             assert row["chain"][-1].startswith("begins with: ")
 
 
-def test_run_includes_its_replay_command(audited: list[dict[str, Any]]) -> None:
+def test_audited_run_is_listed_with_its_replay_command(audited: list[dict[str, Any]]) -> None:
     commands = {row["run"]: row["command"] for row in audited}
     assert commands["ensemble-seed-3.jsonl"] == "zabka replay --seed 3 --scenario ensemble"
     assert commands["chaos-seed-7.jsonl"] == "zabka replay --seed 7"
@@ -180,7 +180,7 @@ def test_replay_command_is_read_from_the_command_file(tmp_path: Path) -> None:
     assert replay_command(journal) == "zabka replay --seed 9 --set tickTime=250"
 
 
-def test_rewritten_simulated_run_keeps_its_order_in_a_lake() -> None:
+def test_rewritten_run_in_a_lake_keeps_its_simulated_order() -> None:
     """A stream renames the second journal to `seed-7.jsonl~2`. According to their clocks, its two lines are in reverse
     order.
     """
@@ -189,7 +189,7 @@ def test_rewritten_simulated_run_keeps_its_order_in_a_lake() -> None:
     assert list(in_order("live~2", iter(entries))) == entries[::-1]
 
 
-def test_bad_lines_are_counted_and_the_rest_is_checked(written: Written, tmp_path: Path) -> None:
+def test_invalid_lines_are_counted_and_the_rest_is_audited(written: Written, tmp_path: Path) -> None:
     source = (written.directory / "ensemble-seed-1.jsonl").read_bytes()
     (tmp_path / "seed-1.jsonl").write_bytes(b'{"node":1}\n' + source + b"\xff\n" + b'{"type":"torn')
     (history,) = histories(tmp_path)
@@ -198,7 +198,7 @@ def test_bad_lines_are_counted_and_the_rest_is_checked(written: Written, tmp_pat
 
 
 @pytest.mark.parametrize("strange", ['"seq":"x"', f'"of_a_newer_version":{10**30}'])
-def test_line_that_only_the_reader_rejects_is_quarantined(tmp_path: Path, strange: str) -> None:
+def test_line_rejected_only_by_the_journal_reader_is_quarantined(tmp_path: Path, strange: str) -> None:
     whole = encode_line("broker-1", 1, 1, 1, e.NodeStopped("shutdown"))
     path = tmp_path / "seed-1.jsonl"
     path.write_bytes(whole.replace(b"{", b"{" + strange.encode() + b",", 1) + whole)
@@ -216,13 +216,13 @@ def test_invariants_of_an_empty_history_are_not_checked(tmp_path: Path) -> None:
     assert {row[2] for row in rows(history)} == {"not_checked"}
 
 
-def test_histories_are_grouped_by_bytes_and_never_split() -> None:
+def test_histories_are_grouped_by_size_and_never_split() -> None:
     runs = [History(str(size), (), size * SHARE_BYTES // 10, None) for size in (1, 25, 4, 4, 4, 1)]
     shares = [[json.loads(encoded)["run"] for encoded in share] for share in _shares(runs)]
     assert shares == [["25"], ["4", "4"], ["4", "1", "1"]]
 
 
-def test_cost_of_checking_grows_linearly_with_events(written: Written) -> None:
+def test_audit_cost_is_linear_in_the_number_of_events(written: Written) -> None:
     from zabka.journal.reader import read_file
 
     entries = list(read_file(written.directory / "chaos-seed-7.jsonl"))
@@ -240,7 +240,7 @@ def test_cost_of_checking_grows_linearly_with_events(written: Written) -> None:
     assert calls[1] / calls[0] < 7
 
 
-def test_unrelated_directory_is_not_replaced_by_the_table(tmp_path: Path) -> None:
+def test_directory_that_is_no_table_is_not_replaced_by_the_audit(tmp_path: Path) -> None:
     from zabka.cli.audit import audited as command
 
     (tmp_path / "seed-1.jsonl").touch()
@@ -263,7 +263,7 @@ def test_second_audit_is_rejected_but_a_stream_does_not_block_it(
         pass
 
 
-def test_new_audit_keeps_the_previous_version_readable(
+def test_readers_keep_the_previous_version_during_a_new_audit(
     written: Written, audited: list[dict[str, Any]], spark: SparkSession, tmp_path: Path
 ) -> None:
     (history,) = histories(written.directory / "ensemble-seed-1.jsonl")
@@ -277,7 +277,7 @@ def test_new_audit_keeps_the_previous_version_readable(
 
 @pytest.mark.timeout(600)
 @pytest.mark.long
-def test_command_prints_each_violation_and_exits_1(written: Written, tmp_path: Path) -> None:
+def test_audit_command_prints_each_violation_and_exits_1(written: Written, tmp_path: Path) -> None:
     shutil.copy(written.directory / "established-without-a-quorum-20.jsonl", tmp_path / "seed-1.jsonl")
     done = subprocess.run(
         [sys.executable, "-m", "zabka.cli.main", "pipeline", "audit", str(tmp_path)],

@@ -28,7 +28,7 @@ def test_too_few_seeds_are_reported_before_any_run(tmp_path: Path) -> None:
     assert "6 seeds cannot distinguish 5 settings, whatever their effect: at least 8 are needed" in answer.output
 
 
-def test_unwritable_file_is_reported(tmp_path: Path) -> None:
+def test_unwritable_report_file_is_reported(tmp_path: Path) -> None:
     for node, role in (("peer-1", "peer"), ("broker-1", "broker")):
         writer = JournalWriter(tmp_path / node / "journal", node)
         writer.write(e.NodeStarted(role, 1, {}))

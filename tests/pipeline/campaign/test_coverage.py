@@ -62,7 +62,7 @@ def printed() -> dict[tuple[str, str, int], float]:
 
 
 @pytest.mark.parametrize(("kind", "name", "count"), ROWS)
-def test_interval_coverage_equals_the_documented_coverage(kind: str, name: str, count: int) -> None:
+def test_measured_interval_coverage_equals_the_documented_one(kind: str, name: str, count: int) -> None:
     seen = coverage(kind, name, count)
     # Two and a half standard deviations of 400 samples are 2.7 points.  Skewed figures with few seeds stay below
     # 95 %.
@@ -71,5 +71,5 @@ def test_interval_coverage_equals_the_documented_coverage(kind: str, name: str, 
     assert printed()[kind, name, count] == pytest.approx(seen, abs=1.0)
 
 
-def test_documented_interval_coverage_has_no_extra_rows() -> None:
+def test_documented_coverage_table_has_no_extra_rows() -> None:
     assert sorted(printed()) == sorted(ROWS)

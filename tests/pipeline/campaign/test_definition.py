@@ -26,7 +26,7 @@ baseline = {{ "zookeeper.session.timeout.ms" = 6000 }}
 """
 
 
-def test_grid_has_every_combination_with_the_baseline_first() -> None:
+def test_campaign_grid_has_every_combination_and_baseline_first() -> None:
     campaign = parse_campaign(FILE.format(more=""))
     points = [tuple(point.values()) for point in campaign.points()]
     assert points[0] == ("6000", "false")
@@ -45,7 +45,7 @@ def test_latin_hypercube_uses_every_stratum_of_a_key_once() -> None:
     assert points != hypercube_points({"a": Range(0, 1_000), "b": ["x", "y", "z"], "c": Range(10, 20)}, 10, seed=4)
 
 
-def test_file_can_define_a_hypercube() -> None:
+def test_campaign_file_can_define_a_latin_hypercube() -> None:
     text = FILE.format(more="").partition("[grid]")[0].replace("baseline", "# baseline") + (
         '[latin_hypercube]\npoints = 4\n[latin_hypercube.keys]\n"replica.lag.time.max.ms" = { from = 500, to = 4500 }\n'
     )
@@ -53,7 +53,7 @@ def test_file_can_define_a_hypercube() -> None:
     assert sorted(int(point["replica.lag.time.max.ms"]) for point in points) == [1_000, 2_000, 3_000, 4_000]
 
 
-def test_hypercube_with_duplicate_points_is_rejected() -> None:
+def test_latin_hypercube_with_duplicate_points_is_rejected() -> None:
     text = FILE.format(more="").partition("[grid]")[0].replace("baseline", "# baseline") + (
         '[latin_hypercube]\npoints = 6\n[latin_hypercube.keys]\n"replica.lag.time.max.ms" = { from = 500, to = 503 }\n'
     )
@@ -66,11 +66,11 @@ def test_last_interim_analysis_includes_all_seeds() -> None:
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_every_shipped_campaign_is_valid(path: Path) -> None:
+def test_every_packaged_campaign_is_valid(path: Path) -> None:
     assert read_campaign(path).question.endswith("?")
 
 
-def test_five_campaigns_are_shipped() -> None:
+def test_package_contains_five_campaigns() -> None:
     assert len(SHIPPED) == 5
 
 
@@ -119,7 +119,7 @@ def test_invalid_campaign_is_rejected_with_the_reason(change: tuple[str, str], r
         parse_campaign(text)
 
 
-def test_missing_or_binary_file_is_reported(tmp_path: Path) -> None:
+def test_missing_or_binary_campaign_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadCampaign, match="No such file"):
         read_campaign(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")

@@ -86,7 +86,7 @@ def test_campaign_continues_while_a_cost_needs_more_seeds(sizes: str, tmp_path: 
     assert (len(ended.seeds), ended.reason) == (12, "every seed was played")
 
 
-def test_campaign_ends_when_costs_are_clear(tmp_path: Path) -> None:
+def test_campaign_ends_when_all_cost_measures_are_decided(tmp_path: Path) -> None:
     def players(runs: Sequence[Run], keep: Keep) -> None:
         for run in runs:
             figures: dict[str, float | None] = {
@@ -111,7 +111,7 @@ def test_campaign_ends_when_costs_are_clear(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("killed_after", [0, 1, 7, 17])
-def test_stored_run_is_not_repeated(campaign: Campaign, tmp_path: Path, killed_after: int) -> None:
+def test_run_in_the_ledger_is_not_repeated(campaign: Campaign, tmp_path: Path, killed_after: int) -> None:
     first, second = Players(killed_after=killed_after), Players()
     with pytest.raises(KeyboardInterrupt), opened(tmp_path, TEXT) as ledger:
         run_campaign(campaign, ledger, first)
@@ -122,7 +122,7 @@ def test_stored_run_is_not_repeated(campaign: Campaign, tmp_path: Path, killed_a
     assert len(first.played) + len(second.played) == 18
 
 
-def test_run_with_a_torn_ledger_line_is_repeated(campaign: Campaign, tmp_path: Path) -> None:
+def test_run_with_an_incomplete_ledger_line_is_repeated(campaign: Campaign, tmp_path: Path) -> None:
     with opened(tmp_path, TEXT) as ledger:
         run_campaign(campaign, ledger, Players())
     whole = (tmp_path / RUNS).read_bytes()
@@ -134,7 +134,7 @@ def test_run_with_a_torn_ledger_line_is_repeated(campaign: Campaign, tmp_path: P
     assert (tmp_path / RUNS).read_bytes() == whole
 
 
-def test_row_returned_twice_is_stored_once(campaign: Campaign, tmp_path: Path) -> None:
+def test_row_that_a_worker_returns_twice_is_stored_once(campaign: Campaign, tmp_path: Path) -> None:
     def twice(runs: Sequence[Run], keep: Keep) -> None:
         Players()(runs, keep)
         Players()(runs, keep)
@@ -146,7 +146,7 @@ def test_row_returned_twice_is_stored_once(campaign: Campaign, tmp_path: Path) -
     assert [progress.done for progress in reports] == list(range(19))
 
 
-def test_missing_runs_are_reported_as_not_played(campaign: Campaign, tmp_path: Path) -> None:
+def test_missing_runs_are_reported_as_not_run(campaign: Campaign, tmp_path: Path) -> None:
     def forgetful(runs: Sequence[Run], keep: Keep) -> None:
         Players()(runs[:-2], keep)
 
@@ -174,7 +174,7 @@ def test_ledger_of_another_zabka_version_is_rejected(
         pass
 
 
-def test_digest_covers_every_module_that_computes_a_measure() -> None:
+def test_code_digest_covers_every_module_that_computes_a_measure() -> None:
     here = Path(play.__file__).parent
     found, todo = set(), ["play"]
     while todo:
@@ -188,7 +188,7 @@ def test_digest_covers_every_module_that_computes_a_measure() -> None:
     assert set(PACKAGES) == MAY_IMPORT["pipeline"]
 
 
-def test_second_process_on_one_campaign_is_rejected(campaign: Campaign, tmp_path: Path) -> None:
+def test_second_process_for_the_same_campaign_is_rejected(campaign: Campaign, tmp_path: Path) -> None:
     with opened(tmp_path, TEXT), pytest.raises(NotThisCampaign, match="another process"), opened(tmp_path, TEXT):
         pass
 

@@ -20,7 +20,7 @@ for _ in range(3):
 """Program that prints the number of objects examined by the collector (`gc.get_objects`) after each run."""
 
 
-def test_garbage_collection_of_a_worker_skips_loaded_modules() -> None:
+def test_garbage_collector_of_a_worker_skips_loaded_modules() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOOKED_AT], cwd=ROOT, text=True, capture_output=True, check=True
     ).stdout  # fmt: skip

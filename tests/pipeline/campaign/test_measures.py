@@ -114,14 +114,14 @@ def test_partition_times_equal_a_brute_force_computation(run: SeedRun) -> None:
     assert any(under for _, under, _ in found.values()), "no partition was under-replicated, so the test proves nothing"
 
 
-def test_records_unreadable_by_every_client_are_lost(run: SeedRun) -> None:
+def test_records_that_no_client_can_read_count_as_lost(run: SeedRun) -> None:
     assert run.producing is not None
     history = run.producing.history
     unread = [found for found in history.violations(acks=(-1, 1)) if found.anomaly is Anomaly.LOST_WRITE]
     assert sum(measured(run).lost_records.values()) == len(unread)
 
 
-def test_failover_lasts_from_the_fault_to_the_new_leadership(run: SeedRun) -> None:
+def test_failover_lasts_from_the_fault_until_the_next_leader(run: SeedRun) -> None:
     entries = run.world.record.entries
     for failover in measured(run).failovers:
         fault = next(
@@ -190,7 +190,7 @@ def test_topic_override_of_min_isr_counts_while_it_is_set() -> None:
     assert [(times.writable_us, times.under_min_isr_us) for times in found.partitions] == [(3_000_000, 3_000_000)]
 
 
-def test_min_isr_above_the_replica_count_needs_all_replicas() -> None:
+def test_min_isr_above_the_replica_count_requires_all_replicas() -> None:
     one = e.LeaderElected("one", 0, 1, 0, [1], [1], 0, 1, False, "new_topic", 5)
     events = ((0, "broker-1", one), (0, "broker-1", elected(1, [1, 2], 6)), (4_000, "broker-1", elected(1, [1], 7)))
     found = measure(history(*events), Asked(Window(0, 6_000 * MS), min_insync_replicas=3))
@@ -227,7 +227,7 @@ def test_session_expiry_of_a_live_process_is_a_false_expiry() -> None:
     assert (paused.sessions_expired, paused.false_expiries) == (1, 1)
 
 
-def test_leader_resumed_before_an_election_counts_no_failover() -> None:
+def test_leader_resumed_before_an_election_is_not_a_failover() -> None:
     found = measure(
         history(
             (0, "broker-1", elected(1, [1, 2], 6)),
@@ -240,7 +240,7 @@ def test_leader_resumed_before_an_election_counts_no_failover() -> None:
     assert [times.writable_us for times in found.partitions] == [1_500_000]
 
 
-def test_controller_resumed_after_its_removal_ends_no_failover() -> None:
+def test_removed_controller_that_resumes_does_not_end_a_failover() -> None:
     paused: tuple[tuple[int, str, Event], ...] = (
         (0, "broker-1", e.BrokerRegistered(1, 3, 91)),
         (0, "broker-1", e.ControllerElected(1, 1, 1, 5)),
@@ -288,7 +288,7 @@ def test_read_below_an_acknowledged_offset_is_stale() -> None:
     assert stale_reads(kafka) == (2, 5)
 
 
-def test_time_in_which_a_producer_waits_counts_as_unserved() -> None:
+def test_time_in_which_a_producer_waits_counts_as_unavailable() -> None:
     kafka = KafkaHistory()
     kafka.sent = [
         Sent("p", "t-0", "a", 0, 10 * MS, 0),
@@ -302,6 +302,6 @@ def test_time_in_which_a_producer_waits_counts_as_unserved() -> None:
     assert (view.latency_p50_ms, view.latency_p99_ms) == (10, 2_000)
 
 
-def test_nearest_rank_is_the_smallest_sufficient_value() -> None:
+def test_nearest_rank_quantile_is_the_smallest_sufficient_value() -> None:
     assert [nearest_rank([1.0, 2.0, 3.0, 4.0], share) for share in (0.25, 0.5, 0.51, 0.99, 1.0)] == [1, 2, 3, 4, 4]
     assert nearest_rank([], 0.5) is None

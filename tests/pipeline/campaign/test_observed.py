@@ -73,7 +73,7 @@ def test_unobserved_value_is_marked_as_a_guess() -> None:
     assert text.count("a guess") == 3
 
 
-def test_directory_name_is_escaped_in_the_file() -> None:
+def test_directory_name_is_escaped_in_the_campaign_file() -> None:
     assert parse_campaign(campaign_text(observe(entries()), 'x"\n[grid]')).grid.keys() == {
         "zookeeper.session.timeout.ms"
     }

@@ -53,7 +53,7 @@ def kept(directory: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines]
 
 
-def test_executors_need_no_installation(tmp_path: Path) -> None:
+def test_spark_executors_need_no_zabka_installation(tmp_path: Path) -> None:
     done = start(tmp_path, "local-cluster[1,2,1024]")
     output = done.communicate()[0]
     assert done.returncode == 0, output

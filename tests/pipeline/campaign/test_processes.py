@@ -59,7 +59,7 @@ def test_spark_returns_the_same_rows_as_local_processes(tmp_path: Path) -> None:
     assert sorted(map(str, map(without_times, of_spark))) == sorted(map(str, map(without_times, local)))
 
 
-def test_campaign_without_a_master_does_not_need_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_campaign_without_a_spark_master_does_not_need_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "small.toml").write_text(SMALL)
@@ -71,7 +71,7 @@ def test_campaign_without_a_master_does_not_need_java(tmp_path: Path, monkeypatc
     assert (tmp_path / "out" / "report.html").is_file()
 
 
-def test_number_of_processes_with_a_master_is_rejected(tmp_path: Path) -> None:
+def test_process_count_option_with_a_spark_master_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(SMALL)
     answer = CliRunner().invoke(
         campaign.app, ["run", str(tmp_path / "small.toml"), "--jobs", "2", "--master", "local[2]"]
@@ -80,7 +80,7 @@ def test_number_of_processes_with_a_master_is_rejected(tmp_path: Path) -> None:
     assert "--jobs is for local processes, and --master for Spark" in " ".join(answer.output.split())
 
 
-def test_killed_process_ends_the_campaign_with_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_worker_process_ends_the_campaign_with_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(runs: Sequence[Run], keep: Keep) -> None:
         raise BrokenProcessPool
 

@@ -41,7 +41,7 @@ WRITTEN = [leads(1, 0, 0), *acknowledged(0, 1), *acknowledged(2, 4), *acknowledg
 THINNED = msgspec.structs.replace(fetched(2, 4), checksum=99, compacted=True)
 
 
-def test_record_missing_on_the_last_leader_is_lost() -> None:
+def test_acknowledged_record_missing_on_the_last_leader_is_lost() -> None:
     assert losses(*WRITTEN) == {"t-0": 0}
     assert losses(*WRITTEN, fetched(0, 1), fetched(2, 4), leads(2, 1, 5)) == {"t-0": 1}
     assert losses(*WRITTEN, leads(2, 1, 0)) == {"t-0": 6}
@@ -59,7 +59,7 @@ def test_record_possibly_removed_by_compaction_is_not_lost(compacted_to: int, lo
     assert losses(*WRITTEN, compacted(compacted_to), THINNED, fetched(5, 5), leads(2, 1, 6)) == {"t-0": lost}
 
 
-def test_compaction_does_not_excuse_other_losses() -> None:
+def test_compaction_does_not_explain_other_record_losses() -> None:
     other = msgspec.structs.replace(THINNED, compacted=False)
     assert losses(*WRITTEN, compacted(4), other, fetched(5, 5), leads(2, 1, 6)) == {"t-0": 3}
     assert losses(*WRITTEN, compacted(4), leads(2, 1, 0)) == {"t-0": 6}

@@ -67,7 +67,7 @@ def test_missing_difference_is_reported_as_undecided() -> None:
     assert decision.endswith("the smallest p is that of 2000, 0 (0 to 0), p = 1.0000.")
 
 
-def test_difference_below_the_given_size_is_not_reported() -> None:
+def test_difference_below_the_given_margin_is_not_reported() -> None:
     # 40 seeds differ by +2 and -2 alternately. Their t-test would detect a difference of 0.95 or more.
     text = TEXT.replace('"1-12"', '"1-40"') + "[stop]\nequal_within = { failover_ms = 0.5, false_expiries = 1 }"
     seen = found(0, 0, text=text)
@@ -85,7 +85,7 @@ def test_difference_below_the_given_size_is_not_reported() -> None:
     assert answer(results(near, runs, seen.ended))[0].startswith("No difference seen in failover of a partition")
 
 
-def test_cost_without_statistical_power_is_not_called_absent() -> None:
+def test_undecided_cost_difference_is_not_reported_as_none() -> None:
     seen = found(-4_000, 0)
     for run in seen.runs:
         run.figures["false_expiries"] = float(run.point and run.seed in (3, 5, 8))
@@ -110,7 +110,7 @@ def test_too_few_seeds_are_not_reported_as_no_difference() -> None:
     assert "best is zookeeper.session.timeout.ms=2000" in answer(found(-4_000, 2.0, text=six))[0]
 
 
-def test_measure_with_few_seeds_states_their_number() -> None:
+def test_measure_with_few_values_states_their_number() -> None:
     name = "controller_failover_ms"
     seen = found(-4_000, 2.0, text=TEXT.replace('also = ["', f'also = ["{name}", "'))
     seen.estimates[name][1] = Estimate(1, 23_854.0, None, None)
@@ -119,7 +119,7 @@ def test_measure_with_few_seeds_states_their_number() -> None:
     assert page.count("A mark without an interval rests on one seed.") == 1
 
 
-def test_constant_measure_is_stated_but_not_drawn() -> None:
+def test_measure_with_equal_values_is_stated_but_not_drawn() -> None:
     # A fault that affects 22 % of all seeds affects none of twelve seeds with probability 1 in 20: 0.78^12 =
     # 0.05.
     seen = found(-4_000, 0)
@@ -151,7 +151,7 @@ def test_tiny_p_value_is_not_printed_as_zero() -> None:
     assert "<td>0.0005</td>" in report(found(-4_000, 2.0), TEXT, MADE)
 
 
-def test_best_setting_is_listed_with_indistinguishable_ones() -> None:
+def test_best_setting_is_listed_with_those_not_distinguishable() -> None:
     # 2000 and 2001 are 4,000 ms better than 6000 and differ by about 5 ms in varying directions; 4000 is 2,000 ms
     # better.
     many = TEXT.replace("[6000, 2000]", "[6000, 2000, 2001, 4000]")
@@ -202,7 +202,7 @@ def test_single_setting_is_reported_without_comparison() -> None:
     assert "verdict" not in report(one, TEXT, MADE)
 
 
-def test_report_contains_version_commit_date_and_seeds() -> None:
+def test_report_contains_its_version_commit_date_and_seeds() -> None:
     seen = found(-4_000, 2.0)
     page = report(seen, TEXT, MADE)
     assert "zabka 0.1.0, commit 0123456789ab, 2026-11-29; seeds 1-12<" in page
@@ -212,13 +212,13 @@ def test_report_contains_version_commit_date_and_seeds() -> None:
     assert "seeds 1-7 of 1-12<" in report(early, TEXT, MADE)
 
 
-def test_origin_outside_a_checkout_is_the_code_digest(tmp_path: Path) -> None:
+def test_report_origin_without_a_checkout_is_the_code_digest(tmp_path: Path) -> None:
     made = provenance(tmp_path)
     assert re.fullmatch(r"code [0-9a-f]{12}", made.code) and re.fullmatch(r"\d{4}-\d\d-\d\d", made.date)
     assert made.version == metadata.version("zabka")
 
 
-def test_origin_in_a_checkout_is_its_commit(tmp_path: Path) -> None:
+def test_report_origin_in_a_git_checkout_is_its_commit(tmp_path: Path) -> None:
     def git(*arguments: str) -> str:
         who = ["-c", "user.name=a", "-c", "user.email=a@b"]
         command = ["git", "-C", str(tmp_path), *who, *arguments]
@@ -234,7 +234,7 @@ def test_origin_in_a_checkout_is_its_commit(tmp_path: Path) -> None:
     assert provenance(tmp_path).code == f"commit {commit}, changed since"
 
 
-def test_means_use_the_same_seeds_and_show_their_failovers() -> None:
+def test_means_use_the_same_seeds_and_show_failover_counts() -> None:
     seen = found(-4_000, 2.0)
     failover = Failover(PARTITION, "orders-0", "broker-1", "crash", 0, total_ms=5.0, ended_by=ELECTED)
     runs = {}
@@ -323,7 +323,7 @@ def test_report_has_no_script_or_url_and_escapes_the_question() -> None:
     assert "Which &lt;timeout&gt;?" in page
 
 
-def test_chart_mark_is_drawn_at_its_value() -> None:
+def test_mark_in_a_chart_is_drawn_at_its_value() -> None:
     page = report(found(-4_000, 2.0), TEXT, MADE)
     ticks = {
         text: float(at) - 4
@@ -349,7 +349,7 @@ def test_number_is_printed_with_only_the_digits_it_needs(value: float, text: str
     assert format_number(value) == text
 
 
-def test_axis_contains_its_values_and_has_round_ticks() -> None:
+def test_chart_axis_contains_its_values_and_has_round_ticks() -> None:
     axis = number_axis("ms", [13.0, 87.0], from_zero=True)
     assert axis.low == 0 and axis.high >= 87
     assert [text for _, text in axis.ticks] == ["0", "20", "40", "60", "80", "100"]
@@ -381,7 +381,7 @@ def test_tables_contain_every_run_measure_and_violation(tmp_path: Path) -> None:
     assert dict(runs[0]["figures"]) == {"failover_ms": 5_100.0, "false_expiries": 1.0}
 
 
-def test_replay_of_the_report_uses_the_first_baseline_run() -> None:
+def test_replay_command_in_the_report_uses_first_baseline_run() -> None:
     page = report(found(-4_000, 2.0), TEXT, MADE)
     assert "zabka replay --seed 1" in page
     assert run_of_report(page) == (1, {"failover_ms": 5_100.0, "false_expiries": 1.0})

@@ -16,7 +16,7 @@ SHIPPED = [pytest.param(file, id=file.stem) for file in sorted(CAMPAIGNS.glob("*
 
 @pytest.mark.long
 @pytest.mark.parametrize("file", SHIPPED)
-def test_baseline_has_the_figures_of_the_shipped_report(file: Path) -> None:
+def test_baseline_run_has_the_figures_of_the_committed_report(file: Path) -> None:
     """If this fails after an intended change, run the campaign again and replace its report."""
     campaign = read_campaign(file)
     seed, figures = run_of_report(file.with_suffix(".html").read_text())
@@ -27,7 +27,7 @@ def test_baseline_has_the_figures_of_the_shipped_report(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", SHIPPED)
-def test_shipped_report_names_its_file_and_origin(file: Path) -> None:
+def test_committed_report_names_its_file_and_origin(file: Path) -> None:
     """The report contains its campaign's file, and the version, commit, date and seeds."""
     page = file.with_suffix(".html").read_text()
     lines = file.read_text().splitlines()

@@ -12,7 +12,7 @@ from zabka.pipeline.campaign.statistics import EXACT_SEEDS, FINEST_P, difference
 from zabka.pipeline.campaign.stopping import Verdict, compare, is_clear, level_of
 
 
-def test_p_value_is_the_share_of_equally_extreme_sign_patterns() -> None:
+def test_p_value_is_the_share_of_sign_patterns_as_extreme() -> None:
     values = np.array([3.0, -1.0, 4.0, 1.0, 5.0])
     patterns = [abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in product((1, -1), repeat=5)]
     assert sign_flip_p(values) == sum(seen >= 12 for seen in patterns) / 32
@@ -29,13 +29,13 @@ def test_sampled_p_value_is_above_zero_and_near_the_exact_one() -> None:
     assert sign_flip_p(values) == pytest.approx(exact, abs=0.02)
 
 
-def test_many_seeds_allow_significance_in_many_comparisons() -> None:
+def test_many_seeds_can_be_significant_in_many_comparisons() -> None:
     # 500 points at five looks, so the level of each comparison is 2e-5.
     assert sign_flip_p(np.full(40, 7.0)) < 0.05 / (499 * 5)
 
 
 @pytest.mark.parametrize("level", [0.05, 0.05 / 4, 0.05 / 10, 0.05 / 33])
-def test_seeds_to_differ_is_the_smallest_significant_number(level: float) -> None:
+def test_minimum_seed_count_is_the_smallest_significant_one(level: float) -> None:
     seeds = seeds_to_differ(level)
     assert sign_flip_p(np.full(seeds, 1.0)) <= level < sign_flip_p(np.full(seeds - 1, 1.0))
 
@@ -44,7 +44,7 @@ def test_sampled_p_value_is_at_least_its_resolution() -> None:
     assert sign_flip_p(np.full(60, 7.0)) == FINEST_P
 
 
-def test_zero_differences_are_not_evidence() -> None:
+def test_differences_of_zero_are_not_significant() -> None:
     seen = difference({1: 5.0, 2: 6.0}, {1: 5.0, 2: 6.0, 3: 9.0}, 0.95)
     assert (seen.seeds, seen.mean, seen.low, seen.high, seen.p) == (2, 0.0, None, None, 1.0)
 
@@ -56,7 +56,7 @@ def test_difference_uses_only_the_seeds_of_both_settings() -> None:
 
 @pytest.mark.parametrize("count", [7, 12, 25])
 @pytest.mark.parametrize("kind", ["continuous", "integers with ties"])
-def test_interval_excludes_zero_exactly_if_p_is_small(count: int, kind: str) -> None:
+def test_interval_excludes_zero_exactly_if_p_value_is_small(count: int, kind: str) -> None:
     draw = np.random.default_rng(count)
     seen = set()
     for _ in range(60):
@@ -71,7 +71,7 @@ def test_interval_excludes_zero_exactly_if_p_is_small(count: int, kind: str) -> 
 
 
 @pytest.mark.parametrize("count", [9, 11, 13])
-def test_interval_end_is_where_the_shifted_p_value_changes(count: int) -> None:
+def test_interval_ends_where_the_p_value_crosses_the_level(count: int) -> None:
     values = np.random.default_rng(count).exponential(5.0, count)
     found = difference(dict(enumerate(values)), dict.fromkeys(range(count), 0.0), 0.9)
     assert found.low is not None and found.high is not None
@@ -79,7 +79,7 @@ def test_interval_end_is_where_the_shifted_p_value_changes(count: int) -> None:
         assert sign_flip_p(values - end - inwards) > 0.1 >= sign_flip_p(values - end + inwards)
 
 
-def test_interval_needs_as_many_seeds_as_the_p_value() -> None:
+def test_interval_needs_as_many_seeds_as_a_significant_p_value() -> None:
     # Five differences in the same direction have p = 2 / 2^5, six have 2 / 2^6.
     five, six = ({seed: 1.0 + seed for seed in range(count)} for count in (5, 6))
     assert difference(five, dict.fromkeys(five, 0.0), 0.95).low is None
@@ -127,7 +127,7 @@ def test_repeated_interim_analyses_keep_the_false_positive_rate() -> None:
     assert wrong / campaigns <= 0.10
 
 
-def test_pairing_finds_differences_below_the_seed_variance() -> None:
+def test_pairing_detects_differences_below_the_seed_variance() -> None:
     fortune = np.random.default_rng(2).normal(0.0, 50.0, 12)
     paired = {0: dict(enumerate(fortune)), 1: dict(enumerate(fortune + 1.0 + 0.1 * np.arange(12) / 12))}
     found = compare(paired, level=0.05, equal_within=0.0)
@@ -143,7 +143,7 @@ def test_difference_below_the_margin_is_reported_as_equal() -> None:
     assert [c.verdict for c in compare(paired, level=0.05, equal_within=0.01)] == [Verdict.OPEN]
 
 
-def test_rare_loss_is_called_equal_in_at_most_5_percent() -> None:
+def test_rare_loss_is_reported_as_equal_in_at_most_5_percent() -> None:
     draw = np.random.default_rng(11)
     campaigns, looks, wrong = 200, (8, 16, 40), 0
     for _ in range(campaigns):
@@ -161,6 +161,6 @@ def test_rare_loss_is_called_equal_in_at_most_5_percent() -> None:
     assert wrong / campaigns <= 0.05
 
 
-def test_campaign_with_a_missing_comparison_continues() -> None:
+def test_campaign_without_a_decided_comparison_continues() -> None:
     assert not is_clear(compare({0: {1: 1.0}}, level=0.05, equal_within=0.0))
     assert not is_clear(compare({0: {1: 1.0}, 1: {}}, level=0.05, equal_within=0.0))

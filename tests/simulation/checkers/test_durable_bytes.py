@@ -23,12 +23,12 @@ def _record(zxid: int, end: bytes = b"\x42") -> bytes:
     return struct.pack(">qi", adler32(txn), len(txn)) + txn + end
 
 
-def test_log_contains_its_records_up_to_the_preallocated_space() -> None:
+def test_log_reader_stops_at_the_preallocated_space() -> None:
     assert zxids_in_log(HEADER + _record(5) + _record(6) + bytes(100)) == [5, 6]
     assert zxids_in_log(HEADER) == []
 
 
-def test_log_ends_at_the_first_incomplete_record() -> None:
+def test_log_reader_stops_at_the_first_incomplete_record() -> None:
     spoiled = bytearray(_record(6))
     spoiled[20] ^= 1
 
@@ -47,7 +47,7 @@ def test_snapshot_is_valid_only_with_its_trailer() -> None:
     assert not is_whole_snapshot(gzip.compress(whole)[:-12])
 
 
-def test_peer_has_transactions_of_its_logs_and_valid_snapshots() -> None:
+def test_peer_has_the_transactions_of_its_logs_and_snapshots() -> None:
     snapshot = b"ZKSN" + bytes(60) + struct.pack(">q", 99) + b"\0\0\0\x01/"
     disk = DurableBytes()
     disk.read({"log.6": HEADER + _record(6) + _record(9), "snapshot.5": snapshot, "snapshot.8": snapshot[:-1]})
@@ -55,14 +55,14 @@ def test_peer_has_transactions_of_its_logs_and_valid_snapshots() -> None:
     assert [zxid for zxid in range(1, 11) if disk.holds(zxid)] == [1, 2, 3, 4, 5, 6, 9]
 
 
-def test_log_read_again_counts_only_appended_records() -> None:
+def test_repeated_log_read_counts_only_appended_records() -> None:
     log = LogFile()
     log.read(HEADER + _record(5) + bytes(100))
     log.read(HEADER + _record(5) + _record(6) + bytes(60))
     assert log.zxids == [5, 6]
 
 
-def test_rewritten_or_truncated_log_is_read_from_the_start() -> None:
+def test_rewritten_or_truncated_log_is_read_from_its_start() -> None:
     log = LogFile()
     log.read(HEADER + _record(5) + _record(6) + bytes(100))
     log.read(HEADER + _record(5) + bytes(100))

@@ -72,7 +72,7 @@ class Court:
 @pytest.mark.parametrize(
     ("leads", "epoch", "said"), [(True, 3, []), (True, 4, []), (True, 2, ["FetchesNameOneEpoch"]), (False, 2, [])]
 )
-def test_leader_of_an_earlier_epoch_serving_fetches_is_detected(leads: bool, epoch: int, said: list[str]) -> None:
+def test_fetch_from_a_leader_of_an_earlier_epoch_is_a_violation(leads: bool, epoch: int, said: list[str]) -> None:
     # A broker that leads in a later epoch may have served this fetch earlier. A former leader is not checked.
     court = Court((1, leads, epoch), (1, False, 3))
     court.hear(RecordsReplicated(2, "t", 0, 3, 0, 0, 7))
@@ -100,7 +100,7 @@ def test_isr_join_with_another_broker_epoch_is_a_violation(known: int | None, sa
 
 
 @pytest.mark.parametrize(("known", "said"), [(FIRST_LIFE, []), (SECOND_LIFE, ["OneLifeJoins"])])
-def test_isr_proposal_for_expired_broker_keeps_its_last_epoch(known: int, said: list[str]) -> None:
+def test_isr_proposal_for_expired_broker_has_its_last_epoch(known: int, said: list[str]) -> None:
     court = Court(lives={2: known})
     court.create("/brokers/ids/2")
     court.delete("/brokers/ids/2")

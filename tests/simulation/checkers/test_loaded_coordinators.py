@@ -92,7 +92,7 @@ class Broker:
         self.answers(COMMIT, topics=rows)
 
 
-def test_response_is_allowed_after_every_log_byte_was_read() -> None:
+def test_coordinator_can_reply_after_it_has_read_every_log_byte() -> None:
     broker = Broker()
     broker.leads()
     broker.commits(LOADING)
@@ -110,7 +110,7 @@ def test_response_is_allowed_after_every_log_byte_was_read() -> None:
     assert broker.checked.counts == {NAME: 2}
 
 
-def test_broker_that_is_not_the_coordinator_must_reject() -> None:
+def test_broker_that_is_not_the_coordinator_must_reject_requests() -> None:
     broker = Broker()
     broker.commits(int(ErrorCode.not_coordinator))
     assert broker.said == []
@@ -118,7 +118,7 @@ def test_broker_that_is_not_the_coordinator_must_reject() -> None:
     assert "it does not lead __consumer_offsets-0" in broker.said[0]
 
 
-def test_response_to_a_request_sent_before_resigning_is_allowed() -> None:
+def test_reply_to_a_request_sent_before_a_resignation_is_allowed() -> None:
     broker = Broker()
     broker.leads()
     broker.reads("0.log", "1.log")
@@ -158,7 +158,7 @@ def test_loading_coordinator_accepts_heartbeats() -> None:
     assert len(broker.said) == 1
 
 
-def test_deleted_segments_need_not_be_read() -> None:
+def test_coordinator_need_not_read_deleted_segments() -> None:
     broker = Broker()
     broker.leads()
     del broker.segments["0.log"]
@@ -181,7 +181,7 @@ def test_transaction_coordinators_and_nested_errors_are_checked(error: int, foun
     assert len(broker.said) == found
 
 
-def test_ranges_can_be_read_in_parts() -> None:
+def test_coordinator_can_read_its_log_in_parts() -> None:
     ranges = Ranges(10)
     ranges.read(3, 5)
     ranges.read(8, 20)
@@ -197,12 +197,12 @@ def test_errors_are_found_in_nested_response_fields() -> None:
     assert list(errors_in(response)) == [ErrorCode.coordinator_load_in_progress]
 
 
-def test_added_offsets_are_checked_by_transactional_id() -> None:
+def test_add_offsets_response_is_checked_by_transactional_id() -> None:
     asked = request(ApiKey.ADD_OFFSETS_TO_TXN, 3, transactional_id="t", producer_id=1, producer_epoch=0, group_id="g")
     assert [key for key, _ in answered_rows(ApiKey.ADD_OFFSETS_TO_TXN, asked, respond(asked))] == ["t"]
 
 
-def test_offsets_in_a_transaction_are_checked_by_group() -> None:
+def test_txn_offset_commit_response_is_checked_by_group() -> None:
     fields = {"producer_id": 1, "producer_epoch": 0, "generation_id": -1, "member_id": "", "topics": []}
     asked = request(ApiKey.TXN_OFFSET_COMMIT, 3, transactional_id="t", group_id="g", **fields)
     assert [key for key, _ in answered_rows(ApiKey.TXN_OFFSET_COMMIT, asked, respond(asked))] == ["g"]

@@ -28,11 +28,11 @@ def minimums(*, registered_us: int = 0, known_us: int = 0) -> Minimums:
     ("now_us", "least"),
     [(CHANGED_US, 2), (CHANGED_US + HEARD_US - 1, 2), (CHANGED_US + HEARD_US, 3)],
 )
-def test_changed_min_isr_applies_after_two_session_timeouts(now_us: int, least: int) -> None:
+def test_changed_min_isr_is_required_after_two_session_timeouts(now_us: int, least: int) -> None:
     assert minimums().least(1, "t", now_us) == least
 
 
-def test_any_min_isr_is_allowed_for_a_new_broker_or_topic() -> None:
+def test_any_min_isr_is_accepted_for_a_new_broker_or_topic() -> None:
     now_us = CHANGED_US + HEARD_US
     assert minimums(registered_us=now_us - 1).least(1, "t", now_us) == 1
     assert minimums(known_us=now_us - 1).least(1, "t", now_us) == 1

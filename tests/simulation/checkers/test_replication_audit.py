@@ -174,7 +174,7 @@ def test_isr_join_without_committed_records_is_a_violation(log: bytes, said: lis
     [(b"ab", []), (b"abc", []), (b"a", ["t-0"]), (b"ax", ["t-0"])],
 )
 @pytest.mark.parametrize("is_elected", [True, False])
-def test_record_losses_by_power_loss_are_excused(log: bytes, forgiven: list[str], is_elected: bool) -> None:
+def test_record_losses_after_a_power_loss_are_allowed(log: bytes, forgiven: list[str], is_elected: bool) -> None:
     leader = leading(1, 2)
     nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
     nodes[1].name, nodes[2].name = "broker-1", "broker-2"
@@ -193,7 +193,7 @@ def test_record_losses_by_power_loss_are_excused(log: bytes, forgiven: list[str]
     assert list(audit.forgiven()) == forgiven
 
 
-def test_power_loss_excuses_losses_only_after_reregistration() -> None:
+def test_power_loss_excuses_losses_only_after_registering_again() -> None:
     # The leader is dead but still registered, so a reassignment increases its leader epoch (seed 1309 of chaos).
     leader = leading(1, 2)
     nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
@@ -216,7 +216,7 @@ def test_power_loss_excuses_losses_only_after_reregistration() -> None:
 # -- logs on disk
 
 
-def test_replica_log_follows_appends_and_truncations_on_disk() -> None:
+def test_checkers_replica_log_matches_appends_and_truncations() -> None:
     directory = MemoryLogDirectory()
     directory.create_partition("t-0")
     log = ReplicaLog(directory, "t-0")
@@ -274,7 +274,7 @@ def test_bytes_on_disk_that_are_not_a_batch_are_damage(rubbish: bytes) -> None:
         ("no truncation on fetch", 19, ["StrongIsr"]),
     ],
 )
-def test_injected_replication_bug_breaks_its_invariants(bug: str, seed: int, invariants: list[str]) -> None:
+def test_injected_replication_bug_violates_its_invariants(bug: str, seed: int, invariants: list[str]) -> None:
     with injected.INJECTED[bug]():
         said = " ".join(run_seed(seed).problems)
     assert [name for name in invariants if name not in said] == []

@@ -36,7 +36,7 @@ class Court:
         self.happened(PEER, PeerStateChanged(state, phase, 2, 1, epoch, epoch, 0))
 
 
-def test_peer_can_serve_from_broadcast_until_it_is_looking() -> None:
+def test_peer_can_serve_from_broadcast_until_the_next_election() -> None:
     court = Court()
     court.happened("peer-2", LeaderEstablished(2, 1, 0, [1, 2]))
     court.role("FOLLOWING", "BROADCAST")
@@ -52,7 +52,7 @@ def test_peer_can_serve_from_broadcast_until_it_is_looking() -> None:
     assert court.checked.counts == {NAME: 4}
 
 
-def test_peer_serving_without_an_established_leader_is_detected() -> None:
+def test_peer_that_serves_without_a_leader_is_detected() -> None:
     court = Court()
     court.role("FOLLOWING", "BROADCAST", epoch=2)
     court.serving.peer_connection(PEER).sent(ATTACHED)

@@ -65,7 +65,7 @@ class Controller:
         (state(1, (1,)), state(1, (1, 2), OTHER_EPOCH), ""),
     ],
 )
-def test_election_of_a_stopping_broker_is_detected(
+def test_election_of_a_broker_in_shutdown_is_detected(
     before: LeaderAndIsr | None, after: LeaderAndIsr, fault: str
 ) -> None:
     controller = Controller()
@@ -76,7 +76,7 @@ def test_election_of_a_stopping_broker_is_detected(
     assert controller.checked.counts == ({NAME: 1} if after.controller_epoch == EPOCH else {})
 
 
-def test_moving_a_leadership_proves_the_shutdown_is_known() -> None:
+def test_controller_that_moves_a_leader_knows_of_the_shutdown() -> None:
     controller = Controller()
     controller.asked()
     controller.writes(state(1, (1,)), state(1, (1, 2)))
@@ -86,7 +86,7 @@ def test_moving_a_leadership_proves_the_shutdown_is_known() -> None:
     assert len(controller.said) == 1
 
 
-def test_rejected_or_outdated_request_starts_no_shutdown() -> None:
+def test_rejected_or_outdated_shutdown_request_is_ignored() -> None:
     for broker_epoch, error in ((BROKER_EPOCH, ErrorCode.not_controller), (BROKER_EPOCH - 1, ErrorCode.none)):
         controller = Controller()
         controller.asked(broker_epoch)
@@ -95,7 +95,7 @@ def test_rejected_or_outdated_request_starts_no_shutdown() -> None:
         assert controller.said == []
 
 
-def test_new_registration_ends_the_shutdown() -> None:
+def test_new_registration_of_a_broker_ends_its_shutdown() -> None:
     controller = Controller()
     controller.asked()
     controller.answers()

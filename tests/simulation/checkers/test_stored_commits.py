@@ -60,7 +60,7 @@ class Court:
         return [violation.invariant for violation in self.found]
 
 
-def test_offset_commits_of_one_group_are_read_from_log_bytes() -> None:
+def test_offset_commits_of_one_group_are_read_from_the_log() -> None:
     assert list(commits_in(log_of(4, 7), "g", T0)) == [4, 7]
     assert list(commits_in(log_of(4, 7)[:-1], "g", T0)) == [4, 7]
     assert list(commits_in(b"", "g", T0)) == []
@@ -89,7 +89,7 @@ def test_acknowledged_commit_must_be_in_the_logs_of_the_isr(
     ("answered", "said"),
     [(5, []), (4, []), (6, []), (3, [ANSWERED]), (-1, [ANSWERED]), (7, [ANSWERED])],
 )
-def test_offset_fetch_must_return_last_acked_or_pending_commit(answered: int, said: list[str]) -> None:
+def test_offset_fetch_must_return_the_last_acked_or_later_commit(answered: int, said: list[str]) -> None:
     court = Court((3, 4, 5, 6), (3, 4, 5, 6))
     for offset in (3, 4, 5, 6):
         court.check.asked(offset)

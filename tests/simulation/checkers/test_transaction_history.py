@@ -61,7 +61,7 @@ def rules(history: TransactionHistory, excused: Iterable[TopicPartition] = ()) -
         (Outcome.COMMITTED, True, []),
     ],
 )
-def test_records_can_be_read_only_after_a_commit_request(outcome: Outcome, asked: bool, found: list[str]) -> None:
+def test_record_can_be_read_only_if_its_commit_was_requested(outcome: Outcome, asked: bool, found: list[str]) -> None:
     history = TransactionHistory()
     an_attempt(history, outcome, asked, a=P0)
     history.read(P0, 7, "a")
@@ -136,14 +136,16 @@ def _aborted_and_repeated(history: TransactionHistory) -> None:
         (_offset_lags, [TOGETHER]),
     ],
 )
-def test_each_input_must_be_counted_once(change: Callable[[TransactionHistory], None], found: list[str]) -> None:
+def test_each_input_record_must_be_in_committed_output_once(
+    change: Callable[[TransactionHistory], None], found: list[str]
+) -> None:
     history = loops(change)
     assert rules(history) == found
     assert history.checked[ONCE] == 2
     assert rules(loops(change), [STORE]) == []
 
 
-def test_fetched_transactional_offset_needs_a_requested_commit() -> None:
+def test_offset_in_a_txn_is_returned_only_if_commit_requested() -> None:
     history = TransactionHistory()
     attempt = a_loop(history, "a", 1, Outcome.OPEN)
     history.offset_returned(P0, 1, attempt.number)

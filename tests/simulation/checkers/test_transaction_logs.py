@@ -109,13 +109,13 @@ class Court:
         ((data("a"), end(ABORT)), 3, [STABLE]),
     ],
 )
-def test_last_stable_offset_must_be_below_open_transactions(
+def test_last_stable_offset_must_not_pass_an_open_transaction(
     batches: Sequence[bytes], stable: int, found: list[str]
 ) -> None:
     assert Court({T0: batches}).moved(stable) == found
 
 
-def test_batch_of_a_fenced_epoch_is_a_violation() -> None:
+def test_batch_with_a_fenced_producer_epoch_is_a_violation() -> None:
     assert Court({T0: (data("a"), end(ABORT, epoch=1), data("b", epoch=1))}).moved(2) == []
     assert Court({T0: (data("a"), end(ABORT, epoch=1), data("b", epoch=0))}).moved(2) == [EPOCHS]
 
@@ -181,7 +181,7 @@ def test_partitions_of_a_transaction_must_get_the_same_marker(
         (((decision(1),), (decision(1),)), ("__transaction_state-0",), []),
     ],
 )
-def test_acknowledged_commit_must_be_on_all_disks(
+def test_acknowledged_transaction_commit_must_be_on_all_disks(
     replicas: Sequence[Sequence[bytes]], forgiven: Sequence[str], found: list[str]
 ) -> None:
     court = Court(*({STATE: batches} for batches in replicas), forgiven=forgiven)

@@ -86,7 +86,7 @@ class Server:
         self.connection.sent(framed(Reply(PING_XID, self.zxid, 0).encode()))
 
 
-def test_event_of_each_change_is_accepted_once() -> None:
+def test_watch_event_of_each_change_is_accepted_once() -> None:
     server = Server()
     server.watch()
     server.set()
@@ -98,7 +98,7 @@ def test_event_of_each_change_is_accepted_once() -> None:
     assert server.said == ["peer-1 sent DATA_CHANGED of /a at 0x2, which no watch covers or which was sent before"]
 
 
-def test_missing_event_is_detected_at_the_next_reply() -> None:
+def test_missing_watch_event_is_detected_at_the_next_reply() -> None:
     server = Server()
     server.watch()
     server.set()
@@ -107,7 +107,7 @@ def test_missing_event_is_detected_at_the_next_reply() -> None:
     assert server.said == ["peer-1 did not send DATA_CHANGED of /a at 0x2, and then an answer at 0x2 or later"]
 
 
-def test_missing_event_is_detected_at_a_later_event() -> None:
+def test_missing_watch_event_is_detected_at_a_later_event() -> None:
     server = Server()
     server.watch()
     server.watch("/", OpCode.GET_CHILDREN)
@@ -117,7 +117,7 @@ def test_missing_event_is_detected_at_a_later_event() -> None:
     assert "did not send DATA_CHANGED of /a at 0x2" in server.said[0]
 
 
-def test_one_time_watch_fires_once_and_a_persistent_one_always() -> None:
+def test_one_time_watch_fires_once_and_persistent_one_each_time() -> None:
     server = Server()
     server.watch()
     for _ in range(2):
@@ -136,7 +136,7 @@ def test_one_time_watch_fires_once_and_a_persistent_one_always() -> None:
     assert server.said == []
 
 
-def test_end_of_a_session_must_fire_the_child_watches() -> None:
+def test_end_of_a_session_must_fire_child_watches_of_parents() -> None:
     server = Server()
     server.commit(CreateTxn("/a/e", b"", OPEN_ACL, True, 1))
     server.watch("/a/e")
@@ -160,7 +160,7 @@ def test_watch_on_a_missing_znode_is_set_only_by_exists() -> None:
     assert server.said == []
 
 
-def test_deleted_znode_fires_once_for_data_and_children() -> None:
+def test_deletion_fires_one_event_for_data_and_child_watches() -> None:
     server = Server()
     server.watch()
     server.watch("/a", OpCode.GET_CHILDREN)
@@ -172,7 +172,7 @@ def test_deleted_znode_fires_once_for_data_and_children() -> None:
 
 
 @pytest.mark.parametrize(("since", "due"), [(1, CHANGED), (2, None)])
-def test_set_watches_reports_a_change_since_the_last_zxid(since: int, due: EventType | None) -> None:
+def test_set_watches_reports_changes_after_its_zxid(since: int, due: EventType | None) -> None:
     for sent in (CHANGED, None):
         server = Server()
         server.set()
@@ -181,7 +181,7 @@ def test_set_watches_reports_a_change_since_the_last_zxid(since: int, due: Event
         assert (server.said == []) == (sent == due)
 
 
-def test_reply_before_the_journalled_commit_is_checked_later() -> None:
+def test_reply_received_before_its_commit_event_is_checked_later() -> None:
     server = Server()
     server.watch()
     server.zxid += 1
@@ -192,7 +192,7 @@ def test_reply_before_the_journalled_commit_is_checked_later() -> None:
     assert "did not send DATA_CHANGED of /a at 0x2" in server.said[0]
 
 
-def test_events_about_a_restricted_znode_can_be_omitted() -> None:
+def test_watch_event_of_a_restricted_znode_can_be_omitted() -> None:
     server = Server()
     server.commit(CreateTxn("/b", b"", [ACL(Permission.READ, "digest", "x")], False, 1))
     server.watch("/b")

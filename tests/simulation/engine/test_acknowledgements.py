@@ -48,7 +48,7 @@ def wire() -> Iterator[Wire]:
     made.world.end()
 
 
-def test_data_without_reply_is_acknowledged_after_40_ms(wire: Wire) -> None:
+def test_data_without_a_reply_is_acknowledged_after_40_ms(wire: Wire) -> None:
     wire.write(wire.caller, b"one")
     wire.world.run(0.1)
     assert wire.kinds() == [(HERE, "DATA"), (THERE, "ACK")]
@@ -57,7 +57,7 @@ def test_data_without_reply_is_acknowledged_after_40_ms(wire: Wire) -> None:
     assert ack.ack == data.seq + 3
 
 
-def test_reply_segment_carries_the_acknowledgement(wire: Wire) -> None:
+def test_segment_with_a_reply_also_carries_the_acknowledgement(wire: Wire) -> None:
     wire.write(wire.caller, b"one")
     wire.world.run(0.02)
     wire.write(wire.server, b"reply")
@@ -88,7 +88,7 @@ def test_lost_segment_is_retransmitted_after_the_timeout(wire: Wire) -> None:
     assert wire.server.received == b"one"
 
 
-def test_timeout_starts_at_the_oldest_unacknowledged_segment(wire: Wire) -> None:
+def test_timeout_starts_with_the_oldest_unacknowledged_segment(wire: Wire) -> None:
     """An acknowledgement stops the timer, and the next segment starts it again."""
     wire.write(wire.caller, b"one")
     wire.world.run(0.1)

@@ -24,32 +24,32 @@ def test_empty_choices_give_the_same_draws_as_the_seed() -> None:
     assert mixed_draws(derive_random(ReplayedSeed(Choices(7)), "x")) == mixed_draws(derive_random(7, "x"))
 
 
-def test_replayed_seed_behaves_like_its_number() -> None:
+def test_replayed_seed_can_be_used_like_its_number() -> None:
     assert ReplayedSeed(Choices(19)) % 10 == 9
     assert f"{ReplayedSeed(Choices(19))}" == "19"
 
 
-def test_recorded_draws_replay_the_same_values() -> None:
+def test_recorded_draws_return_the_same_values_in_a_replay() -> None:
     seed = ReplayedSeed(Choices(7))
     first = mixed_draws(derive_random(seed, "x"))
     words = seed.recorded()["x"]
     assert mixed_draws(played(Stream(words=words), seed=8)) == first
 
 
-def test_draw_uses_the_highest_bits_of_a_choice_word() -> None:
+def test_draw_uses_the_highest_bits_of_a_choice_number() -> None:
     random = played(Stream(words=(3 << 62, 3 << 62, WORD_MAX)))
     assert random.getrandbits(4) == 0b1100
     assert random.random() == 0.75
     assert random.getrandbits(64) == WORD_MAX
 
 
-def test_ended_choice_stream_returns_zeros() -> None:
+def test_choice_stream_that_has_ended_returns_zeros() -> None:
     random = played(Stream(words=(WORD_MAX,), ends=True))
     assert random.getrandbits(8) == 255
     assert [random.random(), random.getrandbits(64), random.randrange(0, 5)] == [0.0, 0, 0]
 
 
-def test_choice_stream_continues_with_its_tail_seed() -> None:
+def test_choice_stream_continues_with_the_draws_of_its_tail_seed() -> None:
     random, theirs = played(Stream(words=(0,), tail=99)), derive_random(99, "x")
     assert random.getrandbits(64) == 0
     assert [random.getrandbits(32) for _ in range(5)] == [theirs.getrandbits(32) for _ in range(5)]
@@ -61,7 +61,7 @@ def test_choice_stream_can_begin_with_draws_of_the_seed() -> None:
     assert [random.random() for _ in range(5)] == expected
 
 
-def test_stream_with_too_many_draws_is_counted_but_not_recorded() -> None:
+def test_draws_of_a_stream_over_the_limit_are_only_counted() -> None:
     seed = ReplayedSeed(Choices(7))
     busy, quiet = derive_random(seed, "busy"), derive_random(seed, "quiet")
     for _ in range(RECORDED_MAX + 1):

@@ -47,7 +47,7 @@ class Connection:
         return rule
 
 
-def test_held_frame_holds_back_later_frames_until_its_release() -> None:
+def test_held_frame_also_holds_back_the_frames_after_it() -> None:
     connection = Connection()
     rule = connection.rule(Action.HOLD)
     connection.gate.write(b"a1x2b3x4")
@@ -58,14 +58,14 @@ def test_held_frame_holds_back_later_frames_until_its_release() -> None:
     assert connection.sent == b"a1x2b3x4x5"
 
 
-def test_dropped_frames_are_counted() -> None:
+def test_dropped_frame_is_not_delivered_and_is_counted() -> None:
     connection = Connection()
     rule = connection.rule(Action.DROP, count=1)
     connection.gate.write(b"a1x2x3")
     assert (connection.sent, rule.affected) == (b"a1x3", 1)
 
 
-def test_reordered_frame_follows_the_next_frame() -> None:
+def test_reordered_frame_is_delivered_after_the_next_frame() -> None:
     connection = Connection()
     connection.rule(Action.REORDER, count=1)
     connection.gate.write(b"x1")
@@ -74,7 +74,7 @@ def test_reordered_frame_follows_the_next_frame() -> None:
     assert connection.sent == b"a2x1x3"
 
 
-def test_delayed_frame_is_sent_after_its_delay() -> None:
+def test_delayed_frame_is_delivered_after_its_delay() -> None:
     connection = Connection()
     connection.rule(Action.DELAY, delay_us=100)
     connection.gate.write(b"x1a2")
@@ -84,7 +84,7 @@ def test_delayed_frame_is_sent_after_its_delay() -> None:
     assert connection.sent == b"x1a2"
 
 
-def test_frame_partly_sent_before_the_rule_is_completed() -> None:
+def test_frame_partly_sent_before_the_rule_is_sent_completely() -> None:
     connection = Connection()
     connection.gate.write(b"a1x")
     assert connection.sent == b"a1x"
@@ -95,7 +95,7 @@ def test_frame_partly_sent_before_the_rule_is_completed() -> None:
 
 
 @pytest.mark.parametrize("piece", [b"x", b"a1x", b"x1"])
-def test_rule_of_another_link_passes_all_bytes_immediately(piece: bytes) -> None:
+def test_rule_for_another_link_delays_no_bytes(piece: bytes) -> None:
     connection = Connection()
     connection.rule(Action.HOLD, source=THERE)
     connection.gate.write(piece)

@@ -18,7 +18,7 @@ def runtime(scheduler: Scheduler | None = None) -> SimRuntime:
     return SimRuntime(scheduler or Scheduler(), derive_random(1, "test"))
 
 
-def test_calls_run_in_order_of_time_and_scheduling() -> None:
+def test_calls_run_in_order_of_due_time_and_then_of_scheduling() -> None:
     scheduler, seen = Scheduler(), list[str]()
     for time_us, name in ((20, "c"), (10, "a"), (10, "b")):
         scheduler.at(time_us, lambda name=name: seen.append(name))
@@ -27,7 +27,7 @@ def test_calls_run_in_order_of_time_and_scheduling() -> None:
     assert scheduler.now_us == 100
 
 
-def test_call_can_advance_the_clock_if_no_other_call_is_due() -> None:
+def test_running_call_can_advance_the_clock_if_no_other_is_due() -> None:
     scheduler, seen = Scheduler(), list[tuple[str, bool, int]]()
 
     def first() -> None:
@@ -50,7 +50,7 @@ def test_call_can_advance_the_clock_if_no_other_call_is_due() -> None:
     ]
 
 
-def test_single_step_does_not_advance_the_clock_further() -> None:
+def test_single_step_does_not_advance_the_clock_after_its_call() -> None:
     scheduler, seen = Scheduler(), list[bool]()
     scheduler.at(10, lambda: seen.append(scheduler.continue_at(15)))
     scheduler.step()
@@ -111,7 +111,7 @@ def test_paused_node_runs_due_calls_in_order_when_resumed() -> None:
     assert seen == [("a", 50), ("b", 50)]
 
 
-def test_resumed_node_handles_packets_before_timers() -> None:
+def test_resumed_node_processes_packets_before_timers() -> None:
     # When an event loop wakes up, it polls its sockets before its timers: see asyncio's _run_once and libuv's
     # uv_run.
     node, seen = runtime(), list[str]()
@@ -124,7 +124,7 @@ def test_resumed_node_handles_packets_before_timers() -> None:
     assert seen == ["packet", "timer"]
 
 
-def test_stopped_node_runs_only_cleanup() -> None:
+def test_stopped_node_runs_only_its_cleanup() -> None:
     node, seen = runtime(), list[str]()
 
     async def work() -> None:
@@ -149,7 +149,7 @@ def test_random_streams_are_independent() -> None:
     assert derive_random(8, "network").random() != alone
 
 
-def test_call_scheduled_for_now_runs_after_calls_already_due() -> None:
+def test_call_scheduled_for_now_runs_after_calls_that_are_due() -> None:
     scheduler, seen = Scheduler(), list[str]()
 
     def first() -> None:
@@ -166,7 +166,7 @@ def test_call_scheduled_for_now_runs_after_calls_already_due() -> None:
     assert seen == ["first", "second", "soon", "past", "after"]
 
 
-def test_single_steps_run_in_the_same_order_as_a_run() -> None:
+def test_single_steps_run_calls_in_the_same_order_as_a_run() -> None:
     def play(step_by_step: bool) -> list[str]:
         scheduler, seen = Scheduler(), list[str]()
         scheduler.post(10, lambda: scheduler.soon(lambda: seen.append("soon")))
@@ -181,7 +181,7 @@ def test_single_steps_run_in_the_same_order_as_a_run() -> None:
     assert play(step_by_step=True) == play(step_by_step=False) == ["b", "soon", "c"]
 
 
-def test_draw_below_equals_randrange() -> None:
+def test_draw_below_returns_the_same_as_randrange() -> None:
     ours, pythons = derive_random(1, "draws"), derive_random(1, "draws")
     stops = [1, 2, 3, 7, 8, 820, 1 << 40] * 20
     assert [draw_below(ours, stop) for stop in stops] == [pythons.randrange(0, stop) for stop in stops]

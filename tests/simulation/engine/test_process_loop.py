@@ -34,7 +34,7 @@ def test_sleep_of_an_hour_takes_an_hour_of_virtual_time(world: SmallWorld) -> No
     assert time.perf_counter() - began < 60
 
 
-def test_loop_clock_does_not_change_the_host_clock(world: SmallWorld) -> None:
+def test_virtual_clock_does_not_change_the_host_clock(world: SmallWorld) -> None:
     before = time.monotonic()
     world.machine(HERE, lambda: asyncio.sleep(100_000))
     world.run(100_000)
@@ -53,7 +53,7 @@ def test_wall_clock_and_monotonic_clock_advance_together(world: SmallWorld) -> N
     assert wall == pytest.approx(mono, abs=1e-6)
 
 
-def test_call_soon_runs_in_order_and_in_a_later_turn(world: SmallWorld) -> None:
+def test_call_soon_callbacks_run_in_order_and_in_a_later_turn(world: SmallWorld) -> None:
     order: list[str] = []
 
     async def program() -> None:
@@ -96,7 +96,7 @@ def test_asyncio_timeout_cancels_a_slow_task(world: SmallWorld) -> None:
     assert world.ended[HERE] == pytest.approx(5, abs=0.001)
 
 
-def test_to_thread_returns_its_result_or_raises(world: SmallWorld) -> None:
+def test_to_thread_returns_the_result_or_raises_the_exception(world: SmallWorld) -> None:
     async def program() -> tuple[int, str]:
         found = await asyncio.to_thread(max, 1, 2)
         try:
@@ -110,7 +110,7 @@ def test_to_thread_returns_its_result_or_raises(world: SmallWorld) -> None:
     assert world.ended[HERE] == (2, "raised")
 
 
-def test_sigkill_drops_tasks_and_timers_without_finally(world: SmallWorld) -> None:
+def test_sigkill_drops_tasks_and_timers_without_running_finally(world: SmallWorld) -> None:
     """Callbacks that are ready to run are also dropped."""
     happened: list[str] = []
 
@@ -156,7 +156,7 @@ def test_paused_process_runs_nothing_until_it_is_resumed(world: SmallWorld) -> N
     assert ticks[2] == pytest.approx(12.5, abs=0.001)
 
 
-def test_time_spent_on_the_disk_delays_the_next_turns(world: SmallWorld) -> None:
+def test_time_spent_in_disk_calls_delays_later_turns(world: SmallWorld) -> None:
     async def program() -> float:
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[float] = loop.create_future()
@@ -170,7 +170,7 @@ def test_time_spent_on_the_disk_delays_the_next_turns(world: SmallWorld) -> None
     assert world.ended[HERE] == pytest.approx(3, abs=0.001)
 
 
-def test_sigterm_calls_the_registered_handler(world: SmallWorld) -> None:
+def test_sigterm_calls_the_registered_signal_handler(world: SmallWorld) -> None:
     async def program() -> str:
         told = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)

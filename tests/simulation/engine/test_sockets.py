@@ -74,7 +74,7 @@ def test_close_sends_buffered_bytes_and_then_eof(world: SmallWorld) -> None:
     assert caller.happened[-1] == "lost"
 
 
-def test_half_closed_connection_still_receives(world: SmallWorld) -> None:
+def test_half_closed_connection_still_receives_data(world: SmallWorld) -> None:
     caller, server = connect(world, keeps_open=True)
     assert caller.transport is not None
     assert server.transport is not None
@@ -86,7 +86,7 @@ def test_half_closed_connection_still_receives(world: SmallWorld) -> None:
     assert caller.received == b"late"
 
 
-def test_connect_to_a_port_without_a_listener_is_refused(world: SmallWorld) -> None:
+def test_connect_to_a_port_without_a_listener_is_rejected(world: SmallWorld) -> None:
     world.machine(THERE, serving(Noted())).kill()
     world.machine(HERE, calling(Noted()))
     world.run(1)
@@ -112,7 +112,7 @@ def test_sigkill_closes_connections_with_fin(world: SmallWorld) -> None:
     assert caller.lost_with is None
 
 
-def test_sigkill_with_unread_bytes_resets_connections(world: SmallWorld) -> None:
+def test_sigkill_with_unread_bytes_resets_the_connections(world: SmallWorld) -> None:
     caller, server = connect(world)
     assert caller.transport is not None
     assert server.transport is not None
@@ -179,7 +179,7 @@ def test_connect_to_a_machine_without_power_takes_minutes(world: SmallWorld) -> 
     assert isinstance(world.ended[HERE], TimeoutError)
 
 
-def test_bytes_sent_during_a_cut_arrive_once_and_in_order(world: SmallWorld) -> None:
+def test_bytes_sent_during_a_link_cut_arrive_once_and_in_order(world: SmallWorld) -> None:
     caller, server = connect(world)
     assert caller.transport is not None
     network = world.ground.network
@@ -194,7 +194,7 @@ def test_bytes_sent_during_a_cut_arrive_once_and_in_order(world: SmallWorld) -> 
     assert server.received == b"one two"
 
 
-def test_one_way_cut_still_carries_the_other_direction(world: SmallWorld) -> None:
+def test_cut_of_one_direction_does_not_affect_the_other(world: SmallWorld) -> None:
     caller, server = connect(world)
     assert caller.transport is not None
     assert server.transport is not None

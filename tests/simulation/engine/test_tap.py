@@ -59,7 +59,7 @@ def test_every_message_arrives_after_it_is_sent_or_is_lost(seed: int) -> None:
     assert [message.id for message in tap.messages] == list(range(1, len(tap.messages) + 1))
 
 
-def test_failover_messages_agree_with_the_journal(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
+def test_recorded_failover_messages_agree_with_the_journal(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
     verdict, tap, _ = failover
     events = [entry.event for entry in verdict.journal]
     followers = 2
@@ -74,7 +74,7 @@ def test_failover_messages_agree_with_the_journal(failover: tuple[Verdict, Messa
         assert message.subject["controller_epoch"] == elected.controller_epoch
 
 
-def test_every_controller_request_has_its_response(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
+def test_every_controller_request_has_a_response(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
     """A broker that does not know yet that it is registered closes the connection instead of responding."""
     verdict, tap, _ = failover
     registered = {(entry.node, entry.mono_us) for entry in verdict.journal if isinstance(entry.event, BrokerRegistered)}
@@ -96,7 +96,7 @@ def test_every_controller_request_has_its_response(failover: tuple[Verdict, Mess
         assert answer.sent_us >= message.arrived_us
 
 
-def test_messages_are_equal_until_the_injected_bug_takes_effect(
+def test_messages_are_equal_until_an_injected_bug_takes_effect(
     failover: tuple[Verdict, MessageTap, MessageTap],
 ) -> None:
     verdict, tap, tap_of_bug = failover
@@ -107,12 +107,12 @@ def test_messages_are_equal_until_the_injected_bug_takes_effect(
     assert tap.messages != tap_of_bug.messages
 
 
-def test_message_round_trips_as_a_line(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
+def test_recorded_message_reads_back_from_its_line(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
     for message in failover[1].messages[:500]:
         assert read_message(message_line(message)) == message
 
 
-def test_quorum_messages_arrive_in_sending_order(
+def test_quorum_messages_arrive_in_the_order_sent(
     failover: tuple[Verdict, MessageTap, MessageTap],
 ) -> None:
     arrivals: dict[tuple[str, str, str], list[int]] = defaultdict(list)

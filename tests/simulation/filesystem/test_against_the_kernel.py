@@ -129,7 +129,7 @@ def both() -> Iterator[tuple[Process, Process]]:
             process.end()
 
 
-def test_read_through_a_write_only_descriptor_fails() -> None:
+def test_read_through_a_write_only_descriptor_is_an_error() -> None:
     with both() as processes:
         for process in processes:
             assert process.do(("open", "a", os.O_WRONLY | os.O_CREAT)) is None
@@ -143,7 +143,7 @@ def test_ftruncate_of_a_directory_fails() -> None:
             assert [process.do(each) for each in (("ftruncate", 0, 0), ("pread", 0, 0, 1))] == ["EINVAL", "EISDIR"]
 
 
-def test_empty_write_past_the_end_does_not_extend_the_file() -> None:
+def test_zero_byte_write_past_the_end_does_not_extend_the_file() -> None:
     with both() as processes:
         for process in processes:
             assert process.do(("open", "a", os.O_RDWR | os.O_CREAT)) is None

@@ -18,7 +18,7 @@ SEEDS = range(80)
 SEEDS_FOR_A_BUG = range(300)
 
 
-def test_log_runs_lose_no_flushed_batch_and_add_none() -> None:
+def test_log_runs_lose_no_flushed_batch_and_invent_none() -> None:
     reached: Counter[str] = Counter()
     for seed in SEEDS:
         reached += LogRun(seed).run()
@@ -27,7 +27,7 @@ def test_log_runs_lose_no_flushed_batch_and_add_none() -> None:
 
 
 @pytest.mark.long
-def test_many_log_runs_lose_no_flushed_batch_and_add_none() -> None:
+def test_many_log_runs_lose_no_flushed_batch_and_invent_none() -> None:
     for seed in range(1000, 5000):
         LogRun(seed).run()
 

@@ -84,7 +84,7 @@ def test_flush_of_a_segment_left_by_a_killed_process_is_durable(host: Host) -> N
     assert host.epochs() == [1, 1, 2]
 
 
-def test_truncated_segments_do_not_return_after_new_records(host: Host) -> None:
+def test_truncated_segments_do_not_reappear_after_new_records(host: Host) -> None:
     host.append(1, LARGE, LARGE, LARGE)
     host.log.flush()
     assert host.log.truncate_to(0) == 0
@@ -111,7 +111,7 @@ def test_log_restarted_at_another_offset_has_no_old_records(host: Host) -> None:
     assert (host.epochs(), host.log.start_offset) == ([], 100)
 
 
-def test_records_removed_after_damage_do_not_return(host: Host) -> None:
+def test_records_removed_after_damage_do_not_reappear(host: Host) -> None:
     host.append(1, LARGE, LARGE, LARGE)
     host.log.flush()
     host.log.segments[0].file.truncate(LARGE // 2)
@@ -122,7 +122,7 @@ def test_records_removed_after_damage_do_not_return(host: Host) -> None:
     assert host.epochs() in ([], [1], [2])
 
 
-def test_old_batches_are_not_read_after_their_replacement() -> None:
+def test_old_batches_are_not_read_after_they_were_replaced() -> None:
     """All batches have the same length, so that old batches can directly follow the new batch on disk."""
     reasons = set()
     for seed in range(200):

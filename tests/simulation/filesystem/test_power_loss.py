@@ -65,7 +65,7 @@ def test_kill_loses_no_written_data() -> None:
     assert read_bytes(FILE, ProcessFiles(volume)) == b"written"
 
 
-def test_kill_loses_data_in_the_process_buffer() -> None:
+def test_kill_loses_data_still_in_the_process_buffer() -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     stream = files.stream(FILE, "wb")
@@ -79,7 +79,7 @@ def test_power_loss_keeps_synced_data() -> None:
     assert contents(after_power_loss(lambda files, _: durable(files, b"x" * 9000))) == {b"x" * 9000}
 
 
-def test_unsynced_blocks_are_kept_or_lost_independently() -> None:
+def test_unsynced_blocks_survive_or_are_lost_independently() -> None:
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"a" * 2 * BLOCK_BYTES)
         overwrite(files, b"b" * 2 * BLOCK_BYTES)
@@ -99,7 +99,7 @@ def test_block_can_be_torn_between_sectors_but_not_within_one() -> None:
     assert any(len(set(data)) == 2 for data in seen)
 
 
-def test_power_loss_leaves_any_version_of_a_rewritten_block() -> None:
+def test_power_loss_can_leave_any_version_of_a_rewritten_block() -> None:
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"a" * SECTOR_BYTES)
         overwrite(files, b"b" * SECTOR_BYTES)
@@ -108,7 +108,7 @@ def test_power_loss_leaves_any_version_of_a_rewritten_block() -> None:
     assert contents(after_power_loss(act)) == {bytes([each]) * SECTOR_BYTES for each in b"abc"}
 
 
-def test_file_size_kept_without_its_data_reads_as_zeros() -> None:
+def test_file_extended_without_its_data_reads_as_zeros() -> None:
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"")
         overwrite(files, b"x" * SECTOR_BYTES)
@@ -191,7 +191,7 @@ def test_directory_with_a_lost_name_loses_its_files() -> None:
     assert contents(after_power_loss(act), Path("/d/file")) == {None, b"x"}
 
 
-def test_failed_sync_marks_blocks_clean_and_next_sync_skips_them() -> None:
+def test_failed_sync_marks_blocks_clean_so_the_next_skips_them() -> None:
     """The Linux kernel does this (fsyncgate, 2018)."""
 
     def act(files: Files, volume: Volume) -> None:
@@ -219,7 +219,7 @@ def test_data_rewritten_after_a_failed_sync_is_synced_next() -> None:
     assert contents(after_power_loss(act)) == {b"b" * SECTOR_BYTES}
 
 
-def test_evicted_clean_blocks_are_read_from_the_disk() -> None:
+def test_blocks_evicted_from_the_page_cache_are_read_from_disk() -> None:
     seen: set[bytes] = set()
     for seed in SEEDS:
         volume = volume_of(seed)
@@ -283,7 +283,7 @@ def test_injected_error_occurs_once_and_only_at_its_path(operation: str) -> None
     acts[operation](Path("/b/file"))
 
 
-def test_bit_rot_changes_the_bytes_that_are_read() -> None:
+def test_bit_rot_changes_the_bytes_that_are_read_from_disk() -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     durable(files, b"\0" * 10)
@@ -302,7 +302,7 @@ def test_bit_rot_is_hidden_by_a_cached_block() -> None:
     assert read_bytes(FILE, files)[0] == 0
 
 
-def test_sync_takes_longer_than_other_operations() -> None:
+def test_sync_takes_longer_than_other_disk_operations() -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     write_bytes(FILE, b"x", files)
@@ -346,7 +346,7 @@ def test_killed_process_changes_no_files() -> None:
         files.open(FILE, os.O_RDONLY)
 
 
-def test_file_lock_ends_with_its_process() -> None:
+def test_file_lock_is_released_when_its_process_ends() -> None:
     import fcntl
 
     volume = volume_of(1)
@@ -360,7 +360,7 @@ def test_file_lock_ends_with_its_process() -> None:
     second.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def test_every_host_boot_has_another_boot_id() -> None:
+def test_every_boot_of_a_host_has_a_different_boot_id() -> None:
     volume = volume_of(1)
     before = read_bytes(Path(BOOT_ID), ProcessFiles(volume))
     assert read_bytes(Path(BOOT_ID), ProcessFiles(volume)) == before

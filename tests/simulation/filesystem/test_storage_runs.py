@@ -39,7 +39,7 @@ def disks_are_soon_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync_pace, "WINDOW", 4)
 
 
-def test_storage_runs_lose_no_acknowledged_write_and_add_none() -> None:
+def test_storage_runs_lose_no_acknowledged_write_and_invent_none() -> None:
     reached: Counter[str] = Counter()
     for seed in SEEDS:
         reached += StorageRun(seed).run()
@@ -75,7 +75,7 @@ def test_new_data_directory_survives_a_power_loss() -> None:
         assert files.listdir(Path("/new/data")) == files.listdir(Path("/new/log")) == ["version-2"]
 
 
-def test_interrupted_purge_keeps_the_log_of_every_snapshot() -> None:
+def test_interrupted_purge_keeps_the_log_after_every_snapshot() -> None:
     for seed, stop in itertools.product(range(15), range(25)):
         volume = Volume(Random(seed))
         files = ProcessFiles(volume)

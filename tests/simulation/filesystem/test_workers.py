@@ -42,7 +42,7 @@ class Host:
         self.scheduler.run_until(until_us)
 
 
-def test_worker_step_runs_later_as_one_event() -> None:
+def test_step_of_a_worker_runs_later_as_one_event() -> None:
     host = Host()
 
     def job() -> Job:
@@ -57,7 +57,7 @@ def test_worker_step_runs_later_as_one_event() -> None:
     assert all(at <= 2 * STARTS_US_MAX for at, _ in host.told)
 
 
-def test_worker_report_waits_for_its_operations() -> None:
+def test_report_of_a_worker_waits_for_its_disk_operations() -> None:
     host = Host()
     host.volume.stall_next_sync(1_000_000)
 
@@ -75,7 +75,7 @@ def test_worker_report_waits_for_its_operations() -> None:
     assert written_us < 1000 and synced_us > 1_000_000
 
 
-def test_job_woken_during_a_step_continues_after_that_step() -> None:
+def test_job_woken_during_its_step_continues_after_that_step() -> None:
     host = Host()
     host.volume.stall_next_sync(1_000_000)
 
@@ -107,7 +107,7 @@ def test_job_waits_until_it_is_woken() -> None:
     assert [what for _, what in host.told] == ["woken"]
 
 
-def test_pause_lasts_its_full_time_unless_interruptible() -> None:
+def test_pause_takes_its_full_time_unless_interruptible() -> None:
     host = Host()
 
     def job(what: str, pause: Pause) -> Job:
@@ -126,7 +126,7 @@ def test_pause_lasts_its_full_time_unless_interruptible() -> None:
     assert host.told[0][0] < 1_100_000 and host.told[1][0] >= 2_000_000
 
 
-def test_joined_job_runs_its_steps_immediately() -> None:
+def test_joining_a_job_runs_its_steps_immediately() -> None:
     host = Host()
 
     def job() -> Job:
@@ -138,7 +138,7 @@ def test_joined_job_runs_its_steps_immediately() -> None:
     assert host.told == [(0, "done")]
 
 
-def test_join_of_a_waiting_job_raises_an_error() -> None:
+def test_joining_a_waiting_job_raises_an_error() -> None:
     host = Host()
 
     def job() -> Job:
@@ -148,7 +148,7 @@ def test_join_of_a_waiting_job_raises_an_error() -> None:
         host.workers.start(job(), "a job").join()
 
 
-def test_killed_process_takes_no_further_step_and_gets_no_report() -> None:
+def test_killed_process_runs_no_further_step_and_gets_no_report() -> None:
     host = Host()
 
     def job() -> Job:
@@ -165,7 +165,7 @@ def test_killed_process_takes_no_further_step_and_gets_no_report() -> None:
     assert read_bytes(FILE, ProcessFiles(host.volume)) == b"x"
 
 
-def test_power_loss_during_a_step_ends_the_process_there() -> None:
+def test_power_loss_during_a_step_ends_the_process_at_that_point() -> None:
     host = Host()
 
     def job() -> Job:
@@ -181,7 +181,7 @@ def test_power_loss_during_a_step_ends_the_process_there() -> None:
     exists(FILE, ProcessFiles(host.volume))
 
 
-def test_worker_call_returns_when_its_operations_are_done() -> None:
+def test_worker_call_returns_when_its_disk_operations_are_done() -> None:
     host = Host()
     runtime = SimRuntime(host.scheduler, Random(1))
 

@@ -21,7 +21,7 @@ def moments(name: str) -> tuple[Event | None, Event | None]:
     return None if found.played is None else verdict.journal[found.played - 1].event, bug
 
 
-def test_honeycomb_2017_decisive_event_is_a_zombies_write() -> None:
+def test_decisive_event_of_honeycomb_2017_is_the_zombies_write() -> None:
     """The ensemble rejects the deposed controller's write. With the bug, the write is applied."""
     held, bug = moments("honeycomb-2017")
     assert isinstance(held, e.WriteFenced)
@@ -29,14 +29,14 @@ def test_honeycomb_2017_decisive_event_is_a_zombies_write() -> None:
     assert bug.controller_epoch == 1
 
 
-def test_controller_killed_decisive_event_is_the_next_election() -> None:
+def test_decisive_event_of_controller_killed_is_an_election() -> None:
     held, bug = moments("controller-killed")
     assert isinstance(held, e.ControllerElected)
     assert (held.controller_epoch, bug) == (2, None)
 
 
 @pytest.mark.parametrize("name", LONE)
-def test_protocol_script_decisive_event_is_the_last_peer_joining(name: str) -> None:
+def test_decisive_event_of_a_protocol_script_is_the_last_join(name: str) -> None:
     """The peer then has the history that the script expects. Only the script with the frozen leader ends in an
     election.
     """

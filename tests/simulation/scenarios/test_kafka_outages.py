@@ -32,7 +32,7 @@ def test_every_replayable_outage_is_in_the_library() -> None:
     assert [outage for outage in REPLAYABLE if outage not in known] == []
 
 
-def test_outage_script_with_a_harmless_bug_is_a_problem() -> None:
+def test_script_whose_bug_is_harmless_is_reported_as_a_problem() -> None:
     """The script's bug is harmless: the hypothesis holds, which the verdict reports as a problem."""
     found = LIBRARY["kafka-708"]
     assert isinstance(found, WorldScenario)
@@ -49,6 +49,6 @@ def test_outage_is_reported_with_and_without_its_bug(capsys: pytest.CaptureFixtu
     assert "with zabka.historical=empty-isr" in said and "the ISR is empty" in said
 
 
-def test_two_outages_have_steps_that_run_only_with_their_bug() -> None:
+def test_two_outage_scripts_have_steps_only_for_their_bug() -> None:
     by_hand = [s.name for s in OUTAGES if any(isinstance(step, WithBug) for step in s.steps)]
     assert by_hand == ["kafka-2729", "kafka-14190"]

@@ -65,14 +65,14 @@ def test_script_detects_its_bug_with_the_expected_message(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-def test_every_script_detects_an_injected_bug(name: str) -> None:
+def test_every_script_detects_the_injected_bug_it_is_for(name: str) -> None:
     script = LIBRARY[name]
     by_itself = isinstance(script, WorldScenario) and script.shows
     assert by_itself or any(pair.script == name for pair in PAIRS)
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_injected_bug_has_messages_and_replaces_existing_code(name: str) -> None:
+def test_injected_bug_names_messages_and_existing_code(name: str) -> None:
     assert BUGS[name].shows and all(BUGS[name].shows)
     with BUGS[name]():
         pass
@@ -95,23 +95,23 @@ def test_injected_bug_in_the_simulator_is_rejected() -> None:
         pass
 
 
-def test_injected_bug_of_a_removed_rule_is_rejected() -> None:
+def test_injected_bug_whose_rule_was_removed_is_rejected() -> None:
     with pytest.raises(AttributeError), broken(Quorum, no_such_rule=lambda self: None):
         pass
 
 
-def test_unrelated_problems_do_not_count_as_detection_of_a_bug() -> None:
+def test_unrelated_problems_do_not_count_as_detecting_a_bug() -> None:
     injected_bug = InjectedBug(injected.commit_on_a_minority, ("durable only on",))
     assert injected_bug.shown(["liveness: nobody leads"]) is None
     assert injected_bug.shown(["liveness: nobody leads", "committed and durable only on [3]"]) is not None
 
 
 @pytest.mark.parametrize("bug", injected_table.RARE)
-def test_bug_rarely_detected_by_seeds_has_a_script(bug: str) -> None:
+def test_bug_that_seeds_rarely_detect_has_a_script(bug: str) -> None:
     assert Pair(injected_table.RARE[bug], bug, injected_table.text_in_script(bug)) in PAIRS
 
 
-def test_three_log_reading_bugs_are_detected_separately() -> None:
+def test_scripts_detect_three_log_reading_bugs_separately() -> None:
     """The scripts of the other two bugs pass when only one of the bugs is injected."""
     with BUGS["the log is read by its numbers"]():
         for script in ("diff-over-bit-rot", "position-behind-a-truncation"):

@@ -36,7 +36,7 @@ def uses(verdict: Verdict) -> list[Entry]:
 REFUSED = rule(api="Produce", topic="orders", effect="error", error="INVALID_REQUIRED_ACKS", times=2)
 
 
-def test_disturb_step_makes_a_producer_receive_the_error() -> None:
+def test_script_step_makes_a_producer_receive_a_fault_error() -> None:
     verdict = played(
         *OPENED,
         Disturb(REFUSED),
@@ -47,7 +47,7 @@ def test_disturb_step_makes_a_producer_receive_the_error() -> None:
     assert [entry.event.subject for entry in uses(verdict)] == ["orders-0", "orders-0"]  # type: ignore[attr-defined]
 
 
-def test_applied_simulated_fault_is_caused_by_its_injection() -> None:
+def test_simulated_request_fault_is_caused_by_its_injection() -> None:
     verdict = played(*OPENED, Disturb(REFUSED), Produce("orders-0"))
     causes = Causes()
     for entry in verdict.journal:
@@ -55,7 +55,7 @@ def test_applied_simulated_fault_is_caused_by_its_injection() -> None:
     assert {causes.chain(entry).end for entry in uses(verdict)} == {End.FAULT}
 
 
-def test_isr_shrink_is_caused_by_the_fault_on_fetches() -> None:
+def test_isr_shrink_is_caused_by_a_fault_on_fetch_requests() -> None:
     verdict = played(
         *OPENED,
         Disturb(rule(api="Fetch", client_id="broker-*", effect="close", for_ms=20_000)),
@@ -79,7 +79,7 @@ def test_heal_step_ends_a_request_fault() -> None:
     assert (verdict.problems, uses(verdict)) == ([], [])
 
 
-def test_step_can_drop_the_reply_to_a_create() -> None:
+def test_script_step_can_drop_the_reply_to_a_create() -> None:
     verdict = played(
         Join("a", (1, 2, 3), 20_000),
         Disturb(rule(opcode="create", path="/x", effect="drop_response", times=1)),
@@ -92,10 +92,10 @@ def test_step_can_drop_the_reply_to_a_create() -> None:
 
 
 @pytest.mark.parametrize("step", [Disturb(REFUSED, "broker-1")])
-def test_disturb_step_round_trips_as_json(step: Disturb) -> None:
+def test_fault_step_of_a_script_decodes_as_encoded(step: Disturb) -> None:
     assert msgspec.json.decode(msgspec.json.encode(step), type=Disturb) == step
 
 
-def test_impossible_fault_fails_the_step() -> None:
+def test_fault_that_is_impossible_fails_its_step() -> None:
     verdict = played(*OPENED, Disturb(rule(api="Produce", effect="error", error="NOT_COORDINATOR")))
     assert any("Produce cannot return NOT_COORDINATOR" in problem for problem in verdict.problems)

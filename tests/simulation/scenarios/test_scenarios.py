@@ -36,7 +36,7 @@ def test_every_serious_bug_has_a_scenario() -> None:
 
 
 @pytest.mark.parametrize("name", ["zookeeper-4712", "diff-over-a-purge", "zookeeper-710"])
-def test_scenario_file_round_trips(name: str, tmp_path: Path) -> None:
+def test_scenario_written_to_a_file_reads_back_equal(name: str, tmp_path: Path) -> None:
     path = tmp_path / "scenario.json"
     write_scenario(LIBRARY[name], path)
     assert read_scenario(path) == LIBRARY[name]
@@ -44,7 +44,7 @@ def test_scenario_file_round_trips(name: str, tmp_path: Path) -> None:
     assert list(first.lines()) == list(second.lines()) != []
 
 
-def test_scenario_library_is_listed_and_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_scenarios_command_lists_and_runs_the_library(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert cli.list_all(True, LivePlayer(), running_obstacle) == 0
     listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert list(listed) == list(LIBRARY)
@@ -78,7 +78,7 @@ def test_json_report_of_a_run_has_the_hash_of_its_journal(capsys: pytest.Capture
     assert found["outage"] is None and found["seed"] is None, "over the bare protocol nothing is left to a seed"
 
 
-def test_settings_override_a_script_unless_they_are_invalid() -> None:
+def test_settings_override_those_of_a_script_if_they_are_valid() -> None:
     bug = "unclean.leader.election.enable=true"
     with_bug = configured(LIBRARY["jepsen-2013"], [bug, "tickTime=250"])
     assert isinstance(with_bug, WorldScenario)
@@ -88,12 +88,12 @@ def test_settings_override_a_script_unless_they_are_invalid() -> None:
             configured(LIBRARY[name], [setting])
 
 
-def test_file_step_fails_in_a_script_without_files() -> None:
+def test_step_on_a_file_fails_in_a_script_without_files() -> None:
     played = play(CoreScenario("wrong", "", "There are files.", steps=(Start(), Purge(1))))
     assert played.problems == ["step 2 (Purge): this script's disks are no files"]
 
 
-def test_failed_scenario_exits_with_1_and_prints_replay_command(
+def test_failed_scenario_exits_1_and_prints_its_replay_command(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "wrong.json"
@@ -148,7 +148,7 @@ def test_script_with_an_unknown_peer_is_rejected(step: str, capsys: pytest.Captu
         ("zookeeper-1549", True, "run it --simulated"),
     ],
 )
-def test_bad_arguments_are_reported_in_one_line(
+def test_invalid_arguments_are_reported_in_one_line(
     name: str, live: bool, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run([name], LivePlayer() if live else None) == 2

@@ -37,19 +37,19 @@ def told(chain: Chain) -> list[str]:
     ]
 
 
-def test_stuck_consumer_is_caused_by_the_killed_producer() -> None:
+def test_blocked_consumer_is_caused_by_the_killed_producer() -> None:
     chain = chain_of(played("producer-killed").journal, e.LastStableOffsetHeld)
     assert told(chain) == ["last_stable_offset_held", "Ongoing, partitions added", "fault_injected"]
     fault = chain.steps[-1].event
     assert isinstance(fault, e.FaultInjected) and (fault.kind, fault.target) == ("crash", "client-shop")
 
 
-def test_abort_after_the_timeout_is_caused_by_a_killed_producer() -> None:
+def test_abort_at_the_timeout_is_caused_by_a_killed_producer() -> None:
     chain = chain_of(played("producer-killed").journal, e.MarkerWritten)
     assert told(chain) == ["marker_written", "PrepareAbort, timed out", "fault_injected"]
 
 
-def test_stuck_consumer_is_caused_by_the_late_record() -> None:
+def test_blocked_consumer_is_caused_by_the_late_record() -> None:
     shown = played("late-produce").shown
     assert shown is not None
     chain = chain_of(shown.journal, e.LastStableOffsetHeld)
@@ -62,20 +62,20 @@ def test_stuck_consumer_is_caused_by_the_late_record() -> None:
     assert isinstance(begun, e.TransactionBegun) and not begun.is_verified
 
 
-def test_verified_transaction_accepts_no_late_record() -> None:
+def test_verification_rejects_a_late_record_of_a_transaction() -> None:
     begun = [entry.event for entry in played("late-produce").journal if isinstance(entry.event, e.TransactionBegun)]
     assert [event.is_verified for event in begun] == [True]
     assert not any(isinstance(entry.event, e.LastStableOffsetHeld) for entry in played("late-produce").journal)
 
 
-def test_next_coordinators_marker_is_caused_by_the_crash() -> None:
+def test_marker_of_the_next_coordinator_is_caused_by_the_crash() -> None:
     chain = chain_of(played("coordinator-fails-over").journal, e.MarkerWritten)
     found = told(chain)
     assert found[:3] == ["marker_written", "PrepareCommit, loaded", "leader_elected"]
     assert found[-1] == "fault_injected" and chain.end is End.FAULT
 
 
-def test_stable_offset_move_is_caused_by_the_marker() -> None:
+def test_advance_of_the_lso_is_caused_by_the_marker() -> None:
     leader = [
         entry
         for entry in played("producer-killed").journal

@@ -51,7 +51,7 @@ def found_in(search: ChoiceSearch, runs_max: int) -> Found:
 @pytest.mark.parametrize(
     "scenario", ["ensemble", "disks", "swarm", pytest.param("swarm-ensemble", marks=pytest.mark.long)]
 )
-def test_recorded_choices_replay_the_history_of_the_seed(scenario: str) -> None:
+def test_recorded_choices_reproduce_the_history_of_the_seed(scenario: str) -> None:
     plain, seed = SeedRun(2, SCENARIOS[scenario]), ReplayedSeed(Choices(2))
     taped = SeedRun(seed, SCENARIOS[scenario])
     plain.execute()
@@ -81,7 +81,7 @@ def test_run_with_log_files_is_deterministic() -> None:
     assert (one.written, one.reached) == (again.written, again.reached)
 
 
-def test_choices_of_all_zeros_run_no_action() -> None:
+def test_choice_sequence_of_zeros_runs_no_action() -> None:
     verdict = play_choices(Choices(4, {ACTIONS: Stream(ends=True)}), "swarm", SETTINGS)
     assert verdict.taken == []
     assert verdict.held
@@ -90,7 +90,7 @@ def test_choices_of_all_zeros_run_no_action() -> None:
 # -- other choice sequences
 
 
-def test_mutation_keeps_the_length_of_actions() -> None:
+def test_mutated_choice_sequence_contains_whole_actions() -> None:
     choices = Choices(1, {ACTIONS: Stream(words=tuple(range(1, 6 * ACTION_NUMBERS + 1)))})
     for seed in range(200):
         words = mutated(choices, choices, Random(seed)).streams[ACTIONS].words
@@ -106,7 +106,7 @@ def test_corpus_keeps_choices_that_reach_a_new_or_higher_count() -> None:
     assert [kept.choices.seed for kept in corpus.kept] == [1, 3, 4]
 
 
-def test_corpus_prefers_choices_that_reach_rare_features() -> None:
+def test_corpus_selects_choices_with_rare_features_more_often() -> None:
     corpus, random = Corpus(), Random(1)
     corpus.keep_run(Choices(1), {10: 1})
     corpus.keep_run(Choices(2), {20: 1})
@@ -116,7 +116,7 @@ def test_corpus_prefers_choices_that_reach_rare_features() -> None:
     assert chosen.count(2) > chosen.count(1)
 
 
-def test_run_continues_from_where_a_rare_feature_was_reached() -> None:
+def test_run_continues_from_the_step_that_reached_a_rare_feature() -> None:
     corpus, random = Corpus(), Random(1)
     kept = corpus.keep_run(Choices(1), {10: 1, 20: 1, 30: 1}, {10: 4, 20: 9})
     for _ in range(500):
@@ -143,7 +143,7 @@ def test_run_continued_from_a_position_reaches_its_state_again(scenario: str) ->
         assert place == last or again.written.streams["steps"].words != ran.written.streams["steps"].words
 
 
-def test_run_continued_from_an_action_has_the_same_beginning() -> None:
+def test_run_continued_from_an_action_has_the_same_first_part() -> None:
     ran = run_choices(Choices(3), "swarm", SETTINGS)
     place = max(ran.places.values()) // 2
     again = run_choices(gone_on_from(ran.written, place, Random(5)), "swarm", SETTINGS)
@@ -180,13 +180,13 @@ def test_search_is_deterministic() -> None:
     assert choice_sequences() == choice_sequences()
 
 
-def test_search_without_choice_sequences_uses_only_seeds() -> None:
+def test_search_without_choice_sequences_runs_only_seeds() -> None:
     search = ChoiceSearch(Requested(PROTOCOL), plain_share=1)
     search.corpus.keep_run(Choices(1, {"steps": Stream(words=(1, 2))}), {1: 1})
     assert [search.next_choices().streams for _ in range(60)] == [{}] * 60
 
 
-def test_violations_of_one_invariant_are_grouped_as_one_finding() -> None:
+def test_violations_of_one_invariant_are_reported_as_one_finding() -> None:
     assert kind_of("WeakIsr: broker 1 leads") == kind_of("WeakIsr: broker 2 leads")
     assert kind_of("liveness: a serving ensemble did not come true") != kind_of("liveness: reading every record back")
 
@@ -219,7 +219,7 @@ def test_shrinking_removes_two_actions_that_depend_on_each_other() -> None:
     assert [short[at + 2] for at in range(0, len(short), ACTION_NUMBERS)] == [202, 402]
 
 
-def test_shrinking_removes_unneeded_faults_and_keeps_times() -> None:
+def test_shrinking_removes_unneeded_faults_and_keeps_their_times() -> None:
     comes = {f"{STRIKE}{number}": Stream(words=(number, 7, number)) for number in range(1, 11)}
     played = {"boot": Stream(words=(5,)), **comes, f"{STRIKE}11": Stream(words=(9,))}
 
@@ -257,7 +257,7 @@ def test_search_resumes_from_its_directory(tmp_path: Path) -> None:
     assert [kept.choices for kept in again.corpus.kept] == [kept.choices for kept in search.corpus.kept]
 
 
-def test_choices_directory_is_used_by_one_search(tmp_path: Path) -> None:
+def test_directory_of_choices_is_used_by_one_search_only(tmp_path: Path) -> None:
     folder = ChoicesFolder(tmp_path, Requested(PROTOCOL))
     folder.save(1, 0.1)
     with pytest.raises(OtherSearch):
@@ -274,7 +274,7 @@ def test_unknown_injected_bug_is_rejected() -> None:
             injected(injected_bug)
 
 
-def test_every_seed_scenario_can_be_searched() -> None:
+def test_every_seed_scenario_can_be_used_in_a_search() -> None:
     assert set(SCENARIOS) < set(SEARCHED)
 
 
@@ -290,7 +290,7 @@ def test_every_injected_ensemble_bug_can_be_loaded_by_name() -> None:
             pass
 
 
-def test_search_table_has_every_bug_once() -> None:
+def test_table_of_searches_has_every_bug_once() -> None:
     names = [bug.name for bug in search_table.bugs()]
     assert len(names) == len(dict.fromkeys(names))
     named = search_table.OF_CLIENTS + search_table.OF_THE_PROTOCOL
@@ -307,13 +307,13 @@ def test_search_reports_a_finding_caused_by_the_injected_bug() -> None:
     assert "which is not the oldest one proposed" in tried.problem
 
 
-def test_search_for_the_table_stops_at_its_limits() -> None:
+def test_search_for_the_table_ends_at_its_limits() -> None:
     bug = next(bug for bug in search_table.bugs() if bug.name == BUG)
     assert search_table.search(bug, search_table.Limits(runs=2)).runs == 2
     assert search_table.search(bug, search_table.Limits(runs=2, cpu_s=1e-9)).runs == 1
 
 
-def test_search_table_resumes_from_its_file(tmp_path: Path) -> None:
+def test_table_of_searches_is_continued_from_its_file(tmp_path: Path) -> None:
     bug = next(bug for bug in search_table.bugs() if bug.name == BUG)
     into, limits = tmp_path / "searches.jsonl", search_table.Limits(runs=2)
     search_table.Searches(limits, into).make(bug, search_table.SEARCH, 0)
@@ -325,7 +325,7 @@ def test_search_table_resumes_from_its_file(tmp_path: Path) -> None:
     assert search_table.Searches(search_table.Limits(runs=3), into).of(bug, search_table.SEARCH) == []
 
 
-def test_table_entry_without_a_median_lists_each_search() -> None:
+def test_table_row_without_a_median_lists_each_search() -> None:
     found, other, not_found = (
         search_table.Tried(runs, 1.0, problem) for runs, problem in ((7, "a"), (9, "b"), (50, ""))
     )

@@ -43,7 +43,7 @@ def take(cores: BareFileEnsemble, stretch: Stretch, quiet: Quiet | None = None) 
         assert cores.problems == []
 
 
-def test_held_messages_of_a_vanished_machine_are_released(cores: BareFileEnsemble) -> None:
+def test_held_messages_of_a_machine_without_power_are_released(cores: BareFileEnsemble) -> None:
     quiet = Quiet()
     quiet.follow(Run(hold=("3 > 1", "2 > 1", "disk 2")))
     take(cores, (Vanish(3), Run()), quiet)
@@ -53,7 +53,7 @@ def test_held_messages_of_a_vanished_machine_are_released(cores: BareFileEnsembl
 @pytest.mark.parametrize(
     "actions", [file_actions.stops, file_actions.bounces, file_actions.depositions, file_actions.impatience]
 )
-def test_majority_serves_after_any_fault_of_the_leader(
+def test_majority_serves_requests_after_any_fault_of_the_leader(
     cores: BareFileEnsemble, actions: Callable[[BareFileEnsemble], Iterator[Stretch]]
 ) -> None:
     take(cores, list(actions(cores))[-1])
@@ -61,7 +61,7 @@ def test_majority_serves_after_any_fault_of_the_leader(
     assert max(node.disk.current for node in cores.nodes.values()) > 1
 
 
-def test_restart_action_starts_the_running_or_all_servers(cores: BareFileEnsemble) -> None:
+def test_restart_action_starts_the_running_servers_or_all(cores: BareFileEnsemble) -> None:
     take(cores, next(stretch for stretch in file_actions.stops(cores)))
     first, second = file_actions.restarts_of_all(cores)
     take(cores, first)
@@ -70,7 +70,7 @@ def test_restart_action_starts_the_running_or_all_servers(cores: BareFileEnsembl
     assert list(serving(cores)) == list(ALL)
 
 
-def test_restarted_machine_can_have_a_damaged_record(cores: BareFileEnsemble) -> None:
+def test_restarted_machine_can_have_a_damaged_log_record(cores: BareFileEnsemble) -> None:
     flips = [step for stretch in file_actions.blinks(cores, 2) for step in stretch if isinstance(step, Rot)]
     assert flips == [Rot(2, "1.1"), Rot(2, "1.2")]
 
@@ -83,7 +83,7 @@ def test_disks_with_different_accepted_epochs_are_not_equal(cores: BareFileEnsem
     assert not file_actions.hold_the_same(cores, others)
 
 
-def test_action_without_candidates_is_replaced_by_another_kind(cores: BareFileEnsemble) -> None:
+def test_action_that_is_impossible_is_replaced_by_another_kind(cores: BareFileEnsemble) -> None:
     assert list(file_actions.returns(cores)) == []
     instead = list(file_actions.or_else(file_actions.returns, file_actions.stops, cores))
     assert instead == list(file_actions.stops(cores))
@@ -102,7 +102,7 @@ def test_autopurge_after_each_load_leaves_fewer_logs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("peers", [3, 5])
-def test_initial_writes_leave_the_ensemble_serving_in_epoch_2(tmp_path: Path, peers: int) -> None:
+def test_initial_writes_leave_an_ensemble_that_serves_in_epoch_2(tmp_path: Path, peers: int) -> None:
     cores = BareFileEnsemble(tmp_path, peers, snap_count=8, commit_log_count=1)
     take(cores, (Start(), Elect(cores.voters), *file_actions.earlier_life(peers, Random(1))))
     assert list(serving(cores)) == list(cores.voters)
@@ -122,7 +122,7 @@ def test_returning_peer_with_a_slow_disk_serves_after_its_sync(cores: BareFileEn
     assert at_once[-1] == Run()
 
 
-def test_last_write_of_a_dying_leader_reaches_one_other_at_most(cores: BareFileEnsemble) -> None:
+def test_last_write_of_a_dying_leader_reaches_at_most_one_server(cores: BareFileEnsemble) -> None:
     """A leader that dies as the only server with the write truncates that write when it returns."""
     quiet = Quiet()
     _, and_dies, *_ = file_actions.last_writes(cores)
@@ -151,7 +151,7 @@ def test_peer_return_is_interrupted_after_one_leader_packet(cores: BareFileEnsem
     assert cores.files(3).history() == cores.files(2).history()
 
 
-def test_interrupted_return_detects_snapshot_during_truncation(
+def test_interrupted_return_detects_snapshot_during_a_truncation(
     cores: BareFileEnsemble,
 ) -> None:
     with INJECTED["a spoiled snapshot is made good at once"]():
@@ -166,7 +166,7 @@ def test_interrupted_return_detects_snapshot_during_truncation(
     assert cores.problems == ["processConsistency: 3 acknowledged 2's history with another of its own"]
 
 
-def test_two_leaders_without_followers_give_up(cores: BareFileEnsemble) -> None:
+def test_two_leaders_without_followers_both_resign(cores: BareFileEnsemble) -> None:
     """The server without a vote remains LOOKING, and neither leader gets a follower, until both time out."""
     take(cores, (Isolate(3), Confer((1, 2)), Vanish(1), Start((1,)), Confer((1, 3)), Vanish(1), Rot(1, "1.2")))
     take(cores, (Start((1,)), Confer((1,))))
@@ -189,7 +189,7 @@ def test_two_machines_lose_power_together_or_in_sequence(cores: BareFileEnsemble
     assert list(file_actions.settling(cores)) or list(serving(cores)) == list(ALL)
 
 
-def test_connections_to_a_vanished_machine_close_on_settling(cores: BareFileEnsemble) -> None:
+def test_connections_to_a_machine_without_power_are_closed(cores: BareFileEnsemble) -> None:
     assert list(file_actions.settling(cores)) == [], "nothing is to be settled"
     take(cores, (Vanish(3),))
     assert len(list(file_actions.half_open(cores))) == 2

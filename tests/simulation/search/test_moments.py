@@ -37,7 +37,7 @@ replica.
 """
 
 
-def test_high_watermark_known_only_to_the_dead_leader_is_lost(play: Callable[..., SeedRun]) -> None:
+def test_high_watermark_known_only_to_a_dead_leader_is_lost(play: Callable[..., SeedRun]) -> None:
     run = play(SEED, commit_alone, lose_leader)
     assert run.problems() == []
     assert run.stage is not None

@@ -44,7 +44,7 @@ def led_by_3() -> BareEnsemble:
     return cores
 
 
-def test_endless_exchange_of_votes_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_exchange_of_votes_is_reported_as_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     cores = BareEnsemble()
     Start().play(cores)
     monkeypatch.setattr(BareEnsemble, "notify", lambda self, position=0: None)
@@ -55,7 +55,7 @@ def test_endless_exchange_of_votes_is_reported(monkeypatch: pytest.MonkeyPatch) 
 # -- forks
 
 
-def test_fork_does_not_change_the_original() -> None:
+def test_fork_of_an_ensemble_does_not_change_the_original() -> None:
     cores = led_by_3()
     before = cores.digest()
     twin = cores.fork()
@@ -66,7 +66,7 @@ def test_fork_does_not_change_the_original() -> None:
     assert recover(cores) == recover(twin) == []
 
 
-def test_same_steps_lead_to_the_same_state() -> None:
+def test_same_steps_of_an_ensemble_lead_to_the_same_state() -> None:
     one, other = led_by_3(), led_by_3()
     for cores in (one, other):
         Write(3).play(cores)
@@ -89,7 +89,7 @@ def test_forked_ensemble_recovers_with_any_disk_queue() -> None:
         cores.sync_disk(moved[0])
 
 
-def test_clone_and_fingerprint_include_closure_variables() -> None:
+def test_copy_and_fingerprint_include_closure_variables() -> None:
     box: dict[str, list[int]] = {"list": [1]}
 
     def grow() -> None:
@@ -103,7 +103,7 @@ def test_clone_and_fingerprint_include_closure_variables() -> None:
     assert fingerprint(grow) == fingerprint(twin)
 
 
-def test_fields_excluded_from_a_fingerprint_exist() -> None:
+def test_fields_excluded_from_the_fingerprint_exist() -> None:
     """Otherwise a renamed field would be included, and a new field with the old name would be omitted."""
     cores = led_by_3()
     Crash((1,)).play(cores)
@@ -141,7 +141,7 @@ def test_exhaustive_search_finds_no_violation(bounds: Bounds) -> None:
     assert found.states > 100 and found.settled > 1
 
 
-def test_search_stopped_by_its_limit_reports_its_progress() -> None:
+def test_search_that_reaches_its_limit_reports_its_progress() -> None:
     found = explore(Bounds(writes=1, crashes=1, states_max=300))
     assert not found.exhausted and found.problems == []
     assert found.states >= 300 and found.depth > 2
@@ -179,7 +179,7 @@ def test_cached_transitions_equal_executed_transitions() -> None:
     assert recover(direct) == []
 
 
-def test_proposal_in_flight_is_truncated_and_resent_on_return() -> None:
+def test_proposal_in_flight_is_truncated_and_sent_again() -> None:
     """Found by the search: server 2 has logged a write that 1 and 3 commit while 2 returns. Server 2 must truncate it
     first.
     """
@@ -215,7 +215,7 @@ ONE_WRITE = Bounds(writes=1, crashes=0)
         ("who comes back ahead is cut back", Bounds(writes=1, crashes=0, breaks=1), 17),
     ],
 )
-def test_injected_bug_is_detected_in_the_fewest_steps(
+def test_injected_bug_is_detected_in_the_fewest_possible_steps(
     bug: str, bounds: Bounds, length: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     saved = tmp_path / "found.json"

@@ -45,7 +45,7 @@ def blip(cores: BareEnsemble, one: int, other: int) -> Stretch:
     return next(each for each in blips(cores) if each[0] == Break(one, other))
 
 
-def test_uneven_write_reaches_only_some_peers(cores: BareEnsemble) -> None:
+def test_partial_write_is_logged_by_only_some_peers(cores: BareEnsemble) -> None:
     quiet = Quiet()
     take(cores, quiet, uneven(cores, 3, "3 > 1"))
     assert ends(cores) == [1, 2, 2]
@@ -56,7 +56,7 @@ def test_uneven_write_reaches_only_some_peers(cores: BareEnsemble) -> None:
     assert cores.problems == []
 
 
-def test_uneven_writes_cover_every_writer_and_held_link(cores: BareEnsemble) -> None:
+def test_partial_writes_cover_every_writer_and_held_link(cores: BareEnsemble) -> None:
     found = list(uneven_writes(cores))
     assert len(found) == len(set(found)) == 3 * (4 * 4 - 1)
 
@@ -69,7 +69,7 @@ def test_follower_that_briefly_lost_its_leader_follows_again(cores: BareEnsemble
 
 
 @pytest.mark.parametrize("is_injected", [False, True])
-def test_uneven_write_and_blip_detect_truncation_of_a_commit(cores: BareEnsemble, is_injected: bool) -> None:
+def test_partial_write_and_short_disconnect_detect_a_lost_commit(cores: BareEnsemble, is_injected: bool) -> None:
     quiet, injected_bug = Quiet(), injected_ensemble.INJECTED["who comes back ahead is cut back"]
     take(cores, quiet, uneven(cores, 2, "1 > 3", "3 > 2"))
     assert performed(cores) == [2, 1, 1]

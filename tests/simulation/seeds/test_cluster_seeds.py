@@ -126,7 +126,7 @@ INJECTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {
 
 
 @pytest.mark.parametrize("mistake", INJECTED, ids=lambda mistake: mistake.__name__)
-def test_seed_detects_an_injected_bug_and_passes_without_it(
+def test_seed_detects_an_injected_bug_but_passes_without_it(
     mistake: Callable[[], AbstractContextManager[None]],
 ) -> None:
     seed, shown = INJECTED[mistake]
@@ -135,7 +135,7 @@ def test_seed_detects_an_injected_bug_and_passes_without_it(
 
 
 @pytest.mark.long
-def test_each_cluster_probe_is_reached_in_10_percent_of_seeds() -> None:
+def test_cluster_probes_are_each_reached_in_10_percent_of_seeds() -> None:
     reached = Counter[str]()
     for seed in range(1, SEEDS):
         outcome = run_seed(seed, WHOLE_CLUSTER)

@@ -141,7 +141,7 @@ def test_recorded_messages_agree_with_the_bytes_sent(told: Performed) -> None:
     }  # fmt: skip
 
 
-def test_unrecorded_message_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_missing_from_the_record_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     note, noted = ProcessNotes.note, Counter[str]()
 
     def forgetful(notes: ProcessNotes, us: int, sent: bool, line: Any, key: str, content: Any, size: Any) -> None:
@@ -169,7 +169,7 @@ def test_every_message_arrives_after_it_is_sent_or_is_lost(told: Performed) -> N
     assert max(ends) < journal[-1].mono_us + 10_000_000, "they are on the world's clock, as the journal is"
 
 
-def test_messages_arrive_except_to_a_dead_process(told: Performed) -> None:
+def test_messages_arrive_unless_a_process_is_dead(told: Performed) -> None:
     tap, journal, *_ = told
     lost = [message for message in tap.messages if message.arrived_us is None]
     assert 0 < len(lost) < len(tap.messages) / 20
@@ -182,7 +182,7 @@ def test_messages_arrive_except_to_a_dead_process(told: Performed) -> None:
     assert any(injected & {message.source, message.target} for message in lost)
 
 
-def test_every_response_has_its_request(told: Performed) -> None:
+def test_every_recorded_response_has_its_request(told: Performed) -> None:
     tap, *_ = told
     by_id = {message.id: message for message in tap.messages}
     answers = [message for message in tap.messages if message.answers is not None]
@@ -194,7 +194,7 @@ def test_every_response_has_its_request(told: Performed) -> None:
         assert asked.arrived_us <= answer.sent_us
 
 
-def test_messages_agree_with_the_journal(told: Performed) -> None:
+def test_recorded_messages_agree_with_the_journal(told: Performed) -> None:
     tap, journal, *_ = told
     proposed = {entry.event.zxid for entry in journal if isinstance(entry.event, TxnProposed)}
     told_of = [message for message in tap.messages if message.kind == "PROPOSAL"]
@@ -221,7 +221,7 @@ def test_message_tap_does_not_change_the_history(told: Performed) -> None:
 
 
 @pytest.mark.long
-def test_messages_do_not_depend_on_the_hash_seed() -> None:
+def test_recorded_messages_do_not_depend_on_the_hash_seed() -> None:
     tap = MessageTap()
     run_with_journal(SEED[WHOLE_CLUSTER], WHOLE_CLUSTER, tap=tap)
     code = (

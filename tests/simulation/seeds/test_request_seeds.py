@@ -25,7 +25,7 @@ def test_seed_with_request_faults_keeps_every_invariant(seed: int) -> None:
     assert SeedRun(seed, REQUESTS).execute().problems == []
 
 
-def test_seed_of_request_faults_alone_applies_them() -> None:
+def test_seed_with_only_request_faults_injects_them() -> None:
     settings = world_settings(
         [f"faults.kinds={','.join(drawn.REQUEST_FAULTS)}", "faults.gap.ms=600", "faults.ms=10000"]
     )

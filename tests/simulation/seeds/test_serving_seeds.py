@@ -76,7 +76,7 @@ def test_whole_process_seed_is_independent_of_the_hash_seed() -> None:
     assert done.stdout == f"{fingerprint(serve_seed(1))}\n"
 
 
-def test_calm_ensemble_elects_once_and_expires_no_session() -> None:
+def test_ensemble_without_faults_elects_once_and_expires_nothing() -> None:
     run = ServingRun(7, CALM)
     with run.in_virtual_time():
         run.boot()
@@ -90,7 +90,7 @@ def test_calm_ensemble_elects_once_and_expires_no_session() -> None:
 
 
 @pytest.mark.long
-def test_another_sleeping_thread_does_not_change_the_history() -> None:
+def test_sleeping_host_thread_does_not_change_the_history() -> None:
     ended = threading.Event()
 
     def rest() -> None:
@@ -106,14 +106,14 @@ def test_another_sleeping_thread_does_not_change_the_history() -> None:
         beside.join()
 
 
-def test_ensemble_shape_depends_only_on_the_seed() -> None:
+def test_size_and_roles_of_the_ensemble_depend_only_on_the_seed() -> None:
     shapes = [draw_shape(derive_random(seed, "serving shape")) for seed in range(30)]
     assert shapes == [draw_shape(derive_random(seed, "serving shape")) for seed in range(30)]
     assert {shape.peers for shape in shapes} == {3, 4, 5}
     assert {shape.changes_members for shape in shapes} == {True, False}
 
 
-def test_server_replaced_by_an_empty_one_receives_a_snapshot() -> None:
+def test_server_restarted_with_an_empty_disk_gets_a_snapshot() -> None:
     run = ServingRun(7, CALM)
     with run.in_virtual_time():
         run.boot()
@@ -129,7 +129,7 @@ def test_server_replaced_by_an_empty_one_receives_a_snapshot() -> None:
     run.world.end_world()
 
 
-def test_damage_on_a_disk_is_detected_at_the_next_start() -> None:
+def test_damage_on_a_disk_is_detected_at_the_next_server_start() -> None:
     run = ServingRun(7, CALM)
     with run.in_virtual_time():
         run.boot()
@@ -147,7 +147,7 @@ def test_damage_on_a_disk_is_detected_at_the_next_start() -> None:
     run.world.end_world()
 
 
-def test_peer_exception_that_ends_its_process_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exception_that_ends_a_peer_process_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
     run, turn, failed = ServingRun(7, CALM), Peer.on_clients, []
 
     def on_clients(peer: Peer, *given: Any) -> list[Effect]:
@@ -187,7 +187,7 @@ def test_diff_with_a_hole_after_a_purge_is_detected() -> None:
     assert any(problem.startswith("committed prefixes agree: ") for problem in problems)
 
 
-def test_empty_server_that_joins_after_a_purge_gets_everything() -> None:
+def test_empty_server_that_joins_after_a_purge_gets_all_data() -> None:
     run = ServingRun(3, PURGING, "replace_after_purge")
     assert run.execute().problems == []
     assert run.world.reached.counts[PURGE_BEFORE_JOIN] > 0
@@ -210,7 +210,7 @@ def acknowledged_before_the_sync() -> Iterator[None]:
 
 
 @pytest.mark.long
-def test_unsynced_acknowledged_write_is_missing_on_the_disks() -> None:
+def test_acknowledged_write_that_was_not_synced_is_detected() -> None:
     problems = serve_seed(1, [acknowledged_before_the_sync()]).problems()
 
     assert any(
@@ -220,7 +220,7 @@ def test_unsynced_acknowledged_write_is_missing_on_the_disks() -> None:
 
 
 @pytest.mark.long
-def test_shrinking_a_whole_ensemble_failure_keeps_one_fault() -> None:
+def test_shrinking_a_failure_of_a_whole_ensemble_keeps_one_fault() -> None:
     wanted = Requested(WHOLE)
     with acknowledged_before_the_sync():
         ran = run_choices(Choices(1), WHOLE, wanted.world())

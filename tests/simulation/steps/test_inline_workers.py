@@ -15,7 +15,7 @@ def job(said: list[str], name: str, *pauses: Pause) -> Job:
     said.append(f"{name} ends")
 
 
-def test_work_runs_each_job_until_it_waits() -> None:
+def test_work_call_runs_each_job_until_it_waits() -> None:
     inline_workers, said = InlineWorkers(), list[str]()
     one, two = (
         inline_workers.start(job(said, "a", GO_ON, WAIT), "a"),
@@ -37,7 +37,7 @@ def test_waiting_job_continues_when_woken() -> None:
     assert one.is_under_way() and not two.is_under_way()
 
 
-def test_job_woken_by_another_runs_in_the_same_call_to_work() -> None:
+def test_job_woken_by_another_job_runs_in_the_same_work_call() -> None:
     inline_workers, said = InlineWorkers(), list[str]()
     first = inline_workers.start(job(said, "a", WAIT), "a")
     inline_workers.work()

@@ -22,7 +22,7 @@ def test_reconfiguring_seed_keeps_every_invariant_under_faults(seed: int) -> Non
     assert len(versions) > 2
 
 
-def test_same_seed_changes_the_members_in_the_same_way() -> None:
+def test_seed_makes_the_same_membership_changes_each_time() -> None:
     one, other = SeedRun(9, RECONFIGURING), SeedRun(9, RECONFIGURING)
     assert one.execute().steps == other.execute().steps
     assert [entry.to_dict() for entry in one.world.record.entries] == [

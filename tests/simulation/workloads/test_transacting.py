@@ -57,7 +57,7 @@ def injected_after_a_decision(entries: Iterable[Entry], within_us: int = 50_000)
     return found
 
 
-def test_calm_run_commits_aborts_and_copies_each_record_once() -> None:
+def test_run_without_faults_commits_aborts_and_copies_each_once() -> None:
     run = SeedRun(1, CALM._replace(transactions_chance=1.0, draws_topics=True), world_settings(["faults.ms=20000"]))
     outcome = run.execute()
     assert outcome.problems == []
@@ -77,7 +77,7 @@ def test_chaos_seed_with_transactions_checks_every_rule() -> None:
     assert {name for name in RULES if outcome.checked.get(name)} == RULES
 
 
-def test_faults_occur_between_a_decision_and_its_markers() -> None:
+def test_faults_are_injected_between_a_decision_and_its_markers() -> None:
     run = SeedRun(INJECTED_AT, CHAOS, world_settings(OF_TRANSACTIONS))
     outcome = run.execute()
     assert outcome.problems == []
@@ -86,7 +86,7 @@ def test_faults_occur_between_a_decision_and_its_markers() -> None:
     assert taken_over(run.world.record.entries) > 0
 
 
-def test_share_of_transactional_seeds_matches_the_scenario() -> None:
+def test_share_of_seeds_with_transactions_matches_the_scenario() -> None:
     for scenario in (CHAOS, SWARM):
         count = sum(has_transactions(seed, scenario, WorldSettings()) for seed in range(1_000))
         assert abs(count / 1_000 - scenario.transactions_chance) < 0.03
@@ -96,7 +96,7 @@ def test_share_of_transactional_seeds_matches_the_scenario() -> None:
     assert not any(has_transactions(seed, each, WorldSettings()) for seed in range(100) for each in others)
 
 
-def test_coordinator_without_metadata_writes_every_marker() -> None:
+def test_coordinator_without_metadata_still_writes_every_marker() -> None:
     """All brokers restart between a decision and its markers. The new coordinator loads its log before it receives any
     metadata.
     """

@@ -1,8 +1,8 @@
-"""Invariant: the causes of every decision lead back to a fault, a request, a timer or a start.
+"""Invariant: the chain of causes of every decision leads back to a fault, a request, a timer or a start.
 
-Each cause must be earlier than its effect. The checker needs a whole history at the journal's full level, because an
-effect may be logged before its cause on another node. Each step also has to fit: the cause of a decision must be about
-the same session, partition or epoch, and the data of a decision must agree with its result.
+Each cause must be earlier than its effect. The checker needs the whole history at the journal's full level, because one
+node may log an effect before another node logs the cause. Each cause must also match its effect: it must be about the
+same session, partition or epoch. The data in a decision's event must agree with the decision.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ CHECKED = (
     SessionClosed, ControllerElected, ControllerResigned, LeaderElected, LeaderEstablished, IsrChanged, LogTruncated,
     RecordsLost, TransactionChanged, MarkerWritten,
 )  # fmt: skip
-"""The event types whose chains of causes are checked."""
+"""Event types of decisions, whose chains of causes are checked."""
 
 
 def broken_chains(entries: Sequence[Entry]) -> list[Violation]:
-    """Return the decisions whose chain of causes does not end, does not fit, or does not lead back in time."""
+    """Return the decisions whose chain of causes has no valid end, a cause that does not match, or a late cause."""
     causes = Causes()
     committed: set[int] = set()
     elections: set[str] = set()
@@ -70,7 +70,7 @@ def broken_chains(entries: Sequence[Entry]) -> list[Violation]:
 def _is_unlogged(chain: Chain, elections: set[str]) -> bool:
     """Return whether the chain ends at an election that its controller could not log.
 
-    The controller died before it received the reply to its write.
+    That controller died before it received the reply to its write of the partition state.
     """
     last = chain.steps[-1].event
     names_election = isinstance(last, FollowershipTaken | TransactionChanged) and chain.says.startswith("election ")
@@ -78,7 +78,7 @@ def _is_unlogged(chain: Chain, elections: set[str]) -> bool:
 
 
 def _end_fault(chain: Chain, committed: set[int]) -> str:
-    """Return why the end of a chain is wrong; empty if it is correct."""
+    """Return an error message if the end of a chain is not a valid first cause, otherwise an empty string."""
     word, _, rest = chain.says.partition(" ")
     known = {
         "timer": rest in TIMERS,
@@ -103,8 +103,8 @@ def _end_fault(chain: Chain, committed: set[int]) -> str:
 
 
 def _late(chain: Chain, causes: Causes) -> str:
-    # Leave out registrations: a broker logs its own only when the reply arrives, and the controller may have read
-    # it before.
+    # Ignore registrations: a broker logs its own registration only when the reply arrives, and the controller may have
+    # read the registration before.
     steps = [step for step in chain.steps if not isinstance(step.event, BrokerRegistered)]
     for effect, cause in pairwise(steps):
         if causes.place(cause) >= causes.place(effect):
@@ -166,11 +166,11 @@ _FITS: dict[type[Event], Callable[[Event, Event], bool]] = {
     LogTruncated: _truncated_fits,
     RecordsLost: _lost_fits,
 }
-"""Functions that return whether a cause can have led to an effect, keyed by the effect's type."""
+"""For each type of effect, a function that returns whether a cause can have led to such an effect."""
 
 
 def _disagreement(event: Event) -> str:
-    """Return how the data of a decision disagrees with its result; empty if it agrees."""
+    """Return an error message if the data in a decision's event disagrees with the decision, otherwise ""."""
     if isinstance(event, LeaderElected) and event.candidates:
         elected = [replica for replica, word in event.candidates if word == "elected"]
         if [replica for replica, _ in event.candidates] != event.replicas or elected != [event.leader]:

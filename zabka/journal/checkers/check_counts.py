@@ -1,4 +1,4 @@
-"""The number of checks per invariant: a checker that never had anything to check proves nothing."""
+"""Number of checks per invariant. A checker that never had anything to check proves nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 
 class CheckCounts:
-    """A count of checks for each invariant."""
+    """Counts the checks of each invariant."""
 
     __slots__ = ("counts",)
 
@@ -18,6 +18,6 @@ class CheckCounts:
         self.counts[invariant] = self.counts.get(invariant, 0) + times
 
     def add(self, others: Mapping[str, int]) -> None:
-        """Add the counts of another checker."""
+        """Add the counts of another CheckCounts."""
         for invariant, times in others.items():
             self.note(invariant, times)

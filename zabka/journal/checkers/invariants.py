@@ -1,8 +1,8 @@
 """The invariants of every history, as checkers that process one entry at a time.
 
-Each checker is a small fold that reports violations entry by entry. `check` runs all of them over a whole history; the
-simulated world passes entries to them after every step. A history is ordered: a later entry happened later (exact in
-the simulated world, merged by wall clock for real processes).
+Each checker is a small fold that reports the violations of each entry. `check` runs all checkers over a whole history;
+the simulated world passes new entries to them after every step. A history is ordered: a later entry happened later. The
+order is exact in the simulated world; histories of real processes are merged by wall clock.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Checker(Protocol):
 
     @property
     def checked(self) -> int | None:
-        """The number of entries that could have shown a violation.
+        """Number of entries that could have shown a violation.
 
-        None for a checker that only forwards reports of nodes.
+        None for a checker that only reports problems that nodes themselves have detected.
         """
         ...
 
@@ -53,7 +53,7 @@ class OneLeaderPerEpoch:
         self._leaders: dict[int, int] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare a new leader with the earlier leader of that epoch."""
+        """Compare a new leader with the earlier leader of the same epoch."""
         event = entry.event
         if isinstance(event, e.LeaderEstablished):
             self.checked += 1
@@ -74,7 +74,7 @@ class CommittedPrefixesAgree:
         self._last: dict[str, int] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare a commit with the commits of other peers under that zxid."""
+        """Compare a committed transaction with the transaction that other peers committed at the same zxid."""
         event = entry.event
         if isinstance(event, e.TxnCommitted):
             row = (event.session_id, event.cxid, event.operation, event.path, event.error, event.digest)
@@ -93,10 +93,10 @@ class CommittedPrefixesAgree:
 
 
 class DigestsAgree:
-    """All peers have the same tree at the same zxid.
+    """All peers have the same tree at the same zxid, according to the tree's digest.
 
-    The control level of the journal has only checkpoints, the full level has every transaction as well; either is
-    enough.
+    At the control level, a journal contains only the digests of checkpoints; at the full level, it contains a digest
+    per transaction. The checker accepts both.
     """
 
     name = "digests agree"
@@ -107,7 +107,7 @@ class DigestsAgree:
         self._digests: dict[int, dict[str, int]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare a digest with the other peers' digests at that zxid."""
+        """Compare a digest with the digests of other peers at the same zxid."""
         event = entry.event
         assert isinstance(event, e.TxnCommitted | e.ZxidCheckpoint)
         if isinstance(event, e.TxnCommitted) and not event.digest:
@@ -130,8 +130,9 @@ class DigestsAgree:
 class AcknowledgedWritesSurvive:
     """An acknowledged write is in the log of every later leader, and no peer truncates it.
 
-    A peer that joins a leader while a proposal of that leader is in progress may have to truncate the proposal and
-    receive it again: the leader has it, and did not count that peer's acknowledgement.
+    There is one exception. A peer that joins a leader while a proposal of that leader is in progress may have to
+    truncate the proposal and receive it again. The leader has the proposal, and did not count that peer's
+    acknowledgement.
     """
 
     name = "no acknowledged write lost"
@@ -144,7 +145,7 @@ class AcknowledgedWritesSurvive:
         self._accepted: dict[str, int] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare a new leader's history, or a truncation, with the highest acknowledged zxid."""
+        """Compare the log of a new leader, or a truncation, with the highest acknowledged zxid."""
         event = entry.event
         if isinstance(event, e.WriteAcknowledged):
             self._acknowledged = max(self._acknowledged, event.zxid)
@@ -170,7 +171,7 @@ class AcknowledgedWritesSurvive:
 
 
 class EphemeralsEndWithSessions:
-    """After a session's end is applied, its ephemerals are deleted and none is created later."""
+    """After the end of a session is applied, its ephemeral znodes are deleted, and none is created later."""
 
     name = "no ephemeral outlives its session"
     watches = (e.NodeStarted, e.LearnerSynced, e.EphemeralCreated, e.EphemeralDeleted, e.SessionClosed)
@@ -181,7 +182,7 @@ class EphemeralsEndWithSessions:
         self._live: dict[str, dict[str, int]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Track each node's ephemerals by owner."""
+        """Track the ephemeral znodes of each session on each node."""
         event = entry.event
         live = self._live.setdefault(entry.node, {})
         if isinstance(event, e.NodeStarted) or (isinstance(event, e.LearnerSynced) and event.mode != "DIFF"):
@@ -207,7 +208,7 @@ CLOSE_SESSION = "closeSession"
 
 
 class EndedSessionsWriteNothing:
-    """No transaction of a session is applied after the session's end, in zxid order."""
+    """No transaction of a session has a higher zxid than the end of that session."""
 
     name = "no session writes after its end"
     watches = (e.TxnCommitted,)
@@ -215,13 +216,15 @@ class EndedSessionsWriteNothing:
     def __init__(self) -> None:
         self.checked = 0
         self._ended: dict[int, int] = {}
-        """The zxid of each session's closeSession."""
+        """The zxid of each session's closeSession transaction."""
         self._last_write: dict[int, int] = {}
-        """The highest zxid of each session's other transactions."""
+        """The highest zxid of each session's transactions other than closeSession."""
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare the end of a session with its other transactions, independent of the order in which nodes apply
-        them."""
+        """Compare the zxid of a session's end with the zxids of its other transactions.
+
+        The result does not depend on the order in which nodes apply the transactions.
+        """
         event = entry.event
         assert isinstance(event, e.TxnCommitted)
         session_id = event.session_id
@@ -239,9 +242,9 @@ class EndedSessionsWriteNothing:
 
 
 class ControllerEpochsRise:
-    """Controller epochs strictly rise, and no write of a lower epoch takes effect after a higher epoch began.
+    """Controller epochs strictly increase, and no write with a lower epoch takes effect after a higher epoch began.
 
-    The order is the ensemble's: the zxid of the write is compared with the zxid of the election.
+    The order is the ensemble's: the zxid of a write is compared with the zxid of the controller's election.
     """
 
     name = "controller epochs rise and fence"
@@ -252,7 +255,7 @@ class ControllerEpochsRise:
         self._elections: list[tuple[int, int, int]] = []  # (zxid, epoch, broker) in the order of their observation
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare elections with each other, and partition writes with the elections."""
+        """Compare controller elections with each other, and writes of partition states with the elections."""
         event = entry.event
         if isinstance(event, e.ControllerElected):
             self.checked += bool(self._elections)
@@ -274,7 +277,7 @@ class ControllerEpochsRise:
 
 
 class OneLeaderPerLeaderEpoch:
-    """At most one broker, and one process of that broker, leads a partition in a leader epoch.
+    """At most one broker leads a partition in a leader epoch, and with only one process.
 
     A restarted broker needs a new leader epoch.
     """
@@ -289,7 +292,7 @@ class OneLeaderPerLeaderEpoch:
         self._led_by: dict[tuple[str, int, int], tuple[str, int]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare a new leader with the earlier leader of that leader epoch."""
+        """Compare a new leader with the earlier leader of the same leader epoch."""
         event = entry.event
         if isinstance(event, e.NodeStarted):
             self._lives[entry.node] = self._lives.get(entry.node, 0) + 1
@@ -319,9 +322,9 @@ class OneLeaderPerLeaderEpoch:
 
 
 class IsrWithinAssignment:
-    """An ISR contains only assigned replicas, including the leader, and each write raises the partition epoch by one.
+    """An ISR contains only assigned replicas, including the leader. Each write increments the partition epoch.
 
-    A write that is logged late, after the assignment has changed, is not compared with the new assignment.
+    If a write is logged after the assignment has changed, it is not compared with the new assignment.
     """
 
     name = "ISR within the assignment"
@@ -335,7 +338,7 @@ class IsrWithinAssignment:
         self._writes: dict[tuple[TopicPartition, int], tuple[int, ...]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Check every write of a partition's state. A partition epoch cannot be written twice with different ISRs."""
+        """Check every write of a partition's state. Two writes with the same partition epoch must have the same ISR."""
         event = entry.event
         if isinstance(event, e.TopicDeleted):
             for key in [key for key in self._writes if key[0].topic == event.topic]:
@@ -352,8 +355,8 @@ class IsrWithinAssignment:
             return
         is_late = event.zxid < self._assigned.get(name, 0)
         if isinstance(event, e.LeaderElected) and not is_late:
-            # At the end of a reassignment the controller already names the target replicas, while the ISR still
-            # contains the original ones. Allow both.
+            # At the end of a reassignment, the controller already writes the target replicas as the assignment, while
+            # the ISR still contains original replicas. Allow both.
             self._replicas.setdefault(name, {}).update(dict.fromkeys(event.replicas))
         replicas = self._replicas.get(name)
         if replicas is not None and not is_late:
@@ -370,9 +373,9 @@ class IsrWithinAssignment:
 
 
 _ID_IN_USE = "BrokerIdInUse"
-"""Problem that a broker reports while another process uses its id.
+"""Name of the problem that a broker reports while another process uses its broker id.
 
-The broker retries; no invariant is violated.
+The broker retries, so no invariant is violated.
 """
 
 
@@ -384,7 +387,7 @@ class NothingSelfReported:
     checked = None
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Forward the node's report."""
+        """Return the problem that the node reports."""
         event = entry.event
         if isinstance(event, e.InvariantViolated):
             yield f"{entry.node} reports {event.invariant}: {event.detail}"
@@ -420,7 +423,7 @@ def default_checkers() -> list[Checker]:
 
 
 class Watchdog:
-    """Runs all checkers over one growing history."""
+    """Runs all checkers over a history that grows."""
 
     def __init__(self, checkers: list[Checker] | None = None) -> None:
         self._checkers = default_checkers() if checkers is None else checkers

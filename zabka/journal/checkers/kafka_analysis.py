@@ -1,14 +1,15 @@
-"""Anomalies in what clients of a Kafka cluster saw, as Jepsen's kafka workload defines them.
+"""Anomalies in what clients of a Kafka cluster observed, as Jepsen's kafka workload defines them.
 
-A history has the acknowledgement of each sent record, and the records that consumers polled. Every value is sent once,
-so a value identifies its send. This module is pure, for simulated and live histories.
+A history contains the acknowledgement of each sent record, and the records that consumers polled. Every value is sent
+only once, so a value identifies its send. This module is pure; it accepts simulated and live histories.
 
 lost write          an acknowledged value was never polled, though polls went beyond its offset, or to the log's end
 inconsistent offset one offset of a partition had two values, in polls or acknowledgements
 duplicate           one value was polled at two offsets of a partition, or in two partitions
-nonmonotonic poll   a consumer polled records at offsets that it had already reached in that assignment
-skipped poll        a consumer's next records omit known records between them
-nonmonotonic send   a producer's later record, sent after the first was acknowledged, got a lower offset
+nonmonotonic poll   a consumer polled offsets that it had already polled in the same assignment
+skipped poll        a consumer's next poll omitted known records
+nonmonotonic send   a producer sent a record after an earlier one was acknowledged,
+                    and the later record got a lower offset
 unknown value       a polled value was never sent, or was sent to another partition
 """
 
@@ -35,7 +36,7 @@ class Anomaly(StrEnum):
 
 
 class Sent(NamedTuple):
-    """A record that a producer sent. `offset` is None if the outcome is unknown: the record may be stored."""
+    """A record that a producer sent. `offset` is None if the result is unknown: the record may be in the log."""
 
     producer: str
     partition: str
@@ -47,10 +48,10 @@ class Sent(NamedTuple):
 
 
 class Polled(NamedTuple):
-    """The records of one partition in one poll of a consumer.
+    """Records of one partition that one poll of a consumer returned.
 
-    `assignment` is incremented when the consumer is assigned the partition again or seeks in it, because later polls
-    then need not continue the earlier ones.
+    `assignment` is incremented when the consumer is assigned the partition again or seeks in it. Polls after that need
+    not continue the earlier polls.
     """
 
     consumer: str
@@ -60,7 +61,7 @@ class Polled(NamedTuple):
 
 
 class Read(NamedTuple):
-    """The start of a poll, and the high watermark in its response."""
+    """Start offset of a poll, and the high watermark in the poll's response."""
 
     partition: str
     began_us: int
@@ -68,7 +69,7 @@ class Read(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An anomaly in one partition."""
+    """An anomaly in one partition of a history."""
 
     anomaly: Anomaly
     partition: str
@@ -92,13 +93,14 @@ class KafkaHistory:
 
     @property
     def acknowledged(self) -> int:
-        """The number of acknowledged records."""
+        """Number of acknowledged records."""
         return sum(sent.offset is not None for sent in self.sent)
 
     def violations(self, acks: Iterable[int] = (ACKS_ALL,)) -> list[Found]:
-        """Return all anomalies. Only records acknowledged with one of `acks` must not be lost.
+        """Return all anomalies. A loss is an anomaly only if the record was acknowledged with one of `acks`.
 
-        With acks=1 only the leader acknowledges; if it is lost, other records can get the same offsets.
+        With acks=1 only the leader has to store a record. If the leader is lost, other records can get the same
+        offsets.
         """
         shown = _by_offset(self.polled)
         binding = tuple(acks)

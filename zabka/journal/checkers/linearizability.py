@@ -2,10 +2,10 @@
 
 Each operation has a call and a return, unless its outcome is unknown. A history is linearizable if each operation can
 be assigned a moment between its call and its return such that a sequential object would have given the same results
-(Herlihy and Wing 1990). The search is Wing and Gong's with Lowe's memory of earlier attempts ("Testing for
-linearizability", 2017): place the earliest possible operation and continue; undo the placement if it leads nowhere;
-never try the same set of placed operations in the same state again. Histories of independent objects are checked
-separately (P-compositionality), which keeps the sets small.
+(Herlihy and Wing 1990). The search is Wing and Gong's, with Lowe's cache of earlier attempts ("Testing for
+linearizability", 2017). It places the earliest possible operation next in the order, and continues. If no complete
+order follows, it undoes the placement. It never tries the same set of placed operations in the same state twice.
+Histories of independent objects are checked separately (P-compositionality), which keeps the sets small.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ STEPS_MAX = 5_000_000
 class Operation(NamedTuple):
     """A client's operation on one object, and its result.
 
-    `returned_us` is None if the client never learnt the outcome, because a connection broke or a process died. Such an
+    `returned_us` is None if the client never received the result, because a connection broke or a process died. Such an
     operation may have taken effect at any time after its call, or never.
     """
 
@@ -32,13 +32,13 @@ class Operation(NamedTuple):
 
 
 Step = Callable[[Any, Operation], tuple[bool, Hashable]]
-"""Returns whether the operation can have its result in this state, and the state after it."""
+"""Function that returns whether an operation can have its result in a given state, and the next state."""
 
 
 class Verdict(NamedTuple):
-    """The result of a check.
+    """Result of checking the operations with one key.
 
-    `linearizable` is None if the search stopped after `STEPS_MAX` placements. If it is False, `placed` is the longest
+    `linearizable` is None if the search stopped after `steps_max` placements. If it is False, `placed` is the longest
     valid order found, and `stuck` contains the operations that could not follow it.
     """
 
@@ -64,7 +64,10 @@ class _Event:
 
 
 def check(operations: Iterable[Operation], step: Step, initial: Hashable, steps_max: int = STEPS_MAX) -> list[Verdict]:
-    """Return one verdict per key, in order of first appearance. The operations can be in any order."""
+    """Check the operations of each key, and return one verdict per key, in order of first appearance.
+
+    The operations can be in any order.
+    """
     by_key: dict[str, list[Operation]] = {}
     for operation in operations:
         by_key.setdefault(operation.key, []).append(operation)
@@ -72,7 +75,7 @@ def check(operations: Iterable[Operation], step: Step, initial: Hashable, steps_
 
 
 def check_one(key: str, operations: Sequence[Operation], step: Step, initial: Hashable, steps_max: int) -> Verdict:
-    """Return the verdict on one object's history."""
+    """Check the operations on one object."""
     head = _linked(operations)
     unreturned = sum(operation.returned_us is not None for operation in operations)
     state, placed_set = initial, 0
@@ -82,7 +85,8 @@ def check_one(key: str, operations: Sequence[Operation], step: Step, initial: Ha
     steps = 0
     event = head.after
     while unreturned:
-        # An operation without a position returns here, so no later call can precede it: stop and go back.
+        # An operation that is not placed returns here, so no later call can be placed before it: undo the last
+        # placement.
         if event is None or not event.is_call:
             if len(placed) >= len(longest):
                 longest = tuple(call.operation for call, _ in placed)
@@ -113,10 +117,10 @@ def check_one(key: str, operations: Sequence[Operation], step: Step, initial: Ha
 
 
 def _linked(operations: Sequence[Operation]) -> _Event:
-    """Return the head of the list of events, ordered by time.
+    """Link the calls and returns in order of time, and return the head of the list.
 
-    At the same microsecond a call precedes a return, so the two operations count as concurrent. That can only hide a
-    violation, never invent one.
+    A call precedes a return at the same microsecond, so the two operations count as concurrent. That can only hide a
+    violation, never report a false one.
     """
     timed: list[tuple[int, bool, int, _Event]] = []
     for number, operation in enumerate(operations):
@@ -155,7 +159,7 @@ def _take_out(call: _Event) -> None:
 
 
 def _put_back(call: _Event) -> None:
-    """Undo `_take_out`, in reverse order."""
+    """Insert a call and its return into the list again, in the reverse order of `_take_out`."""
     if call.return_ is not None:
         _relink(call.return_)
     _relink(call)

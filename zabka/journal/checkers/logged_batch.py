@@ -1,4 +1,4 @@
-"""A batch of a replica's log, as the journal records it."""
+"""A batch of a replica's log, as the journal's events describe it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zabka.journal import events as e
 
 
 class LoggedBatch(NamedTuple):
-    """A batch's offsets and checksum, which identify it until it is compacted."""
+    """Offsets and checksum of a batch. They identify the batch until it is compacted."""
 
     first: int
     last: int
@@ -16,9 +16,10 @@ class LoggedBatch(NamedTuple):
     compacted: bool = False
 
     def is_kept_as(self, found: LoggedBatch | None, compacted_to: int) -> bool:
-        """Return whether `found`, at the same first offset, is this batch or a more or less compacted form of it.
+        """Return whether `found`, at the same first offset, is this batch, or one of the two after compaction.
 
-        Compaction has reached the offset `compacted_to` on some replica, which other replicas may have copied.
+        On some replica, compaction has processed the log up to the offset `compacted_to`; other replicas may have
+        copied that log.
         """
         if found is not None and found[:3] == self[:3]:
             return True
@@ -26,6 +27,6 @@ class LoggedBatch(NamedTuple):
 
 
 def logged(event: e.RecordsAppended | e.RecordsReplicated) -> LoggedBatch:
-    """Return the batch that was appended."""
+    """Return the batch that an event says was appended."""
     compacted = isinstance(event, e.RecordsReplicated) and event.compacted
     return LoggedBatch(event.first_offset, event.last_offset, event.checksum, compacted)

@@ -1,7 +1,7 @@
-"""Invariants of records: every committed or acknowledged record is in every later leader's log.
+"""Invariants of records: every committed or acknowledged record is in the log of every later leader.
 
-The checker models every replica's log from the journal alone: batches appended and replicated, and offsets truncated. A
-batch is identified by its offsets and checksum, or by its offsets alone after it was compacted.
+The checker builds a model of every replica's log from the journal alone: batches appended and replicated, and offsets
+truncated. Offsets and checksum identify a batch, or only its offsets after it was compacted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FORGETTING = ("power_loss", "disk_replaced")
 
 
 class _Durable(NamedTuple):
-    """A batch that must not be lost, with the reason, and the first leader epoch for which this is required."""
+    """A batch that must not be lost: the reason, and the first leader epoch whose leader must have the batch."""
 
     batch: LoggedBatch
     why: str
@@ -26,24 +26,26 @@ class _Durable(NamedTuple):
 
 
 class _Loss:
-    """The batches that a replica lost in one power loss, and the replicas that were in sync then or later."""
+    """Batches that a replica lost in one power loss, and the replicas that were in sync at that time or later."""
 
     __slots__ = ("batches", "disk_was_replaced", "in_sync", "is_known", "left_isr")
 
     def __init__(self, in_sync: dict[int, int], is_known: bool) -> None:
         self.batches: dict[LoggedBatch, None] = {}
         self.in_sync = in_sync
-        """In-sync brokers, each with the zxid of the write whose ISR contained the broker."""
+        """In-sync brokers. The value is the zxid of the write whose ISR contained the broker."""
         self.is_known = is_known
-        """Whether the journal has every write of the state since the power loss."""
+        """Whether the journal has every write of the partition's state since the power loss."""
         self.left_isr = False
-        """Whether the replica has been outside the ISR without being eligible since the power loss."""
+        """Whether the replica was outside the ISR and not eligible at some time since the power loss."""
         self.disk_was_replaced = False
         """Whether the broker can return without this log, because its disk was replaced."""
 
 
 class _Partition:
-    """One partition: its replicas' logs, its acknowledged and committed batches, and the writes of its state."""
+    """State of one partition: its replicas' logs, its acknowledged and committed batches, and the last state
+    written.
+    """
 
     __slots__ = (
         "compacted_to",
@@ -66,9 +68,9 @@ class _Partition:
         self.marks: dict[int, int] = {}
         self.durable: dict[int, _Durable] = {}
         self.unclean = -1
-        """The epoch of the last unclean election.
+        """Leader epoch of the last unclean election.
 
-        Later acknowledgements by an earlier leader that does not know of that election do not count.
+        An earlier leader may not know of that election; the records that it acknowledges later may be lost.
         """
         self.recovering = False
         """Whether no leader has changed the ISR since the unclean election."""
@@ -76,16 +78,16 @@ class _Partition:
         self.zxid = 0
         self.partition_epoch = -1
         self.elected: dict[int, int] = {}
-        """The zxid that wrote each leader epoch."""
+        """The zxid of the write that started each leader epoch."""
         self.unlogged: dict[int, list[range]] = {}
-        """Offset ranges that brokers found in this log although the journal lacks them.
+        """Offset ranges that brokers found in this log although the journal does not contain their batches.
 
-        An append that failed leaves the bytes written so far in the log; they may include whole batches.
+        A failed append leaves the bytes that it has already written in the log, which may include whole batches.
         """
         self.unloaded: dict[int, _Loss] = {}
-        """Brokers that lost power and have since neither loaded this log nor created it again."""
+        """Loss of each broker that lost power and has neither loaded this log nor created it again after that."""
         self.losses: dict[int, list[_Loss]] = {}
-        """Losses that brokers found when they loaded this log, except batches that they received again."""
+        """For each broker, the losses that it found when it loaded this log. Batches received again are removed."""
         self.compacted_to = -1
         """The last offset that compaction may have removed from a replica, and therefore from replicas that copied it.
         """
@@ -94,7 +96,7 @@ class _Partition:
 class CommittedRecordsSurvive:
     """Records below a leader's high watermark, or acknowledged with acks=all, are in every later leader's log.
 
-    They can be lost in only two ways, and the journal must show it:
+    They can be lost in only two ways, and the journal must show which one:
 
     - An unclean election. If that election is not in the journal, the state is marked as recovering from it.
     - A power loss of the last in-sync replica, because brokers do not fsync and Kafka relies on replication.
@@ -102,29 +104,29 @@ class CommittedRecordsSurvive:
     A power loss justifies the loss of a record only if all of the following is true:
 
     - The new leader had the record and lost it in a power loss.
-    - The new leader has not left the ISR since, or it is eligible. Any other replica must catch up first.
+    - The new leader has not left the ISR since then, or it is eligible. Any other replica must catch up first.
     - Every other member of the ISR either lost the record in a power loss too, or had left by the time of the election:
       its registration had ended or was a new one. The ISR is the last one written before the power loss, or any later
       one. If one member stayed, the loss is a violation, because that member should have been elected.
 
-    The leader itself can reduce that set by removing followers that lag. A replica that the controller removes from the
-    ISR still counts, with three exceptions:
+    The leader itself can reduce the ISR by removing followers that lag. A replica that the controller removes from the
+    ISR still counts as a member, with three exceptions:
 
     - It is no longer assigned. A reassignment also relies on the ISR, and deletes the other copies.
-    - It asked to leave. A controlled shutdown hands over to the members that are considered alive.
+    - It asked to leave. A controlled shutdown moves leadership to the members that are considered alive.
     - It had lost a log directory, so that its records cannot be read.
 
-    If the journal lacks a write of the state, because the controller died before logging it, the later ISR is unknown
-    and the loss is not checked.
+    If the journal lacks a write of the partition's state, because the controller died before logging it, the ISR after
+    that write is unknown and the loss is not checked.
 
-    A disk that was replaced by an empty one counts as a power loss of all its records. Kafka creates such a log again
-    and lets it lead if no other replica was in sync. A log directory that only failed does not justify a loss: its
-    records cannot be read until it is repaired, so another replica must lead, or none.
+    If a disk is replaced by an empty one, that counts as a power loss of all its records. Kafka creates the log again,
+    and elects that replica if no other one was in sync. A failed log directory does not justify a loss: its records
+    cannot be read until it is repaired, so another replica must lead, or none.
 
-    Compacted records may be missing from a log that continues after them, or their batch may have fewer records. Which
-    records had to stay depends on keys, which the journal does not contain.
+    Compacted records may be missing from a log that continues after them, or their batch may have fewer records. The
+    keys determine which records compaction must retain, and the journal does not contain keys.
 
-    A new leader's own high watermark can start lower, as in Kafka.
+    A new leader's own high watermark can be lower than the last leader's, as in Kafka.
     """
 
     name = "committed and acks=all records survive"
@@ -152,7 +154,7 @@ class CommittedRecordsSurvive:
         self.checked = 0
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._brokers: dict[str, int] = {}
-        """Nodes that have been leader or follower, and therefore have logs to lose."""
+        """Brokers that have been leader or follower, and therefore have logs that they can lose, by node name."""
         self._registered: dict[int, tuple[int, int]] = {}
         self._closed: dict[int, int] = {}
         self._lost_directories: dict[int, None] = {}
@@ -166,7 +168,7 @@ class CommittedRecordsSurvive:
         return found
 
     def see(self, entry: Entry) -> Iterable[str]:
-        """Track logs, acknowledgements and states; check at each LeadershipTaken."""
+        """Track logs, acknowledgements and partition states. Check the new leader's log at each LeadershipTaken."""
         event = entry.event
         if isinstance(event, _APPENDS):
             self._append(event)
@@ -190,7 +192,7 @@ class CommittedRecordsSurvive:
         return ()
 
     def _follow_lives(self, entry: Entry) -> None:
-        """Process events about followers, registrations, sessions, power losses, loaded logs and deleted topics."""
+        """Process registrations, sessions, power losses, loaded logs, deleted topics and new followers."""
         event = entry.event
         if isinstance(event, e.FollowershipTaken):
             self._take_role(entry.node, event)
@@ -219,19 +221,20 @@ class CommittedRecordsSurvive:
             known_end = log[-1].last + 1 if log else 0
             before = [each for each in partition.unlogged.get(event.broker_id, ()) if each.start < known_end]
             partition.unlogged[event.broker_id] = [*before, range(known_end, event.log_end_offset)]
-            # Use up the excuse of the power loss: a later loss of records needs another power loss as its excuse.
+            # Remove the power loss that excused this loss: a later loss of records needs another power loss as its
+            # excuse.
             _lose(partition, event.broker_id, event.log_end_offset, partition.unloaded.pop(event.broker_id, None))
         elif isinstance(event, e.TopicDeleted):
             for name in [name for name in self._partitions if name.topic == event.topic]:
                 del self._partitions[name]
 
     def _take_role(self, node: str, event: e.LeadershipTaken | e.FollowershipTaken) -> None:
-        """Process the new role of a broker, which has opened its log and reports the log's end.
+        """Process a broker's new role for a partition. The broker has opened its log and reports the log end offset.
 
-        The broker has loaded everything on its disk before that. If it loaded no such log after a power loss, it had no
-        replica at that time, and starts with an empty log: the power loss removed nothing, and is not considered any
-        more. Batches that the model has beyond the log's end were deleted, and their loss is a violation unless the
-        disk was replaced.
+        The broker has loaded everything on its disk before this event. If it loaded no such log after a power loss, it
+        had no replica when the power was lost and starts with an empty log, so the power loss is discarded. If the
+        model has batches beyond the log end offset, the broker has deleted them, and their loss is a violation unless
+        the disk was replaced.
         """
         self._brokers[node] = event.broker_id
         partition = self._of(event.topic, event.partition)
@@ -251,7 +254,8 @@ class CommittedRecordsSurvive:
             return
         if isinstance(event, e.LeaderElected):
             if event.recovering and not event.unclean and not partition.recovering:
-                # The leader is recovering, so an unclean election took place, whose controller died before logging it.
+                # The leader is recovering, so there was an unclean election whose controller died before it logged the
+                # election.
                 partition.durable.clear()
                 partition.unclean = max(partition.unclean, event.leader_epoch - 1)
             partition.recovering = event.recovering
@@ -299,10 +303,11 @@ class CommittedRecordsSurvive:
             found = held.get(first, batch if is_unlogged else None)
             is_kept = batch.is_kept_as(found, partition.compacted_to)
             if leader_epoch > event.leader_epoch or (batch.first < event.log_end_offset and is_kept):
-                # Either the batch is in the new leader's log, or this event is a late report of an earlier leader.
+                # Either the batch is in the new leader's log, or this event was logged late and belongs to an earlier
+                # leader.
                 continue
             if self._is_excused(partition, batch, event):
-                # The loss is allowed, and permanent, because the new leader's log now is the partition's log.
+                # The loss is allowed and permanent, because the new leader's log is now the partition's log.
                 del partition.durable[first]
                 continue
             yield (
@@ -312,7 +317,7 @@ class CommittedRecordsSurvive:
             return
 
     def _is_excused(self, partition: _Partition, batch: LoggedBatch, event: e.LeadershipTaken) -> bool:
-        """Return whether the loss of that batch is due to a power loss of the last in-sync replica."""
+        """Return whether a power loss of the last in-sync replica justifies the loss of that batch."""
         loss = _loss_of(partition, event.broker_id, batch)
         if loss is None or loss.left_isr:
             return False
@@ -327,7 +332,7 @@ class CommittedRecordsSurvive:
         )
 
     def _stayed(self, broker: int, since_zxid: int, until_zxid: int) -> bool:
-        """Return whether the broker was continuously registered between two transactions."""
+        """Return whether the broker was registered without interruption between two transactions."""
         if broker not in self._registered:
             return False
         broker_epoch, session_id = self._registered[broker]
@@ -342,9 +347,9 @@ def _follow_isr(
     partition_epoch: int,
     lost_directories: dict[int, None],
 ) -> None:
-    """Process a write of the state; `partition_epoch` is the epoch before this write."""
+    """Update the loss after a write of the partition's state. `partition_epoch` is the epoch before this write."""
     loss.is_known = loss.is_known and event.partition_epoch == partition_epoch + 1
-    # Count eligible replicas as ISR members: they were in sync when the ISR shrank, and can still become leader.
+    # Count eligible replicas as ISR members: they were in sync when the ISR shrank, and can still be elected as leader.
     loss.left_isr = loss.left_isr or broker not in (*event.isr, *event.eligible)
     before = loss.in_sync
     if isinstance(event, e.LeaderElected):
@@ -359,9 +364,9 @@ def _follow_isr(
 
 
 def _lose(partition: _Partition, broker: int, end_offset: int, excuse: _Loss | None) -> None:
-    """Truncate the model of a broker's log at its real end.
+    """Truncate the model of a broker's log to the log's real end offset.
 
-    `excuse` is the power loss that may justify the loss of the batches, or None.
+    `excuse` is the power loss that may justify the loss of the removed batches, or None.
     """
     gone = _truncate(partition, broker, end_offset)
     if excuse is not None and gone:

@@ -1,7 +1,8 @@
-"""Invariants of replicas' logs in any history: the invariants of kafka-specification that a journal can show.
+"""Invariants of replicas' logs: those of kafka-specification that a journal alone can show.
 
-They need no order between nodes, so they apply to live histories as well as to simulated ones. The simulated world
-checks the other invariants against the brokers' own state (`zabka.simulation.checkers.replication_audit`).
+They do not depend on the order of events on different nodes, so they apply to live histories as well as to simulated
+ones. The simulated world checks the other invariants of kafka-specification against the brokers' own state
+(`zabka.simulation.checkers.replication_audit`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ _BEGINNINGS = (e.ReplicaLoaded, e.LeadershipTaken, e.FollowershipTaken)
 
 
 class LogsMatch:
-    """All replicas have the same batch at an offset of a leader epoch.
+    """All replicas have the same batch at the same offset and leader epoch.
 
-    A leader epoch belongs to one leader, which assigns each offset once, so epoch and offset identify a batch. (This is
+    A leader epoch has one leader, which assigns each offset once, so epoch and offset identify a batch. (This is
     Kafka's form of Raft's log matching, on which truncation by epoch relies.) The invariant does not apply to compacted
     batches, because each replica compacts at a different time.
     """
@@ -32,7 +33,7 @@ class LogsMatch:
         self._batches: dict[TopicPartition, dict[tuple[int, int], tuple[int, int, int]]] = {}
 
     def see(self, entry: Entry) -> Iterable[str]:
-        """Compare a batch with the first replica's batch at that epoch and offset."""
+        """Compare a batch with the first batch that a replica appended at the same leader epoch and offset."""
         event = entry.event
         if isinstance(event, e.RecordsReplicated) and event.compacted:
             return ()
@@ -55,7 +56,7 @@ class LogsMatch:
 
 
 class HighWatermarkWithinLog:
-    """A replica's high watermark is within its log, and a leader's never decreases in its leader epoch."""
+    """A replica's high watermark is at most its log end offset. A leader's never decreases within its leader epoch."""
 
     name = "high watermark within the log"
     watches = (
@@ -75,7 +76,7 @@ class HighWatermarkWithinLog:
         self._led: dict[tuple[int, TopicPartition], tuple[int, int]] = {}
 
     def see(self, entry: Entry) -> Iterable[str]:
-        """Track each replica's log end; check each change of its high watermark."""
+        """Track the log end offset of each replica, and check each change of its high watermark."""
         event = entry.event
         if isinstance(event, _APPENDS):
             self._ends[_key(event)] = event.last_offset + 1
@@ -109,11 +110,11 @@ class HighWatermarkWithinLog:
 class OnlyUncleanElectionsLeaveTheIsr:
     """Every elected leader was in the ISR or eligible in the previous state, or the election is marked as unclean.
 
-    While there are eligible replicas, the election of any replica can be marked as unclean. The elected replica may be
-    an ISR member that restarted without its records and should have given way to the eligible ones. Or it may be an
-    eligible replica that a later change of min.insync.replicas has excluded.
+    While there are eligible replicas, the election of any replica can be marked as unclean. For example, the elected
+    replica is an ISR member that restarted without its records, so an eligible replica should have been elected. Or it
+    is an eligible replica that a later change of min.insync.replicas has excluded.
 
-    The previous state is the state of the previous partition epoch, whenever it is logged. If its controller died
+    The previous state is the state with the previous partition epoch; it can be logged later. If its controller died
     before logging it, the election is not checked.
     """
 
@@ -126,7 +127,7 @@ class OnlyUncleanElectionsLeaveTheIsr:
         self._elections: dict[TopicPartition, dict[int, LeaderElected]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Record the written ISR; check the election of this partition epoch and of the next one."""
+        """Record the ISR that was written. Check the elections with this partition epoch and with the next one."""
         event = entry.event
         if isinstance(event, e.TopicDeleted):
             for known in (self._isrs, self._elections):

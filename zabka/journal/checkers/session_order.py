@@ -1,4 +1,4 @@
-"""The guarantees of one ZooKeeper session: own writes are visible, reads never go back, watch events come first.
+"""Guarantees of one ZooKeeper session: it sees its own writes, reads never go back, watch events come first.
 
 Plain reads are not linearizable and need not be, because a server may lag. The guarantee is FIFO order per client (Hunt
 et al. 2010, section 2.3). A session sees its own writes and never an older state after a newer one, and it receives a
@@ -27,14 +27,14 @@ class Seen(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """A session's knowledge of a znode: the newest transaction seen, and the transaction at which its watch was set."""
+    """What a session knows about a znode: the newest transaction seen, and the transaction when its watch was set."""
 
     newest: int = 0
     watched_at: int | None = None
 
 
 def violations(history: Iterable[Seen]) -> list[str]:
-    """Return the violations of a session's guarantees, one line each."""
+    """Return the violations of the guarantees in a session's history, one line each."""
     known: dict[tuple[str, str], _Known] = {}
     found = []
     for seen in history:

@@ -1,8 +1,8 @@
-"""ZAB's own invariants, over the full journal, as the TLA+ specifications of ZAB and of ZooKeeper 3.7 check them.
+"""ZAB's own invariants, as the TLA+ specifications of ZAB and of ZooKeeper 3.7 define them.
 
-Sources: Zab.tla, ZkV3_7_0.tla and their after-action additions (mixed_v1.tla, MSPEC_2.tla), with the same names. Each
-checker processes one entry at a time with O(1) work, amortised. Invariants that need the disks (processConsistency, the
-acknowledgement rules) are in `zabka.simulation.steps.rules`.
+They need a journal at the full level. The names are those of the sources: Zab.tla, ZkV3_7_0.tla and the later additions
+(mixed_v1.tla, MSPEC_2.tla). Each checker processes one entry at a time with O(1) work, amortised. Invariants that need
+the content of disks (processConsistency, the acknowledgement rules) are in `zabka.simulation.steps.rules`.
 
 A zxid identifies a transaction, because `Integrity` checks that each zxid is proposed only once. The other checkers
 rely on that and compare only zxids.
@@ -22,7 +22,7 @@ _DELIVERIES = (e.TxnProposed, e.TxnCommitted)
 
 
 class Leadership:
-    """At most one peer ever leads the synchronisation or broadcast of an epoch (Leadership1 and 2)."""
+    """At most one peer ever leads the synchronisation or broadcast phase of an epoch (Leadership1, Leadership2)."""
 
     name = "Leadership"
     watches: tuple[type[Event], ...] = (e.PeerStateChanged,)
@@ -32,7 +32,7 @@ class Leadership:
         self._leaders: dict[int, str] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare a new leader with the earlier leader of that epoch."""
+        """Compare a new leader with the earlier leader of the same epoch."""
         event = entry.event
         assert isinstance(event, e.PeerStateChanged)
         if event.state == "LEADING" and event.phase in ("SYNCHRONIZATION", "BROADCAST"):
@@ -53,7 +53,7 @@ class Integrity:
         self._proposed: dict[int, tuple[int, int]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Record proposals; look up each commit."""
+        """Record each proposal. Check that each committed transaction was proposed earlier."""
         event = entry.event
         assert isinstance(event, _DELIVERIES)
         self.checked += 1
@@ -71,8 +71,8 @@ class Integrity:
 class DeliveryOrder:
     """All peers deliver the same transactions in the same order.
 
-    The order follows the zxids without a gap, and each peer delivers a contiguous part of it (PrefixConsistency,
-    Agreement, TotalOrder, LocalPrimaryOrder, GlobalPrimaryOrder).
+    The order is by zxid and has no gap, and each peer delivers a contiguous part of it (PrefixConsistency, Agreement,
+    TotalOrder, LocalPrimaryOrder, GlobalPrimaryOrder).
     """
 
     name = "TotalOrder"
@@ -85,7 +85,9 @@ class DeliveryOrder:
         self._at: dict[str, int] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Find each delivery's position in the order and compare it with the peer's last position."""
+        """Compare the position of a delivered transaction in the order with the position of the peer's last
+        delivery.
+        """
         event, node = entry.event, entry.node
         if isinstance(event, e.TxnCommitted):
             yield from self._delivered(node, event.zxid)
@@ -118,7 +120,7 @@ class DeliveryOrder:
 
 
 class PrimaryIntegrity:
-    """Before a primary broadcasts, it has every transaction of earlier epochs that any peer ever delivers."""
+    """Before a primary broadcasts, its log has every transaction of earlier epochs that any peer ever delivers."""
 
     name = "PrimaryIntegrity"
     watches: tuple[type[Event], ...] = (e.LeaderEstablished, e.TxnCommitted)
@@ -129,7 +131,7 @@ class PrimaryIntegrity:
         self._highest = 0
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare the first delivery of an older epoch's transaction with the histories of all later primaries."""
+        """When a transaction is first delivered, check that the log of every later primary contains it."""
         event = entry.event
         if isinstance(event, e.LeaderEstablished):
             self._established.append((event.epoch, event.zxid))
@@ -175,11 +177,11 @@ class CommittedLog:
 
     @property
     def last(self) -> int:
-        """The newest transaction that any peer has delivered, 0 before the first."""
+        """Newest transaction that any peer has delivered, 0 before the first delivery."""
         return self._committed[-1] if self._committed else 0
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare a log or state with all transactions committed so far."""
+        """Compare a peer's log or state with all transactions committed so far."""
         event, node = entry.event, entry.node
         if isinstance(event, e.TxnCommitted):
             if not self._committed or event.zxid > self._committed[-1]:
@@ -188,8 +190,8 @@ class CommittedLog:
         elif isinstance(event, e.PeerStateChanged):
             self._accepted[node] = event.accepted_epoch
         elif isinstance(event, e.LeaderEstablished):
-            # Compare only older epochs, because a leader established late may already have been replaced in a higher
-            # epoch.
+            # Compare only with older epochs, because a leader established late may already have been replaced in a
+            # higher epoch.
             older = bisect_right(self._committed, (event.epoch << 32) - 1)
             self.checked += older > 0
             if older and self._committed[older - 1] > event.zxid:
@@ -210,9 +212,10 @@ class CommittedLog:
 
 
 class MessagesLegal:
-    """Peers of the ensemble never receive a message that the protocol does not allow at that point.
+    """No peer receives a message that the protocol does not allow at that point.
 
-    The names are stateInconsistent, proposalInconsistent, commitInconsistent, ackInconsistent and messageIllegal.
+    Peers report such messages as stateInconsistent, proposalInconsistent, commitInconsistent, ackInconsistent or
+    messageIllegal.
     """
 
     name = "messageIllegal"
@@ -220,7 +223,7 @@ class MessagesLegal:
     checked = None
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Forward a peer's report about another peer."""
+        """Return the problem that a peer reports about another peer's message."""
         event = entry.event
         assert isinstance(event, e.PeerProtocolBroken)
         if entry.node.startswith("peer-") and event.remote.startswith("peer-"):
@@ -232,5 +235,5 @@ def _follows(previous: int, zxid: int) -> bool:
 
 
 def zab_checkers() -> list[Checker]:
-    """Return new checkers for ZAB's invariants, for histories at the full journal level."""
+    """Return new checkers for ZAB's invariants, for journals at the full level."""
     return [Leadership(), Integrity(), DeliveryOrder(), PrimaryIntegrity(), CommittedLog(), MessagesLegal()]

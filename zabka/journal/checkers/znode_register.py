@@ -1,7 +1,7 @@
 """A znode as a sequential object: the possible results of create, set, delete, and a read after a quorum sync.
 
-A step function for `zabka.journal.checkers.linearizability`. The state is None while the znode does not exist,
-otherwise its data and version.
+`step` is the step function for `zabka.journal.checkers.linearizability`. The state is None while the znode does not
+exist, otherwise its data and version.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ State = tuple[bytes, int] | None
 
 
 class Asked(NamedTuple):
-    """A request on one znode. `read` means a sync followed by getData: a quorum read."""
+    """A request on one znode. The operation `read` is a sync followed by getData, which is a quorum read."""
 
     verb: Literal["create", "set", "delete", "read"]
     data: bytes = b""
@@ -25,7 +25,7 @@ class Asked(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """An outcome: ok, no_node, node_exists or bad_version, with data and version for a read."""
+    """Result of a request: ok, no_node, node_exists or bad_version. A read also has data and version."""
 
     outcome: Literal["ok", "no_node", "node_exists", "bad_version"]
     data: bytes = b""
@@ -33,7 +33,7 @@ class Answered(NamedTuple):
 
 
 UNKNOWN: None = None
-"""The result of an operation whose outcome is unknown: any outcome is possible."""
+"""Result of an operation whose outcome is unknown. `step` accepts any outcome for it."""
 
 
 def step(state: Hashable, operation: Operation) -> tuple[bool, Hashable]:

@@ -1,14 +1,14 @@
-"""The event schema: facts that assign values.
+"""The event schema. Each event is a fact that assigns values.
 
-An event states what is now true on one node, so that a fold over events consists of assignments and never re-implements
-a protocol. `Event` is the body that protocol code emits. `Entry` is the body with its envelope (node, number, times),
-which the writer adds. Offsets, epochs, versions and zxids are plain integers here; zxids are integers in JSON too (the
-dashboard formats them).
+An event states what is now true on one node, so a fold over events consists of assignments and never reimplements a
+protocol. `Event` is the base class of the bodies that protocol code emits. `Entry` is a body with its envelope (node,
+sequence number, times), which the writer adds. Offsets, epochs, versions and zxids are plain integers here; zxids are
+integers in JSON too (the dashboard formats them).
 
 There is one file for each kind of node that writes events, and all events are imported from this package. A new event
-is a class in one of those files, a name in `EVENT_TYPES` below, an entry in `zabka/journal/sentences.json`, and a line
-of the golden file (`tests.journal.golden_files`). A type that is not in the list cannot be written, so everything in a
-journal can be read back. Every package may import this one, which imports only `zabka.journal.event`.
+type needs a class in one of those files, its name in `EVENT_TYPES` below, an entry in `zabka/journal/sentences.json`,
+and a line of the golden file (`tests.journal.golden_files`). A type that is not in `EVENT_TYPES` cannot be written, so
+every line of a journal can be read. Every package may import this one, which imports only `zabka.journal.event`.
 
 Levels: `NORMAL` events are always written. `FULL` events (every commit, every acknowledgement) are written by simulated
 runs and by nodes that were started with the full journal level.
@@ -190,10 +190,11 @@ KNOWN: frozenset[type[Event]] = frozenset(EVENT_TYPES)
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One line of a journal: the envelope and the body.
+    """One line of a journal: the envelope and the event.
 
-    `node_seq` counts a node's lines from 1 and continues after restarts. `seq` is the collector's cluster-wide number
-    (0 in a node's own file, which does not contain it yet). `wall_us` and `mono_us` are the node's two clocks.
+    `node_seq` numbers the lines of a node from 1 and continues after restarts. `seq` is the cluster-wide sequence
+    number that the collector assigns (0 in a node's own file). `wall_us` and `mono_us` are the times on the node's wall
+    clock and monotonic clock.
     """
 
     node: str
@@ -204,7 +205,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     seq: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the flat JSON form: envelope, then type, then the body's fields."""
+        """Return the flat JSON form: the envelope, then the type, then the fields of the event."""
         return {
             "seq": self.seq,
             "schema": SCHEMA_VERSION,
@@ -222,9 +223,9 @@ def type_name(event: Event) -> str:
 
 
 def entry_from_dict(raw: dict[str, Any]) -> Entry:
-    """Rebuild an entry from its flat form.
+    """Create an entry from its flat JSON form.
 
-    Raises msgspec.ValidationError if a field is missing or wrong, KeyError if the type is unknown.
+    Raises msgspec.ValidationError if a field is missing or invalid, KeyError if the type is unknown.
     """
     body = BY_NAME[raw["type"]]
     event = msgspec.convert(raw, body, str_keys=True)

@@ -1,4 +1,4 @@
-"""The events of a broker: its registration, its belief about the controller, its replicas, and rejected requests."""
+"""Events of a broker: its registration, its belief about the controller, its replicas, and rejected requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zabka.journal.event import Event, Level
 
 
 class BrokerRegistered(Event):
-    """The broker's ephemeral znode exists in /brokers/ids; its czxid is the broker epoch."""
+    """The broker's ephemeral znode exists in /brokers/ids. The broker epoch is the znode's czxid."""
 
     broker_id: int
     broker_epoch: int
@@ -19,7 +19,7 @@ class BrokerRegistered(Event):
 
 
 class BrokerSessionChanged(Event):
-    """A broker's session state changed: connected, suspended or expired, according to the broker."""
+    """The state of a broker's ZooKeeper session, as the broker sees it, changed to connected, suspended or expired."""
 
     broker_id: int
     state: str
@@ -27,7 +27,7 @@ class BrokerSessionChanged(Event):
 
 
 class ControllerBelieved(Event):
-    """The broker that this broker believes to be controller, and the highest controller epoch it has seen."""
+    """A broker's belief about the controller: the controller's broker id, and the highest controller epoch seen."""
 
     broker_id: int
     controller_id: int
@@ -36,7 +36,10 @@ class ControllerBelieved(Event):
 
 
 class RequestFenced(Event):
-    """A broker rejected a request. `reason` is Kafka's error name; the epochs are the request's and the broker's."""
+    """A broker rejected a request because of an epoch.
+
+    `reason` is Kafka's name for the error. The epochs are those of the request and of the broker.
+    """
 
     broker_id: int
     request: str
@@ -49,10 +52,10 @@ class RequestFenced(Event):
 
 
 class ReplicaStanding(msgspec.Struct, frozen=True, gc=False):
-    """The state of a follower when its leader made a decision about it.
+    """The data about a follower that its leader used for an ISR decision.
 
     It consists of the follower's log end offset, the leader's log end offset, and the high watermark; the time since
-    the follower last caught up with the leader's log (-1: never in this leader epoch); and the allowed lag
+    the follower last caught up with the leader's log (-1: never in this leader epoch); and the maximum allowed lag
     (replica.lag.time.max.ms).
     """
 
@@ -65,9 +68,10 @@ class ReplicaStanding(msgspec.Struct, frozen=True, gc=False):
 
 
 class IsrProposed(Event):
-    """A leader requests another ISR. `cause` is lag or caught_up; `upon` is the partition epoch that the leader knows.
+    """A leader requests another ISR, because of `cause`: lag or caught_up.
 
-    `moved` has every replica that would leave or join, with the data of the decision.
+    `upon` is the partition epoch that the leader knows. `moved` contains the data about each replica that would leave
+    or join the ISR.
     """
 
     broker_id: int
@@ -82,10 +86,11 @@ class IsrProposed(Event):
 
 
 class IsrChanged(Event):
-    """A partition has a new ISR. `cause` is lag, caught_up (both through the leader) or controller.
+    """A partition has a new ISR, because of `cause`: lag or caught_up (both through the leader), or controller.
 
     `moved` has the data of the decision if the leader wrote the ISR itself. If the leader asked the controller, the
-    data is in the proposal that `caused_by` refers to. `left` contains the replicas that were in the ISR before.
+    data is in the IsrProposed event that `caused_by` refers to. `left` contains the replicas that were in the ISR
+    before but are not any more.
     """
 
     topic: str
@@ -104,7 +109,7 @@ class IsrChanged(Event):
 
 
 class LeadershipTaken(Event):
-    """A broker became leader of a partition in this leader epoch, with this log."""
+    """A broker became leader of a partition in this leader epoch. The offsets are those of its log at that time."""
 
     broker_id: int
     topic: str
@@ -118,7 +123,7 @@ class LeadershipTaken(Event):
 
 
 class FollowershipTaken(Event):
-    """A broker follows `leader` for a partition in this leader epoch."""
+    """A broker became a follower of `leader` for a partition in this leader epoch."""
 
     broker_id: int
     topic: str
@@ -131,9 +136,9 @@ class FollowershipTaken(Event):
 
 
 class ReplicaProgressed(Event):
-    """The offsets of a broker's replicas: rows of topic, partition, high watermark, log end offset.
+    """Offsets of a broker's replicas. Each row has a topic, a partition, a high watermark and a log end offset.
 
-    The event is written at most a few times a second, and only for replicas that changed.
+    The event is written at most a few times a second, and has only the replicas whose offsets changed.
     """
 
     broker_id: int
@@ -141,7 +146,7 @@ class ReplicaProgressed(Event):
 
 
 class ReplicaLoaded(Event):
-    """A broker opened a replica's log at start, after a crash or a clean stop."""
+    """A broker opened a replica's log when it started, after a crash or after a clean shutdown."""
 
     broker_id: int
     topic: str
@@ -151,11 +156,11 @@ class ReplicaLoaded(Event):
 
 
 class LogTruncated(Event):
-    """A replica truncated its log: offsets from `to_offset` up to, not including, `from_offset` were removed.
+    """A replica truncated its log: offsets from `to_offset` up to, but not including, `from_offset` were removed.
 
-    `cause` is the reason: diverging_epoch (the leader's response to a fetch), offset_out_of_range (the leader's log is
+    `cause` is the reason: diverging_epoch (in the leader's Fetch response), offset_out_of_range (the leader's log is
     shorter), leader_start (the leader's log begins later), or a cause of older versions: high_watermark, leader_epoch.
-    `begins_at` is the offset at which an emptied log continues because the leader's log begins there; -1 if the log was
+    `begins_at` is the offset at which the emptied log continues, if the leader's log begins there; -1 if the log was
     only truncated.
     """
 
@@ -171,20 +176,21 @@ class LogTruncated(Event):
 
     @property
     def log_end_offset(self) -> int:
-        """The log end offset after the truncation."""
+        """Log end offset after the truncation."""
         return max(self.to_offset, self.begins_at)
 
 
 class RecordsLost(Event):
-    """A replica lost records that it had from some leader's log: `count` from `first_offset` to `last_offset`.
+    """A replica lost records that it had from a leader's log: `count` from `first_offset` to `last_offset`.
 
     At least the first `committed_at_least` of them were committed: the replica's high watermark was above them,
     according to the broker's checkpoint or to its journal, which is newer after a crash. `committed_at_least` is -1 in
-    journals of versions that wrote only its older name, `below_high_watermark`, which is the same number. `topic_id`
-    distinguishes topics of the same name, because a topic that is deleted and created again uses the same offsets
-    again. It is empty if the broker does not know it. `leader_epoch` is the epoch of the last lost record (-1 if
-    unknown). Other replicas may have reported a higher high watermark in that epoch, which the state of the cluster and
-    the tables take into account.
+    journals of versions that wrote only its older name, `below_high_watermark`, which is the same number.
+
+    `topic_id` distinguishes topics of the same name, because a topic that is deleted and created again uses the same
+    offsets again. It is empty if the broker does not know it. `leader_epoch` is the epoch of the last lost record (-1
+    if unknown). Other replicas may have reported a higher high watermark in that epoch, which the state of the cluster
+    and the tables take into account.
     """
 
     broker_id: int
@@ -202,7 +208,7 @@ class RecordsLost(Event):
 
 
 class RecordsAppended(Event):
-    """A leader appended a batch."""
+    """A leader appended a batch to its log."""
 
     level: ClassVar[Level] = Level.FULL
     broker_id: int
@@ -215,10 +221,10 @@ class RecordsAppended(Event):
 
 
 class LogCompacted(Event):
-    """Compaction replaced a segment.
+    """Compaction is about to replace a segment.
 
-    Records with offsets from `first_offset` to `last_offset` may now be missing from this broker's log, and the batches
-    among them have changed. The event is written just before the replacement.
+    After that, records with offsets from `first_offset` to `last_offset` may be missing from this broker's log, and
+    their batches have changed. The event is written just before the replacement.
     """
 
     broker_id: int
@@ -231,10 +237,10 @@ class LogCompacted(Event):
 
 
 class RecordsReplicated(Event):
-    """A follower appended a batch that it fetched.
+    """A follower appended a batch that it fetched from its leader.
 
     `compacted` means that the batch was compacted before: it has fewer records than offsets, or a time for the removal
-    of its tombstones, and a different checksum than the batch that the leader appended.
+    of its tombstones. Its checksum then differs from that of the batch that the leader appended.
     """
 
     level: ClassVar[Level] = Level.FULL
@@ -249,7 +255,7 @@ class RecordsReplicated(Event):
 
 
 class RecordsAcknowledged(Event):
-    """A producer received the acknowledgement of its batch, with this `acks` (-1 = all)."""
+    """A broker acknowledged a producer's batch, with this `acks` (-1 = all)."""
 
     level: ClassVar[Level] = Level.FULL
     broker_id: int
@@ -275,7 +281,7 @@ class HighWatermarkMoved(Event):
 
 
 class TransactionBegun(Event):
-    """A leader appended the first batch of a producer's transaction to the partition, at `first_offset`.
+    """A leader appended the first batch of a producer's transaction to a partition, at `first_offset`.
 
     `is_verified` is whether the coordinator had confirmed that the partition is part of the transaction (KIP-890).
     """
@@ -295,7 +301,7 @@ class TransactionBegun(Event):
 class MarkerWritten(Event):
     """A leader appended a transaction marker, which ends a producer's transaction, at `offset`.
 
-    `first_offset` is where the transaction begins in this partition; -1 if it has no record here.
+    `first_offset` is the transaction's first offset in this partition; -1 if it has no record there.
     """
 
     level: ClassVar[Level] = Level.FULL
@@ -313,10 +319,11 @@ class MarkerWritten(Event):
 
 
 class LastStableOffsetMoved(Event):
-    """A replica's last stable offset: all transactions before it are decided, and their markers are committed.
+    """A replica's last stable offset changed.
 
-    The event is written if transactions hold the offset back, or did before; otherwise it equals the high watermark.
-    `held_by` is the producer of the first transaction that holds it back now; -1 if there is none.
+    All transactions before that offset are decided, and their markers are committed. The event is written only if
+    transactions hold the offset back, or did before; otherwise the offset equals the high watermark. `held_by` is the
+    producer id of the first transaction that holds it back now; -1 if there is none.
     """
 
     level: ClassVar[Level] = Level.FULL
@@ -332,11 +339,11 @@ class LastStableOffsetMoved(Event):
 
 
 class LastStableOffsetHeld(Event):
-    """read_committed consumers wait: an open transaction has held a leader's last stable offset for `held_ms`.
+    """An open transaction has held back a leader's last stable offset for `held_ms`: read_committed consumers wait.
 
-    `producer_id` and `producer_epoch` identify the transaction's producer, `last_stable_offset` is where it begins, and
-    `held_ms` counts from the leader's first check that found the transaction. The event is written once per transaction
-    and leadership.
+    `producer_id` and `producer_epoch` identify the transaction's producer. `last_stable_offset` is the transaction's
+    first offset. `held_ms` counts from the leader's first check that found the transaction. The event is written once
+    for each transaction and leader epoch.
     """
 
     broker_id: int
@@ -352,7 +359,10 @@ class LastStableOffsetHeld(Event):
 
 
 class LastStableOffsetReleased(Event):
-    """The last stable offset of a partition advances again, after `LastStableOffsetHeld`; it was held for `held_ms`."""
+    """The last stable offset of a partition advances again. It follows `LastStableOffsetHeld`.
+
+    The offset was held back for `held_ms`.
+    """
 
     broker_id: int
     topic: str

@@ -1,4 +1,4 @@
-"""Events about Kafka's clients: consumer groups, as their coordinators report them, and the built-in workloads."""
+"""Events about Kafka clients: consumer groups, as their coordinators report them, and the built-in workloads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zabka.journal.event import Event
 
 
 class GroupChanged(Event):
-    """The state of a consumer group, as its coordinator reports it; `state` is named as in Kafka's tools."""
+    """State of a consumer group, as its coordinator reports it. `state` has the name that Kafka's tools print."""
 
     broker_id: int
     group_id: str
@@ -19,13 +19,13 @@ class GroupChanged(Event):
 
 
 class TransactionChanged(Event):
-    """The state of a transactional id, as its coordinator stored it; `state` is named as in Kafka's tools.
+    """State of a transactional id, as its coordinator stored it. `state` has the name that Kafka's tools print.
 
     `partitions` are the partitions that still need a marker. `after` is the reason for the change: "producer started",
     "partitions added", "ended by its producer", "fenced", "timed out", "markers written", "expired", or "loaded" if a
     broker became the coordinator of an unfinished transaction. `client_id` is from the producer's last request to this
-    coordinator. `started_ms` is when the transaction began, in milliseconds of the coordinator's wall clock; -1 if none
-    began.
+    coordinator. `started_ms` is when the transaction began, in milliseconds of the coordinator's wall clock; -1 if no
+    transaction is open.
     """
 
     broker_id: int
@@ -42,7 +42,7 @@ class TransactionChanged(Event):
 
 
 class LostSpan(msgspec.Struct, frozen=True, gc=False):
-    """Acknowledged records that are lost: `count` records between `first_offset` and `last_offset` of a partition."""
+    """Acknowledged records of a partition that are lost: `count` records from `first_offset` to `last_offset`."""
 
     partition: int
     first_offset: int
@@ -51,13 +51,14 @@ class LostSpan(msgspec.Struct, frozen=True, gc=False):
 
 
 class WorkloadProgressed(Event):
-    """The counts of a workload.
+    """Counts of a workload's records since its start.
 
-    `acks` is all, 1 or 0, and empty in journals of older versions. `missing` are the offsets of the `lost` records: at
-    most 20 spans of each partition, the last of which covers the rest. A span has the fields `partition`,
-    `first_offset`, `last_offset` and `count`, the number of lost records from its first to its last offset.
-    `running_ms` is how long the workload has produced. `waited_ms` is the part of that time in which it waited for a
-    write that was not acknowledged or took more than a second. Both are -1 in journals of older versions.
+    `acks` is all, 1 or 0, and empty in journals of older versions. `missing` contains the offsets of the `lost`
+    records, as at most 20 ranges per partition; if there are more, the last range extends to the last lost offset. A
+    range has the fields `partition`, `first_offset`, `last_offset` and `count`, the number of lost records from its
+    first to its last offset. `running_ms` is how long the workload has produced. `waited_ms` is the part of that time
+    in which it waited for a write that was not acknowledged or took more than a second. Both are -1 in journals of
+    older versions.
     """
 
     workload_id: str
@@ -73,7 +74,7 @@ class WorkloadProgressed(Event):
 
 
 class ConsumerProgressed(Event):
-    """The counts of a workload's consumer; its lag is in records."""
+    """Counts of a workload's consumer, and its lag in records."""
 
     workload_id: str
     topic: str
@@ -86,9 +87,10 @@ class ConsumerProgressed(Event):
 
 
 class AdminRequested(Event):
-    """A client requested a change, over HTTP or with a named admin request of Kafka. A chain of causes can end here.
+    """A client requested a change, over HTTP or with a Kafka admin request. A chain of causes can end here.
 
-    `subjects` are the topics, partitions or nodes of the request; for CreateTopics, the topic and its future id.
+    `subjects` are the topics, partitions or nodes in the request; for CreateTopics, the topic and the id that it will
+    get.
     """
 
     request: str
@@ -97,10 +99,10 @@ class AdminRequested(Event):
 
 
 class LossesAcknowledged(Event):
-    """A user acknowledged lost records, which no longer count against the cluster's health.
+    """A user acknowledged that records were lost. They no longer count against the cluster's health.
 
-    The event covers all records lost up to that sequence number of the history, and that many lost records per
-    producer.
+    The event covers all records lost up to that sequence number of the history, and that many lost records of each
+    workload's producer.
     """
 
     through_seq: int

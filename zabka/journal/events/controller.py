@@ -1,4 +1,4 @@
-"""The events of a controller: its term, its decisions, and its rejected writes."""
+"""Events of a controller: its term, its decisions, and its rejected writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ class ControllerElected(Event):
 
 
 class ControllerReady(Event):
-    """The new controller has loaded the state and sent its first decisions. The durations are parts of the failover."""
+    """A new controller has loaded the cluster's state and sent its first decisions.
+
+    The durations are parts of the failover time.
+    """
 
     broker_id: int
     controller_epoch: int
@@ -27,7 +30,7 @@ class ControllerReady(Event):
 class ControllerPropagated(Event):
     """Every broker has responded to the requests that a new controller sent during the failover.
 
-    This is the last stage of a failover. The others are in the journal too: detection ends with `session_expired`,
+    This is the last stage of a failover. Other events show the earlier stages: detection ends with `session_expired`,
     election with `controller_elected`; `controller_ready` has the durations of reading and deciding.
     """
 
@@ -38,8 +41,7 @@ class ControllerPropagated(Event):
 
 
 class ControllerResigned(Event):
-    """This broker resigned as controller; the reason is session_expired, controller_moved, illegal_state or
-    shutdown."""
+    """This broker resigned as controller. `reason`: session_expired, controller_moved, illegal_state or shutdown."""
 
     broker_id: int
     controller_epoch: int
@@ -63,8 +65,9 @@ class WriteFenced(Event):
     """ZooKeeper rejected a controller's write.
 
     `reason` is controller_epoch (/controller_epoch had changed) or session_expired (the session that owned /controller
-    has ended, and therefore also the term). The write required the version `epoch_version` of /controller_epoch, which
-    had the value `controller_epoch`. The rejection does not contain the present value.
+    has ended, and therefore the controller's term as well). The write required that the znode /controller_epoch still
+    had version `epoch_version`, at which its value was `controller_epoch`. ZooKeeper's reply does not contain the
+    current value.
     """
 
     broker_id: int
@@ -76,7 +79,7 @@ class WriteFenced(Event):
 
 
 class BrokerLivenessChanged(Event):
-    """The controller's view of the live brokers."""
+    """The set of brokers that the controller considers alive changed."""
 
     controller_epoch: int
     live: list[int]
@@ -84,12 +87,12 @@ class BrokerLivenessChanged(Event):
     bounced: list[int]
     removed: list[int]
     ended: list[tuple[int, str]] = []
-    """The event that ended the registration of each broker that was removed or has bounced."""
+    """For each broker that was removed or has bounced, a reference to the event that ended its registration."""
     caused_by: str = ""
 
 
 class LeaderElected(Event):
-    """The controller wrote a partition's state with a new leader epoch; leader -1 means none (offline).
+    """The controller wrote a partition's state with a new leader epoch. Leader -1 means that there is no leader.
 
     `zxid` is the write's transaction, as in ControllerElected and IsrChanged, so that all these events can be ordered.
     """
@@ -106,13 +109,13 @@ class LeaderElected(Event):
     cause: str
     zxid: int = 0
     eligible: list[int] = []
-    """Eligible leader replicas: outside the ISR, but with all committed records."""
+    """Eligible leader replicas: they are not in the ISR, but have all committed records."""
     recovering: bool = False
     """Whether no leader has changed the ISR since the last unclean election (KIP-704)."""
     previous: int = -1
-    """The previous leader, as the controller knew it."""
+    """Previous leader, as far as the controller knew."""
     candidates: list[tuple[int, str]] = []
-    """For an election: every replica with its status, in the order of the assignment.
+    """Every replica with its status in this election, in the order of the assignment.
 
     The statuses are elected, available (an earlier or preferred replica was elected), not_in_sync, not_alive,
     offline_directory and shutting_down.
@@ -121,7 +124,7 @@ class LeaderElected(Event):
 
 
 class AssignmentChanged(Event):
-    """The controller wrote a partition's replicas.
+    """The controller wrote the assignment of a partition, that is, its replicas.
 
     `adding` and `removing` are empty unless the partition is being reassigned. During a reassignment `replicas`
     contains both the target and the original replicas.
@@ -137,7 +140,7 @@ class AssignmentChanged(Event):
 
 
 class TopicCreated(Event):
-    """The controller processed a new topic; `assignment` maps partition to replicas."""
+    """The controller processed a new topic. `assignment` maps each partition to its replicas."""
 
     topic: str
     topic_id: str
@@ -146,14 +149,14 @@ class TopicCreated(Event):
 
 
 class TopicDeleted(Event):
-    """A topic was deleted, including its znodes."""
+    """A topic was deleted, and its znodes no longer exist."""
 
     topic: str
     caused_by: str = ""
 
 
 class ConfigChanged(Event):
-    """The config overrides of a topic or broker have changed (`entity` is topics/T or brokers/N)."""
+    """The config overrides of a topic or broker changed. `entity` is topics/T or brokers/N."""
 
     entity: str
     config: dict[str, str]

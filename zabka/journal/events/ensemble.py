@@ -1,4 +1,4 @@
-"""The events of a server of the ensemble: its role, its log, its tree, and its clients' sessions."""
+"""Events of a server of the ensemble: its role, its transaction log, its tree, and its clients' sessions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zabka.journal.event import Event, Level
 
 
 class PeerStateChanged(Event):
-    """A peer's role and phase.
+    """A peer's state and phase changed.
 
     The state is LOOKING, FOLLOWING, LEADING or OBSERVING, the phase ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST.
     `leader_id` is -1 if the peer knows no leader. The cause of LOOKING is the reason why the peer started a leader
@@ -26,19 +26,19 @@ class PeerStateChanged(Event):
 
 
 class EpochAccepted(Event):
-    """acceptedEpoch is durable: this peer will not follow the leader of a lower epoch."""
+    """A new acceptedEpoch is on this peer's disk. The peer will not follow the leader of a lower epoch."""
 
     accepted_epoch: int
 
 
 class EpochAdopted(Event):
-    """currentEpoch is durable: this peer has adopted that epoch's initial history."""
+    """A new currentEpoch is on this peer's disk. The peer has adopted the initial history of that epoch."""
 
     current_epoch: int
 
 
 class LeaderEstablished(Event):
-    """A quorum acknowledged NEWLEADER, so this peer leads that epoch."""
+    """A quorum acknowledged NEWLEADER, so this peer is the leader of that epoch."""
 
     leader_id: int
     epoch: int
@@ -48,7 +48,7 @@ class LeaderEstablished(Event):
 
 
 class MembershipActivated(Event):
-    """This peer now uses this membership of the ensemble; `version` is the zxid that created it."""
+    """This peer now uses this membership of the ensemble. `version` is the zxid of the reconfig that created it."""
 
     version: int
     voters: list[int]
@@ -56,7 +56,7 @@ class MembershipActivated(Event):
 
 
 class LearnerSynced(Event):
-    """A learner was synchronised with its leader's history: mode DIFF, TRUNC or SNAP."""
+    """A learner was synchronised with its leader's history. The mode is DIFF, TRUNC or SNAP."""
 
     peer_id: int
     leader_id: int
@@ -67,14 +67,14 @@ class LearnerSynced(Event):
 
 
 class TxnLogTruncated(Event):
-    """Everything above `to_zxid` was removed from a peer's transaction log."""
+    """A peer removed every transaction above `to_zxid` from its log."""
 
     from_zxid: int
     to_zxid: int
 
 
 class LogDamageFound(Event):
-    """A torn tail or a bad checksum in a log or snapshot, and the action taken."""
+    """A node found damage in a log or snapshot, such as a torn tail or a bad checksum. `action` is what it did."""
 
     file: str
     offset: int
@@ -83,7 +83,7 @@ class LogDamageFound(Event):
 
 
 class ZxidCheckpoint(Event):
-    """The state of a peer's tree: last applied zxid and the tree's 64-bit digest (unsigned)."""
+    """State of a peer's tree: the last applied zxid, and the 64-bit digest of the tree (unsigned)."""
 
     zxid: int
     digest: int
@@ -92,7 +92,7 @@ class ZxidCheckpoint(Event):
 
 
 class SnapshotTaken(Event):
-    """A snapshot of the tree is durable."""
+    """A snapshot of a peer's tree is on its disk."""
 
     zxid: int
     size_bytes: int
@@ -100,7 +100,7 @@ class SnapshotTaken(Event):
 
 
 class SessionCreated(Event):
-    """A session's creation was committed."""
+    """The creation of a session was committed."""
 
     session_id: int
     timeout_ms: int
@@ -110,8 +110,8 @@ class SessionCreated(Event):
 class SessionExpired(Event):
     """The ensemble's leader declared a session expired. A transaction that closes the session follows.
 
-    The session's last message arrived `heard_ms_ago` milliseconds earlier, at the server `heard_by`. They are -1 and 0
-    if no message arrived since the session was created, or since this leader took over.
+    The server `heard_by` received the session's last message `heard_ms_ago` milliseconds earlier. They are 0 and -1 if
+    no message arrived since the session was created, or since this leader was established.
     """
 
     session_id: int
@@ -122,7 +122,7 @@ class SessionExpired(Event):
 
 
 class QuotaExceeded(Event):
-    """A subtree has more znodes or bytes than its soft or hard quota allows; a limit of -1 means no limit.
+    """The znodes or bytes of a subtree exceed its soft or hard quota. A limit of -1 means no limit.
 
     The leader writes the event when the quota is first exceeded.
     """
@@ -135,7 +135,7 @@ class QuotaExceeded(Event):
 
 
 class SessionClosed(Event):
-    """A session's end was committed, which also deleted the session's ephemerals."""
+    """The end of a session was committed, which also deleted the session's ephemeral znodes."""
 
     session_id: int
     zxid: int
@@ -153,21 +153,21 @@ class TxnProposed(Event):
 
 
 class HistoryReplaced(Event):
-    """A peer replaced all its data with its leader's snapshot, which becomes durable at the next LearnerSynced."""
+    """A peer replaced all its data with its leader's snapshot. The snapshot is durable at the next LearnerSynced."""
 
     level: ClassVar[Level] = Level.FULL
     zxid: int
 
 
 class TxnLogged(Event):
-    """A transaction is durable in this peer's log."""
+    """A transaction is durable in a peer's log."""
 
     level: ClassVar[Level] = Level.FULL
     zxid: int
 
 
 class TxnCommitted(Event):
-    """A transaction was applied to this peer's tree, in order. `digest` is the tree's digest after it."""
+    """A peer applied a committed transaction to its tree. `digest` is the digest of the tree after that."""
 
     level: ClassVar[Level] = Level.FULL
     zxid: int
@@ -198,7 +198,7 @@ class EphemeralDeleted(Event):
 
 
 class WriteAcknowledged(Event):
-    """A client received the reply that its write is committed. The peer that sent the reply writes the event."""
+    """A peer sent a client the reply that its write is committed."""
 
     level: ClassVar[Level] = Level.FULL
     session_id: int

@@ -1,4 +1,4 @@
-"""The events of any node: its start and end, its process, the faults that affect it, and internal errors."""
+"""Events of any node: its start and end, its process, the faults that affect it, and internal errors."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ class NodeStarted(Event):
 
 
 class NodeStopped(Event):
-    """A node stops by itself; `reason` is "shutdown" if a shutdown was requested."""
+    """A node is about to exit. `reason` is "shutdown" if a shutdown was requested."""
 
     reason: str
 
 
 class TaskFailed(Event):
-    """A background task of a node failed for the given reason; the node starts it again."""
+    """A background task of a node failed for the given reason. The node starts the task again."""
 
     task: str
     reason: str
 
 
 class ProcessChanged(Event):
-    """The host agent observed or caused a change of a process; `process` is running, paused or down.
+    """A host agent observed or caused a change of a process. `process` is running, paused or down.
 
-    `requester` requested the action: "page", "fixture", "scenario" with its name, "HTTP client" with its address, or
-    another name that an HTTP client gives itself, or "shutdown of the host agent". It is empty if the change was only
-    observed, for the start of a host, and in journals of older versions.
+    `requester` is the name of the requester of the action: "page", "fixture", "scenario" with its name, "HTTP client"
+    with its address, another name that an HTTP client gives itself, or "shutdown of the host agent". It is empty if the
+    agent only observed the change, for the start of a host, and in journals of older versions.
     """
 
     target: str
@@ -42,14 +42,16 @@ class ProcessChanged(Event):
 
 
 class FaultInjected(Event):
-    """A fault is active from now on.
+    """A fault is active from now on. `kind` is the kind of fault.
 
-    The fault is a link that is partitioned, delayed or limited, as in `bandwidth 9000 bytes/s`, or (simulated) crash,
-    power_loss, pause, slow_disk, or a disk fault: fsync_fails, fsync_stalls, disk_full, bit_flipped, log_dir_fails,
-    log_dir_full, disk_replaced. In scripts it can name a message: hold, drop, delay or reorder, and the message's type,
+    It can be a fault of a link: partitioned, delayed or limited, as in `bandwidth 9000 bytes/s`. In simulated runs it
+    can be crash, power_loss, pause, slow_disk, or a disk fault: fsync_fails, fsync_stalls, disk_full, bit_flipped,
+    log_dir_fails, log_dir_full, disk_replaced. In scripts it can be hold, drop, delay or reorder with a message's type,
     as in `hold PROPOSAL`. The kind `request` is a rule for requests: `source` describes it, and `target` is the node
-    that applies it, or * for all. An end of a link can be a client, such as client:shop-*. `requester` requested it, as
-    in `process_changed`; for faults of the simulated world it is "seed", "fixture" or "scenario" with its name. It is
+    that applies it (* means all nodes).
+
+    An end of a link can be a client, such as client:shop-*. `requester` is the name of the requester, as in
+    `process_changed`; for faults of the simulated world it is "seed", "fixture" or "scenario" with its name. It is
     empty in journals of older versions.
     """
 
@@ -69,10 +71,10 @@ class FaultRemoved(Event):
 
 
 class LinkFaultApplied(Event):
-    """A fault of clients' links began to affect a client's connection to this node.
+    """A link fault began to affect the connection of a client to this node.
 
-    `client` is the client id, the ZooKeeper session, or the address, and `address` the address of the connection. A
-    fault is journalled once for each client of a node, although it affects later connections too.
+    `client` is the client id, the ZooKeeper session, or the address, and `address` the address of the connection. The
+    node writes one event per fault and client, although the fault also affects later connections of that client.
     """
 
     fault_id: str
@@ -83,10 +85,11 @@ class LinkFaultApplied(Event):
 
 
 class RequestFaultApplied(Event):
-    """A node applied a request fault, which had that effect on the request.
+    """A node applied a request fault to a request, with that effect.
 
     `request` is the Kafka API or ZooKeeper operation, `client` the client id or the client's address, and `subject` the
-    partition, group, transactional id or path. `use` counts the uses of the fault at this node, from 1.
+    partition, group, transactional id or path. `use` is the number of requests to which this node has applied the
+    fault.
     """
 
     fault_id: str
@@ -99,9 +102,9 @@ class RequestFaultApplied(Event):
 
 
 class PeerProtocolBroken(Event):
-    """The other side of a connection violated the protocol and was disconnected.
+    """The other side of a connection violated the protocol, and the node closed the connection.
 
-    The event describes only the last of `count` violations since the previous event of this type.
+    `count` is the number of violations since the previous event of this type. Only the last violation is described.
     """
 
     remote: str

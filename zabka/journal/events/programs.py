@@ -1,4 +1,4 @@
-"""Events of a test's own programs in a simulated world: their notes and their log messages."""
+"""Events of a test's own programs in a simulated world: records made with `world.note`, and log messages."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from zabka.journal.event import Event
 
 
 class ProgramNoted(Event):
-    """A record that a program, or the test itself, made with `world.note`.
+    """A record that a program, or the test itself, wrote with `world.note`.
 
-    `kind` is the user's name for the event, and `fields` its data as strings. `caused_by` is the note that the program
-    named as the cause, or "start" for the start of the program.
+    `kind` is the name that the program chose for the event, and `fields` its data as strings. `caused_by` refers to the
+    record that the program named as the cause, or is "start" for the start of the program.
     """
 
     kind: str
@@ -18,7 +18,7 @@ class ProgramNoted(Event):
 
 
 class ProgramLogged(Event):
-    """A program logged a message with Python's `logging`; `severity` is the name of its level there."""
+    """A program logged a message with Python's `logging`. `severity` is the name of the log level."""
 
     severity: str
     logger: str

@@ -1,10 +1,10 @@
-"""Rules: the reason for a decision in a journal, in one sentence, with its source.
+"""Rules: why a node made a decision, in one sentence and with its source.
 
 A rule names the function of this project that makes the decision, the corresponding class of Kafka or ZooKeeper, and
-its references: a KIP, a section of the Zab papers, an issue. `rule_of` finds the rule of an event by the event's type
-and fields, without other events. Begin here. `rule` defines a rule, and the other modules contain the rules, each with
-the condition (in the language of `zabka.journal.sentences`) for its events. Every package that may import the journal
-may import this package.
+its references: a KIP, a section of the Zab papers, an issue. `rule_of` finds the rule of an event from the event's type
+and fields alone. Begin here. `rule` defines a rule, and the other modules contain the rules, each with the condition
+(in the language of `zabka.journal.sentences`) that selects its events. Every package that may import the journal may
+import this package.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from zabka.journal.sentences import holds
 RULES: Mapping[type[Event], tuple[tuple[str, Rule], ...]] = {
     **CONTROLLER_RULES, **BROKER_RULES, **COORDINATOR_RULES, **ENSEMBLE_RULES,
 }  # fmt: skip
-"""Pairs of a condition and a rule, keyed by event type. The first pair with a true condition applies."""
+"""Rules by event type, each with a condition. The first rule whose condition is true applies."""
 
 
 def rule_of(event: Event) -> Rule | None:
-    """Return the rule of an event, or None if it is not a decision or has no rule."""
+    """Return the rule that explains an event, or None if the event is not a decision or has no rule."""
     pairs = RULES.get(type(event), ())
     if not pairs:
         return None

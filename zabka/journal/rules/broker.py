@@ -1,4 +1,4 @@
-"""The rules of Kafka's brokers: in-sync replicas, logs, and accepted requests."""
+"""Rules of Kafka's brokers: in-sync replicas, logs, and rejected requests."""
 
 from __future__ import annotations
 

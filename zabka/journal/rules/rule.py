@@ -1,4 +1,4 @@
-"""The definition of a rule and its sources."""
+"""Definition of a rule and its sources."""
 
 from __future__ import annotations
 
@@ -30,31 +30,30 @@ _KIPS = {
     903: "%3A+Replicas+with+stale+broker+epoch+should+not+be+allowed+to+join+the+ISR",
     966: "%3A+Eligible+Leader+Replicas",
 }
-"""The part of a KIP's page name after its number."""
+"""For each KIP, the part of its page's name after the number."""
 ZAB_PAPER: Final = "https://doi.org/10.1109/DSN.2011.5958223"
 SHORT_PAPER: Final = "https://doi.org/10.1145/1529974.1529978"
 
 
 class Link(msgspec.Struct, frozen=True):
-    """A link: a name and a URL."""
+    """A link: its text and its URL."""
 
     name: str
     url: str
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A function or method of this project: the file's path in the repository, and the name in it, as
-    `Class.method`."""
+    """A function or method of this project: the file's path in the repository, and the name (`Class.method`)."""
 
     path: str
     symbol: str
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """The reason for a decision: `name` in a few words, `sentence` in at most three short sentences.
+    """Why a node made a decision: `name` in a few words, `sentence` in at most three short sentences.
 
-    `source` is the function of this project that decides, `theirs` the function of Kafka or ZooKeeper, and `references`
-    are the KIPs, the sections of papers and the issues.
+    `source` is the function of this project that makes the decision, `theirs` the function of Kafka or ZooKeeper, and
+    `references` are KIPs, sections of papers and issues.
     """
 
     name: str
@@ -71,20 +70,20 @@ def source(written: str) -> Source:
 
 
 def kafka(name: str, path: str) -> Link:
-    """Return the link to a class or method of Kafka 3.9, in that file below core/src/main/scala/kafka."""
+    """Return the link to a class or method of Kafka 3.9. `path` is relative to core/src/main/scala/kafka."""
     return Link(name, KAFKA_SOURCE + path)
 
 
 def zookeeper(name: str, path: str) -> Link:
-    """Return the link to a class or method of ZooKeeper 3.9, in that file below org/apache/zookeeper."""
+    """Return the link to a class or method of ZooKeeper 3.9. `path` is relative to org/apache/zookeeper."""
     return Link(name, ZOOKEEPER_SOURCE + path)
 
 
 def reference(name: str) -> Link:
-    """Return the link for a reference.
+    """Return the link for a reference such as `KIP-101`, `KAFKA-1211` or `ZOOKEEPER-1549`.
 
-    The name is like `KIP-101`, `KAFKA-1211`, `ZOOKEEPER-1549`, `Zab IV, phase 2` (a section of the paper) or `Zab 2008,
-    4.2` (of the short paper). Raises KeyError for a KIP whose page is not listed here.
+    Papers are `Zab IV, phase 2` (a section of the paper) or `Zab 2008, 4.2` (the short paper). Raises KeyError for a
+    KIP whose page name is not in `_KIPS`.
     """
     kind, _, rest = name.partition("-" if "-" in name else " ")
     match kind:
@@ -97,5 +96,5 @@ def reference(name: str) -> Link:
 
 
 def references(*names: str) -> tuple[Link, ...]:
-    """Return the links for several names."""
+    """Return the links for several references."""
     return tuple(map(reference, names))

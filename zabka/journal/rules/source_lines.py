@@ -1,4 +1,4 @@
-"""The line at which a function or method of this project's source begins."""
+"""Finds the line at which a function or method of this project begins."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _PACKAGE = Path(__file__).resolve().parents[2]
 
 
 def file_of(path: str) -> Path:
-    """Return the file of a `Source.path`, in a checkout or in an installed package."""
+    """Return the source file that `Source.path` names, in a checkout or in an installed package."""
     return _PACKAGE / path.removeprefix("zabka/")
 
 
 def definitions(text: str) -> dict[str, int]:
-    """Return the first line of every function, class and method of a module, with methods as `Class.method`.
+    """Return the first line of every function, class and method in a module's source, by name (`Class.method`).
 
     Raises SyntaxError if the source is not valid Python.
     """
@@ -37,11 +37,11 @@ def _definitions_of(path: Path) -> dict[str, int]:
 
 
 def line_of(source: Source) -> int | None:
-    """Return the line number, from 1, or None if the file or the name does not exist."""
+    """Return the line at which the function begins, from 1, or None if the file or the name does not exist."""
     return _definitions_of(file_of(source.path)).get(source.symbol)
 
 
 def place_of(source: Source) -> str:
-    """Return a source position such as `controller/election.py:37 (leader_for_offline)`."""
+    """Return the file, line and name of a function, such as `controller/election.py:37 (leader_for_offline)`."""
     line = line_of(source)
     return f"{source.path}{f':{line}' if line else ''} ({source.symbol})"

@@ -1,4 +1,4 @@
-"""Administrative requests to a Kafka cluster: topics, leader elections, configuration."""
+"""Administrative requests to a Kafka cluster: topics, leader elections, configs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ BROKER_RESOURCE = 4
 SET = 0
 DELETE = 1
 ANSWER_MS = 1_000
-"""How long a client waits for a reply, in addition to the request's timeout at the controller."""
+"""How long a client waits for a reply after the controller's timeout for the request has ended."""
 
 
 class ConfigEntry(NamedTuple):
-    """A config key and its value; `source` is the number in DescribeConfigs (1 is a topic's own override)."""
+    """A config key and its value. `source` is the code in DescribeConfigs (1: the topic's own override)."""
 
     name: str
     value: str | None
@@ -40,8 +40,8 @@ class ConfigEntry(NamedTuple):
 class AdminClient(ControllerClient):
     """A `KafkaClient` for administrators.
 
-    `timeout_ms` is how long the controller may work on a request. `failover_ms` is added if a new controller may have
-    to be elected first.
+    `timeout_ms` is how long the controller may take for a request. `failover_ms` is added to it if a new controller may
+    have to be elected first.
     """
 
     failover_ms = 0
@@ -57,7 +57,7 @@ class AdminClient(ControllerClient):
         validate_only: bool = False,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> str | None:
-        """Create a topic, and wait until its partitions have leaders. Return its id as Kafka's tools print it."""
+        """Create a topic, and wait until its partitions have leaders. Return the topic id as Kafka's tools print it."""
         row = {
             "name": name,
             "num_partitions": -1 if assignment else partitions,
@@ -89,7 +89,7 @@ class AdminClient(ControllerClient):
         assignments: Sequence[Sequence[int]] | None = None,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> None:
-        """Increase a topic's partitions to `total`."""
+        """Increase the number of a topic's partitions to `total`."""
         given = None if assignments is None else [{"broker_ids": tuple(replicas)} for replicas in assignments]
         row = {"name": name, "count": total, "assignments": given}
         message = request(ApiKey.CREATE_PARTITIONS, 3, topics=[row], timeout=timeout_ms)
@@ -103,7 +103,7 @@ class AdminClient(ControllerClient):
         *,
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> dict[TopicPartition, tuple[ErrorCode, str | None]]:
-        """Elect preferred (0) or unclean (1) leaders for these partitions, or for all.
+        """Elect preferred (0) or unclean (1) leaders for these partitions, or for all partitions.
 
         Return the result of each election.
         """
@@ -127,7 +127,9 @@ class AdminClient(ControllerClient):
     async def describe_configs(
         self, resource_type: int, name: str, *, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> list[ConfigEntry]:
-        """Return the configuration of a topic (2) or a broker (4; name "" for the default of all brokers)."""
+        """Return the configs of a topic (resource type 2) or a broker (4; the name "" means the default of all
+        brokers).
+        """
         resource = {"resource_type": resource_type, "resource_name": name, "configuration_keys": None}
         message = request(ApiKey.DESCRIBE_CONFIGS, 4, resources=[resource], include_synonyms=True)
         response = await self._for_resource(resource_type, name, message, timeout_ms)
@@ -162,9 +164,11 @@ class AdminClient(ControllerClient):
     async def _for_resource(
         self, resource_type: int, name: str, message: KafkaMessage, timeout_ms: int
     ) -> KafkaMessage:
-        """Send a broker's own configuration request to that broker, others to the controller or else to any broker.
+        """Send a request about configs to the right broker, and return the response.
 
-        Any broker could reply, but a broker that has just started may not know every topic yet.
+        A request about a broker goes to that broker. Any other request goes to the controller, or to any broker if the
+        controller is unknown. Any broker could reply to such a request, but one that has just started may not know
+        every topic yet.
         """
         own = resource_type == BROKER_RESOURCE and name.isdigit()
         if own or self.cluster is None:

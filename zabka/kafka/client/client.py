@@ -42,9 +42,9 @@ T = TypeVar("T")
 RETRY_BACKOFF_MS = 100
 REQUEST_TIMEOUT_MS = 30_000
 ATTEMPT_MS_MAX = 5_000
-"""How long the client waits for one broker before it sends the request to another."""
+"""Maximum wait for one broker's reply. After that, the client sends the request to another broker."""
 FIRST_LOOK_MS = 1_000
-"""How long the client waits for one broker in the first round of a metadata request.
+"""Maximum wait for one broker's reply in the first round of a metadata request.
 
 The limit is short, because every broker can return metadata at once.
 """
@@ -72,7 +72,7 @@ RETRIED = frozenset(
 
 
 class PartitionInfo(NamedTuple):
-    """A partition in a broker's metadata; leader -1 for none."""
+    """A partition in a metadata response. Leader -1 means that it has no leader."""
 
     partition: int
     leader: int
@@ -84,7 +84,7 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic in a broker's metadata; `topic_id` as Kafka's tools write it."""
+    """A topic in a metadata response. `topic_id` is in the form that Kafka's tools print."""
 
     name: str
     topic_id: str | None
@@ -93,7 +93,7 @@ class TopicInfo(NamedTuple):
 
 
 class ClusterInfo(NamedTuple):
-    """The content of a broker's metadata."""
+    """Content of a metadata response."""
 
     cluster_id: str
     controller_id: int
@@ -104,26 +104,28 @@ class ClusterInfo(NamedTuple):
 
 
 class Isolation(IntEnum):
-    """The isolation.level of a consumer."""
+    """Values of the consumer config isolation.level."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class Fetched(NamedTuple):
-    """Records of one partition from an offset on, and the offsets of the partition's log."""
+    """Records of one partition, from the requested offset on, and the current offsets of the partition's log."""
 
     records: list[Record]
     high_watermark: int
     log_start_offset: int
     next_offset: int = -1
-    """The next offset to fetch. It can be beyond the last record + 1 if compaction removed the following records."""
+    """Next offset to fetch. It is higher than the last record's offset + 1 if compaction removed the following
+    records.
+    """
     stamped: Sequence[range] = ()
-    """Offsets of records whose timestamp is their leader's, not their producer's."""
+    """Offsets of the records whose timestamp was set by the leader and not by the producer."""
 
 
 class KafkaClient:
-    """A client of one cluster.
+    """Client of one cluster.
 
     `bootstrap` contains the first brokers to contact; their ids are not used. Methods raise KafkaRequestFailed if a
     broker rejects a request, KafkaUnavailable if no broker replies in time.
@@ -143,7 +145,7 @@ class KafkaClient:
     async def metadata(
         self, topics: Sequence[str] | None = None, *, timeout_ms: int = REQUEST_TIMEOUT_MS, create: bool = False
     ) -> ClusterInfo:
-        """Return the cluster with these topics, or all topics, from any broker that replies.
+        """Return the metadata of the cluster and of these topics, or all topics, from any broker that replies.
 
         With `create`, brokers may create missing topics (auto.create.topics.enable).
         """
@@ -152,7 +154,7 @@ class KafkaClient:
         return self._learn(await self.any_broker(asked, timeout_ms, FIRST_LOOK_MS), topics is None)
 
     def _learn(self, response: KafkaMessage, whole: bool) -> ClusterInfo:
-        """Store a broker's metadata; `whole` is set if the metadata covers all topics."""
+        """Store the metadata from a broker's response. `whole` means that it contains all topics."""
         found = _cluster(response)
         known = {} if self.cluster is None or whole else dict(self.cluster.topics)
         self.cluster = found._replace(topics={**known, **found.topics})
@@ -179,7 +181,10 @@ class KafkaClient:
     async def any_broker(
         self, message: KafkaMessage, timeout_ms: int, attempt_ms: int = ATTEMPT_MS_MAX
     ) -> KafkaMessage:
-        """Send a request to one broker after another; the timeout `attempt_ms` doubles after each round of brokers."""
+        """Send a request to one broker after another until one replies.
+
+        The timeout of one attempt begins with `attempt_ms`, and doubles after each round of brokers.
+        """
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         reason = "no time"
         attempts = 0
@@ -197,22 +202,22 @@ class KafkaClient:
         raise KafkaUnavailable(f"no broker answers: {reason}")
 
     def call(self, to: Endpoint, message: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
-        """Send a request once to that broker. Raises ChannelBroken."""
+        """Send a request to that broker, without retries. Raises ChannelBroken."""
         return self._channel.call(to, message, timeout_ms)
 
     def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
-        """Return a partition of the last metadata, None if it is unknown."""
+        """Return the partition according to the last metadata, or None if it is unknown."""
         topic = None if self.cluster is None else self.cluster.topics.get(topic_partition.topic)
         if topic is None:
             return None
         rows, number = topic.partitions, topic_partition.partition
         if number < len(rows) and rows[number].partition == number:
-            # Usually the rows are ordered by partition number, so no search is needed.
+            # Usually the rows are ordered by partition number, so no search is necessary.
             return rows[number]
         return next((row for row in rows if row.partition == number), None)
 
     async def _leader(self, topic_partition: TopicPartition) -> tuple[Endpoint, int] | None:
-        """Return the leader's endpoint and epoch, or None if there is no leader."""
+        """Return the endpoint and leader epoch of a partition's leader, or None if it has no leader."""
         for fresh in (False, True):
             if fresh:
                 await self.refresh()
@@ -230,9 +235,10 @@ class KafkaClient:
         timeout_ms: int,
         retried: frozenset[ErrorCode] = RETRIED,
     ) -> T:
-        """Send a request to the leader of a partition; retry if the leader has moved.
+        """Send a request to the leader of a partition, and send it again if the leader has moved.
 
-        `ask` makes the request, given the leader epoch of the metadata; `read` returns the error and the value.
+        `ask` creates the request for the leader epoch in the metadata; `read` returns the error and the value in the
+        response.
         """
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         last: KafkaRequestFailed | None = None
@@ -261,7 +267,7 @@ class KafkaClient:
     # ---- records ----------------------------------------------------------------------------------------------
 
     async def init_producer_id(self, *, timeout_ms: int = REQUEST_TIMEOUT_MS) -> tuple[int, int]:
-        """Return a producer id and epoch, for an idempotent producer."""
+        """Return a new producer id and producer epoch, for an idempotent producer."""
         asked = request(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout=60_000, producer_id=-1)
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         while True:
@@ -283,10 +289,11 @@ class KafkaClient:
         producer: tuple[int, int, int] | None = None,
         transactional_id: str | None = None,
     ) -> int:
-        """Append records as one batch; return the offset of the first record, or -1 with acks=0.
+        """Append records as one batch. Return the offset of the first record, or -1 with acks=0.
 
-        `producer` is (id, epoch, sequence of the first record), with which brokers recognise a repeated batch after a
-        lost reply. With a transactional id, the batch is part of that producer's open transaction.
+        `producer` is (producer id, producer epoch, sequence number of the first record). With it, brokers recognise a
+        batch that is sent again after a lost reply. With a transactional id, the batch is part of that producer's open
+        transaction.
         """
         producer_id, producer_epoch, sequence = producer or (-1, -1, -1)
         batch = build_batch(
@@ -317,12 +324,12 @@ class KafkaClient:
         timeout_ms: int = REQUEST_TIMEOUT_MS,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Fetched:
-        """Return replicated records from an offset on; an empty list if there are none after `max_wait_ms`.
+        """Return replicated records from `offset` on; an empty list if there are none within `max_wait_ms`.
 
         With READ_COMMITTED the records end at the last stable offset, and records of aborted transactions are omitted.
 
-        The request contains the leader epoch, as the Java consumer's does (KIP-320). Otherwise a former leader, which
-        as a follower also serves consumers (KIP-392), would reply from its own log: for example with
+        The request contains the leader epoch, as the Java consumer's does (KIP-320). Without it, a former leader, which
+        as a follower also responds to consumers (KIP-392), would reply from its own log: for example with
         OFFSET_OUT_OF_RANGE if it has not caught up.
         """
 
@@ -356,7 +363,7 @@ class KafkaClient:
         timeout_ms: int = REQUEST_TIMEOUT_MS,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> int:
-        """Return the offset at a timestamp: -1 for the end of the readable records, -2 for the beginning."""
+        """Return the offset for a timestamp: -1 is the end of the readable records, -2 the beginning of the log."""
         number = topic_partition.partition
 
         def ask(leader_epoch: int) -> KafkaMessage:
@@ -373,7 +380,7 @@ class KafkaClient:
     async def end_offset_for_epoch(
         self, topic_partition: TopicPartition, leader_epoch: int, *, timeout_ms: int = REQUEST_TIMEOUT_MS
     ) -> tuple[int, int]:
-        """Return (epoch, end offset): the end of that leader epoch's records in the current leader's log."""
+        """Return (epoch, end offset): the end of the records with that leader epoch in the current leader's log."""
         row = {"partition": topic_partition.partition, "current_leader_epoch": -1, "leader_epoch": leader_epoch}
         message = request(
             ApiKey.OFFSET_FOR_LEADER_EPOCH,

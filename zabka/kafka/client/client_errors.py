@@ -1,4 +1,4 @@
-"""Errors of requests to a Kafka cluster, as the client reports them."""
+"""Errors that the client raises for requests to a Kafka cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kio.schema.errors import ErrorCode
 
 
 class KafkaRequestFailed(Exception):
-    """A broker rejected the request, with this error and message."""
+    """A broker rejected the request, with this error code and message."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or error.name.upper())
@@ -15,11 +15,11 @@ class KafkaRequestFailed(Exception):
 
 
 class KafkaUnavailable(Exception):
-    """No broker that could have replied did so in time."""
+    """No broker to which the request could be sent replied in time."""
 
 
 class KafkaFateUnknown(KafkaUnavailable):
-    """A broker did not reply to a request for a change, so it is unknown whether it made the change."""
+    """The broker that received a request for a change did not reply, so it may have made the change."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"{reason}: the change may have been made")

@@ -1,7 +1,7 @@
-"""The messages of consumers in a group (ConsumerProtocol, protocol type "consumer").
+"""Encodes and decodes the consumer data in group requests (ConsumerProtocol, protocol type "consumer").
 
-They contain the topics that a member subscribes to, and the partitions that the leader assigns to it. Version 0 is
-written; of newer versions, only the part common to all versions is read.
+These data are the topics to which a member subscribes, and the partitions that the group's leader assigns to a member.
+This code writes version 0; from newer versions it reads only the part common to all versions.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from zabka.journal.events import TopicPartition
 
 PROTOCOL_TYPE = "consumer"
 NO_MEMBER = ""
-"""The member id of a member that has none yet."""
+"""Member id in the first JoinGroup request of a member, which has no id yet."""
 NO_GENERATION = -1
 
 _SHORT, _INT = struct.Struct(">h"), struct.Struct(">i")
@@ -22,7 +22,7 @@ _NO_USER_DATA = -1
 
 
 class BadConsumerProtocol(Exception):
-    """Bytes that are not a valid subscription or assignment."""
+    """The bytes are not a valid subscription or assignment."""
 
 
 def _string(text: str) -> bytes:
@@ -37,7 +37,7 @@ def encode_subscription(topics: Sequence[str]) -> bytes:
 
 
 def encode_assignment(partitions: Sequence[TopicPartition]) -> bytes:
-    """Encode the assignment that the leader gives a member."""
+    """Encode the partitions that the group's leader assigns to a member."""
     topics: dict[str, list[int]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
@@ -107,8 +107,8 @@ def assign_ranges(
 ) -> dict[str, list[TopicPartition]]:
     """Assign partitions as Kafka's RangeAssignor does.
 
-    For each topic, the members in the order of their ids get consecutive partitions, the same number each. If the
-    division leaves a remainder, each of the first members gets one more.
+    For each topic, the members in the order of their ids get consecutive partitions, the same number each. If there is
+    a remainder, each of the first members gets one partition more.
     """
     given: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
     for topic in sorted(partition_counts):

@@ -1,4 +1,4 @@
-"""The status of a consumer: of a group's member, or of the old ZooKeeper consumer."""
+"""Status of a consumer: a member of a consumer group, or an old ZooKeeper consumer."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from zabka.kafka.client.consumer_protocol import NO_GENERATION
 from zabka.kafka.record_batch import Record
 
 TakeRecords = Callable[[TopicPartition, Sequence[Record]], None]
-"""Receives the records of a partition, in order."""
+"""Function that receives the records of a partition, in order."""
 
 
 class ConsumerStatus(NamedTuple):
-    """A consumer's partitions, its lag in records, and its generation in the group (-1 without one).
+    """A consumer's partitions, its lag in records, and its generation in the group (-1 if it has none).
 
-    `assignment` is incremented whenever the consumer is assigned partitions again, or seeks in one, because its next
-    records then need not continue the earlier ones. The old ZooKeeper consumers have no generation.
+    `assignment` is incremented whenever the consumer is assigned partitions again or seeks in a partition, because the
+    records after that need not continue the earlier ones. The old ZooKeeper consumers have no generation.
     """
 
     partitions: tuple[TopicPartition, ...]

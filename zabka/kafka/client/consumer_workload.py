@@ -1,4 +1,4 @@
-"""A workload that consumes: one group member, of the current or the old ZooKeeper kind, and counts of its records."""
+"""A workload that consumes a topic as a group member, of the current or the old ZooKeeper kind, and counts records."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ PROGRESS_PERIOD_MS = 1_000
 
 
 class GroupProgress:
-    """A group's read positions, over all of its members in this process, to distinguish new from repeated records."""
+    """Read positions of a group, over all of its members in this process. They distinguish new from repeated
+    records.
+    """
 
     def __init__(self) -> None:
         self._next: dict[TopicPartition, int] = {}
 
     def record_read(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Record that a record was read; return whether it is new to the group."""
+        """Record that a member read the record at `offset`. Return whether the record is new to the group."""
         if offset < self._next.get(topic_partition, 0):
             return False
         self._next[topic_partition] = offset + 1
@@ -29,10 +31,10 @@ class GroupProgress:
 
 
 class ConsumerCounts(NamedTuple):
-    """The counts of a consumer.
+    """Counts of a consumer's records.
 
-    `duplicates` are records that the group had read before (from the last commit on, after a rebalance that a fault
-    caused). `out_of_order` are records that came after a later record of the same assignment.
+    `duplicates` are records that the group had already read: after a rebalance caused by a fault, the group reads again
+    from its last commit. `out_of_order` are records that arrived after a later record of the same assignment.
     """
 
     consumed: int
@@ -45,8 +47,7 @@ class ConsumerCounts(NamedTuple):
 
 
 class Reader(Protocol):
-    """The interface of a workload's consumer (`group_consumer.GroupConsumer`,
-    `zookeeper_consumer.ZookeeperConsumer`)."""
+    """Interface of a workload's consumer (`group_consumer.GroupConsumer`, `zookeeper_consumer.ZookeeperConsumer`)."""
 
     def start(self) -> None: ...
     async def stop(self) -> None: ...
@@ -55,10 +56,10 @@ class Reader(Protocol):
 
 
 class ConsumerWorkload:
-    """Consumes a topic as a member of a group.
+    """Consumes a topic as a member of a consumer group.
 
-    `start()` begins, `await stop()` commits and leaves the group, `close()` stops without either. `make_reader`
-    receives the function that processes records.
+    `start()` begins, `await stop()` commits and leaves the group, `close()` stops without either. `make_reader` creates
+    the consumer; its argument is the function that processes records.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class ConsumerWorkload:
         await self._reader.stop()
 
     def close(self) -> None:
-        """Stop everything immediately."""
+        """Stop everything immediately, without a commit and without leaving the group."""
         self._reader.close()
         if self._reporting is not None:
             self._reporting.cancel()

@@ -1,8 +1,9 @@
-"""Requests that only the controller handles. They are sent again to a new controller after a failover.
+"""Requests that only the controller handles. After a failover, the client sends them again to the new controller.
 
-A controller that freezes keeps its connections open, so no connection breaks when another broker takes over. While a
-client waits for the controller's reply, it therefore asks the other brokers for the current controller, and switches to
-a new controller as soon as there is one. It is then unknown whether the first controller handled the request.
+A controller whose process is paused keeps its connections open, so no connection breaks when another broker is elected.
+While a client waits for the controller's reply, it therefore asks the other brokers for the current controller, and
+switches to a new controller as soon as there is one. It is then unknown whether the first controller handled the
+request.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 LOOK_INTERVAL_MS = 300
 LOOK_MS_MAX = 500
-"""How long the client waits for one broker's reply about the current controller."""
+"""Maximum wait for one broker's reply when the client looks for the current controller."""
 
 _AS_IF_DONE = frozenset(
     {
@@ -28,7 +29,7 @@ _AS_IF_DONE = frozenset(
         ErrorCode.no_reassignment_in_progress,
     }
 )
-"""Errors that a request also gets if an earlier attempt was carried out."""
+"""Errors that are also returned for a repeated request whose earlier attempt succeeded."""
 
 
 class ControllerClient(KafkaClient):
@@ -37,10 +38,10 @@ class ControllerClient(KafkaClient):
     async def at_controller(
         self, message: KafkaMessage, errors: Callable[[KafkaMessage], Iterable[int]], timeout_ms: int
     ) -> KafkaMessage:
-        """Send a request to the controller; try the next one if a broker is not controller, disconnects or freezes.
+        """Send a request to the controller. Try again if the broker is not controller, disconnects or does not reply.
 
         Raises KafkaUnavailable if no controller was reached in time. Raises KafkaFateUnknown if a controller did not
-        reply, and no later controller's reply showed whether the request was carried out.
+        reply, and no later controller's reply showed whether the request had been executed.
         """
         deadline_ms = self._runtime.now().mono_ms + timeout_ms
         reason, doubt = "there is no controller", ""
@@ -88,7 +89,7 @@ class ControllerClient(KafkaClient):
                 return
 
     async def _look(self, besides: Endpoint | None, timeout_ms: int) -> None:
-        """Read the current controller from a broker, if possible not from `besides`."""
+        """Ask a broker for the current controller, if possible a broker other than `besides`."""
         known = [] if self.cluster is None else list(self.cluster.brokers.values())
         others = [broker for broker in known if besides is None or broker.broker_id != besides.broker_id]
         candidates = others or self._bootstrap

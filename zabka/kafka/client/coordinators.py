@@ -1,4 +1,4 @@
-"""The search for the coordinator of a group or of a transactional id (FindCoordinator, KIP-699)."""
+"""Finds the coordinator of a group or of a transactional id (FindCoordinator, KIP-699)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LATER = (
     ErrorCode.not_coordinator,
     ErrorCode.coordinator_load_in_progress,
 )
-"""Transient errors: the coordinator is not elected yet, has moved, or is reading its log."""
+"""Transient errors: the coordinator is not elected yet, has moved, or is still loading its log."""
 
 
 class KeyType(IntEnum):
-    """The kind of key whose coordinator is searched for."""
+    """Whether the key is a group or a transactional id."""
 
     GROUP = 0
     TRANSACTION = 1

@@ -1,4 +1,4 @@
-"""The requests of kafka-consumer-groups: groups, their members, and their offsets."""
+"""Requests of kafka-consumer-groups: groups, their members, and their offsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 
 class GroupListing(NamedTuple):
-    """A group as its coordinator lists it."""
+    """A group in its coordinator's ListGroups response."""
 
     group_id: str
     state: str
@@ -26,7 +26,7 @@ class GroupListing(NamedTuple):
 
 
 class MemberInfo(NamedTuple):
-    """A member of a group, and its assigned partitions."""
+    """A member of a consumer group, and the partitions assigned to it."""
 
     member_id: str
     group_instance_id: str | None
@@ -36,7 +36,7 @@ class MemberInfo(NamedTuple):
 
 
 class GroupInfo(NamedTuple):
-    """A group and its coordinator's endpoint; `state` is "Dead" if no group has that name."""
+    """A consumer group and the endpoint of its coordinator. `state` is "Dead" if no group has that name."""
 
     group_id: str
     coordinator: Endpoint
@@ -47,7 +47,7 @@ class GroupInfo(NamedTuple):
 
 
 class GroupAdmin:
-    """Sends requests to coordinators.  Methods raise KafkaRequestFailed and KafkaUnavailable."""
+    """Sends requests to group coordinators. Methods raise KafkaRequestFailed and KafkaUnavailable."""
 
     def __init__(self, client: KafkaClient, runtime: Runtime) -> None:
         self._client = client
@@ -64,7 +64,7 @@ class GroupAdmin:
             raise KafkaUnavailable(str(broken)) from None
 
     async def listed(self) -> list[GroupListing]:
-        """Return the groups of all live brokers, ordered by name."""
+        """Return the groups that all live brokers list, sorted by name."""
         cluster = await self._client.metadata([])
         found: dict[str, GroupListing] = {}
         for endpoint in cluster.brokers.values():
@@ -112,7 +112,7 @@ class GroupAdmin:
         return dict(sorted(found.items()))
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set offsets of a group that has no members."""
+        """Commit offsets for a group that has no members."""
         topics = [
             {
                 "name": topic,
@@ -140,7 +140,7 @@ class GroupAdmin:
     async def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
-        """Delete offsets; return the error of the whole request, and the error of each partition."""
+        """Delete committed offsets. Return the error of the whole request, and the error of each partition."""
         topics = [
             {
                 "name": topic,

@@ -1,4 +1,4 @@
-"""One member of a consumer group: its requests to the coordinator, and the meaning of their errors for a member."""
+"""One member of a consumer group: its requests to the coordinator, and how the member reacts to their errors."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class GroupSettings(NamedTuple):
 
 
 class GroupMember:
-    """Sends one member's requests.
+    """Sends the requests of one group member.
 
-    Methods raise KafkaRequestFailed with the coordinator's error, and KafkaUnavailable if no broker replies. After
-    either, `joined` shows whether the member still belongs to the group. Each member needs its own channel, because
-    JoinGroup blocks its connection until every member has joined.
+    Methods raise KafkaRequestFailed with the coordinator's error, and KafkaUnavailable if no broker replies. After such
+    an exception, `joined` shows whether the member is still in the group. Each member needs its own channel, because
+    JoinGroup blocks the connection until every member has joined.
     """
 
     def __init__(self, client: KafkaClient, settings: GroupSettings) -> None:
@@ -60,7 +60,7 @@ class GroupMember:
         self.joined = False
         self._client = client
         self._shared_out: dict[str, int] = {}
-        """The number of partitions of each topic when this member, as the leader, assigned them."""
+        """Number of partitions of each topic at the time when this member, as the leader, assigned them."""
         self._coordinator: Endpoint | None = None
 
     # ---- the coordinator --------------------------------------------------------------------------------------
@@ -99,7 +99,10 @@ class GroupMember:
     # ---- membership -------------------------------------------------------------------------------------------
 
     async def join(self) -> tuple[TopicPartition, ...]:
-        """Join or rejoin, and assign partitions if this member is the leader; return its assigned partitions."""
+        """Join or rejoin the group, and return the partitions assigned to this member.
+
+        If this member is the leader, it assigns the partitions of all members.
+        """
         self.joined = False
         self._shared_out = {}
         answer = await self._join_once()
@@ -153,7 +156,7 @@ class GroupMember:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """The member's group metadata, for the offsets that a transactional producer commits."""
+        """Group metadata of this member, which a transactional producer sends with the offsets that it commits."""
         return GroupMetadata(
             self.settings.group_id, self.generation_id, self.member_id, self.settings.group_instance_id
         )
@@ -168,11 +171,11 @@ class GroupMember:
 
     @property
     def misses_topics(self) -> bool:
-        """Whether this leader found no partition of some topic, perhaps because the broker had just started."""
+        """Whether this leader found no partitions for a topic, perhaps because the broker had just started."""
         return not all(self._shared_out.values())
 
     async def topics_grew(self) -> bool:
-        """Return whether topics have more partitions than this leader has assigned.
+        """Return whether topics now have more partitions than this member, as the leader, assigned.
 
         In that case it must rejoin (ConsumerCoordinator's metadata snapshot).
         """
@@ -187,7 +190,7 @@ class GroupMember:
         self._check(answer.error_code)
 
     async def leave(self) -> None:
-        """Leave the group. A static member does not leave: it remains until its session ends."""
+        """Leave the group. A static member sends nothing: it remains a member until its session expires."""
         self.joined = False
         if self.settings.group_instance_id is None and self.member_id != NO_MEMBER:
             members = [{"member_id": self.member_id}]
@@ -196,7 +199,7 @@ class GroupMember:
     # ---- offsets ----------------------------------------------------------------------------------------------
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the group's committed offsets of these partitions, -1 if there is none."""
+        """Return the offset that the group has committed for each of these partitions, -1 for none."""
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
@@ -213,17 +216,17 @@ class GroupMember:
         return found
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these positions for the group.
+        """Commit these positions for the group, if the member has a generation.
 
-        Without a generation nothing is sent: if the group is empty by now, the coordinator would accept the commit as
-        the commit of a consumer with manual assignment (ConsumerCoordinator.sendOffsetCommitRequest).
+        Without a generation, nothing is sent: if the group is empty by now, the coordinator would accept the commit as
+        that of a consumer with manual assignment (ConsumerCoordinator.sendOffsetCommitRequest).
         """
         if self.generation_id == NO_GENERATION:
             raise KafkaRequestFailed(ErrorCode.unknown_member_id)
         await self.commit_alone(offsets)
 
     async def commit_alone(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these positions, with or without a generation: for manual assignment, without joining the group."""
+        """Commit these positions even without a generation, for a consumer with manual assignment that never joined."""
         topics: dict[str, list[dict[str, object]]] = {}
         for (topic, partition), offset in offsets.items():
             row = {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}

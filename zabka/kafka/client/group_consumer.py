@@ -1,6 +1,6 @@
 """A minimal group consumer: it joins, reads its partitions, commits, and rejoins when the group changes.
 
-Positions are committed before partitions are revoked, so that a rebalance without faults repeats no record.
+It commits its positions before its partitions are revoked, so a rebalance without faults repeats no record.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from zabka.kafka.client.group_client import GroupMember, GroupSettings
 from zabka.kafka.record_batch import BatchUnreadable
 
 POLL_PERIOD_MS = 100
-"""The interval of fetches from a partition without new records."""
+"""Interval between two fetches from a partition that has no new records."""
 COMMIT_PERIOD_MS = 1_000
 RETRY_MS = 200
 METADATA_AGE_MS = 300_000
-"""The interval at which the leader checks its topics for new partitions (metadata.max.age.ms)."""
+"""Interval at which the group's leader checks whether its topics have new partitions (metadata.max.age.ms)."""
 LATEST, EARLIEST = -1, -2
 
 _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 class GroupConsumer:
-    """One member of a group.
+    """One member of a consumer group.
 
     Call `start()`, then `await stop()` to commit and leave, or `close()` to stop without either.
 
-    Without a committed offset, or if the record at that offset was deleted, it reads from the beginning.
+    It starts at the beginning of a partition that has no committed offset, or whose record at that offset was deleted.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class GroupConsumer:
         self._task = self._runtime.spawn(self._run(), f"consumer of {self._member.settings.group_id}")
 
     async def stop(self) -> None:
-        """Stop reading, commit the positions and leave the group, as far as the coordinator replies."""
+        """Stop reading, commit the positions and leave the group. Errors of the coordinator are ignored."""
         self.close()
         with suppress(*_FAILURES):
             await self._commit()
@@ -105,7 +105,7 @@ class GroupConsumer:
     # ---- one generation ---------------------------------------------------------------------------------------
 
     async def _take_part(self) -> None:
-        """Join, and read until the member must rejoin."""
+        """Join the group, and read until the member must rejoin."""
         assignment = await self._member.join()
         committed = await self._offsets(assignment)
         self._positions.clear()
@@ -124,7 +124,10 @@ class GroupConsumer:
             await self._commit()
 
     async def _offsets(self, assignment: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the positions to continue from; retry while the coordinator is loading or a commit is in progress."""
+        """Return the positions from which to continue reading.
+
+        Retry while the coordinator is loading its log, or while a transactional commit is in progress.
+        """
         while assignment:
             try:
                 return await self._member.committed(assignment)
@@ -138,7 +141,7 @@ class GroupConsumer:
         return {}
 
     async def _stay(self) -> None:
-        """Send heartbeats and commits until the coordinator requires a rejoin."""
+        """Send heartbeats and commit offsets until the coordinator requires a rejoin."""
         period_ms = max(RETRY_MS, self._member.settings.session_timeout_ms // 5)
         now_ms = self._runtime.now().mono_ms
         heartbeat_ms, commit_ms = now_ms + period_ms, now_ms + COMMIT_PERIOD_MS
@@ -157,7 +160,7 @@ class GroupConsumer:
                         metadata_ms = now_ms + METADATA_AGE_MS
                         self._member.joined = not await self._member.topics_grew()
             except _FAILURES as failure:
-                # Keep trying: the next coordinator decides whether this consumer is still a member.
+                # Retry: the next coordinator decides whether this consumer is still a member.
                 self._last_error = str(failure)
                 heartbeat_ms = now_ms + RETRY_MS
 
@@ -208,7 +211,7 @@ class GroupConsumer:
         return True
 
     async def _reset(self, topic_partition: TopicPartition, position: int) -> int:
-        """Return the new position if the old position is outside the log.
+        """Return a new position for a partition whose log does not contain the old position.
 
         The new position is the log's beginning, or its end if the log was truncated.
         """

@@ -1,7 +1,6 @@
-"""A producer and a consumer that record their results, for `zabka.journal.checkers.kafka_analysis` to check.
+"""A producer and a consumer that record what they observe, for `zabka.journal.checkers.kafka_analysis` to check.
 
-This is pure coroutine code over a `KafkaClient`, so that simulated and real clusters are checked with the same kind of
-history.
+They are pure coroutines over a `KafkaClient`, so simulated and real clusters are checked with the same kind of history.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 class TopicPlan(NamedTuple):
-    """A topic to create and write to; `configs` are its overrides."""
+    """A topic that the clients create and write to. `configs` are its config overrides."""
 
     name: str
     partitions: int
@@ -40,7 +39,7 @@ class TopicPlan(NamedTuple):
 
 
 async def create_topic(client: AdminClient, runtime: Runtime, topic: TopicPlan) -> None:
-    """Create a topic, unless it exists; retry until the controller has replied."""
+    """Create a topic unless it exists. Retry until the controller replies."""
     while True:
         try:
             await client.create_topic(
@@ -60,9 +59,9 @@ async def create_topic(client: AdminClient, runtime: Runtime, topic: TopicPlan) 
 
 
 class HistoryProducer:
-    """Creates the topic, then sends records one by one to its partitions in turn, with an idempotent producer.
+    """Creates the topic, then sends records one by one to its partitions in turn, as an idempotent producer.
 
-    Each value is sent once; a value whose send failed may be stored nevertheless.
+    Each value is sent once. If a send fails, the value may be in the log nevertheless.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class HistoryProducer:
                 producer=(*identity, sequence),
             )
         except _FAILURES:
-            # The record may have been stored, so its sequence number must not be used for another record.
+            # The record may be in the log, so its sequence number must not be used for another record.
             self._identity = None
         if offset is not None:
             self._sequences[name] = sequence + 1
@@ -125,7 +124,7 @@ class HistoryProducer:
 
 
 class HistoryConsumer:
-    """Reads every partition of the topic from its last position to its end."""
+    """Reads every partition of the topic, each from the last position to the end of its log."""
 
     def __init__(
         self,
@@ -136,10 +135,10 @@ class HistoryConsumer:
         is_final: Callable[[], bool],
         is_end: Callable[[TopicPartition, int], bool],
     ) -> None:
-        """Set up a consumer that stops at the end.
+        """Create a consumer that stops when it has read every partition to its end.
 
-        `is_final` returns whether the last record was sent, `is_end` whether a partition has no records from an offset
-        on.
+        `is_final` returns whether the last record was sent. `is_end` returns whether a partition has no records at or
+        after an offset.
         """
         self.done = False
         self._client = client
@@ -161,7 +160,7 @@ class HistoryConsumer:
         self.done = True
 
     async def _poll(self, name: TopicPartition) -> bool:
-        """Read the next records; return whether the partition was read to its end."""
+        """Read the next records of a partition; return whether it was read to its end."""
         final = self._is_final()
         position = self._positions[name]
         began_us = self._runtime.now().mono_ms * 1000
@@ -184,7 +183,7 @@ class HistoryConsumer:
         return False
 
     async def _begin_again(self, name: TopicPartition) -> None:
-        """Continue at the partition's beginning (auto.offset.reset=earliest)."""
+        """Continue at the first offset of the partition (auto.offset.reset=earliest)."""
         with suppress(*_FAILURES):
             self._positions[name] = await self._client.list_offset(name, EARLIEST, timeout_ms=FETCH_TIMEOUT_MS)
             self._assignments[name] += 1

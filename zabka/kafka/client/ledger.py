@@ -1,7 +1,8 @@
 """A producer's acknowledged records, compared with the records that a consumer reads: the check for lost records.
 
-One `PartitionLedger` stores the acknowledged records of one partition by offset. A consumer reads them back from
-`position` on. When the partition's leader changes, it reads everything from the possible divergence of the logs again.
+One `PartitionLedger` stores the acknowledged records of one partition by offset. A consumer reads the partition from
+`position` on. When the partition's leader changes, the consumer reads again from the offset at which the two leaders'
+logs may diverge.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 ENTRIES_MAX = 200_000
-"""The number of acknowledged records that are stored; the oldest verified records are dropped first."""
+"""Maximum number of acknowledged records stored. The oldest records that were verified are dropped first."""
 
 SPANS_MAX = 20
-"""The maximum number of spans of lost records reported for a partition."""
+"""Maximum number of ranges of lost offsets that are reported for a partition."""
 
 _UNKNOWN = 1 << 63
 
 
 class Missing(NamedTuple):
-    """Lost records: `records` records between `first_offset` and `last_offset`."""
+    """Lost records: `records` of them, from `first_offset` to `last_offset`."""
 
     first_offset: int
     last_offset: int
@@ -27,7 +28,7 @@ class Missing(NamedTuple):
 
 
 class PartitionLedger:
-    """The acknowledged records of one partition: a mapping of offset to record number."""
+    """Acknowledged records of one partition: the number of each record, by offset."""
 
     __slots__ = ("_acknowledged", "_beyond", "_end", "_highest", "_missing", "leader_epoch", "position")
 
@@ -42,12 +43,14 @@ class PartitionLedger:
 
     @property
     def lost(self) -> int:
-        """The number of acknowledged records that are missing from the current leader's log."""
+        """Number of acknowledged records that are not in the current leader's log."""
         return len(self._missing) + len(self._beyond)
 
     @property
     def missing(self) -> list[Missing]:
-        """The offsets of the lost records: at most SPANS_MAX spans, the last of which covers the rest."""
+        """Ranges of lost offsets, at most SPANS_MAX. If there are more, the last range extends to the last lost
+        offset.
+        """
         spans: list[Missing] = []
         for offset in sorted([*(offset for offset, _ in self._missing), *self._beyond]):
             last = spans[-1] if spans else None
@@ -59,16 +62,16 @@ class PartitionLedger:
 
     @property
     def highest(self) -> int:
-        """The highest offset that was ever acknowledged; -1 if there is none."""
+        """Highest offset that was ever acknowledged, or -1."""
         return self._highest
 
     @property
     def unverified(self) -> bool:
-        """Whether there may be an acknowledged record that was not read back yet."""
+        """Whether a consumer may not have read all acknowledged records yet."""
         return self._highest >= self.position and self.position < self._end
 
     def acknowledge(self, base_offset: int, numbers: Iterable[int]) -> None:
-        """Store these records as acknowledged; the first is at `base_offset`."""
+        """Store these records as acknowledged. The first one is at `base_offset`."""
         for offset, number in enumerate(numbers, base_offset):
             former = self._acknowledged.get(offset)
             if former is not None and former != number:
@@ -77,18 +80,19 @@ class PartitionLedger:
             self._beyond.pop(offset, None)
             self._acknowledged[offset] = number
             if offset < self.position:
-                # The position is already beyond this offset: the record was read before its acknowledgement arrived.
-                # Read it again.
+                # The position is already beyond this offset: the consumer read the record before its acknowledgement
+                # arrived. Read it again.
                 self.position = offset
             self._highest = max(self._highest, offset)
         self._end = _UNKNOWN
         self._forget_oldest()
 
     def read_back(self, records: Iterable[tuple[int, int]], next_offset: int, from_offset: int | None = None) -> None:
-        """Process a consumer's read up to `next_offset`, which found these (offset, number); -1 is a foreign record.
+        """Process a consumer's read up to `next_offset`, which returned these pairs of (offset, record number).
 
-        The read began at `from_offset`, by default at `position`, which may have been lowered during the read. The
-        offsets in between were not read, so they are not checked, and `position` is not changed.
+        The number -1 is a record of another producer. The read began at `from_offset`, by default at `position`. If
+        `position` was lowered during the read, the offsets in between were not read: they are not checked, and
+        `position` is not changed.
         """
         found = dict(records)
         begun = self.position if from_offset is None else from_offset
@@ -105,16 +109,16 @@ class PartitionLedger:
             self.position = max(self.position, next_offset)
 
     def leader_changed(self, leader_epoch: int, parting_offset: int) -> None:
-        """Process a change of leader; its log may differ from the former leader's log from `parting_offset` on."""
+        """Process a change of the leader. Its log may differ from the former leader's log from `parting_offset` on."""
         self.leader_epoch = leader_epoch
         self._end = _UNKNOWN
         self.position = min(self.position, max(0, parting_offset))
 
     def log_ends(self, end_offset: int, highest: int | None = None) -> None:
-        """Process the end of the leader's log: records acknowledged beyond it are lost, unless they reappear.
+        """Process the end of the leader's log: records acknowledged at or after it are lost, unless they reappear.
 
-        `highest` is the value of `highest` at the time of the request to the leader, by default the current value. A
-        record that was acknowledged later may be beyond `end_offset`, because the log has grown.
+        `highest` is the value of `highest` when the request was sent to the leader, by default the current value. A
+        record that was acknowledged later can be after `end_offset`, because the log has grown.
         """
         asked_of = self._highest if highest is None else highest
         if asked_of == self._highest:
@@ -123,7 +127,7 @@ class PartitionLedger:
         self._beyond = {offset: None for offset in beyond if end_offset <= offset <= asked_of}
 
     def log_starts(self, start_offset: int) -> None:
-        """Process the start of the log: retention removed the records before it, which are not lost."""
+        """Process the start of the log: records before it were removed by retention, so they are not lost."""
         if start_offset > self.position:
             self.position = start_offset
         for offset in [offset for offset in self._acknowledged if offset < start_offset]:

@@ -38,7 +38,7 @@ async def _ask(client: KafkaClient, broker: Endpoint, message: KafkaMessage) -> 
 
 
 async def api_versions(client: KafkaClient, broker: Endpoint) -> dict[int, tuple[int, int]]:
-    """Return the requests that a broker serves: API key to lowest and highest version."""
+    """Return the lowest and highest version of each API that a broker supports, by API key."""
     names = {"client_software_name": "zabka", "client_software_version": "1"}
     answer = await _ask(client, broker, request(ApiKey.API_VERSIONS, 3, **names))
     return {int(row.api_key): (int(row.min_version), int(row.max_version)) for row in answer.api_keys}
@@ -68,7 +68,10 @@ async def describe_log_dirs(client: KafkaClient, broker: Endpoint) -> list[LogDi
 async def alter_replica_log_dirs(
     client: KafkaClient, broker: Endpoint, targets: Mapping[TopicPartition, str]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Make a broker move its replicas to these directories; return the error of each. Raises KafkaUnavailable."""
+    """Request that a broker moves its replicas to these log directories. Return the error of each replica.
+
+    Raises KafkaUnavailable.
+    """
     directories: dict[str, dict[str, list[int]]] = {}
     for partition, path in targets.items():
         directories.setdefault(path, {}).setdefault(partition.topic, []).append(partition.partition)
@@ -85,7 +88,7 @@ async def alter_replica_log_dirs(
 
 
 async def delete_records(client: KafkaClient, topic_partition: TopicPartition, before_offset: int) -> int:
-    """Delete a partition's records before an offset (-1: all committed records); return its new log start offset."""
+    """Delete a partition's records before an offset (-1: all committed records). Return the new log start offset."""
     rows = [{"partition_index": topic_partition.partition, "offset": before_offset}]
     message = request(
         ApiKey.DELETE_RECORDS, 2, topics=[{"name": topic_partition.topic, "partitions": rows}], timeout=ATTEMPT_MS_MAX

@@ -1,4 +1,4 @@
-"""The partition of a record, as Kafka's own producer chooses it (BuiltInPartitioner)."""
+"""Chooses the partition of a record as Kafka's own producer does (BuiltInPartitioner)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ _M = 0x5BD1E995
 
 
 def partition_for(key: bytes | None, partitions: int, turn: int) -> int:
-    """Return the partition for the key's hash, so that a key's records stay in order; without a key, for `turn`."""
+    """Return the partition for a record: by the key's hash, or by `turn` if the record has no key.
+
+    With a hash, all records with the same key are in order.
+    """
     return turn % partitions if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def murmur2(data: bytes) -> int:
-    """Return MurmurHash2, 32 bits, with the seed of every Kafka client (org.apache.kafka.common.utils.Utils)."""
+    """Return the 32-bit MurmurHash2, with the seed of every Kafka client (org.apache.kafka.common.utils.Utils)."""
     digest = _SEED ^ len(data)
     whole = len(data) & ~3
     for start in range(0, whole, 4):

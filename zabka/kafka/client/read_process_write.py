@@ -1,7 +1,7 @@
 """A loop that reads a topic and writes to another, exactly once: it commits offsets in its transactions (KIP-447).
 
-An input record is processed again only after an abort, which drops the output and the offsets together. The group's
-coordinator rejects offsets of an old generation, so a member that lost its partitions cannot commit.
+An input record is processed again only after an abort, which discards both the output records and the offsets. The
+group coordinator rejects offsets of an old generation, so a member that has lost its partitions cannot commit them.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from zabka.kafka.record_batch import Record
 
 RETRY_MS = 200
 POLL_PERIOD_MS = 100
-"""The pause after a poll without records."""
+"""Pause after a poll that returned no records."""
 RECORDS_MAX = 20
-"""The maximum number of records of one input partition in a transaction."""
+"""Maximum number of records of one input partition in one transaction."""
 EARLIEST = -2
 
 _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 Process = Callable[[TopicPartition, Record], tuple[TopicPartition, Record]]
-"""Returns the output record for an input record, and the output's partition."""
+"""Function that returns the output record for an input record, and the partition to which it is written."""
 
 
 class TransactionCounts(NamedTuple):
-    """The number of transactions by outcome, which is unknown if no coordinator replied to a commit."""
+    """Number of transactions by result. The result is unknown if no coordinator replied to a commit."""
 
     committed: int = 0
     aborted: int = 0
@@ -43,7 +43,7 @@ class TransactionCounts(NamedTuple):
 
 
 class ReadProcessWrite:
-    """One member of a group that processes its partitions of the input topics."""
+    """One member of a consumer group that processes its partitions of the input topics."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ReadProcessWrite:
     ) -> None:
         self.counts = TransactionCounts()
         self.processed = 0
-        """The number of input records in committed transactions."""
+        """Number of input records in committed transactions."""
         self.last_error: str | None = None
         self._client = client
         self._runtime = runtime
@@ -72,12 +72,12 @@ class ReadProcessWrite:
 
     @property
     def lag(self) -> int:
-        """The number of records below the high watermarks of this member's partitions that it has not read yet."""
+        """Number of records below the high watermarks of this member's partitions that it has not read yet."""
         return lag_of(self._positions, self._ends)
 
     @property
     def partitions(self) -> tuple[TopicPartition, ...]:
-        """The partitions that the group assigned to this member."""
+        """Partitions that the group assigned to this member."""
         return self._assigned if self._member.joined else ()
 
     def position(self, name: TopicPartition) -> int:
@@ -92,7 +92,7 @@ class ReadProcessWrite:
             except _FAILURES as failure:
                 self.last_error = str(failure)
                 self._positions.clear()
-                # Send a heartbeat now: the error may be caused by an old generation, which the heartbeat shows.
+                # Send a heartbeat now: the error may be caused by an old generation, and a heartbeat reveals that.
                 self._heartbeat_ms = 0
                 pause_ms = RETRY_MS
             await self._runtime.sleep(pause_ms)
@@ -100,7 +100,7 @@ class ReadProcessWrite:
             await self._member.leave()
 
     async def _turn(self) -> bool:
-        """Process the next records; return False if there are none."""
+        """Process the next records in one transaction; return False if there are none."""
         if not self._has_begun:
             await self._producer.begin()
             self._has_begun = True
@@ -114,7 +114,9 @@ class ReadProcessWrite:
         return bool(offsets)
 
     async def _take_part(self) -> None:
-        """Join the group, or send a heartbeat if it is due; after a join, look up the positions to continue from."""
+        """Join the group, or send a heartbeat if one is due. After a join, find the positions from which to
+        continue.
+        """
         member, now_ms = self._member, self._runtime.now().mono_ms
         if not member.joined or member.misses_topics:
             self._positions.clear()
@@ -126,7 +128,7 @@ class ReadProcessWrite:
         self._heartbeat_ms = now_ms + member.settings.session_timeout_ms // 5
 
     async def _poll(self, name: TopicPartition) -> tuple[Sequence[Record], int]:
-        """Return committed records from the position on, and the position after them."""
+        """Return committed records from the current position on, and the position after them."""
         position = self._positions.get(name, -1)
         if position < 0:
             position = (await self._member.committed([name]))[name]
@@ -140,7 +142,7 @@ class ReadProcessWrite:
         except KafkaRequestFailed as refused:
             if refused.error is not ErrorCode.offset_out_of_range:
                 raise
-            # The log was truncated, or its beginning was deleted, so start at the earliest offset.
+            # The log was truncated, or its oldest records were deleted, so start at the earliest offset.
             self._positions[name] = await self._client.list_offset(name, EARLIEST, timeout_ms=ATTEMPT_MS_MAX)
             return (), position
         self._ends[name] = fetched.high_watermark

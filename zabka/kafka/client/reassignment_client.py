@@ -1,4 +1,4 @@
-"""The requests of kafka-reassign-partitions: start, cancel and list reassignments (KIP-455)."""
+"""Requests of kafka-reassign-partitions: start, cancel and list reassignments (KIP-455)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 
 class Ongoing(NamedTuple):
-    """A reassignment in progress."""
+    """An ongoing reassignment of a partition."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -45,8 +45,10 @@ async def alter_reassignments(
     *,
     timeout_ms: int = REQUEST_TIMEOUT_MS,
 ) -> dict[TopicPartition, str]:
-    """Move partitions to these replicas, or cancel their moves if the value is None; return the reasons for
-    rejections."""
+    """Start reassigning partitions to these replicas, or cancel the reassignment if the value is None.
+
+    Return an error message for each rejected partition.
+    """
     topics = [
         {
             "name": topic,
@@ -74,7 +76,7 @@ async def list_reassignments(
     *,
     timeout_ms: int = REQUEST_TIMEOUT_MS,
 ) -> dict[TopicPartition, Ongoing]:
-    """Return the ongoing reassignments of these partitions, or of all, in order."""
+    """Return the ongoing reassignments of these partitions, or of all partitions, sorted by partition."""
     topics = None
     if partitions is not None:
         topics = [{"name": name, "partition_indexes": numbers} for name, numbers in _by_topic(partitions).items()]

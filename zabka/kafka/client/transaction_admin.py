@@ -1,4 +1,4 @@
-"""The requests of kafka-transactions: transactional ids, producers of partitions, and open transactions (KIP-664)."""
+"""Requests of kafka-transactions: transactional ids, producers of partitions, and open transactions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, request
 
 NONE = -1
-"""A missing offset, time or epoch."""
+"""Value of a missing offset, time or epoch."""
 
 
 class Listed(NamedTuple):
-    """A transactional id as its coordinator lists it."""
+    """A transactional id in its coordinator's ListTransactions response."""
 
     transactional_id: str
     coordinator: int
@@ -29,7 +29,7 @@ class Listed(NamedTuple):
 
 
 class Described(NamedTuple):
-    """A transactional id with its open transaction; `started_ms` is NONE if there is none."""
+    """A transactional id and its open transaction. `started_ms` is NONE if no transaction is open."""
 
     coordinator: int
     producer_id: int
@@ -41,7 +41,7 @@ class Described(NamedTuple):
 
 
 class ProducerInfo(NamedTuple):
-    """A producer of one partition; `transaction_start` is NONE if it has no open transaction there."""
+    """A producer of one partition. `transaction_start` is NONE if it has no open transaction in the partition."""
 
     producer_id: int
     producer_epoch: int
@@ -65,7 +65,10 @@ class TransactionAdmin:
             raise KafkaUnavailable(str(broken)) from None
 
     async def listed(self, duration_ms: int = NONE) -> list[Listed]:
-        """Return the transactional ids of all live brokers; with a duration, only those with an older transaction."""
+        """Return the transactional ids of all live brokers.
+
+        With `duration_ms`, return only those with a transaction that has been open for longer.
+        """
         asked = request(ApiKey.LIST_TRANSACTIONS, 1, duration_filter=duration_ms)
         found = []
         for broker in (await self._client.metadata([])).brokers.values():
@@ -77,7 +80,7 @@ class TransactionAdmin:
         return found
 
     async def described(self, transactional_id: str) -> Described:
-        """Return one transactional id."""
+        """Return the state of one transactional id."""
         coordinator = await find_coordinator(self._client, self._runtime, KeyType.TRANSACTION, transactional_id)
         asked = request(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=[transactional_id])
         (row,) = (await self._call(coordinator, asked)).transaction_states
@@ -93,7 +96,7 @@ class TransactionAdmin:
         )
 
     async def producers(self, partition: TopicPartition, broker: Endpoint | None = None) -> list[ProducerInfo]:
-        """Return the active producers of a partition, as its leader or another replica knows them."""
+        """Return the active producers of a partition, from its leader or from the replica on `broker`."""
         topic = {"name": partition.topic, "partition_indexes": [partition.partition]}
         asked = request(ApiKey.DESCRIBE_PRODUCERS, 0, topics=[topic])
 
@@ -119,7 +122,7 @@ class TransactionAdmin:
         return producers
 
     async def abort(self, partition: TopicPartition, producer: ProducerInfo) -> None:
-        """Abort a producer's open transaction in one partition; the leader writes the marker itself."""
+        """Abort a producer's open transaction in one partition. The partition's leader writes the marker itself."""
         marker = {
             "producer_id": producer.producer_id,
             "producer_epoch": producer.producer_epoch,
@@ -137,7 +140,7 @@ class TransactionAdmin:
     async def open_transactions(
         self, partitions: Sequence[TopicPartition], broker: Endpoint | None
     ) -> list[tuple[TopicPartition, ProducerInfo]]:
-        """Return the producers that have an open transaction in these partitions."""
+        """Return the producers that have an open transaction in one of these partitions, each with the partition."""
         return [
             (partition, producer)
             for partition in partitions
@@ -152,6 +155,6 @@ def _check(error: int) -> None:
 
 
 def _wall_ms(time: Any) -> int:
-    """Return the milliseconds of a response's time."""
+    """Return a time from a response in milliseconds."""
     seconds: float = time.timestamp()
     return round(seconds * 1000)

@@ -1,4 +1,4 @@
-"""A producer whose records become visible to read_committed consumers together, or not at all (KIP-98)."""
+"""A transactional producer: its records become visible to read_committed consumers together, or never (KIP-98)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 TRANSACTION_TIMEOUT_MS = 60_000
 _RETRIED = (*LATER, ErrorCode.concurrent_transactions, ErrorCode.unknown_topic_or_partition)
-"""Transient errors, including the errors of a broker that does not know a new topic yet."""
+"""Transient errors, including those of a broker that does not know a new topic yet."""
 
 
 class GroupMetadata(NamedTuple):
-    """A consumer's member id and generation; the coordinator rejects offsets of an old generation (KIP-447)."""
+    """A consumer's member id and generation. With them the coordinator rejects offsets of an old generation
+    (KIP-447).
+    """
 
     group_id: str
     generation_id: int = -1
@@ -31,14 +33,14 @@ class GroupMetadata(NamedTuple):
 
 
 class TransactionalProducer:
-    """Runs one transaction after the other under one transactional id.
+    """Runs one transaction after another with one transactional id.
 
     `begin` fences earlier producers with this id. Methods raise KafkaRequestFailed and KafkaUnavailable. After an error
     the transaction can be aborted. Before the next transaction, call `begin` again: a batch without a reply may have
     been appended, and its sequence number must not be used for another batch.
 
     A request without a reply is sent again. The first copy may arrive late and then end the next transaction, or commit
-    old offsets in it (KIP-890, part 2). Therefore the next transaction has a new epoch.
+    old offsets in it (KIP-890, part 2). Therefore the next transaction has a new producer epoch.
     """
 
     def __init__(
@@ -46,7 +48,7 @@ class TransactionalProducer:
     ) -> None:
         self.transactional_id = transactional_id
         self.producer = -1, -1
-        """The producer id and epoch; -1 before `begin`."""
+        """Producer id and producer epoch; both are -1 before `begin`."""
         self._client = client
         self._runtime = runtime
         self._timeout_ms = timeout_ms
@@ -55,10 +57,10 @@ class TransactionalProducer:
         self._is_open = False
         self._needs_epoch = False
         self._coordinators: dict[str, Endpoint] = {}
-        """The coordinators of the transactional id and of groups."""
+        """Coordinator of the transactional id, and coordinators of groups."""
 
     async def begin(self) -> None:
-        """Get a producer id and epoch; the coordinator aborts an open transaction of an earlier producer."""
+        """Get a producer id and producer epoch. The coordinator aborts an open transaction of an earlier producer."""
         asked = request(
             ApiKey.INIT_PRODUCER_ID, 4,
             transactional_id=self.transactional_id, transaction_timeout=self._timeout_ms, producer_id=-1,
@@ -70,7 +72,7 @@ class TransactionalProducer:
         self._ended()
 
     async def send(self, partition: TopicPartition, records: Sequence[Record]) -> int:
-        """Append records to the open transaction, with acks=all; return the offset of the first record."""
+        """Append records to the open transaction with acks=all. Return the offset of the first record."""
         await self._open()
         if partition not in self._added:
             await self._add(partition)
@@ -105,7 +107,7 @@ class TransactionalProducer:
     async def send_offsets(
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, int], metadata: str = ""
     ) -> None:
-        """Commit a group's offsets in the open transaction; they become visible together with its records."""
+        """Add a group's offsets to the open transaction. They are committed together with its records."""
         await self._open()
         producer = {"producer_id": self.producer[0], "producer_epoch": self.producer[1]}
         adding = request(
@@ -152,7 +154,7 @@ class TransactionalProducer:
         error_of: Callable[[KafkaMessage], ErrorCode],
         group_id: str | None = None,
     ) -> KafkaMessage:
-        """Send a request to the coordinator of this id, or of a group; retry while its errors are transient."""
+        """Send a request to the coordinator of this transactional id or of a group. Retry after transient errors."""
         deadline_ms = self._runtime.now().mono_ms + REQUEST_TIMEOUT_MS
         while True:
             coordinator = await self._coordinator(group_id)

@@ -1,4 +1,4 @@
-"""Workloads with transactions: a producer, and a read-process-write loop. Both count their transactions by outcome."""
+"""Workloads with transactions: a producer, and a read-process-write loop. Both count their transactions by result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zabka.kafka.ports import Emit
 from zabka.kafka.record_batch import Record
 
 TRANSACTION_MS = 200
-"""The minimum time between the starts of two transactions of a producer."""
+"""Minimum time between the starts of two transactions of a producer."""
 PROGRESS_PERIOD_MS = 1_000
 RETRY_MS = 200
 
@@ -25,9 +25,9 @@ _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 class TransactionalStatus(NamedTuple):
-    """The status of a transactional workload; `records` counts the records in committed transactions.
+    """Status of a transactional workload. `records` is the number of records in committed transactions.
 
-    The outcome of a transaction is unknown if the commit was not acknowledged: it may be committed or aborted.
+    The result of a transaction is unknown if the commit was not acknowledged: it may be committed or aborted.
     """
 
     committed: int
@@ -38,7 +38,7 @@ class TransactionalStatus(NamedTuple):
 
 
 class _Workload(ABC):
-    """A workload that runs and reports.
+    """Base class of the transactional workloads.
 
     `start()` begins, `await stop()` ends the open transaction, `close()` abandons it.
     """
@@ -66,7 +66,7 @@ class _Workload(ABC):
         await self._stopped
 
     def close(self) -> None:
-        """Stop everything immediately; an open transaction is aborted when it times out."""
+        """Stop everything immediately. The coordinator aborts the open transaction when it times out."""
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -99,9 +99,9 @@ class _Workload(ABC):
 
 
 class TransactionalWorkload(_Workload):
-    """Writes `records_per_s` records to all partitions of a topic in turn, in one transaction after the other.
+    """Writes `records_per_s` records to the partitions of a topic in turn, in one transaction after another.
 
-    Every `abort_every`-th transaction is aborted; with 0, none.
+    Every `abort_every`-th transaction is aborted. If it is 0, no transaction is aborted.
     """
 
     def __init__(
@@ -132,12 +132,12 @@ class TransactionalWorkload(_Workload):
 
     @property
     def sent(self) -> int:
-        """The number of records sent in all transactions."""
+        """Number of records sent in all transactions."""
         return self._sent
 
     @property
     def failed(self) -> int:
-        """The number of records in transactions that failed with an error."""
+        """Number of records in transactions that failed with an error."""
         return self._failed_records
 
     def _progress(self) -> Event:
@@ -200,7 +200,7 @@ class TransactionalWorkload(_Workload):
 
 
 class ReadProcessWriteWorkload(_Workload):
-    """Copies the committed records of a topic to another, exactly once, as a member of a group.
+    """Copies the committed records of one topic to another topic, exactly once, as a member of a group.
 
     The output partition is the number of the input partition modulo the number of output partitions.
     """
@@ -231,12 +231,12 @@ class ReadProcessWriteWorkload(_Workload):
 
     @property
     def lag(self) -> int:
-        """The number of records below the high watermarks of this member's partitions that it has not read yet."""
+        """Number of records below the high watermarks of this member's partitions that it has not read yet."""
         return self._loop.lag
 
     @property
     def partitions(self) -> list[int]:
-        """The assigned partitions of the input."""
+        """Partitions of the input topic that are assigned to this member."""
         return sorted(each.partition for each in self._loop.partitions)
 
     def _copy(self, partition: TopicPartition, record: Record) -> tuple[TopicPartition, Record]:

@@ -1,4 +1,4 @@
-"""A workload: a producer, and a consumer that reads back the acknowledged records (pure, over a `KafkaClient`)."""
+"""A workload: a producer, and a consumer that verifies the acknowledged records (pure, over a `KafkaClient`)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from zabka.kafka.record_batch import BatchUnreadable, Record
 TICK_MS = 50
 """Batching interval: records that are due within one tick are sent in one batch per partition."""
 PENDING_MAX = 1_000
-"""The maximum number of records that wait for one partition; no more are produced for it beyond that."""
+"""Maximum number of records that wait for one partition. Beyond that, none are produced for this partition."""
 BATCH_RECORDS_MAX = 500
 PRODUCE_TIMEOUT_MS = 10_000
-"""The time after which a batch counts as failed."""
+"""Time after which a batch without a reply counts as failed."""
 VERIFY_PERIOD_MS = 500
 PROGRESS_PERIOD_MS = 1_000
 
@@ -31,11 +31,11 @@ _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 class WorkloadStatus(NamedTuple):
-    """The status of a workload.
+    """Status of a workload.
 
-    `sent` counts records sent to the cluster, `failed` the records whose send failed (they may be stored all the same),
-    `lost` the acknowledged records that are not in the current leaders' logs. `verified` is True if all acknowledged
-    records were read back.
+    `sent` is the number of records sent to the cluster, `failed` the number of those whose send failed (they may be in
+    the log nevertheless), `lost` the number of acknowledged records that are not in the current leaders' logs.
+    `verified` is True if all acknowledged records were read.
     """
 
     sent: int
@@ -47,10 +47,10 @@ class WorkloadStatus(NamedTuple):
 
 
 class Workload:
-    """Produces `records_per_s` records to all partitions of a topic in turn, and verifies them.
+    """Produces `records_per_s` records to the partitions of a topic in turn, and verifies them.
 
     `acks` is -1 (all), 1 or 0; with 0 no record is acknowledged. `start()` begins, `await stop()` stops producing and
-    waits for records in flight, `await verify()` reads back all acknowledged records, `close()` stops everything.
+    waits for records in flight, `await verify()` reads all acknowledged records, `close()` stops everything.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class Workload:
         self._started_ms: int | None = None
         self._ended_ms: int | None = None
         self._seen_ms = 0
-        """The last clock reading of this client, stored because only its own tasks can read its clock."""
+        """Time at which a task of this client last read the clock. Only the client's own tasks can read it."""
         self._reported: WorkloadProgressed | None = None
         self.sent = self.acknowledged = self.failed = 0
 
     # ---- life -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start to produce and to verify."""
+        """Start producing and verifying."""
         assert not self._tasks, "started twice"
         self._producing = True
         for name, work in (
@@ -104,7 +104,7 @@ class Workload:
             self._tasks.append(self._runtime.spawn(work, f"workload {self.workload_id}: {name}"))
 
     async def stop(self) -> None:
-        """Stop producing; return when every record is acknowledged or has failed."""
+        """Stop producing, and return when every record is acknowledged or has failed."""
         self._producing = False
         for partition in self._partitions.values():
             await partition.idle(self._runtime)
@@ -169,7 +169,7 @@ class Workload:
         while self._producing:
             await self._runtime.sleep(TICK_MS)
             now_ms = self._now_ms()
-            # After a pause of this process, send at most one second's worth of missed records.
+            # After this process was paused, send the missed records of at most one second.
             due += min(now_ms - before_ms, 1_000) * self.records_per_s / 1000
             before_ms = now_ms
             count, due = int(due), due - int(due)
@@ -227,7 +227,7 @@ class Workload:
         return b"%b%d %b" % (self._prefix, number, self._filler)
 
     def _number(self, record: Record) -> int:
-        """Return the number of this workload's record, -1 for a foreign record."""
+        """Return the number of a record of this workload, -1 for a record of another producer."""
         value = record.value or b""
         if not value.startswith(self._prefix):
             return -1
@@ -237,7 +237,7 @@ class Workload:
     # ---- verifying --------------------------------------------------------------------------------------------
 
     async def verify(self) -> WorkloadStatus:
-        """Read back all acknowledged records; return the status. Raises KafkaUnavailable, KafkaRequestFailed."""
+        """Read all acknowledged records, and return the status. Raises KafkaUnavailable, KafkaRequestFailed."""
         await self._client.refresh()
         for number in list(self._ledgers):
             await self._verify_partition(number)
@@ -265,7 +265,7 @@ class Workload:
                 epoch, end = await self._client.end_offset_for_epoch(
                     name, ledger.leader_epoch, timeout_ms=VERIFY_PERIOD_MS
                 )
-                # If the broker returns another epoch, the logs may diverge anywhere, so use 0.
+                # If the broker returns another epoch, the logs may diverge at any offset, so use 0.
                 parting = end if epoch == ledger.leader_epoch else 0
             ledger.leader_changed(info.leader_epoch, parting)
         if ledger.unverified or ledger.lost:
@@ -300,7 +300,7 @@ class Workload:
 
 
 class _Partition:
-    """The records that wait for one partition, and whether some are in flight."""
+    """Records that wait for one partition, and whether a batch for it is in flight."""
 
     __slots__ = ("_busy", "_waiting", "_wake", "name", "pending")
 

@@ -1,9 +1,9 @@
 """A consumer of the old kind (ZookeeperConsumerConnector of Kafka 0.8), without a group coordinator.
 
-It finds leaders and offsets in ZooKeeper. The members of a group are ephemeral znodes under `/consumers/G/ids`. If that
-list or a topic's partitions change, each member computes its own partitions, and claims each with an ephemeral znode
-under `/consumers/G/owners/T/P`. A claim is retried while another member still owns the partition. Offsets are stored as
-decimal strings under `/consumers/G/offsets/T/P`.
+It finds leaders and offsets in ZooKeeper. The members of a group are ephemeral znodes under `/consumers/G/ids`. If
+these znodes or a topic's partitions change, each member computes which partitions it gets, and claims each of them with
+an ephemeral znode under `/consumers/G/owners/T/P`. It retries a claim while another member still owns the partition.
+Offsets are stored as decimal strings under `/consumers/G/offsets/T/P`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from zabka.kafka.zk.registration import create_recursive
 
 POLL_PERIOD_MS = 100
 COMMIT_PERIOD_MS = 1_000
-"""auto.commit.interval.ms, where the old consumer's default is a minute."""
+"""auto.commit.interval.ms. The old consumer's default is a minute."""
 REBALANCE_BACKOFF_MS = 500
-"""The delay before the next attempt to claim partitions that another member still owns."""
+"""Delay before the next attempt to claim partitions that another member still owns."""
 FETCH_TIMEOUT_MS = 5_000
 _FETCH_VERSION, _LIST_OFFSETS_VERSION = 4, 1
 LATEST, EARLIEST = -1, -2
@@ -37,14 +37,14 @@ _OUT_OF_RANGE = 1
 
 
 class _NotThere(Exception):
-    """A partition has no leader that a request could be sent to."""
+    """The partition has no leader to which a request could be sent."""
 
 
 class ZookeeperConsumer:
     """One member of an old consumer group, with its own ZooKeeper session.
 
-    Call `start()`, then `await stop()` to commit and release its partitions, or `close()` to stop without either.
-    Without an offset in ZooKeeper it reads from the beginning (auto.offset.reset=smallest).
+    Call `start()`, then `await stop()` to commit and release its partitions, or `close()` to stop without either. If
+    ZooKeeper has no offset for a partition, it reads from the beginning (auto.offset.reset=smallest).
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ZookeeperConsumer:
             except SessionExpired:
                 self._last_error = "the session expired"
                 self._stop_reading()
-                # The session's claims of partitions were deleted with it. Start again at the committed offsets.
+                # The session's claims were deleted with the session. Start again at the committed offsets.
                 self._positions.clear()
                 await self._renew()
             except ZooKeeperError as failure:
@@ -155,7 +155,7 @@ class ZookeeperConsumer:
         await self._commit()
 
     async def _wait(self, changed: Future[None], timeout_ms: int) -> None:
-        """Wait for a change, at most for the timeout."""
+        """Wait for the future `changed`, at most for the timeout."""
         over: Future[None] = self._runtime.future()
 
         def finish() -> None:
@@ -179,7 +179,7 @@ class ZookeeperConsumer:
             self._changed.set_result(None)
 
     async def _members(self) -> dict[str, list[str]]:
-        """Return the live members and their topics."""
+        """Return the live members of the group, each with its topics."""
         root = consumer_znodes.members_path(self._group_id)
         names = await self._zk.call(lambda: self._coordination.get_children(root, self._seen))
         outcomes = await self._zk.batch(
@@ -191,7 +191,8 @@ class ZookeeperConsumer:
             if topics is not None:
                 members[name] = list(topics)
         if self._consumer_id not in members:
-            # Register again: another client deleted the entry, or the list was read before the session was open.
+            # Register again: another client deleted this member's znode, or the list was read before the session was
+            # open.
             await self._register()
         return members
 
@@ -214,7 +215,7 @@ class ZookeeperConsumer:
             await self._zk.attempt(lambda path=path: self._coordination.delete(path))  # type: ignore[misc]
 
     async def _claim(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Claim these partitions and read the offsets; return False if another member still owns one of them."""
+        """Claim these partitions and read their offsets. Return False if another member still owns one of them."""
         for topic_partition in partitions:
             path = consumer_znodes.owner_path(self._group_id, topic_partition)
             owner = f"{self._consumer_id}-0".encode()
@@ -230,7 +231,7 @@ class ZookeeperConsumer:
         return True
 
     async def _is_mine(self, path: str) -> bool:
-        """Return whether this session created the znode, in case the reply to its create was lost."""
+        """Return whether this session created the znode. The reply to its create may have been lost."""
         stat = await self._zk.call(lambda: self._coordination.exists(path))
         return stat is not None and stat.ephemeral_owner == self._coordination.session_id
 
@@ -264,14 +265,14 @@ class ZookeeperConsumer:
                 self._last_error = f"{topic_partition}: {failure}"
                 leader = None
             except (ZooKeeperError, BatchUnreadable) as failure:
-                # Stop reading. If the session has expired, the member itself handles it.
+                # Stop reading this partition. If the session has expired, another task of this member handles that.
                 self._last_error = f"{topic_partition}: {failure}"
                 return
             if not found_more:
                 await self._runtime.sleep(POLL_PERIOD_MS)
 
     async def _leader(self, topic_partition: TopicPartition) -> Endpoint:
-        """Return the leader's endpoint, according to the partition's state and the broker's registration."""
+        """Return the endpoint of the partition's leader, from the partition's state and the broker's registration."""
         path = znodes.partition_state_path(topic_partition)
         outcome = await self._zk.attempt(lambda: self._coordination.get(path))
         state = None if outcome.value is None else znodes.decode_partition_state(outcome.value[0], 0)

@@ -1,5 +1,5 @@
-"""Request faults of Kafka: the check of rules, the requests that they select, and the responses that they produce.
+"""Request faults of Kafka: validates rules, selects requests by rules, and builds the responses with faults.
 
-`rules` checks a rule (`zabka.ensemble.request_fault`) against the tables in `api_errors`. `subjects` compares rules
-with requests, `answers` builds responses with errors, and `ready_sets` has the rules of well-known outages.
+`rules` validates a rule (`zabka.ensemble.request_fault`) with the tables in `api_errors`. `subjects` matches rules with
+requests, `answers` builds responses with errors, and `ready_sets` has the rules of well-known outages.
 """

@@ -1,8 +1,8 @@
-"""Responses that contain an error, for the rows (topics, partitions, groups) of a request that a rule selects.
+"""Responses with an error in the rows (topics, partitions, groups) of a request that a rule selects.
 
-A request is split: the selected rows get the error and are not carried out; the other rows are carried out. Fetch and
-Metadata requests are first carried out as a whole, and then the error replaces the selected rows, so that fetch
-sessions stay intact.
+A request is split: the selected rows get the error and are not executed; the other rows are executed. Fetch and
+Metadata requests are first executed as a whole, and then the error replaces the selected rows, so that fetch sessions
+remain correct.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, as_time, respond, 
 from zabka.kafka.wire.metadata_messages import MetadataResponse, MetadataResponseTopic
 
 Selects = Callable[[Any, int | None], bool]
-"""Returns whether a rule selects a row of a request, or the partition with that number within the row."""
+"""Function that returns whether a rule selects a row of a request, or the partition with that number in the row."""
 
 
 class Rows(NamedTuple):
-    """The row fields of a request and of its response.
+    """Names of the fields that contain the rows of a request and of its response.
 
-    `asked` and `answered` are the names of these fields; `key` is the field of a row's name in the response. A row of
-    the request has a field of the same name, or is itself the name.
+    `asked` is the field in the request, `answered` the field in the response. `key` is the field of a response row that
+    contains the row's name. A request row has a field of the same name, or is itself the name.
     """
 
     asked: str
@@ -71,18 +71,21 @@ _ROWS: dict[ApiKey, tuple[Rows, ...]] = {
     ApiKey.CREATE_PARTITIONS: (Rows("topics", "results", "name"),),
     ApiKey.DELETE_TOPICS: (Rows("topics", "responses", "name"), Rows("topic_names", "responses", "name")),
 }  # fmt: skip
-"""The rows of each API. A version without such a field has one error for the whole response."""
+"""The fields with rows, for each API. If a version has none of these fields, its response has a single error."""
 _ERROR_FIELDS = ("error_code", "partition_error_code")
 _NONE: Mapping[str, Any] = {
     "generation_id": -1, "base_offset": -1, "offset": -1, "timestamp": -1, "leader_epoch": -1, "end_offset": -1,
     "committed_offset": -1, "low_watermark": -1, "node_id": -1, "port": -1, "producer_id": -1, "producer_epoch": -1,
 }  # fmt: skip
-"""Values of the other fields in a response that contains an error."""
+"""Values of the other fields in the rows of an error response."""
 _CRC_AT, _CRC_OF_OLD_AT, _MAGIC_AT = 17, 12, 16
 
 
 class Split(NamedTuple):
-    """A request split into two parts, and the rows by which it was split. A part without rows is None."""
+    """A request split into the selected part and the rest, and the fields by which it was split.
+
+    A part without rows is None.
+    """
 
     selected: KafkaMessage
     rest: KafkaMessage | None
@@ -90,7 +93,7 @@ class Split(NamedTuple):
 
 
 def split(request: KafkaMessage, selects: Selects) -> Split:
-    """Split a request into the rows that a rule selects, and the others."""
+    """Split a request into the rows that a rule selects, and the other rows."""
     rows = next((rows for rows in _ROWS.get(_api(request), ()) if getattr(request, rows.asked, None)), None)
     if rows is None:
         return Split(request, None, None)
@@ -115,7 +118,7 @@ def _split_rows(asked: Sequence[Any], rows: Rows, selects: Selects) -> tuple[tup
 
 
 def refuse(part: Split, error: ErrorCode) -> KafkaMessage:
-    """Return the response to the selected part: the error in each of its rows."""
+    """Return the response to the selected part of a request, with the error in each of its rows."""
     request, rows = part.selected, part.rows
     if rows is None:
         kept = {name: getattr(request, name) for name in ("member_id", "group_instance_id") if hasattr(request, name)}
@@ -149,7 +152,7 @@ def _refuse_produce(request: KafkaMessage, error: ErrorCode) -> KafkaMessage:
 
 
 def merge(served: KafkaMessage, refused: KafkaMessage, rows: Rows) -> KafkaMessage:
-    """Return the response to the rest, with the rows of the selected part added to it."""
+    """Add the error rows of `refused` to `served`, the response to the rest of the request."""
     merged = {getattr(row, rows.key): row for row in getattr(served, rows.answered)}
     for row in getattr(refused, rows.answered):
         name = getattr(row, rows.key)
@@ -165,7 +168,7 @@ def merge(served: KafkaMessage, refused: KafkaMessage, rows: Rows) -> KafkaMessa
 
 
 class FetchedRow(NamedTuple):
-    """A partition of a Fetch request; its topic is identified as in the response, by name or id."""
+    """A partition of a Fetch request. Its topic is identified as in the response, by name or by id."""
 
     topic: str
     topic_id: Any
@@ -173,7 +176,7 @@ class FetchedRow(NamedTuple):
 
 
 def refuse_fetched(response: FetchResponse, selected: Sequence[FetchedRow], error: ErrorCode) -> FetchResponse:
-    """Return a Fetch response with the error in the selected rows, which are added if the response lacks them."""
+    """Return a Fetch response with the error in the selected rows. Rows that the response lacks are added."""
     rows: dict[tuple[str, Any], dict[int, PartitionData]] = {}
     for topic in response.responses:
         rows[topic.topic, topic.topic_id] = {int(row.partition_index): row for row in topic.partitions}
@@ -190,7 +193,10 @@ def refuse_fetched(response: FetchResponse, selected: Sequence[FetchedRow], erro
 def refuse_metadata(
     response: MetadataResponse, selects: Callable[[str, int | None], bool], partition: int, error: ErrorCode
 ) -> MetadataResponse:
-    """Return a Metadata response with the error in the selected topics, or in a partition of each (-1: whole topic)."""
+    """Return a Metadata response with the error in the selected topics.
+
+    With a `partition`, the error is in that partition of each selected topic; -1 means the whole topic.
+    """
     topics = []
     for topic in response.topics:
         if selects(topic.name or "", None):
@@ -212,12 +218,12 @@ def _refuse_topic(topic: MetadataResponseTopic, partition: int, error: ErrorCode
 
 
 def throttled(response: KafkaMessage, throttle_ms: int) -> KafkaMessage:
-    """Return a response with that throttle time."""
+    """Return the response with this throttle time."""
     return _with(response, throttle_time=as_time(throttle_ms))
 
 
 def corrupt(records: bytes) -> bytes:
-    """Return records with a wrong CRC in the first batch; records without a complete header stay unchanged."""
+    """Return records in which the CRC of the first batch is wrong; unchanged if the header is incomplete."""
     damaged = bytearray(records)
     if len(damaged) <= _CRC_AT + 4:
         return bytes(records)
@@ -226,7 +232,7 @@ def corrupt(records: bytes) -> bytes:
 
 
 def corrupt_produced(request: KafkaMessage, selects: Selects) -> KafkaMessage:
-    """Return a Produce request with a wrong CRC in the selected batches, as if they were damaged in transit."""
+    """Return a Produce request in which the CRC of the selected batches is wrong, as after damage in transit."""
     topics = [
         _with(
             topic,
@@ -241,7 +247,7 @@ def corrupt_produced(request: KafkaMessage, selects: Selects) -> KafkaMessage:
 
 
 def corrupt_fetched(response: FetchResponse, selected: Sequence[FetchedRow]) -> FetchResponse | None:
-    """Return a Fetch response with a wrong CRC in the selected batches, or None if it has no such batch."""
+    """Return a Fetch response in which the CRC of the selected batches is wrong, or None if it has no such batch."""
     wanted = {(each.topic, each.topic_id, each.partition) for each in selected}
     found = False
     topics = []

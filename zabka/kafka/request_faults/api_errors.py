@@ -1,7 +1,7 @@
-"""The errors that each API of Kafka can return, for rules that return an error.
+"""Errors that each of Kafka's APIs can return. Rules for request faults can choose among them.
 
 They are from the comments of Kafka 3.9's response classes (`ProduceResponse`, `FetchResponse`, …), its message schemas,
-and the handlers of KafkaApis. An API without errors here allows every effect except `error`.
+and the handlers of KafkaApis. For an API without errors here, rules can have every effect except `error`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _NAMES: dict[ApiKey, str] = {
     ApiKey.END_TXN: f"{_COORDINATOR} {_PRODUCER} CONCURRENT_TRANSACTIONS TRANSACTION_ABORTABLE",
 }  # fmt: skip
 ERRORS: dict[ApiKey, frozenset[str]] = {api: frozenset([_ANY, *names.split()]) for api, names in _NAMES.items()}
-"""The names of the errors that a rule can return from each API."""
+"""Names of the errors that a rule can make each API return."""
 
 _SINCE: dict[str, dict[ApiKey, int]] = {
     "FENCED_LEADER_EPOCH": {ApiKey.FETCH: 9, ApiKey.LIST_OFFSETS: 4, ApiKey.OFFSET_FOR_LEADER_EPOCH: 2},
@@ -127,5 +127,5 @@ _SINCE: dict[str, dict[ApiKey, int]] = {
 
 
 def error_since(api: ApiKey, error: str) -> int:
-    """Return the first version of an API whose clients know this error."""
+    """Return the first version of an API in which clients know this error."""
     return _SINCE.get(error, {}).get(api, 0)

@@ -1,6 +1,6 @@
-"""Ready-made sets of request faults: the outages that clients meet most often, each with a name.
+"""Ready sets of request faults: the outages that clients experience most often, each with a name.
 
-A set consists of a few rules. Its caller narrows them to a topic, group, path, client or node, and can change how often
+A set consists of a few rules. Its user can restrict them to a topic, group, path, client or node, and change how often
 they apply. A rule accepts only the fields that its requests have.
 """
 
@@ -21,11 +21,11 @@ NARROWING = (
     "node", "client_id", "listener", "topic", "partition", "group", "transactional_id", "path", "principal",
     *_TIMES, "delay_ms", "throttle_ms",
 )  # fmt: skip
-"""Fields with which a caller can narrow a set of rules."""
+"""Fields with which a user can restrict the rules of a set."""
 
 
 class ReadySet(NamedTuple):
-    """A set of rules, the outage that it imitates, and what clients should do during the outage."""
+    """A set of rules, the outage that the set imitates, and what clients should do during this outage."""
 
     imitates: str
     expected: str
@@ -97,12 +97,12 @@ READY_SETS: dict[str, ReadySet] = {
 
 
 def takes(name: str) -> list[str]:
-    """Return the fields that can narrow a set. Raises KeyError."""
+    """Return the fields with which a set can be restricted. Raises KeyError for an unknown set."""
     return [field for field in NARROWING if any(_takes(rule, field) for rule in READY_SETS[name].rules)]
 
 
 def narrowed(name: str, narrowing: Mapping[str, Any]) -> list[RequestFault]:
-    """Return the rules of a set, narrowed to these fields.
+    """Return the rules of a set, restricted by the fields in `narrowing`.
 
     Raises ValueError with the reason if there is no such set or field, or if no rule of the set accepts a field.
     """
@@ -144,5 +144,5 @@ def _takes(rule: RequestFault, field: str) -> bool:
 
 
 def why_impossible(rule: RequestFault) -> str | None:
-    """Return why a rule can never apply to brokers or to peers, or None if it can."""
+    """Return why a rule can never apply to a request to brokers or peers, or None if it can."""
     return why_impossible_for_brokers(rule) if rule.api else why_impossible_for_peers(rule)

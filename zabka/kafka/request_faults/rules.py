@@ -1,7 +1,7 @@
-"""The check of rules for Kafka requests.
+"""Validates rules for Kafka requests.
 
-A rule is impossible if the API is not served, if its requests lack a field that the rule matches, if it cannot return
-the error, or if no version in the rule's range has the field that the effect sets.
+A rule is impossible if brokers do not support the API, if the API's requests lack a field that the rule matches, if the
+API cannot return the error, or if no version in the rule's range has the field that the effect sets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ THROTTLE_FIELD = "throttle_time"
 _BATCHES = (ApiKey.PRODUCE, ApiKey.FETCH)
 _NEEDS_ONE_API = frozenset({"error", "corrupt", "stale"})
 KAFKA_ERRORS = {code.name.upper(): code for code in ErrorCode if code is not ErrorCode.none}
-"""Kafka's errors, keyed by name (Errors.java)."""
+"""Kafka's error codes, by name (Errors.java)."""
 
 
 def why_impossible(rule: RequestFault) -> str | None:

@@ -1,4 +1,4 @@
-"""The parts of a Kafka request that rules match: its partitions, groups and transactional ids."""
+"""Parts of a Kafka request that rules match: its partitions, groups and transactional ids."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from zabka.kafka.wire.api_versions import SUPPORTED
 from zabka.kafka.wire.kafka_schema import ApiKey, KafkaUuid
 
 APIS: dict[str, ApiKey] = {api_name(api): api for api in SUPPORTED}
-"""The APIs that brokers serve, keyed by name."""
+"""APIs that brokers support, by name."""
 NO_PARTITION = -1
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-"""The key types of FindCoordinator."""
+"""Key types in FindCoordinator requests."""
 
 OWN_CLIENTS = re.compile(r"broker-[0-9]{1,10}|api-admin")
-"""Client ids of brokers, and of the API that serves the dashboard."""
+"""Matches the client ids of brokers, and of the API process that runs the dashboard."""
 
 WITH_PARTITIONS = frozenset(
     {
@@ -45,16 +45,17 @@ WITH_TRANSACTIONS = frozenset(
 )  # fmt: skip
 MATCHES = {"topic": WITH_TOPICS, "partition": WITH_PARTITIONS, "group": WITH_GROUPS,
            "transactional_id": WITH_TRANSACTIONS}  # fmt: skip
-"""APIs whose requests have a field, keyed by the field name in a rule."""
+"""For each field of a rule, the APIs whose requests have such a field."""
 
 TopicName = Callable[[KafkaUuid], str | None]
-"""Returns the name of the topic with that id."""
+"""Function that returns the name of the topic with that id, or None if it is unknown."""
 
 
 class Subject(NamedTuple):
-    """The parts of a request that rules match, in addition to its API and version.
+    """Parts of a request that rules match, in addition to its API and version.
 
-    `partitions` are (topic, partition), with `NO_PARTITION` for a whole topic; None for all topics (Metadata).
+    `partitions` are pairs of topic and partition, with `NO_PARTITION` for a whole topic; None for all topics
+    (Metadata).
     """
 
     partitions: tuple[tuple[str, int], ...] | None
@@ -63,7 +64,7 @@ class Subject(NamedTuple):
 
 
 def may_match(rule: RequestFault, api: ApiKey, version: int, client_id: str, listener: str) -> bool:
-    """Return whether a rule selects requests of this API, version, client and listener."""
+    """Return whether a rule can select requests of this API, version, client and listener."""
     if rule.api != ANY and APIS.get(rule.api) is not api:
         return False
     if not rule.min_version <= version <= rule.max_version or (rule.error and version < error_since(api, rule.error)):
@@ -77,7 +78,7 @@ def may_match(rule: RequestFault, api: ApiKey, version: int, client_id: str, lis
 
 
 def selects(rule: RequestFault, subject: Subject) -> bool:
-    """Return whether a rule selects a request with that subject."""
+    """Return whether a rule selects a request with this subject."""
     if (
         rule.topic
         and subject.partitions is not None
@@ -92,14 +93,14 @@ def selects(rule: RequestFault, subject: Subject) -> bool:
 
 
 def selects_partition(rule: RequestFault, topic: str, partition: int) -> bool:
-    """Return whether a rule selects a partition; `NO_PARTITION` means every partition of a topic."""
+    """Return whether a rule selects a partition. `NO_PARTITION` means every partition of the topic."""
     if not matches_text(rule.topic, topic):
         return False
     return rule.partition < 0 or partition in (rule.partition, NO_PARTITION)
 
 
 def subject_of(request: KafkaMessage, api: ApiKey, topic_name: TopicName) -> Subject:
-    """Return the subject of a request. For a Fetch in a session, add the session's partitions to it."""
+    """Return the subject of a request. For a Fetch request, the partitions of its fetch session must be added."""
     partitions = None if _is_of_all(request, api) else tuple(_partitions(request, api, topic_name))
     groups, transactional_ids = _keys(request) if api is ApiKey.FIND_COORDINATOR else ((), ())
     return Subject(
@@ -114,7 +115,7 @@ def _is_of_all(request: KafkaMessage, api: ApiKey) -> bool:
 
 
 def _keys(request: KafkaMessage) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return (groups, transactional ids) of FindCoordinator."""
+    """Return the groups and the transactional ids in a FindCoordinator request."""
     keys = getattr(request, "coordinator_keys", None) or (getattr(request, "key", ""),)
     texts = tuple(map(str, keys))
     is_of_groups = int(getattr(request, "key_type", GROUP_KEY)) == GROUP_KEY
@@ -167,7 +168,7 @@ def _of_topics(topics: Iterable[Any] | None, topic_name: TopicName) -> Iterator[
 
 
 def name_of(topic: Any, topic_name: TopicName) -> str:
-    """Return the topic's name of a request; empty if the broker does not know its id."""
+    """Return the name of a topic in a request; empty if the broker does not know the topic's id."""
     if isinstance(topic, str):
         return topic
     name = getattr(topic, "name", None) or getattr(topic, "topic", None)
@@ -176,7 +177,7 @@ def name_of(topic: Any, topic_name: TopicName) -> str:
 
 
 def index_of(row: Any) -> int:
-    """Return the partition's number in a request."""
+    """Return the partition number of a row in a request."""
     if isinstance(row, int):
         return int(row)
     return int(next(getattr(row, name) for name in _INDEXES if hasattr(row, name)))

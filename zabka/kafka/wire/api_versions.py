@@ -1,4 +1,4 @@
-"""The requests that zabka's brokers serve, with the versions of each (KIP-35), and the ApiVersions response."""
+"""Requests that zabka's brokers support, with the versions of each (KIP-35), and the ApiVersions response."""
 
 from __future__ import annotations
 
@@ -73,18 +73,18 @@ SUPPORTED: dict[ApiKey, tuple[int, int]] = {
 }
 """Lowest and highest version of each request, as Kafka 3.9.1 advertises in ZooKeeper mode on every listener.
 
-Requests for features that zabka lacks get the error of a Kafka broker on which these features are disabled.
+To a request for a feature that zabka lacks, a broker responds like a Kafka broker on which the feature is disabled.
 """
 
 FEATURES_EPOCH = 0
-"""The version of /feature.
+"""Version of the znode /feature.
 
 No controller in ZooKeeper mode changes it, because Kafka 3.9 cannot finalize features there.
 """
 
 
 def is_supported(api_key: int, version: int) -> bool:
-    """Return whether zabka's brokers serve that version of that request."""
+    """Return whether zabka's brokers support that version of that request."""
     if api_key not in ApiKey.__members__.values():
         return False
     lowest, highest = SUPPORTED[ApiKey(api_key)]
@@ -105,8 +105,8 @@ def answer(to: KafkaMessage) -> KafkaMessage:
 def answer_unknown_version() -> KafkaMessage:
     """Return the response to an ApiVersions request of an unsupported version (KIP-511).
 
-    It has a v0 body with error 35 and the version range of ApiVersions itself, so the client learns which version to
-    use.
+    It has a v0 body with error 35 and the version range of ApiVersions itself, from which the client learns which
+    version to use.
     """
     values = {"error_code": ErrorCode.unsupported_version, "api_keys": _ranges((ApiKey.API_VERSIONS,))}
     return fill(response_class(ApiKey.API_VERSIONS, 0), values)

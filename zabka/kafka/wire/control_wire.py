@@ -1,6 +1,7 @@
 """Hand-written encoders of LeaderAndIsr 7 and UpdateMetadata 8, the versions that zabka's controllers send.
 
-A new controller sends the state of thousands of partitions to every broker; kio's writer takes 50 µs for each.
+A new controller sends the state of thousands of partitions to every broker, and kio's encoder takes 50 µs for each
+partition.
 """
 
 from __future__ import annotations

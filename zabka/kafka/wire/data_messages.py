@@ -1,7 +1,8 @@
 """Produce and Fetch messages as light objects: kio's field names, at a tenth of the cost.
 
-kio's frozen dataclasses take microseconds each, and a fetch has hundreds of rows. A handler reads these objects like
-kio's: a field that a version lacks has its default here. Records are views of the received frame, never copies.
+Creating one of kio's frozen dataclasses takes microseconds, and a Fetch request has hundreds of rows. A handler reads
+these objects like kio's: a field that a version lacks has its default here. Records are views of the received frame,
+never copies.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from zabka.kafka.wire.kafka_schema import NO_TIME, KafkaUuid
 FETCH_FLEXIBLE_FROM = 12
 PRODUCE_FLEXIBLE_FROM = 9
 MAX_BYTES_UNASKED = 0x7FFFFFFF
-"""The `max_bytes` of Fetch versions that lack this field."""
+"""Value of `max_bytes` for Fetch versions that lack this field."""
 
 _ERROR_CODES = {int(code.value): code for code in ErrorCode}
 
@@ -25,13 +26,13 @@ Records = bytes | bytearray | memoryview | None
 
 
 def error_code(code: int) -> ErrorCode:
-    """Return Kafka's error with that code. Raises ValueError if there is none."""
+    """Return Kafka's error for a code. Raises ValueError if there is none."""
     known = _ERROR_CODES.get(code)
     return ErrorCode(code) if known is None else known
 
 
 class ReplicaState(msgspec.Struct, frozen=True, gc=False):
-    """The follower that fetches, and its broker epoch (KIP-903)."""
+    """The follower that sent a Fetch request, and its broker epoch (KIP-903)."""
 
     replica_id: int = -1
     replica_epoch: int = -1
@@ -41,7 +42,7 @@ _CONSUMER = ReplicaState()
 
 
 class FetchPartition(msgspec.Struct, frozen=True, gc=False):
-    """A row of a Fetch request."""
+    """A partition in a Fetch request."""
 
     partition: int
     fetch_offset: int
@@ -52,7 +53,7 @@ class FetchPartition(msgspec.Struct, frozen=True, gc=False):
 
 
 class FetchTopic(msgspec.Struct, frozen=True, gc=False):
-    """A topic of a Fetch request: identified by name up to version 12, by id from version 13 on."""
+    """A topic in a Fetch request, identified by name up to version 12, by id from version 13 on."""
 
     partitions: Sequence[FetchPartition]
     topic: str = ""
@@ -60,7 +61,7 @@ class FetchTopic(msgspec.Struct, frozen=True, gc=False):
 
 
 class ForgottenTopic(msgspec.Struct, frozen=True, gc=False):
-    """Partitions to remove from a fetch session."""
+    """Partitions that a Fetch request removes from its fetch session."""
 
     partitions: Sequence[int]
     topic: str = ""
@@ -68,7 +69,7 @@ class ForgottenTopic(msgspec.Struct, frozen=True, gc=False):
 
 
 class FetchRequest(msgspec.Struct, frozen=True, gc=False):
-    """A Fetch request, versions 0 to 17. `replica_id` and `replica_state` agree in every version."""
+    """A Fetch request, versions 0 to 17. `replica_id` and `replica_state` have the same id in every version."""
 
     version: int
     max_wait: Any
@@ -86,7 +87,7 @@ class FetchRequest(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def replica_id(self) -> int:
-        """The follower's id, -1 for a consumer."""
+        """Broker id of the follower that sent the request, -1 for a consumer."""
         return self.replica_state.replica_id
 
     @property
@@ -99,14 +100,17 @@ class FetchRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class EpochEndOffset(msgspec.Struct, frozen=True, gc=False):
-    """The point at which logs diverge; (-1, -1) if they do not."""
+    """Leader epoch and offset at which the follower's log diverges from the leader's; (-1, -1) if it does not."""
 
     epoch: int = -1
     end_offset: int = -1
 
 
 class LeaderIdAndEpoch(msgspec.Struct, frozen=True, gc=False):
-    """The current leader, for a client that sent its request to another broker; (-1, -1) if it is unknown."""
+    """Broker id and leader epoch of the current leader, for a client that sent its request to another broker.
+
+    Both are -1 if the leader is unknown.
+    """
 
     leader_id: int = -1
     leader_epoch: int = -1
@@ -117,14 +121,14 @@ NO_WORD_OF_LEADER = LeaderIdAndEpoch()
 
 
 class AbortedTransaction(msgspec.Struct, frozen=True, gc=False):
-    """An aborted transaction within the fetched records."""
+    """An aborted transaction whose records are among the fetched records."""
 
     producer_id: int
     first_offset: int
 
 
 class PartitionData(msgspec.Struct, frozen=True, gc=False):
-    """A row of a Fetch response."""
+    """A partition in a Fetch response."""
 
     partition_index: int
     error_code: ErrorCode
@@ -139,7 +143,7 @@ class PartitionData(msgspec.Struct, frozen=True, gc=False):
 
 
 class FetchableTopicResponse(msgspec.Struct, frozen=True, gc=False):
-    """A topic of a Fetch response."""
+    """A topic in a Fetch response."""
 
     partitions: Sequence[PartitionData]
     topic: str = ""
@@ -147,7 +151,7 @@ class FetchableTopicResponse(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeEndpoint(msgspec.Struct, frozen=True, gc=False):
-    """The endpoint of a leader that a response names (KIP-951)."""
+    """Endpoint of a new leader in a Produce or Fetch response (KIP-951)."""
 
     node_id: int
     host: str
@@ -176,14 +180,14 @@ class FetchResponse(msgspec.Struct, frozen=True, gc=False):
 
 
 class PartitionProduceData(msgspec.Struct, frozen=True, gc=False):
-    """A row of a Produce request."""
+    """A partition in a Produce request."""
 
     index: int
     records: Records
 
 
 class TopicProduceData(msgspec.Struct, frozen=True, gc=False):
-    """A topic of a Produce request."""
+    """A topic in a Produce request."""
 
     name: str
     partition_data: Sequence[PartitionProduceData]
@@ -209,14 +213,14 @@ class ProduceRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class BatchIndexAndErrorMessage(msgspec.Struct, frozen=True, gc=False):
-    """A record because of which a broker rejected its batch (KIP-467)."""
+    """A record because of which a broker rejected the whole batch, and the error message (KIP-467)."""
 
     batch_index: int
     batch_index_error_message: str | None = None
 
 
 class PartitionProduceResponse(msgspec.Struct, frozen=True, gc=False):
-    """A row of a Produce response."""
+    """A partition in a Produce response."""
 
     index: int
     error_code: ErrorCode
@@ -229,7 +233,7 @@ class PartitionProduceResponse(msgspec.Struct, frozen=True, gc=False):
 
 
 class TopicProduceResponse(msgspec.Struct, frozen=True, gc=False):
-    """A topic of a Produce response."""
+    """A topic in a Produce response."""
 
     name: str
     partition_responses: Sequence[PartitionProduceResponse]

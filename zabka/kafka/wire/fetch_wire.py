@@ -1,6 +1,6 @@
-"""A hand-written codec of Fetch, versions 0 to 17: kio's general reader and writer take milliseconds.
+"""Hand-written codec of Fetch, versions 0 to 17, because kio's general reader and writer take milliseconds.
 
-Records are not copied: they are a view of the received frame, and one piece of the frame to send.
+Records are not copied: a decoded message has a view of the received frame, and an encoded one has them as one piece.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _ABORTED = Struct(">qq")
 
 
 def read_fetch_request(data: bytes, offset: int, version: int) -> tuple[FetchRequest, int]:
-    """Decode the request whose body begins at `offset`; return the request and the offset after it.
+    """Decode the Fetch request whose body begins at `offset`. Return the request and the offset after it.
 
     Raises WireError, struct.error and ValueError.
     """
@@ -272,7 +272,7 @@ def _packed_row(row: Any, version: int) -> bytes:
 
 
 def pack_fetch(payload: KafkaMessage) -> list[bytes]:
-    """Encode the body of a Fetch response as pieces; records are not copied."""
+    """Encode the body of a Fetch response as pieces, without copying the records."""
     version = version_of(payload)
     flexible = version >= FETCH_FLEXIBLE_FROM
     throttle_ms = milliseconds(payload.throttle_time) if version >= _THROTTLE_FROM else 0
@@ -296,7 +296,7 @@ def pack_fetch(payload: KafkaMessage) -> list[bytes]:
 
 
 def endpoint_tags(endpoints: Any) -> bytes:
-    """Encode the tagged fields of a response that has the leaders' endpoints in tag 0 (KIP-951)."""
+    """Encode the tagged fields of a response that has endpoints of leaders in tag 0 (KIP-951)."""
     if not endpoints:
         return EMPTY_TAGS
     rows = [length(len(endpoints), True)]
@@ -352,7 +352,7 @@ def _partition_tags(partition: Any) -> bytes:
 
 
 def read_fetch_response(data: bytes, offset: int, version: int) -> tuple[FetchResponse, int]:
-    """Decode the response whose body begins at `offset`; return the response and the offset after it.
+    """Decode the Fetch response whose body begins at `offset`. Return the response and the offset after it.
 
     Raises WireError, struct.error and ValueError.
     """
@@ -430,7 +430,7 @@ def _read_partition(view: memoryview, data: bytes, offset: int, version: int) ->
 
 
 def read_endpoints(data: bytes, offset: int, *, requested: bool) -> tuple[list[NodeEndpoint], int]:
-    """Return the endpoints in a response's tagged fields, if `requested`, and the offset after all these fields."""
+    """Read the tagged fields of a response. Return the endpoints in them, if `requested`, and the offset after them."""
     endpoints: list[NodeEndpoint] = []
     tags, end = read_tags(data, offset)
     for tag, at, _ in tags if requested else ():

@@ -1,4 +1,4 @@
-"""Assembles frames from TCP data. Each byte is copied once, even if a frame arrives in many pieces."""
+"""Assembles Kafka frames from TCP data. Each byte is copied once, even if a frame arrives in many pieces."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ class FrameTooLarge(Exception):
 
 
 class FrameReader:
-    """Receives a connection's bytes as they arrive; returns the complete frames, without their sizes."""
+    """Receives the bytes of a connection as they arrive, and returns the complete frames, without their size fields."""
 
     __slots__ = ("_begun", "_bytes_max", "_head", "_missing")
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._head = b""
-        """The received bytes of a frame's size."""
+        """The bytes of a frame's size field that have arrived, if it is incomplete."""
         self._begun: list[bytes] = []
-        """The received parts of a frame whose size is known."""
+        """The parts of an incomplete frame that have arrived after its size field."""
         self._missing = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the frames that these bytes complete, in order.
+        """Return the frames that are complete after these bytes, in order.
 
-        Raises FrameTooLarge, after which the connection is unusable.
+        Raises FrameTooLarge, after which the connection cannot be used any more.
         """
         frames: list[bytes] = []
         position, end = 0, len(data)

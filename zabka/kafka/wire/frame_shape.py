@@ -1,12 +1,12 @@
-"""A check that the lengths in a message's bytes fit the frame, before kio decodes it.
+"""Checks before kio decodes a message that the lengths in its bytes fit into the frame.
 
-kio's reader reserves memory for as many members as an array declares before it reads the first member, so four
+kio's reader allocates memory for as many members as an array declares before it reads the first member, so four
 untrusted bytes could kill the process. Therefore every message is first scanned by the schema of its class, and a
-length that reaches beyond the frame is found before memory is reserved for it. The scan also finds a null that the
+length that extends beyond the frame is found before memory is allocated for it. The scan also rejects a null that the
 schema does not allow, because kio accepts it.
 
-kio is stricter than Java. It accepts no unknown tagged field, although a newer client may send one (KIP-482), and no
-string that is not UTF-8, which Java reads with U+FFFD. It accepts no booleans except 0 and 1, and no duration of more
+kio is stricter than Java. It does not accept unknown tagged fields, although a newer client may send one (KIP-482), or
+strings that are not UTF-8, which Java reads with U+FFFD. It accepts no booleans except 0 and 1, and no duration of more
 than 292,000 years. A message with any of these is rewritten for kio.
 """
 
@@ -28,7 +28,7 @@ _I16 = Struct(">h")
 _I32 = Struct(">i")
 _I64 = Struct(">q")
 _DURATION_MS_MAX = (2**63 - 1) // 1000
-"""The longest duration for kio, which counts microseconds in 64 bits."""
+"""Maximum duration that kio accepts: it counts microseconds in 64 bits."""
 
 _WIDTHS: Mapping[str, int] = {
     **{"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4},
@@ -38,23 +38,23 @@ _WIDTHS: Mapping[str, int] = {
 
 class _Kind(IntEnum):
     FIXED = 0
-    """A step of fixed width: `width` bytes."""
+    """A field of fixed size: `width` bytes."""
     TEXT = 1
-    """A 16-bit length, and that many bytes."""
+    """A string: a 16-bit length, and that many bytes."""
     BYTES = 2
-    """A 32-bit length, and that many bytes."""
+    """Bytes: a 32-bit length, and that many bytes."""
     COMPACT = 3
-    """A varint that is the length plus one, and that many bytes."""
+    """Compact bytes: a varint that is the length plus one, and that many bytes."""
     ARRAY = 4
     COMPACT_ARRAY = 5
     NULLABLE = 6
-    """One byte; if it is negative, the value is null and nothing follows."""
+    """A nullable struct: one byte; if it is negative, the value is null and nothing follows."""
     TAGGED = 7
     COMPACT_TEXT = 8
-    """As COMPACT, but no longer than a TEXT can be."""
+    """A compact string: like COMPACT, but with at most as many bytes as TEXT allows."""
     TRUTH = 9
     DURATION = 10
-    """Milliseconds in 64 bits."""
+    """A duration: milliseconds in 64 bits."""
 
 
 class _Step(NamedTuple):
@@ -105,7 +105,7 @@ def _field_steps(field: Field[Any], hint: Any, flexible: bool, tagged: bool) -> 
 
 
 def _joined(steps: list[_Step]) -> tuple[_Step, ...]:
-    """Join consecutive steps of fixed width."""
+    """Combine consecutive steps of fixed size into one step."""
     joined: list[_Step] = []
     for step in steps:
         if step.kind is _Kind.FIXED and joined and joined[-1].kind is _Kind.FIXED:
@@ -137,7 +137,7 @@ def _steps(schema: Any) -> tuple[_Step, ...]:
 
 
 class _Amendment(NamedTuple):
-    """A replacement for the bytes between two positions of a message."""
+    """New bytes that replace the bytes between two positions of a message."""
 
     begin: int
     end: int
@@ -145,7 +145,7 @@ class _Amendment(NamedTuple):
 
 
 def check_shape(schema: type[Any], data: bytes, at: int) -> int:
-    """Scan a message of that class that begins at `at`; return where it ends. Raises WireError."""
+    """Check a message of class `schema` that begins at `at`, and return the position of its end. Raises WireError."""
     try:
         end = _walk(_steps_of(schema), data, at, len(data))
     except (struct_error, IndexError):
@@ -156,9 +156,10 @@ def check_shape(schema: type[Any], data: bytes, at: int) -> int:
 
 
 def as_java_reads(schema: type[Any], data: bytes, at: int) -> bytes:
-    """Rewrite `data`, with a valid message of that class from `at` on, so that kio can read all that Java can.
+    """Rewrite a message so that kio can decode everything that Java can.
 
-    Tagged fields keep their content. Raises WireError if a string becomes longer than allowed.
+    The message is of class `schema`, begins at `at` in `data`, and has passed `check_shape`. Known tagged fields do not
+    change. Raises WireError if a string becomes longer than allowed.
     """
     amendments: list[_Amendment] = []
     _walk(_steps_of(schema), data, at, len(data), amendments)

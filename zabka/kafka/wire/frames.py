@@ -1,4 +1,4 @@
-"""Kafka's frames: the encoding and decoding of size, header and body. kio.serial converts the values.
+"""Encodes and decodes Kafka's frames: size, header and body. kio.serial converts most bodies.
 
 Produce and Fetch have hand-written codecs (`fetch_wire`, `produce_wire`), because kio's general codec takes
 milliseconds. Metadata responses are cached, because brokers send the same response to all clients until something
@@ -46,7 +46,7 @@ _REQUEST_HEAD = Struct(">hhih")
 _REQUEST_START = Struct(">hhi")
 _METADATA_REMEMBERED_MAX = 64
 _STRICTER_THAN_JAVA = (InvalidUnicode, ValueError, KeyError)
-"""The exceptions of kio for strings, booleans, durations, and tagged fields that Java accepts."""
+"""Exceptions that kio raises for strings, booleans, durations, and tagged fields that Java accepts."""
 _FLEXIBLE_FROM = {ApiKey.PRODUCE: PRODUCE_FLEXIBLE_FROM, ApiKey.FETCH: FETCH_FLEXIBLE_FROM}
 _READ_REQUEST: dict[int, Callable[[bytes, int, int], tuple[Any, int]]] = {
     ApiKey.PRODUCE: read_produce_request,
@@ -60,11 +60,11 @@ _PACK_RESPONSE: dict[int, Callable[[KafkaMessage], list[bytes]]] = {
     ApiKey.PRODUCE: pack_produce,
     ApiKey.FETCH: pack_fetch,
 }
-"""The APIs with hand-written codecs; kio handles all others."""
+"""Response encoders of the APIs with hand-written codecs; kio encodes all others."""
 SHORT_ROWS = 16
-"""The maximum number of rows that are encoded without a pause."""
+"""Maximum number of rows in a response that is encoded without a pause."""
 SLICE_BYTES = 8_192
-"""The size of a slice: about a millisecond of work."""
+"""Number of bytes that are encoded between two pauses: about a millisecond of work."""
 
 
 def _request_packer(api_key: int, version: int) -> Callable[[KafkaMessage], list[bytes]] | None:
@@ -80,7 +80,7 @@ def _request_packer(api_key: int, version: int) -> Callable[[KafkaMessage], list
 
 
 class UnsupportedVersion(Exception):
-    """A well-formed request with an API or version that brokers do not serve."""
+    """The request is well-formed, but brokers do not support its API or version."""
 
     def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
         super().__init__(f"API key {api_key} version {version} is not served")
@@ -90,7 +90,7 @@ class UnsupportedVersion(Exception):
 
 
 class DecodedRequest(NamedTuple):
-    """A decoded request, its correlation id and its client id."""
+    """A decoded request, with its correlation id and its client id."""
 
     correlation_id: int
     client_id: str | None
@@ -101,7 +101,10 @@ class DecodedRequest(NamedTuple):
 
 
 def decode_request(frame: bytes) -> DecodedRequest:
-    """Decode a frame (without its size). Raises UnsupportedVersion, or WireError if it is not a request."""
+    """Decode a request frame without its size field.
+
+    Raises UnsupportedVersion, or WireError if it is not a valid request.
+    """
     try:
         api_key, version, correlation_id, client_size = _REQUEST_HEAD.unpack_from(frame)
     except struct_error:
@@ -120,7 +123,7 @@ def decode_request(frame: bytes) -> DecodedRequest:
         raise WireError(f"a {ApiKey(api_key).name} request that cannot be read: {wrong}") from None
     if end > len(frame):
         raise WireError(f"a {ApiKey(api_key).name} request that ends early")
-    # Trailing bytes are ignored, as in Kafka: librdkafka's Metadata request for every topic has three bytes too many.
+    # Ignore trailing bytes, as Kafka does: librdkafka's Metadata request for all topics has three bytes too many.
     return DecodedRequest(correlation_id, client_id, payload)
 
 
@@ -146,7 +149,7 @@ def _read_by_schema(schema: type[Any], frame: bytes, offset: int) -> tuple[Kafka
 
 
 def encode_request(correlation_id: int, client_id: str, payload: KafkaMessage) -> bytes:
-    """Encode a request as a complete frame, including its size."""
+    """Encode a request as a complete frame with its size field."""
     client = client_id.encode()
     head = _REQUEST_START.pack(api_key_of(payload), version_of(payload), correlation_id)
     tags = b"\x00" if payload.__flexible__ else b""
@@ -166,7 +169,7 @@ def _body(payload: KafkaMessage) -> bytes:
 
 
 class ResponseEncoder:
-    """Encodes response frames; caches the bodies of the latest Metadata responses."""
+    """Encodes response frames, and caches the encoded bodies of the last Metadata responses."""
 
     __slots__ = ("_remembered",)
 
@@ -174,11 +177,11 @@ class ResponseEncoder:
         self._remembered: OrderedDict[int, tuple[KafkaMessage, bytes]] = OrderedDict()
 
     def encode(self, correlation_id: int, payload: KafkaMessage) -> bytes:
-        """Encode a response as a complete frame, including its size."""
+        """Encode a response as a complete frame with its size field."""
         return b"".join(self.encode_parts(correlation_id, payload))
 
     def encode_parts(self, correlation_id: int, payload: KafkaMessage) -> list[bytes]:
-        """Encode a response as pieces, without copies of records and cached bodies."""
+        """Encode a response as pieces, without copying records and cached bodies."""
         api_key = api_key_of(payload)
         by_hand = _PACK_RESPONSE.get(api_key)
         if by_hand is not None:
@@ -188,7 +191,7 @@ class ResponseEncoder:
         )
 
     def encode_in_slices(self, correlation_id: int, payload: KafkaMessage) -> Generator[None, None, list[bytes]]:
-        """Encode a response for which `takes_long` is true; pause after every slice."""
+        """Encode a response for which `takes_long` is true. The generator pauses after every slice."""
         if isinstance(payload, MetadataResponse):
             yield from pack_rows_in_slices(payload)
             return self.encode_parts(correlation_id, payload)
@@ -196,7 +199,7 @@ class ResponseEncoder:
         return _framed(correlation_id, payload, [body])
 
     def _metadata(self, payload: KafkaMessage) -> bytes:
-        # The key is the payload's id. It cannot be reused, because the payload is stored with its bytes.
+        # The cache key is the payload's id(). Python cannot reuse that id, because the cache also stores the payload.
         known = self._remembered.get(id(payload))
         if known is not None:
             self._remembered.move_to_end(id(payload))
@@ -209,13 +212,13 @@ class ResponseEncoder:
 
 
 def takes_long(payload: KafkaMessage) -> bool:
-    """Return whether a response should be encoded in slices."""
+    """Return whether a response is so long that it should be encoded in slices."""
     return isinstance(payload, MetadataResponse) or (api_key_of(payload) not in _PACK_RESPONSE and is_long(payload))
 
 
 def _framed(correlation_id: int, payload: KafkaMessage, chunks: list[bytes]) -> list[bytes]:
     head = _I32.pack(correlation_id)
-    # ApiVersions is flexible from version 3 on, but its header never is.
+    # ApiVersions is flexible from version 3 on, but its response header never is.
     if payload.__flexible__ and api_key_of(payload) != ApiKey.API_VERSIONS:
         head += EMPTY_TAGS
     size = len(head) + sum(map(len, chunks))
@@ -223,14 +226,14 @@ def _framed(correlation_id: int, payload: KafkaMessage, chunks: list[bytes]) -> 
 
 
 def response_correlation_id(frame: bytes) -> int:
-    """Return the correlation id of a response frame (without its size).  Raises WireError."""
+    """Return the correlation id of a response frame without its size field. Raises WireError."""
     if len(frame) < 4:
         raise WireError("a response header that ends early")
     return int(_I32.unpack_from(frame)[0])
 
 
 def decode_response(frame: bytes, request: KafkaMessage) -> KafkaMessage:
-    """Decode the response to `request` from a frame (without its size).  Raises WireError."""
+    """Decode the response to `request` from a frame without its size field. Raises WireError."""
     api_key, version = api_key_of(request), version_of(request)
     by_hand = _READ_RESPONSE.get(api_key)
     try:
@@ -245,17 +248,17 @@ def decode_response(frame: bytes, request: KafkaMessage) -> KafkaMessage:
 
 
 def is_long(answer: KafkaMessage) -> bool:
-    """Return whether this response, which kio encodes, ends with many rows."""
+    """Return whether this response is encoded by kio and ends with many rows."""
     last = last_rows(type(answer))
     rows = None if last is None else getattr(answer, last.field)
     return rows is not None and len(rows) > SHORT_ROWS
 
 
 def body_in_slices(answer: KafkaMessage) -> Generator[None, None, bytes]:
-    """Encode the body of a long response as kio does; pause after every slice.
+    """Encode the body of a long response to the same bytes as kio. The generator pauses after every slice.
 
     kio takes two milliseconds for all configs of one broker, and a request may name a thousand resources. If a response
-    ends with its rows, these are encoded one by one.
+    ends with its rows, they are encoded one by one.
     """
     last = last_rows(type(answer))
     assert last is not None

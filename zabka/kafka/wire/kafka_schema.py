@@ -1,8 +1,8 @@
-"""Kafka's messages by API key and version, built from plain values for any version.
+"""Kafka's messages by API key and version. Any version can be built from plain values.
 
-kio has one dataclass for each version of each message. A handler that serves versions 0 to 12 of Metadata should not
-need thirteen of them: it passes all its values, under kio's field names, and `fill` uses the fields that the version
-has. A field without a value gets the schema's default, or the type's zero.
+kio has one dataclass for each version of each message. A handler of Metadata versions 0 to 12 should not need thirteen
+of them. It passes all its values, under kio's field names, and `fill` uses the fields that the version has. A field
+without a value gets the schema's default, or the zero value of its type.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zabka.kafka.ports import KafkaMessage
 
 _Timedelta = type(i32_timedelta_max)
 Uuid: Any = type(uuid_zero)
-"""The type of topic ids (uuid.UUID)."""
+"""Type of topic ids (uuid.UUID)."""
 NO_TIME = _Timedelta(0)
 _MILLISECOND = _Timedelta(milliseconds=1)
 _EPOCH: Any = TZAware.__bound__.fromisoformat("1970-01-01T00:00:00+00:00")  # type: ignore[misc]
@@ -34,11 +34,11 @@ KafkaUuid = Any
 """A topic id in messages (uuid.UUID)."""
 
 FETCH_BY_TOPIC_ID = 13
-"""The first Fetch version that identifies topics by id."""
+"""First Fetch version that identifies topics by id."""
 
 
 class ApiKey(IntEnum):
-    """Kafka's API keys (ApiKeys.java) that zabka's brokers know."""
+    """API keys of Kafka (ApiKeys.java) that zabka's brokers know."""
 
     PRODUCE = 0
     FETCH = 1
@@ -113,12 +113,12 @@ def _schema(api_key: int, version: int, kind: EntityType) -> type[Any]:
 
 
 def request_class(api_key: int, version: int) -> type[Any]:
-    """Return the class of that request.  Raises KeyError if kio has no such version."""
+    """Return kio's class for a request of that version. Raises KeyError if kio has no such version."""
     return _schema(api_key, version, EntityType.request)
 
 
 def response_class(api_key: int, version: int) -> type[Any]:
-    """Return the class of the response to that request.  Raises KeyError if kio has no such version."""
+    """Return kio's class for the response to a request of that version. Raises KeyError if kio has no such version."""
     return _schema(api_key, version, EntityType.response)
 
 
@@ -135,9 +135,9 @@ def version_of(message: KafkaMessage) -> int:
 class _Field(NamedTuple):
     name: str
     convert: Callable[[Any], Any] | None
-    """The conversion of the value; None for no conversion."""
+    """Function that converts a plain value to the field's type; None if no conversion is necessary."""
     implicit: Any
-    """The value if none is given; MISSING means the schema's own default."""
+    """Value of the field if none is given. MISSING means the schema's own default."""
 
 
 def _timedelta_from_ms(value: int) -> Any:
@@ -145,7 +145,7 @@ def _timedelta_from_ms(value: int) -> Any:
 
 
 def _nested_class(hint: Any) -> tuple[type[Any] | None, bool]:
-    """Return the dataclass of a field, if it has one, and whether the field is a tuple of them."""
+    """Return the dataclass of a field's values, or None, and whether the field is a tuple of them."""
     for candidate in (hint, *typing.get_args(hint)):
         if isinstance(candidate, type) and is_dataclass(candidate):
             return candidate, typing.get_origin(hint) is tuple
@@ -201,16 +201,16 @@ def _converter(kafka_type: str | None, hint: Any) -> Callable[[Any], Any] | None
 
 
 class Rows(NamedTuple):
-    """The rows of a message: their field's name and their class."""
+    """Rows of a message: the name of the field that contains them, and their class."""
 
     field: str
     schema: type[Any]
 
 
 def last_rows(schema: type[Any]) -> Rows | None:
-    """Return the rows at the end of a message of that class, followed only by tags.
+    """Return the rows with which a message of that class ends, apart from tagged fields.
 
-    Return None if the message ends with something else.
+    Return None if the message does not end with rows.
     """
     return _last_rows(schema)  # type: ignore[arg-type]
 
@@ -248,10 +248,10 @@ def _plan(schema: type[Any]) -> tuple[_Field, ...]:
 
 
 def fill(schema: type[Any], values: Mapping[str, Any]) -> KafkaMessage:
-    """Build a message of that class from `values` under kio's field names.
+    """Create a message of that class from `values`, whose keys are kio's field names.
 
-    Nested values are mappings, times are in milliseconds, errors are codes. Names that this version lacks are omitted.
-    Rows may already be filled (`last_rows`).
+    Nested values are mappings, times are in milliseconds, errors are codes. Values for fields that this version lacks
+    are ignored. Rows may already be messages (`last_rows`).
     """
     arguments = {}
     for name, convert, implicit in _plan(schema):  # type: ignore[arg-type]
@@ -264,12 +264,12 @@ def fill(schema: type[Any], values: Mapping[str, Any]) -> KafkaMessage:
 
 
 def request(api_key: int, version: int, **values: Any) -> KafkaMessage:
-    """Build a request of that API and version."""
+    """Create a request of that API and version."""
     return fill(request_class(api_key, version), values)
 
 
 def respond(to: KafkaMessage, **values: Any) -> KafkaMessage:
-    """Build the response to a request, in the request's version."""
+    """Create the response to a request, in the request's version."""
     return fill(response_class(api_key_of(to), version_of(to)), values)
 
 
@@ -279,10 +279,10 @@ def milliseconds(delta: Any) -> int:
 
 
 def wall_time(wall_ms: int) -> Any:
-    """Convert a wall-clock time to its type in messages."""
+    """Convert a wall-clock time in milliseconds to the type that messages use."""
     return _EPOCH + wall_ms * _MILLISECOND
 
 
 def as_time(duration_ms: int) -> Any:
-    """Convert a duration to its type in messages."""
+    """Convert a duration in milliseconds to the type that messages use."""
     return _Timedelta(milliseconds=duration_ms)

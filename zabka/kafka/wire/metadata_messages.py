@@ -1,7 +1,7 @@
 """The Metadata response as light objects, and its encoding, versions 0 to 12.
 
-A cluster of ten thousand partitions has a response of ten thousand rows, and a change to one of them must not encode
-all of them again: a row caches its bytes, which later responses reuse.
+In a cluster of ten thousand partitions, the response has ten thousand rows. After a change to one partition, the other
+rows must not be encoded again, so each row caches its bytes, which later responses reuse.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from zabka.kafka.wire.primitives import EMPTY_TAGS, length, nullable_string, str
 
 FLEXIBLE_FROM = 9
 SLICE_ROWS = 1_000
-"""The number of rows that are encoded without a pause; a slice takes a few milliseconds."""
+"""Number of rows that are encoded between two pauses, which takes a few milliseconds."""
 NOT_REQUESTED = -2147483648
-"""The value for authorized operations that were not requested."""
+"""Value of a field with authorized operations if the client did not request them."""
 _CONTROLLER_FROM = 1
 _CLUSTER_ID_FROM = 2
 _THROTTLE_FROM = 3
@@ -38,7 +38,7 @@ _ROW_V7 = Struct(">hiii")
 
 
 class MetadataResponsePartition(msgspec.Struct, gc=False):
-    """A partition's row. `packed` is its encoding in the layout that was requested last."""
+    """A partition in a Metadata response. `packed` is its encoding in the version layout that was requested last."""
 
     error_code: ErrorCode
     partition_index: int
@@ -51,7 +51,7 @@ class MetadataResponsePartition(msgspec.Struct, gc=False):
     packed: bytes = b""
 
     def bytes_of(self, version: int) -> bytes:
-        """Return the row's encoding in that version."""
+        """Return the encoding of the partition in that version."""
         layout = _layout(version)
         if layout != self.layout:
             self.packed, self.layout = _pack_row(self, version), layout
@@ -59,7 +59,7 @@ class MetadataResponsePartition(msgspec.Struct, gc=False):
 
 
 class MetadataResponseTopic(msgspec.Struct, frozen=True, gc=False):
-    """A topic's row."""
+    """A topic in a Metadata response."""
 
     error_code: ErrorCode
     name: str | None
@@ -70,7 +70,7 @@ class MetadataResponseTopic(msgspec.Struct, frozen=True, gc=False):
 
 
 class MetadataResponseBroker(msgspec.Struct, frozen=True, gc=False):
-    """A broker's row."""
+    """A broker in a Metadata response."""
 
     node_id: int
     host: str
@@ -119,7 +119,10 @@ def _pack_row(row: MetadataResponsePartition, version: int) -> bytes:
 
 
 def pack_rows_in_slices(answer: MetadataResponse) -> Iterator[None]:
-    """Encode the rows that are not encoded yet; pause after every slice. Afterwards `pack_metadata` is fast."""
+    """Encode the rows that have no cached encoding. The generator pauses after every slice.
+
+    After that, `pack_metadata` is fast.
+    """
     packed = 0
     layout = _layout(answer.version)
     for topic in answer.topics:

@@ -1,4 +1,4 @@
-"""The primitive types of Kafka's protocol: varints, strings and lengths, in the old and the compact form (KIP-482)."""
+"""Primitive types of Kafka's protocol: varints, strings and lengths, in the old and the compact form (KIP-482)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _SMALL_VARINTS = tuple(bytes([value]) for value in range(128))
 
 EMPTY_TAGS = b"\x00"
 TEXT_BYTES_MAX = 0x7FFF
-"""The longest string, also in the compact form (as in the readers that Kafka's MessageGenerator makes).
+"""Maximum length of a string, even in the compact form, as in the readers that Kafka's MessageGenerator creates.
 
-A string received in one form must also be valid in the other, because it may be stored and returned in that form.
+A string received in the compact form must also be valid in the old form, because it may be stored and returned in it.
 """
 
 
 class WireError(Exception):
-    """The peer sent bytes that are not a valid Kafka frame; the message states why."""
+    """The peer sent bytes that are not a valid Kafka frame. The message gives the reason."""
 
 
 # ---- writing --------------------------------------------------------------------------------------------------
@@ -40,12 +40,12 @@ def varint(value: int) -> bytes:
 
 
 def length(count: int, flexible: bool) -> bytes:
-    """Encode the length of an array, or of bytes."""
+    """Encode the length of an array or of bytes. `flexible` selects the compact form."""
     return varint(count + 1) if flexible else _I32.pack(count)
 
 
 def null_length(flexible: bool) -> bytes:
-    """Encode the length of a null array, or of null bytes."""
+    """Encode the length that stands for a null array or for null bytes."""
     return b"\x00" if flexible else b"\xff\xff\xff\xff"
 
 
@@ -63,7 +63,7 @@ def nullable_string(text: str | None, flexible: bool) -> bytes:
 
 
 def uuid(value: KafkaUuid | None) -> bytes:
-    """Encode a topic id; null is all zeros."""
+    """Encode a topic id; None is encoded as all zeros."""
     return _NO_UUID if value is None else bytes(value.bytes)
 
 
@@ -85,7 +85,7 @@ def text_of(data: bytes) -> str:
 
 
 def read_varint(data: bytes, offset: int) -> tuple[int, int]:
-    """Decode a varint; return (value, offset after it).  Raises WireError."""
+    """Decode an unsigned varint; return (value, offset after it). Raises WireError."""
     if offset < len(data) and data[offset] < 0x80:
         return data[offset], offset + 1
     value = shift = 0
@@ -101,7 +101,7 @@ def read_varint(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def read_length(data: bytes, offset: int, flexible: bool) -> tuple[int, int]:
-    """Decode a length of an array or of bytes, -1 for null; return (length, offset after it).
+    """Decode the length of an array or of bytes; return (length, offset after it). The length is -1 for null.
 
     Raises WireError, struct.error.
     """
@@ -112,7 +112,10 @@ def read_length(data: bytes, offset: int, flexible: bool) -> tuple[int, int]:
 
 
 def read_count(data: bytes, offset: int, flexible: bool) -> tuple[int, int]:
-    """Decode the length of a non-null array.  Raises WireError, struct.error."""
+    """Decode the length of an array that is not null; return (length, offset after it).
+
+    Raises WireError, struct.error.
+    """
     count, offset = read_length(data, offset, flexible)
     if count < 0:
         raise WireError("an array that may not be null")
@@ -140,7 +143,7 @@ def read_nullable_string(data: bytes, offset: int, flexible: bool) -> tuple[str 
 
 
 def read_string(data: bytes, offset: int, flexible: bool) -> tuple[str, int]:
-    """Decode a non-null string.  Raises WireError, struct.error."""
+    """Decode a string that is not null; return (string, offset after it). Raises WireError, struct.error."""
     text, offset = read_nullable_string(data, offset, flexible)
     if text is None:
         raise WireError("a string that may not be null")
@@ -148,7 +151,10 @@ def read_string(data: bytes, offset: int, flexible: bool) -> tuple[str, int]:
 
 
 def read_records(view: memoryview, data: bytes, offset: int, flexible: bool) -> tuple[memoryview | None, int]:
-    """Return (records as part of `view`, or None; offset after them); `view` is a view of `data`. Raises WireError."""
+    """Decode a field with records; return (the records as a part of `view`, or None; the offset after them).
+
+    `view` is a view of `data`. Raises WireError.
+    """
     size, offset = read_length(data, offset, flexible)
     if size < 0:
         if size < -1:
@@ -161,7 +167,7 @@ def read_records(view: memoryview, data: bytes, offset: int, flexible: bool) -> 
 
 
 def read_uuid(data: bytes, offset: int) -> tuple[KafkaUuid | None, int]:
-    """Decode a topic id, None for all zeros; return (id, offset after it).  Raises WireError."""
+    """Decode a topic id; return (id, offset after it). The id is None for all zeros. Raises WireError."""
     end = offset + _UUID_SIZE
     if end > len(data):
         raise WireError("a UUID that ends early")
@@ -170,7 +176,7 @@ def read_uuid(data: bytes, offset: int) -> tuple[KafkaUuid | None, int]:
 
 
 def read_tags(data: bytes, offset: int) -> tuple[list[tuple[int, int, int]], int]:
-    """Return the tagged fields as (tag, begin, end), and the offset after them.  Raises WireError."""
+    """Decode the tagged fields; return a list of (tag, begin, end), and the offset after them. Raises WireError."""
     count, offset = read_varint(data, offset)
     found = []
     for _ in range(count):
@@ -184,7 +190,7 @@ def read_tags(data: bytes, offset: int) -> tuple[list[tuple[int, int, int]], int
 
 
 def skip_tags(data: bytes, offset: int) -> int:
-    """Return the offset after tagged fields that are not needed.  Raises WireError."""
+    """Skip the tagged fields, and return the offset after them. Raises WireError."""
     if offset < len(data) and not data[offset]:
         return offset + 1
     return read_tags(data, offset)[1]

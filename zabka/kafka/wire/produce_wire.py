@@ -1,4 +1,4 @@
-"""A hand-written codec of Produce, versions 0 to 11, like `zabka.kafka.wire.fetch_wire` for Fetch."""
+"""Hand-written codec of Produce, versions 0 to 11, like `zabka.kafka.wire.fetch_wire` for Fetch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _EPOCH = wall_time(0)
 
 
 def read_produce_request(data: bytes, offset: int, version: int) -> tuple[ProduceRequest, int]:
-    """Decode the request whose body begins at `offset`; return the request and the offset after it.
+    """Decode the Produce request whose body begins at `offset`. Return the request and the offset after it.
 
     Raises WireError, struct.error and ValueError.
     """
@@ -152,7 +152,7 @@ def _pack_row(out: list[bytes], row: Any, version: int) -> None:
 
 
 def read_produce_response(data: bytes, offset: int, version: int) -> tuple[ProduceResponse, int]:
-    """Decode the response whose body begins at `offset`; return the response and the offset after it.
+    """Decode the Produce response whose body begins at `offset`. Return the response and the offset after it.
 
     Raises WireError, struct.error and ValueError.
     """

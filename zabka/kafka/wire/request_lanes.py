@@ -1,8 +1,8 @@
-"""The assignment of requests for one broker to connections.
+"""Assigns the requests to one broker to several connections.
 
-A connection carries its requests in order, and the server replies to each request only after the earlier ones. Kinds of
-requests that would block each other therefore have separate connections, as in Kafka (fetchers, the controller's
-control requests, producers, members of a group that join, transaction markers, their verifications, all others).
+A connection sends its requests in order, and the server replies to each request only after the earlier ones. Kinds of
+requests that would block each other therefore use separate connections, as in Kafka (fetchers, the controller's control
+requests, producers, members of a group that join, transaction markers, their verifications, all others).
 """
 
 from __future__ import annotations
@@ -25,5 +25,5 @@ _LANES: dict[int, int] = {
 
 
 def lane_of(request: KafkaMessage) -> int:
-    """Return the number of the connection that this request uses, among the connections to one broker."""
+    """Return the number of the connection for this request, among the connections to one broker."""
     return _LANES.get(api_key_of(request), _OTHER)

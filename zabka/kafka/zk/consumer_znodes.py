@@ -1,7 +1,7 @@
-"""The znodes of consumers of the old kind, under `/consumers` (kafka.utils.ZkUtils up to Kafka 2.0).
+"""Znodes of the old ZooKeeper consumers, under `/consumers` (kafka.utils.ZkUtils up to Kafka 2.0).
 
 They contain a group's offsets, its members, and the owners of partitions. Offsets and owners are plain strings; a
-member's znode is JSON. Version 0 of OffsetCommit and OffsetFetch also stores offsets in `offsets`.
+member's znode is JSON. Version 0 of OffsetCommit and OffsetFetch also uses the znodes under `offsets`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ CONSUMERS = "/consumers"
 
 
 def offset_path(group_id: str, topic_partition: TopicPartition) -> str:
-    """Return the path of a group's offset for a partition."""
+    """Return the path of the znode with a group's offset for a partition."""
     return f"{CONSUMERS}/{group_id}/offsets/{topic_partition.topic}/{topic_partition.partition}"
 
 
 def members_path(group_id: str) -> str:
-    """Return the path of the ephemeral znodes of a group's live members."""
+    """Return the path under which a group's live members have their ephemeral znodes."""
     return f"{CONSUMERS}/{group_id}/ids"
 
 
 def owners_path(group_id: str, topic: str) -> str:
-    """Return the path of the ephemeral znodes with the owners of a topic's partitions."""
+    """Return the path under which a group has the ephemeral znodes with the owners of a topic's partitions."""
     return f"{CONSUMERS}/{group_id}/owners/{topic}"
 
 
@@ -39,13 +39,13 @@ def owner_path(group_id: str, topic_partition: TopicPartition) -> str:
 
 
 def encode_member(topics: Mapping[str, int], timestamp_ms: int) -> bytes:
-    """Encode a member: its topics, with the number of threads (streams) for each."""
+    """Encode the content of a member's znode: its topics, with the number of threads (streams) for each."""
     value = {"version": 1, "subscription": dict(topics), "pattern": "static", "timestamp": str(timestamp_ms)}
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def decode_member(data: bytes | None) -> dict[str, int] | None:
-    """Decode a member: its topics with the number of threads; None if the data is not valid."""
+    """Decode the content of a member's znode: its topics with the number of threads; None if it is not valid."""
     try:
         value: Any = json.loads(data or b"")
     except ValueError:

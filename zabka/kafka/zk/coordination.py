@@ -1,6 +1,7 @@
-"""The controller's client of the coordination service (kafka.zk.KafkaZkClient).
+"""The client with which the controller and brokers use ZooKeeper (kafka.zk.KafkaZkClient).
 
-Requests are repeated after a lost connection and pipelined in batches, and writes are fenced by the controller epoch.
+It sends requests in pipelined batches, and repeats them after a lost connection. The controller's writes are fenced by
+the controller epoch.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ T = TypeVar("T")
 Request = Callable[[], Awaitable[T]]
 
 LOSS_BACKOFF_MS = 20
-"""The delay before a request is resent after a lost connection. The service itself waits for the reconnect."""
+"""Delay before a request is sent again after a lost connection; the ZooKeeper client itself waits to reconnect."""
 
 
 TOGETHER_MAX = 50
-"""The maximum number of writes in one transaction: about ten kilobytes, far below jute.maxbuffer."""
+"""Maximum number of writes in one transaction: about ten kilobytes, far below jute.maxbuffer."""
 
 
 class ControllerMoved(Exception):
-    """This broker's controller term has ended: /controller_epoch has changed, and the broker's write was rejected."""
+    """This broker's controller term has ended: ZooKeeper rejected its write, because /controller_epoch has changed."""
 
 
 class Outcome(NamedTuple, Generic[T]):
-    """The outcome of one request in a batch. `repeated` means that an earlier attempt may have been carried out."""
+    """Result of one request in a batch. `repeated` means that an earlier attempt may have been executed."""
 
     error: ErrorCode
     value: T | None = None
@@ -41,7 +42,10 @@ class Outcome(NamedTuple, Generic[T]):
 
 
 class Zk:
-    """Sends requests, and repeats them after a lost connection. SessionExpired is the only session failure raised."""
+    """Sends requests to ZooKeeper, and repeats them after a lost connection.
+
+    SessionExpired is the only session failure that it raises.
+    """
 
     def __init__(self, service: CoordinationService, runtime: Runtime, max_in_flight: int = 10) -> None:
         self.service = service
@@ -56,17 +60,17 @@ class Zk:
         return outcome.value  # type: ignore[return-value]
 
     async def attempt(self, request: Request[T]) -> Outcome[T]:
-        """Send as `call` does, but return rejections as values; raises only SessionExpired."""
+        """Send a request like `call`, but return a rejection as a value. Raises only SessionExpired."""
         return (await self.batch([request]))[0]
 
     async def batch(
         self, requests: Sequence[Request[T]], halt: Callable[[Outcome[T]], bool] | None = None
     ) -> list[Outcome[T]]:
-        """Pipeline requests, at most max.in.flight of them at a time; return one outcome each, in order.
+        """Send requests in a pipeline, at most max.in.flight of them at a time. Return one result each, in order.
 
-        Requests that failed with a lost connection are resent, in order, after the others have replies
-        (retryRequestsUntilConnected). If `halt` returns true for an outcome, no more requests are sent, and the
-        outcomes of the unsent requests are missing at the end. Raises SessionExpired.
+        Requests that failed because of a lost connection are sent again, in order, after the others have replies
+        (retryRequestsUntilConnected). If `halt` returns true for a result, no more requests are sent, and the list ends
+        before the results of the unsent requests. Raises SessionExpired.
         """
         outcomes: dict[int, Outcome[T]] = {}
         todo = list(range(len(requests)))
@@ -109,7 +113,8 @@ class Zk:
                 lost.append(index)
                 continue
             except SessionExpired as error:
-                # Continue to await the requests in flight, so that no failure goes unnoticed.
+                # Continue to await the requests in flight, so that asyncio does not report their exceptions as never
+                # retrieved.
                 expired, halted = error, True
                 continue
             except ZooKeeperError as error:
@@ -129,7 +134,7 @@ def _raised(outcome: Outcome[Any]) -> ZooKeeperError:
 
 
 class Written(NamedTuple):
-    """The outcome of one fenced write; `stat` is the result of a create or setData."""
+    """Result of one fenced write. `stat` is the result of a create or setData."""
 
     error: ErrorCode
     stat: Stat | None = None
@@ -137,9 +142,9 @@ class Written(NamedTuple):
 
 
 class FencedWriter:
-    """The writes of one controller term: each is multi[check(/controller_epoch, version), op].
+    """Executes the writes of one controller term, each as multi[check(/controller_epoch, version), op].
 
-    A write is rejected if /controller_epoch has changed.
+    ZooKeeper rejects a write if /controller_epoch has changed.
     """
 
     def __init__(self, zk: Zk, broker_id: int, epoch: int, epoch_zk_version: int, emit: Emit) -> None:
@@ -151,19 +156,19 @@ class FencedWriter:
         self._emit = emit
 
     async def write(self, ops: Sequence[Op]) -> list[Written]:
-        """Execute each op in a separate transaction; return the outcomes in order.
+        """Execute each op in a separate transaction. Return the results in order.
 
         Raises ControllerMoved if any op was fenced (each fenced op is written to the journal). Raises SessionExpired
-        for the whole batch, because it is unknown which ops had been executed before.
+        for the whole batch, because it is unknown which ops were executed before the session expired.
         """
         outcomes = await self._carry_out([[op] for op in ops])
         return [_written(outcome) for outcome in outcomes]
 
     async def write_together(self, ops: Sequence[Op]) -> list[Written]:
-        """Execute ops that rarely fail and need no separate transactions: many of them share one.
+        """Execute ops of which many can share one transaction, because they rarely fail. Return the results in order.
 
-        A transaction is rejected as a whole. The ops of a rejected transaction are repeated individually, so that every
-        op has its own outcome here too.
+        A transaction is rejected as a whole. The ops of a rejected transaction are then executed one by one, so that
+        every op has its own result.
         """
         groups = [ops[first : first + TOGETHER_MAX] for first in range(0, len(ops), TOGETHER_MAX)]
         outcomes = await self._carry_out(groups)
@@ -173,16 +178,16 @@ class FencedWriter:
             if results is not None and all(result.error is ErrorCode.OK for result in results):
                 written += [Written(ErrorCode.OK, result.stat, outcome.repeated) for result in results]
             else:
-                # Write the ops one by one. If one conflicts with its own first attempt, it must be marked as possibly
+                # Write the ops one by one. The first attempt may have been executed, so mark each op as possibly
                 # repeated.
                 alone = await self.write(group)
                 written += [each._replace(repeated=each.repeated or outcome.repeated) for each in alone]
         return written
 
     async def write_as_one(self, ops: Sequence[Op]) -> list[Written]:
-        """Execute all of the ops, or none. Raises ControllerMoved and SessionExpired.
+        """Execute all of the ops or none, in one transaction. Raises ControllerMoved and SessionExpired.
 
-        If one op is rejected, the outcome of the ops before it is OK, and of the ops after it RUNTIME_INCONSISTENCY.
+        If one op is rejected, the result of the ops before it is OK, and of the ops after it RUNTIME_INCONSISTENCY.
         """
         [outcome] = await self._carry_out([ops])
         if outcome.value is None:
@@ -197,7 +202,7 @@ class FencedWriter:
         await self._carry_out([[]])
 
     async def _carry_out(self, groups: Sequence[Sequence[Op]]) -> list[Outcome[list[OpResult]]]:
-        """Execute each group in a separate transaction; return the outcomes in order.
+        """Execute each group of ops in a separate transaction. Return the results in order.
 
         Raises ControllerMoved and SessionExpired.
         """
@@ -232,18 +237,18 @@ class FencedWriter:
         return lambda: self.zk.service.multi(ops)
 
     def _is_fenced(self, outcome: Outcome[list[OpResult]]) -> bool:
-        """Return whether the check of /controller_epoch itself failed.
+        """Return whether the check of /controller_epoch failed.
 
-        If the check succeeds and another op fails, that op has the error, and the check has OK.
+        If the check succeeds and another op fails, that op's result is an error, and the check's result is OK.
         """
         check = outcome.value[0].error if outcome.value and self._fence else ErrorCode.OK
         return check not in (ErrorCode.OK, ErrorCode.RUNTIME_INCONSISTENCY)
 
 
 class UnfencedWriter(FencedWriter):
-    """Writer for Historical.UNFENCED_CONTROLLER.
+    """Writer for the historical bug Historical.UNFENCED_CONTROLLER.
 
-    Every write is sent alone, and takes effect even after another election.
+    It sends every write without a check, so a write takes effect even after another controller was elected.
     """
 
     def __init__(self, zk: Zk, broker_id: int, epoch: int, epoch_zk_version: int, emit: Emit) -> None:
@@ -251,11 +256,11 @@ class UnfencedWriter(FencedWriter):
         self._fence = []
 
     async def write_together(self, ops: Sequence[Op]) -> list[Written]:
-        """Execute each op alone."""
+        """Execute each op in a separate transaction."""
         return await self.write(ops)
 
     async def confirm(self) -> None:
-        """Do nothing: the writes of this writer never show that its term has ended."""
+        """Do nothing, because the writes of this writer never show that its controller term has ended."""
 
 
 def _written(outcome: Outcome[list[OpResult]]) -> Written:

@@ -1,4 +1,4 @@
-"""Registration in the coordination service: persistent paths, the cluster id, brokers, and the controller.
+"""Registration in ZooKeeper: persistent paths, the cluster id, brokers, and the controller.
 
 Sources: kafka.zk.KafkaZkClient (createTopLevelPaths, createOrGetClusterId, registerBroker with CheckedEphemeral,
 registerControllerAndIncrementControllerEpoch, checkControllerAndEpoch).
@@ -21,7 +21,7 @@ from zabka.kafka.zk.znodes import BrokerInfo
 
 
 class BrokerIdInUse(Exception):
-    """/brokers/ids/N belongs to a session that is not known to be this process's session."""
+    """/brokers/ids/N already exists, and its session is not known to be a session of this process."""
 
     def __init__(self, broker_id: int, owner: int) -> None:
         super().__init__(f"{znodes.broker_path(broker_id)} is held by session 0x{owner & (2**64 - 1):x}")
@@ -30,8 +30,9 @@ class BrokerIdInUse(Exception):
 
 
 class ControllerSeen(NamedTuple):
-    """The content of /controller and /controller_epoch; broker -1 if there is no controller, epoch 0 before the
-    first."""
+    """Content of /controller and /controller_epoch: broker id -1 if there is no controller, epoch 0 before the
+    first.
+    """
 
     broker_id: int
     owner: int
@@ -41,10 +42,10 @@ class ControllerSeen(NamedTuple):
 
 
 class Won(NamedTuple):
-    """This broker became controller.
+    """The result of a won election: this broker is the controller.
 
-    Contains the controller epoch, the version of /controller_epoch that fences its writes, and the zxid of its
-    election.
+    It contains the controller epoch, the version of /controller_epoch that fences the controller's writes, and the zxid
+    of the election.
     """
 
     epoch: int
@@ -64,9 +65,9 @@ async def create_recursive(zk: Zk, path: str, data: bytes | None = None) -> bool
 
 
 async def create_persistent_paths(zk: Zk) -> None:
-    """Create the paths that every broker relies on (ZkData.PersistentZkPaths), parents first.
+    """Create the paths that every broker requires (ZkData.PersistentZkPaths), parents first.
 
-    The chroot of zookeeper.connect is created if it is missing (KafkaZkClient.createZkClient).  Raises ZooKeeperError.
+    The chroot of zookeeper.connect is created if it is missing (KafkaZkClient.createZkClient). Raises ZooKeeperError.
     """
     paths: dict[str, None] = {}
     for path in znodes.PERSISTENT_PATHS:
@@ -77,7 +78,7 @@ async def create_persistent_paths(zk: Zk) -> None:
     requests = [partial(zk.service.create, path, None) for path in paths]
     outcomes = await zk.batch(requests)
     if outcomes[0].error is ErrorCode.NO_NODE:
-        # The first path is directly below the root, whose znode can be missing only if it is the chroot.
+        # The first path is directly below the root. Its parent can be missing only if the root is a chroot.
         await zk.call(zk.service.create_chroot)
         outcomes = await zk.batch(requests)
     for path, outcome in zip(paths, outcomes, strict=True):
@@ -86,7 +87,7 @@ async def create_persistent_paths(zk: Zk) -> None:
 
 
 async def cluster_id(zk: Zk, random: Random) -> str:
-    """Return the cluster's id from /cluster/id, or create one if there is none yet."""
+    """Return the cluster id in /cluster/id. If there is none yet, create one."""
     while True:
         try:
             data, _ = await zk.call(lambda: zk.service.get(znodes.CLUSTER_ID))
@@ -101,22 +102,21 @@ async def cluster_id(zk: Zk, random: Random) -> str:
 
 
 async def next_broker_id(zk: Zk, reserved_max: int) -> int:
-    """Return an id for a broker without a configured id: the version of /brokers/seqid, above the reserved ids."""
+    """Return a new id for a broker without a configured id: the version of /brokers/seqid plus `reserved_max`."""
     stat = await zk.call(lambda: zk.service.set(znodes.BROKER_SEQUENCE_ID, b""))
     return reserved_max + stat.version
 
 
 async def register_broker(zk: Zk, info: BrokerInfo, timestamp_ms: int, own_sessions: Container[SessionId]) -> int:
-    """Create /brokers/ids/N for this session, and return its czxid, the broker epoch.
+    """Create /brokers/ids/N for this session, and return the znode's czxid, which is the broker epoch.
 
-    A znode of an earlier session of this process is removed first (KAFKA-7165). A znode of this session means that the
-    create succeeded but its reply was lost. Raises BrokerIdInUse if the znode belongs to any other session.
+    A znode of an earlier session of this process is removed first (KAFKA-7165). A znode of this session means that an
+    earlier create succeeded but its reply was lost. Raises BrokerIdInUse if the znode's owner is any other session.
     """
     service = zk.service
     path = znodes.broker_path(info.broker_id)
     data = znodes.encode_broker(info, timestamp_ms)
-    # The SetData returns a Stat with the czxid of this transaction, which is the broker epoch. Create returns no
-    # Stat.
+    # The result of SetData contains the czxid of this transaction, which is the broker epoch. Create returns no Stat.
     ops: list[Op] = [Create(path, None, ephemeral=True), SetData(path, data, 0)]
     while True:
         results = await zk.call(lambda: service.multi(ops))
@@ -138,13 +138,13 @@ async def register_broker(zk: Zk, info: BrokerInfo, timestamp_ms: int, own_sessi
 
 
 async def controller_epoch_now(zk: Zk) -> int:
-    """Return /controller_epoch as this session currently sees it; 0 if it is missing or cannot be read."""
+    """Return the controller epoch in /controller_epoch as this session sees it; 0 if it is missing or invalid."""
     outcome = await zk.attempt(lambda: zk.service.get(znodes.CONTROLLER_EPOCH))
     return 0 if outcome.value is None else znodes.decode_controller_epoch(outcome.value[0]) or 0
 
 
 async def read_controller(zk: Zk) -> ControllerSeen:
-    """Return the controller and its epoch."""
+    """Return the current controller and the controller epoch."""
     service = zk.service
     holder, epoch = await zk.batch(
         [lambda: service.get(znodes.CONTROLLER), lambda: service.get(znodes.CONTROLLER_EPOCH)]
@@ -187,7 +187,7 @@ async def register_controller(zk: Zk, broker_id: int, timestamp_ms: int) -> Won 
     error = next(r.error for r in results if r.error is not ErrorCode.OK)
     if error not in (ErrorCode.NODE_EXISTS, ErrorCode.BAD_VERSION):
         raise error_for(error, znodes.CONTROLLER)
-    # Either another broker was faster, or our own first transmission has already been applied.
+    # Either another broker was faster, or our own first request was executed but its reply was lost.
     now = await read_controller(zk)
     ours = now.broker_id == broker_id and now.owner == service.session_id and now.epoch == new_epoch
     if not ours:
@@ -199,7 +199,7 @@ async def register_controller(zk: Zk, broker_id: int, timestamp_ms: int) -> Won 
 
 
 async def _epoch(zk: Zk) -> ControllerSeen:
-    """Return /controller_epoch, which is created with 0 before the first election."""
+    """Return the content of /controller_epoch. Before the first election, create the znode with epoch 0."""
     while True:
         seen = await read_controller(zk)
         if seen.epoch or seen.epoch_zk_version:
@@ -209,20 +209,23 @@ async def _epoch(zk: Zk) -> ControllerSeen:
             return seen
         if made.error is not ErrorCode.NODE_EXISTS:
             raise error_for(made.error, znodes.CONTROLLER_EPOCH)
-        # Another broker has created the znode, and may have increased the epoch since then.
+        # Another broker has created the znode, and may have incremented the epoch already.
         again = await zk.call(lambda: zk.service.get(znodes.CONTROLLER_EPOCH))
         if again[1].version == 0:
             return seen
 
 
 async def remove_any_controller(zk: Zk, epoch_zk_version: int) -> bool:
-    """Delete /controller, whichever session owns it (Historical.UNFENCED_CONTROLLER)."""
+    """Delete /controller even if another session owns it (Historical.UNFENCED_CONTROLLER)."""
     removed = await zk.attempt(lambda: zk.service.delete(znodes.CONTROLLER))
     return removed.error is ErrorCode.OK
 
 
 async def remove_controller(zk: Zk, epoch_zk_version: int) -> bool:
-    """Delete /controller if the epoch has not changed; return False if it has, or if there is no controller."""
+    """Delete /controller if /controller_epoch has not changed.
+
+    Return False if it has changed, or if there is no controller.
+    """
     ops: list[Op] = [Check(znodes.CONTROLLER_EPOCH, epoch_zk_version), Delete(znodes.CONTROLLER)]
     results = await zk.call(lambda: zk.service.multi(ops))
     return all(result.error is ErrorCode.OK for result in results)

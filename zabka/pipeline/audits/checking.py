@@ -1,7 +1,7 @@
-"""Check one history against every invariant, as `zabka simulate` does, but after the run.
+"""Checks one history against every invariant, as `zabka simulate` does, but after the run.
 
-The checkers are folds in one pass. The history itself is stored once as well, because the checker of causes needs whole
-chains, and each violation is reported with its chain.
+The checkers are folds in one pass. The whole history is also kept in memory, because the checker of causes needs
+complete chains, and because each violation is reported with its chain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FULL = (TxnCommitted, EphemeralCreated)
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A violation: the event that shows it, and the chain of causes that led to that event, the effect first."""
+    """A violation, the event that shows it, and the chain of causes of that event, beginning with the event itself."""
 
     invariant: str
     detail: str
@@ -33,10 +33,11 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The result of checking one history.
+    """Result of checking one history.
 
-    `checked` counts the checks of each invariant. A journal of the normal level lacks most events that the
-    invariants of ZAB and of records need: then `full` is False, and an invariant without checks may be violated.
+    `checked` is the number of checks of each invariant. A journal of the normal level lacks most events that the
+    invariants of ZAB and of records need. `full` is False for such a journal, and an invariant without checks may then
+    be violated.
     """
 
     events: int
@@ -46,7 +47,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def check_history(history: Iterable[Entry], sentences: Sentences) -> Verdict:
-    """Check the entries of a history, which must be in order."""
+    """Check every invariant on the entries of a history, which must be in order."""
     watchdog = Watchdog([*default_checkers(), *zab_checkers()])
     entries: list[Entry] = []
     for entry in history:

@@ -1,11 +1,11 @@
-"""The histories to audit: one per run, with its files, its size, and the command that replays it.
+"""Finds the histories to audit: one per run, with its files, its size, and the command that replays it.
 
 A simulated run is one file in its own order. A cluster's run consists of the files of its nodes, merged by their clocks
-as `zabka.journal.reader` does. The seed of a file follows from its name, if it has the form that the documents use
+as `zabka.journal.reader` does. The seed is read from the file's name, if it has the form that the documents use
 (`seed-7.jsonl`, `ensemble-seed-7.jsonl`), or from a file `NAME.command` next to it. Otherwise the seed is unknown.
 
-A lake's histories are the runs in its bronze table, from committed batches only. Histories in a topic, or at a URI, are
-read as a journal's rows.
+The histories of a lake are the runs in its bronze table, from committed batches only. Histories in a topic, or at a
+URI, are read as a journal's rows.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from zabka.pipeline.runs import journal_files, without_copies
 
 _SEED = re.compile(r"(?:(?P<scenario>[a-z0-9-]+?)-)?seed-(?P<seed>[0-9]+)")
 _ONE_FILE = re.compile(r".*\.jsonl(~[0-9]+)?", re.DOTALL)
-"""The name of a run with one file.
+"""Matches the name of a run that is a single file.
 
-A stream appends `~N` if a run was recreated under its name (`zabka.pipeline.positions`).
+A stream appends `~N` if a run was created again under the same name (`zabka.pipeline.positions`).
 """
 COMMAND = ".command"
 _DEPTH = 3
-"""The number of directories between a lake and one of its files: bronze, the type, and the day."""
+"""Number of directory levels between a lake and one of its files: bronze, the type, and the day."""
 LINE = ["file", "position", "body", "problem"]
-"""The columns of a journal's rows that contain a line and its position."""
+"""Columns of a journal's rows that contain a line and its position."""
 
 
 class History(msgspec.Struct, frozen=True):
-    """One run: its name, its files in order, their size, and the command that replays it, if known."""
+    """One run: its name, its files in order, their total size, and the command that replays it, if known."""
 
     run: str
     files: tuple[str, ...]
     size_bytes: int
     command: str | None
     of_lake: bool = False
-    """Whether `files` belong to a lake's bronze table, and so also contain lines of other runs."""
+    """Whether `files` are files of a lake's bronze table, which also contain lines of other runs."""
 
 
 def histories(root: Path) -> list[History]:
-    """Return every run below a directory, the run that is a single file, or the runs of a lake.
+    """Return the histories at a path: every run below a directory, a single file, or the runs of a lake.
 
-    A copy of a run counts once. Raises OSError, and ValueError if a commit of the lake is damaged.
+    A copy of a run is ignored. Raises OSError, and ValueError if a commit of the lake is damaged.
     """
     if (root / COMMITS).is_dir():
         return _of_lake(root)
@@ -94,12 +94,12 @@ def _runs_and_bodies(path: Path) -> pa.Table:
 
 
 def is_one_file(run: str) -> bool:
-    """Return whether, according to its name, the run is a single file, whose lines are in order."""
+    """Return whether the name of a run is that of a single file, whose lines are in order."""
     return _ONE_FILE.fullmatch(run) is not None
 
 
 def _lines_of_lake(history: History, bad: list[BadLine]) -> Iterator[Entry]:
-    """Yield the lines of a run in the order of its files; append quarantined lines to `bad`."""
+    """Yield the entries of a run in a lake, file by file. Append lines that are not entries to `bad`."""
     is_own = pc.field("run") == history.run
 
     def lines(path: Path) -> pa.Table:
@@ -111,12 +111,12 @@ def _lines_of_lake(history: History, bad: list[BadLine]) -> Iterator[Entry]:
 
 
 def lines_of(rows: pa.Table, bad: list[BadLine]) -> Iterator[Entry]:
-    """Yield the lines of one run's rows in the order of its files; append quarantined lines to `bad`."""
+    """Yield the entries in the rows of one run, file by file. Append lines that are not entries to `bad`."""
     for row in rows.select(LINE).sort_by([("file", "ascending"), ("position", "ascending")]).to_pylist():
         try:
             if row["problem"] is not None:
                 raise ValueError(row["problem"])
-            # This also checks fields that no table reads, so it is stricter than `zabka.pipeline.entries`.
+            # This also checks fields that no table uses, so it is stricter than `zabka.pipeline.entries`.
             entry = decode_line(row["body"].encode())
         except ValueError as reason:
             bad.append(BadLine(row["file"], row["position"], str(reason)))
@@ -125,7 +125,7 @@ def lines_of(rows: pa.Table, bad: list[BadLine]) -> Iterator[Entry]:
 
 
 def replay_command(path: Path) -> str | None:
-    """Return the command that replays a simulated run's file, or None if the run is unknown."""
+    """Return the command that replays the simulated run in a file, or None if it is unknown."""
     sibling = path.with_name(path.name + COMMAND)
     if sibling.is_file():
         return sibling.read_text().strip()
@@ -133,7 +133,7 @@ def replay_command(path: Path) -> str | None:
 
 
 def seed_command(name: str) -> str | None:
-    """Return the command that replays a seed, from its file's name, or None if the name contains no seed."""
+    """Return the command that replays the seed in a file's name, or None if the name contains no seed."""
     found = _SEED.fullmatch(name)
     if found is None:
         return None
@@ -144,7 +144,7 @@ def seed_command(name: str) -> str | None:
 
 
 def entries_of(history: History, bad: list[BadLine]) -> Iterator[Entry]:
-    """Yield the history's entries in order; append lines that are not entries to `bad`."""
+    """Yield the entries of a history in order. Append lines that are not entries to `bad`."""
     if history.of_lake:
         return in_order(history.run, _lines_of_lake(history, bad))
     if len(history.files) == 1:
@@ -153,5 +153,5 @@ def entries_of(history: History, bad: list[BadLine]) -> Iterator[Entry]:
 
 
 def in_order(run: str, lines: Iterator[Entry]) -> Iterator[Entry]:
-    """Yield the lines of a run's files, one file after the other, in the order of its history."""
+    """Bring the entries of a run, which are sorted by file, into the order of the history."""
     return lines if is_one_file(run) else iter(merge(lines))

@@ -1,8 +1,8 @@
-"""The audit as a Spark job, which reads histories and writes the table `audits`.
+"""The audit as a Spark job, which checks histories and writes the table `audits`.
 
-One task checks a history in one pass, and tasks get about equal shares of bytes. The work is therefore linear in
-events, and a worker stores one history at a time. Executors read the files at the driver's paths, so their directory
-must be mounted everywhere. Histories from elsewhere are read as a journal's rows, grouped by run.
+One task checks a history in one pass, and tasks get about equal numbers of bytes. The work is therefore linear in
+events, and a worker has only one history in memory at a time. Executors read the files at the driver's paths, so their
+directory must be mounted everywhere. Histories from a topic or a URI are read as a journal's rows, grouped by run.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ SCHEMA = StructType(
         StructField("set_aside", LongType()),
     ]
 )
-"""One row per run and invariant; a violated invariant has one row per violation.
+"""Columns of `audits`: one row per run and invariant, but one row per violation if the invariant is violated.
 
 `verdict` is held, violated, or not_checked if no event of that history concerned the invariant. `checked` is the number
-of checks (null if a checker does not count). `set_aside` is the number of the run's lines that are not entries.
+of checks (null if the checker does not count them). `set_aside` is the number of the run's lines that are not entries.
 """
 
 Row = tuple[Any, ...]
@@ -62,10 +62,10 @@ Row = tuple[Any, ...]
 def audit(
     spark: SparkSession, runs: list[History], out: Path, progress: Callable[[int], None] = lambda checked: None
 ) -> int:
-    """Check every history, write `out/audits`, and return the number of violations.
+    """Check every history, write the table `out/audits`, and return the number of violations.
 
     `progress` is called with the number of histories checked so far. The caller must have locked `own_place(out)`
-    (`versions.locked`). Raises versions.NoTable if the table's path contains something else.
+    (`versions.locked`). Raises versions.NoTable if the table's path exists and is not a table.
     """
     versions.check_table(out / AUDITS)
     checked = [0]
@@ -88,7 +88,10 @@ def audit(
 
 
 def audit_rows(reported: DataFrame, out: Path) -> int:
-    """Check every history in a journal's rows (the columns of `zabka-journal`), from any source, as `audit` does."""
+    """Check every history in a journal's rows, write the table, and return the number of violations, like `audit`.
+
+    The rows can be from any source; their columns are those of `zabka-journal`.
+    """
 
     arrow = to_arrow_schema(SCHEMA)
 
@@ -114,7 +117,7 @@ def _written(found: DataFrame, out: Path) -> int:
 
 
 def own_place(out: Path) -> Path:
-    """Return the directory of the table's versions.
+    """Return the directory with the versions of the table `audits`.
 
     It is a separate directory, so that an audit does not wait for the stream that writes the other tables of `out`.
     """
@@ -122,7 +125,7 @@ def own_place(out: Path) -> Path:
 
 
 def _shares(runs: list[History]) -> list[list[bytes]]:
-    """Split histories into tasks, the largest first, each of about SHARE_BYTES or of one history."""
+    """Distribute histories to tasks, the largest first. Each task has about SHARE_BYTES, or a single history."""
     shares: list[list[bytes]] = []
     size = SHARE_BYTES
     for run in sorted(runs, key=lambda run: -run.size_bytes):
@@ -135,7 +138,7 @@ def _shares(runs: list[History]) -> list[list[bytes]]:
 
 
 def rows(history: History) -> Iterator[Row]:
-    """Yield the rows of one history."""
+    """Yield the rows of the table `audits` for one history."""
     bad: list[BadLine] = []
     return _rows(history.run, history.command, entries_of(history, bad), bad)
 
@@ -158,11 +161,11 @@ def _unbroken(invariant: str, verdict: Verdict) -> str:
 
 
 def runs_of(out: Path) -> int:
-    """Return the number of histories in the table that `audit` wrote below `out`."""
+    """Return the number of histories in the table that `audit` wrote to `out`."""
     return len(pq.read_table(out / AUDITS, columns=["run"])["run"].unique())
 
 
 def violations_of(out: Path) -> list[dict[str, Any]]:
-    """Return every violation that `audit` wrote below `out`, sorted by run and time."""
+    """Return every violation in the table that `audit` wrote to `out`, sorted by run and time."""
     found: list[dict[str, Any]] = pq.read_table(out / AUDITS, filters=[("verdict", "=", VIOLATED)]).to_pylist()
     return sorted(found, key=lambda row: (row["run"], row["at_us"]))

@@ -1,4 +1,4 @@
-"""The result of a campaign in three sentences, derived only from the figures."""
+"""Summarises the results of a campaign in three sentences, which it derives only from the figures."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from zabka.pipeline.campaign.statistics import Difference, Estimate, Share
 from zabka.pipeline.campaign.stopping import Comparison, Verdict, cost_level
 
 _LACKING = {Verdict.OPEN, Verdict.DIFFERENT}
-"""Verdicts on costs for which there were not enough seeds to conclude that no figure differs.
+"""Verdicts about costs from which it cannot be concluded that no figure differs, for lack of seeds.
 
-DIFFERENT is among them: a difference at one look or in one setting is not a difference among all settings.
+DIFFERENT is among them: a difference in one interim analysis or one setting is not significant among all settings.
 """
 
 
 def answer(found: Results) -> list[str]:
-    """Return the decision, its cost, and its evidence, one sentence each."""
+    """Return the best setting, what it costs, and the evidence, one sentence each."""
     return [_decision(found), _cost(found), _evidence(found)]
 
 
 def short(point: dict[str, str]) -> str:
-    """Return a setting's values without the keys, which the title contains."""
+    """Return the values of a setting without the keys, which are in the chart's title."""
     return " / ".join(point.values())
 
 
 def named(found: Results, number: int) -> str:
-    """Return a setting as used in a sentence: its key and value, or all keys and values if several vary."""
+    """Return a setting as it appears in a sentence: its key and value, or all keys and values if several vary."""
     return ", ".join(f"{key}={value}" for key, value in found.points[number].items())
 
 
 def interval(estimate: Estimate, unit: str) -> str:
-    """Return a mean with its unit and interval; for rare events, the number of seeds with any event."""
+    """Return a mean with its unit and confidence interval; for rare events, the number of seeds with any event."""
     if estimate.mean is None:
         return "not measured"
     mean, rare = f"{format_number(estimate.mean)} {unit}", estimate.rare
@@ -49,12 +49,12 @@ def interval(estimate: Estimate, unit: str) -> str:
 
 
 def share(rare: Share) -> str:
-    """Return the interval for a share of seeds."""
+    """Return the confidence interval for a share of seeds."""
     return f"{format_number(100 * rare.low)} to {format_number(100 * rare.high)} %"
 
 
 def paired(seen: Difference) -> str:
-    """Return a difference and its interval."""
+    """Return the mean difference from the baseline and its confidence interval."""
     if seen.mean is None:
         return "not measured"
     ends = "no interval" if seen.low is None or seen.high is None else f"{_signed(seen.low)} to {_signed(seen.high)}"
@@ -62,7 +62,7 @@ def paired(seen: Difference) -> str:
 
 
 def chance(p: float) -> str:
-    """Return a p-value as a phrase; a sampled test never yields 0."""
+    """Return a p-value as a phrase. A test by sampling never yields exactly 0."""
     return f"{p:.4f}" if p >= 0.0001 else "< 0.0001"
 
 
@@ -129,7 +129,7 @@ def _some(count: int, of: int) -> str:
 
 
 def _contested(found: Results) -> str:
-    """Return the settings that differ from the baseline but could be as good as the best."""
+    """Return a sentence about settings that differ from the baseline but could be as good as the best setting."""
     different = [each.point for each in found.comparisons if each.verdict is Verdict.DIFFERENT]
     close = [short(found.points[number]) for number in found.rivals if number in different]
     return f"; {_listed(close)} may be as good as {short(found.points[found.best])}" if close else ""
@@ -182,14 +182,15 @@ def _phrase(compared: Comparison) -> str:
 
 
 def _elsewhere(found: Results) -> str:
-    """Return other figures that differ from the baseline, if the deciding figure does not."""
+    """Return a sentence about other figures that differ from the baseline, although the deciding figure does not."""
     if len(found.points) == 1:
         also = [f"{FIGURES[name].title} {interval(found.estimates[name][0], FIGURES[name].unit)}"
                 for name in found.campaign.also]  # fmt: skip
         return f"There is nothing to compare it with{'; besides: ' + '; '.join(also) if also else ''}."
     if not found.costs:
         return "Nothing else was asked for."
-    # All settings are searched for differences, so the level must account for this many additional tests.
+    # Every other figure of every setting is tested for a difference, so the significance level must account for all
+    # these tests.
     stop, tests = found.campaign.stop, len(found.costs) * len(found.comparisons)
     level = cost_level(stop.confidence, found.ended.looks, tests)
     moved = [(also, each) for also, compared in found.costs.items() for each in compared if each.difference.p <= level]

@@ -1,4 +1,4 @@
-"""Charts as plain SVG: points with their intervals, self-contained."""
+"""Draws charts as self-contained SVG: points with their confidence intervals."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from typing import NamedTuple
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 80, 24, 18, 52
 ASIDE, BAR = 12, 40
-"""The distance between series at one position, and the width of a bar without bars next to it."""
+"""Distance between series at the same position, and width of a bar that has no bars next to it."""
 SEED, SPREAD = 2.0, 5
-"""The radius of a seed's mark, and the number of adjacent positions over which seeds are spread, because they would
-overlap.
-"""
+"""Radius of the mark for one seed, and number of adjacent positions for these marks, which would overlap."""
 DOT, LETTER_WIDTH, LETTER_HEIGHT = 4.5, 7.0, 13.0
-"""A mark's radius, and the approximate size of a letter in the page's 12 px."""
+"""Radius of a mark, and approximate size of a letter at the page's font size of 12 px."""
 DIGITS_MAX = 9
-"""The maximum number of digits after the decimal point."""
+"""Maximum number of digits after the decimal point."""
 SERIES = ("s1", "s2", "s3", "s4", "s5", "s6")
-"""CSS classes of the page, one per series."""
+"""CSS classes of the page for the series."""
 
 
 class Mark(NamedTuple):
-    """A value with its interval, at a position on the first axis."""
+    """A value with its confidence interval, at a position on the x axis."""
 
     x: float
     y: float
@@ -32,11 +30,11 @@ class Mark(NamedTuple):
     high: float
     label: str
     seeds: tuple[float, ...] = ()
-    """The value of each seed."""
+    """The values of the single seeds."""
 
 
 class Series(NamedTuple):
-    """Marks that belong together; `name` is empty if there is only one series."""
+    """The marks of one series. `name` is empty if there is only one series."""
 
     name: str
     marks: list[Mark]
@@ -51,12 +49,12 @@ class Axis(NamedTuple):
     ticks: list[tuple[float, str]]
 
     def place(self, value: float, begin: float, end: float) -> float:
-        """Return the position of a value between two ends of a drawing."""
+        """Return the position of a value in a drawing whose axis goes from `begin` to `end`."""
         return begin + (end - begin) * (value - self.low) / (self.high - self.low or 1.0)
 
 
 def number_axis(title: str, values: Sequence[float], *, from_zero: bool = False) -> Axis:
-    """Return an axis over these values, with about five round ticks."""
+    """Return an axis for these values, with about five ticks at round numbers."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     if from_zero:
         low = min(0.0, low)
@@ -76,7 +74,7 @@ def _round_step(rough: float) -> float:
 
 
 def format_number(value: float) -> str:
-    """Format a number for people: as many digits as it needs, with thousands separators.
+    """Format a number with as many digits as necessary, and with thousands separators.
 
     A value just above 0 is not rounded to 0, and a value just below 100 is not rounded to 100.
     """
@@ -94,12 +92,15 @@ def _written(value: float, digits: int) -> str:
 
 
 def chart(title: str, x: Axis, y: Axis, series: Sequence[Series], *, lines: bool, bars: bool) -> str:
-    """Return a chart of marks with whiskers and seeds, either joined by lines on a scale, or on bars."""
+    """Return a chart of marks with their intervals and the values of single seeds.
+
+    The marks are joined by lines if the x axis is a scale, or are at the ends of bars.
+    """
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = _frame(title, x, y, right, bottom)
     for number, one in enumerate(series):
         kind = SERIES[number % len(SERIES)]
-        # Shift the marks, so that intervals of several series at the same position are next to each other.
+        # Shift the marks, so that the intervals of several series at the same position are drawn next to each other.
         aside = (number - (len(series) - 1) / 2) * ASIDE
         places = [(x.place(m.x, LEFT, right) + aside, m) for m in one.marks]
         if lines and len(places) > 1:
@@ -165,7 +166,7 @@ def _mark(at: float, mark: Mark, y: Axis, bottom: float, kind: str) -> str:
 
 
 def scatter(title: str, x: Axis, y: Axis, marks: Sequence[Mark], x_intervals: Sequence[tuple[float, float]]) -> str:
-    """Return a chart with one mark per setting, its intervals in both directions, and its name next to it."""
+    """Return a chart with one mark per setting, with its name, and with confidence intervals in both directions."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = _frame(title, x, y, right, bottom)
     dots = [(x.place(mark.x, LEFT, right), y.place(mark.y, bottom, TOP)) for mark in marks]
@@ -182,7 +183,7 @@ def scatter(title: str, x: Axis, y: Axis, marks: Sequence[Mark], x_intervals: Se
 
 
 class _Box(NamedTuple):
-    """The position of a label: its left end, its base line, and its width."""
+    """Position of a label: its left end, its base line, and its width."""
 
     left: float
     base: float
@@ -201,7 +202,7 @@ class _Box(NamedTuple):
 
 
 def _names(labels: Sequence[str], dots: Sequence[tuple[float, float]]) -> list[_Box]:
-    """Place each mark's name as near to its dot as the dots and the earlier names allow."""
+    """Place the name of each mark as close to the mark as other marks and the names placed before allow."""
     taken = [_Box(at - DOT, middle + LETTER_HEIGHT / 2, 2 * DOT) for at, middle in dots]
     found = []
     for label, (at, middle) in zip(labels, dots, strict=True):

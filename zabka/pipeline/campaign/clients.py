@@ -1,4 +1,4 @@
-"""The clients' view: replies, waiting times, and reads that were older than an acknowledged record."""
+"""What clients observe: replies, waiting times, and reads that do not show an acknowledged record."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from zabka.pipeline.campaign.partition_times import Window
 
 
 class ClientView(msgspec.Struct):
-    """One producer, identified by its topic: its sends that began within the window.
+    """Results of one producer, identified by its topic: its sends that began within the window.
 
-    `refused` counts sends without an acknowledgement; they may be stored all the same. Latencies are of acknowledged
-    sends, None if there are none. `silence_ms` is the longest time without any acknowledgement. A producer that waits
-    sends nothing else during that time, so the share of sends understates an outage: `waited_ms` is the time in which
-    it wanted to write and could not (`zabka.kafka.client.waiting`).
+    `refused` is the number of sends without an acknowledgement; their records may be in the log nevertheless. Latencies
+    are those of acknowledged sends, None if there are none. `silence_ms` is the longest time without any
+    acknowledgement. A producer that waits sends nothing else during that time, so the share of failed sends understates
+    an outage. Therefore `waited_ms` is the time in which it wanted to write and could not
+    (`zabka.kafka.client.waiting`).
     """
 
     topic: str
@@ -32,7 +33,7 @@ class ClientView(msgspec.Struct):
 
 
 def client_views(history: KafkaHistory, window: Window) -> list[ClientView]:
-    """Return the view of each topic's producer."""
+    """Return the results of each topic's producer."""
     by_topic: dict[str, list[Sent]] = {}
     for sent in history.sent:
         if window.begin_us <= sent.began_us < window.end_us:
@@ -74,11 +75,11 @@ def nearest_rank(ordered: list[float], share: float) -> float | None:
 
 
 def stale_reads(history: KafkaHistory) -> tuple[int, int]:
-    """Return the number of stale polls, and of all polls.
+    """Return the number of stale polls, and the number of all polls.
 
     A poll is stale if its high watermark is below a record that had been acknowledged (acks=all) before the poll began.
-    Kafka allows stale polls from a deposed leader that does not know yet that it is deposed, and from a new leader
-    until its high watermark has caught up.
+    Kafka allows stale polls from a former leader that does not know yet that another leader was elected, and from a new
+    leader until its high watermark has caught up.
     """
     ends: dict[str, list[tuple[int, int]]] = {}
     for partition, acknowledged in _by_partition(history.sent).items():

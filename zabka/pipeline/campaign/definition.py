@@ -1,4 +1,4 @@
-"""A campaign's TOML file: a question, the settings to compare, the seeds, what to measure, and when to stop."""
+"""Reads a campaign's TOML file: a question, the settings to compare, the seeds, what to measure, and when to stop."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _SEEDS = re.compile(r"[0-9]{1,18}(-[0-9]{1,18})?")
 
 
 class BadCampaign(Exception):
-    """A campaign's file is not valid; the message states where and why."""
+    """A campaign's file is not valid. The message states where and why."""
 
 
 class Hypercube(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A Latin hypercube: each key's range is split into `points` strata, and each stratum is used once."""
+    """A Latin hypercube: the range of each key is divided into `points` strata, and each stratum is used once."""
 
     points: int
     keys: dict[str, list[Value] | Range]
@@ -36,49 +36,53 @@ class Hypercube(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Stop(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """When a campaign ends: the sample sizes of its interim looks, and the differences that do not matter."""
+    """When a campaign ends: the sample sizes of its interim analyses, and the differences that do not matter."""
 
     equal_within: float | dict[str, float] = 0.0
-    """The difference that does not matter: for the deciding figure, or for each figure by name."""
+    """Maximum difference that does not matter: for the deciding figure, or for each figure by name."""
     confidence: float = 0.95
     looks: list[int] = []
-    """The numbers of seeds after which the figures are evaluated. All seeds are always the last look, and the default.
+    """Numbers of seeds after which the figures are evaluated.
+
+    The last evaluation is always after all seeds; by default it is the only one.
     """
 
 
 class Limits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The limits of a campaign's cost."""
+    """Limits for the cost of a campaign."""
 
     runs: int = 2_000
     minutes: float = 0.0
-    """The minutes after which no further look begins; 0 means no limit."""
+    """Number of minutes after which no further interim analysis begins; 0 means no limit."""
 
 
 class Campaign(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The content of a campaign's file."""
+    """Content of a campaign's file."""
 
     question: str
     seeds: str
     decide: str
-    """The figure that answers the campaign's question."""
+    """Name of the figure that answers the campaign's question."""
     also: list[str] = []
-    """Other figures, in which the best setting may be worse: the cost of the decision."""
+    """Names of other figures, which the best setting may make worse: the cost of the decision."""
     scenario: str = "chaos"
     settings: dict[str, Value] = {}
     grid: dict[str, list[Value]] = {}
     latin_hypercube: Hypercube | None = None
     baseline: dict[str, Value] = {}
-    """The point to compare all others with; by default the first point."""
+    """The setting with which all others are compared; by default the first one."""
     stop: Stop = Stop()
     limits: Limits = Limits()
 
     def seed_numbers(self) -> range:
-        """Return the seeds as a range; the file's bounds are inclusive."""
+        """Return the seeds as a range. In the file, both bounds are inclusive."""
         first, _, last = self.seeds.partition("-")
         return range(int(first), int(last or first) + 1)
 
     def points(self) -> list[dict[str, str]]:
-        """Return every compared setting, with the values that differ between them, the baseline first."""
+        """Return every compared setting, the baseline first. It contains only the values that differ between
+        settings.
+        """
         cube = self.latin_hypercube
         points = hypercube_points(cube.keys, cube.points, cube.seed) if cube else grid_points(self.grid)
         requested = _texts(self.baseline)
@@ -86,11 +90,11 @@ class Campaign(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return points if found is None else [found, *(p for p in points if p is not found)]
 
     def arguments(self, point: Mapping[str, str]) -> tuple[str, ...]:
-        """Return all settings of a point, in the form of `--set`."""
+        """Return the complete settings of a point, in the form of the option `--set`."""
         return tuple(f"{key}={value}" for key, value in {**_texts(self.settings), **point}.items())
 
     def equal_within(self, figure: str) -> float:
-        """Return the difference in that figure that does not matter; 0 if the file gives none."""
+        """Return the maximum difference in that figure that does not matter; 0 if the file does not define one."""
         given = self.stop.equal_within
         if isinstance(given, dict):
             return given.get(figure, 0.0)
@@ -107,7 +111,7 @@ def _texts(values: Mapping[str, Value]) -> dict[str, str]:
 
 
 def read_campaign(path: Path) -> Campaign:
-    """Read and check a campaign's file.  Raises BadCampaign with the reason."""
+    """Read and validate a campaign's file. Raises BadCampaign with the reason."""
     try:
         return parse_campaign(path.read_text())
     except OSError as reason:
@@ -119,7 +123,7 @@ def read_campaign(path: Path) -> Campaign:
 
 
 def parse_campaign(text: str) -> Campaign:
-    """Parse and check a campaign in TOML. Raises BadCampaign."""
+    """Parse and validate a campaign in TOML. Raises BadCampaign."""
     try:
         raw: dict[str, Any] = tomllib.loads(text)
         campaign = msgspec.convert(raw, Campaign)
@@ -204,5 +208,5 @@ def _check_point(campaign: Campaign, point: Mapping[str, str]) -> None:
 
 
 def describe(point: Mapping[str, str]) -> str:
-    """Format a point as `key=value, key=value`."""
+    """Format a setting as `key=value, key=value`."""
     return ", ".join(f"{key}={value}" for key, value in point.items())

@@ -1,4 +1,4 @@
-"""The settings that a campaign compares: every combination (a grid), or a Latin hypercube if those are too many."""
+"""Creates the settings that a campaign compares: every combination (a grid), or a Latin hypercube."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _text(value: Value) -> str:
 
 
 def check_design(keys: Mapping[str, Sequence[Value] | Range], points: int) -> None:
-    """Check a design. Raises ValueError, with the reason, if these keys allow no design."""
+    """Raise ValueError, with the reason, if no settings can be created from these keys."""
     if not keys:
         raise ValueError("there is no key to vary")
     for key, values in keys.items():
@@ -42,14 +42,15 @@ def check_design(keys: Mapping[str, Sequence[Value] | Range], points: int) -> No
 
 
 def grid_points(grid: Mapping[str, Sequence[Value]]) -> list[dict[str, str]]:
-    """Return every combination; the last key changes fastest."""
+    """Return every combination of values; the last key changes fastest."""
     return [dict(zip(grid, map(_text, values), strict=True)) for values in product(*grid.values())]
 
 
 def hypercube_points(keys: Mapping[str, Sequence[Value] | Range], points: int, seed: int) -> list[dict[str, str]]:
-    """Return a Latin hypercube (McKay, Beckman and Conover 1979): each of a key's `points` strata is used once.
+    """Return a Latin hypercube (McKay, Beckman and Conover 1979): each of the `points` strata of a key is used once.
 
-    For a range the middle of a stratum is used; for a list, strata share its values as evenly as possible.
+    For a range of numbers, the middle of a stratum is used. The values of a list are distributed to strata as evenly as
+    possible.
     """
     random = Random(seed)
     columns: dict[str, list[str]] = {}

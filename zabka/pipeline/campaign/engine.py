@@ -1,7 +1,8 @@
-"""A campaign from its first run to its result. The caller passes the function that plays the runs.
+"""Runs a campaign, from its first run to its result. The caller passes the function that executes the runs.
 
-Runs are played by Spark or in this process (`Players`). The runs of a look are submitted together, seed by seed,
-and each result is stored as it arrives. Between looks the rule of `stopping` decides whether the result is clear.
+Spark or this process executes the runs (`Players`). The runs of an interim analysis are submitted together, seed by
+seed, and each result is stored as it arrives. After each interim analysis the rule of `stopping` decides whether the
+result is clear.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from zabka.pipeline.campaign.stopping import Comparison, compare, cost_level, is
 
 Keep = Callable[[bytes], object]
 Players = Callable[[Sequence[Run], Keep], None]
-"""Plays all of these runs, and passes each encoded row to `Keep` as it arrives, from any thread."""
+"""Function that executes all of these runs, and passes each encoded row to `Keep` as it arrives, from any thread."""
 
 
 class Progress(NamedTuple):
-    """Progress of a campaign: the stored runs, the maximum number of runs, and the last run."""
+    """Progress of a campaign: the number of stored runs, the maximum number of runs, and the last run."""
 
     done: int
     most: int
@@ -30,7 +31,7 @@ class Progress(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The end of a campaign: the seeds used, the look, the number of looks, and the reason for the end."""
+    """End of a campaign: the seeds used, the number of this interim analysis, the number of all, and the reason."""
 
     seeds: list[int]
     look: int
@@ -39,11 +40,11 @@ class Ended(NamedTuple):
 
 
 class NotPlayed(Exception):
-    """Requested runs were not returned; the message gives their number and an example."""
+    """Some requested runs were not returned. The message gives their number and an example."""
 
 
 def by_point(runs: Mapping[tuple[int, int], Played], figure: str, seeds: Sequence[int]) -> dict[int, dict[int, float]]:
-    """Return a figure's values for these seeds, by point and then by seed; runs without that figure are skipped."""
+    """Return the values of a figure for these seeds, by point and then by seed. Runs without the figure are skipped."""
     chosen = dict.fromkeys(seeds)
     found: dict[int, dict[int, float]] = {}
     for (point, seed), played in sorted(runs.items()):
@@ -55,13 +56,13 @@ def by_point(runs: Mapping[tuple[int, int], Played], figure: str, seeds: Sequenc
 
 
 def seeds_needed(campaign: Campaign) -> int:
-    """Return the minimum number of seeds with which any difference, however large, can be distinguished from chance."""
+    """Return the minimum number of seeds with which a difference, however large, can be statistically significant."""
     level = level_of(campaign.stop.confidence, len(campaign.look_sizes()), len(campaign.points()))
     return seeds_to_differ(level)
 
 
 def comparisons(campaign: Campaign, runs: Mapping[tuple[int, int], Played], seeds: Sequence[int]) -> list[Comparison]:
-    """Compare the deciding figure of all points on these seeds."""
+    """Compare the deciding figure of every point with the baseline, on these seeds."""
     level = level_of(campaign.stop.confidence, len(campaign.look_sizes()), len(campaign.points()))
     return _compared(campaign, runs, seeds, campaign.decide, level)
 
@@ -69,7 +70,7 @@ def comparisons(campaign: Campaign, runs: Mapping[tuple[int, int], Played], seed
 def costs(
     campaign: Campaign, runs: Mapping[tuple[int, int], Played], seeds: Sequence[int]
 ) -> dict[str, list[Comparison]]:
-    """Compare every figure of `also` on these seeds."""
+    """Compare every figure in `also` with the baseline, on these seeds."""
     level = cost_level(campaign.stop.confidence, len(campaign.look_sizes()), len(campaign.also))
     return {figure: _compared(campaign, runs, seeds, figure, level) for figure in campaign.also}
 
@@ -81,7 +82,7 @@ def _compared(
 
 
 def _is_answered(campaign: Campaign, runs: Mapping[tuple[int, int], Played], seeds: Sequence[int]) -> bool:
-    """Return whether these seeds are enough for every figure that the campaign names."""
+    """Return whether these seeds are enough to compare every figure that the campaign names."""
     return is_clear(comparisons(campaign, runs, seeds)) and all(
         is_clear(compared) for compared in costs(campaign, runs, seeds).values()
     )
@@ -90,9 +91,10 @@ def _is_answered(campaign: Campaign, runs: Mapping[tuple[int, int], Played], see
 def run_campaign(
     campaign: Campaign, ledger: Ledger, players: Players, progress: Callable[[Progress], None] = lambda progress: None
 ) -> Ended:
-    """Play the missing runs, look by look, until the result is clear, all seeds are played, or time is up.
+    """Execute the missing runs until the result is clear, all seeds have been run, or time is up.
 
-    Raises NotPlayed if runs are not returned, for whatever reason, because the comparison needs all runs of a seed.
+    Evaluate the figures after each interim analysis. Raises NotPlayed if some runs are not returned, for whatever
+    reason, because the comparison needs all runs of a seed.
     """
     points, seeds, looks = campaign.points(), list(campaign.seed_numbers()), campaign.look_sizes()
     most = len(points) * len(seeds)

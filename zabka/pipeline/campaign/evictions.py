@@ -1,4 +1,4 @@
-"""Evictions of brokers, by session expiry or from an ISR because of lag, and whether the broker was dead."""
+"""Counts evictions of brokers, by session expiry or from an ISR because of lag, and whether the broker was dead."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from zabka.pipeline.campaign.lives import Lives
 from zabka.pipeline.campaign.partition_times import Window
 
 TAKES = frozenset([e.BrokerRegistered, e.EphemeralCreated, e.SessionExpired, e.IsrChanged])
-"""The event types that this module evaluates."""
+"""Event types that this module evaluates."""
 
 
 class Evictions:
-    """Counts evictions within the window.
+    """Counts evictions of brokers within the window.
 
-    An eviction is false if the broker's process existed, also if it was paused, because the process would have
+    An eviction is false if the broker's process existed, even if it was paused, because the process would have
     continued by itself.
     """
 
@@ -30,7 +30,7 @@ class Evictions:
         self.false_from_isr = 0
 
     def see(self, entry: Entry) -> None:
-        """Process the next entry, after `Lives`."""
+        """Process the next entry. `Lives` must have processed it before."""
         event = entry.event
         if type(event) not in TAKES:
             return

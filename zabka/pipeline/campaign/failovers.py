@@ -1,4 +1,4 @@
-"""Failovers: from the loss of a process until another process has taken over its work."""
+"""Measures failovers: from the loss of a process until another process has taken over its role."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TAKES = frozenset(
         e.LeaderElected, e.LeadershipTaken, e.TopicDeleted,
     ]
 )  # fmt: skip
-"""The event types that this module evaluates."""
+"""Event types that this module evaluates."""
 
 
 class Failover(msgspec.Struct):
-    """One failover. Times are milliseconds from the loss, or None if the journal has no such event.
+    """One failover. Times are milliseconds since the loss of the process, or None if the journal has no such event.
 
     `ended_by` is elected (another process took over), returned (the lost process came back first and continues) or None
-    (the history, the controller term, or the topic ended first: only a lower bound of the duration is known).
+    (the history, the controller term, or the topic ended first, so only a lower bound of the duration is known).
     """
 
     kind: str
@@ -32,11 +32,11 @@ class Failover(msgspec.Struct):
     cause: str
     began_us: int
     detect_ms: float | None = None
-    """The time until the lost process's session was closed."""
+    """Time until the session of the lost process was closed."""
     elect_ms: float | None = None
-    """The time until another process was elected."""
+    """Time until another process was elected."""
     total_ms: float | None = None
-    """The time until the new process works: a controller that is ready, a leader that has taken its leadership."""
+    """Time until the new process works: the new controller is ready, or the new leader has taken its leadership."""
     ended_by: str | None = None
 
 
@@ -52,12 +52,12 @@ class Failovers:
         self.found: list[Failover] = []
         self._open: dict[str, Failover] = {}
         self._deposed: set[str] = set()
-        """The open failovers whose lost process has also lost its role in the ensemble's state."""
+        """Controllers and partitions with an open failover whose lost process is no longer controller or leader."""
         self._controller = -1
         self._sessions: dict[int, int] = {}
 
     def lost(self, node: str, cause: str, at_us: int) -> None:
-        """Record that a process stopped working."""
+        """Record that a process was lost."""
         role, _, number = node.partition("-")
         if role != "broker":
             return
@@ -68,7 +68,7 @@ class Failovers:
             self._begin(Failover(PARTITION, name, node, cause, at_us))
 
     def _begin(self, failover: Failover) -> None:
-        # If the successor dies before it has taken over, the same outage continues.
+        # If the successor is lost before it has taken over, the same outage continues.
         if failover.subject not in self._open:
             self._deposed.discard(failover.subject)
             self._open[failover.subject] = failover
@@ -100,9 +100,9 @@ class Failovers:
                 del self._open[subject]
 
     def went_on(self, node: str) -> None:
-        """Record that a paused process resumed. It keeps the roles that no other process took in the meantime.
+        """Record that a paused process resumed. It still has the roles that no other process took in the meantime.
 
-        A leader whose partition now has no leader, or a controller without a session, does not resume its role.
+        A leader whose partition now has no leader, or a controller without a session, does not get its role back.
         """
         for subject, failover in list(self._open.items()):
             if failover.lost == node and subject not in self._deposed:
@@ -115,7 +115,7 @@ class Failovers:
             if failover.lost == f"broker-{broker}" and failover.detect_ms is None:
                 failover.detect_ms = _ms(failover, entry.mono_us)
                 if failover.kind == CONTROLLER:
-                    # The /controller znode was deleted with the controller's session.
+                    # The znode /controller was deleted with the controller's session.
                     self._deposed.add(failover.subject)
 
     def _leader_elected(self, entry: Entry, event: e.LeaderElected) -> None:

@@ -1,4 +1,4 @@
-"""One run's figures: the numbers from its measures by which settings are compared."""
+"""Figures of a run: the numbers, computed from its measures, by which settings are compared."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from zabka.pipeline.campaign.measures import Measures
 
 
 class Figure(NamedTuple):
-    """A number of a run: its title, its unit, which direction is good, and how it is computed."""
+    """A figure: its title, its unit, whether a high or low value is better, and how it is computed."""
 
     title: str
     unit: str
     more_is_better: bool
     of: Callable[[Measures], float | None]
     failovers: Callable[[Measures], list[float]] | None = None
-    """The failovers of a run from which the number is computed."""
+    """Returns the durations of the failovers from which the figure is computed."""
 
 
 def _share(measures: Measures, field: str) -> float | None:
@@ -109,11 +109,11 @@ FIGURES: dict[str, Figure] = {
     "latency_p99_ms": Figure("waiting time for an acknowledgement, 99th percentile", "ms", False, _latency),
     "silence_ms": Figure("longest time without an acknowledgement", "ms", False, _silence),
 }  # fmt: skip
-"""The figures, by their names in a campaign's file."""
+"""Figures by the names that a campaign's file uses."""
 
 
 def figures(measures: Measures) -> dict[str, float | None]:
-    """Return every figure of a run.
+    """Return the value of every figure for a run.
 
     A value is None if the run cannot have it, such as a failover time without failovers.
     """

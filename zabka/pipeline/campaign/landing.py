@@ -1,6 +1,6 @@
-"""The lake's tables of campaigns: the tables of every campaign, each in a directory with its name.
+"""The lake's tables of campaigns: each contains the tables of every campaign, in a directory with its name.
 
-A campaign is played in `LAKE/campaigns/NAME/`. Its tables are also copied to `LAKE/campaign_runs/campaign=NAME/` and so
+A campaign is run in `LAKE/campaigns/NAME/`. Its tables are also copied to `LAKE/campaign_runs/campaign=NAME/` and so
 on, so that one query covers all campaigns.
 """
 
@@ -11,18 +11,18 @@ from pathlib import Path
 from urllib.parse import quote
 
 CAMPAIGNS = "campaigns"
-"""The directory of a lake that contains its campaigns."""
+"""Directory of a lake that contains its campaigns."""
 PREFIX = "campaign_"
 FILE = "part-0.parquet"
 
 
 def lake_of(directory: Path) -> Path | None:
-    """Return the lake that contains a campaign, or None if the campaign is not in a lake."""
+    """Return the lake that contains a campaign's directory, or None if it is not in a lake."""
     return directory.parent.parent if directory.parent.name == CAMPAIGNS else None
 
 
 def land(directory: Path, lake: Path, tables: list[str]) -> None:
-    """Copy a campaign's tables into the lake; each replaces its earlier version atomically."""
+    """Copy a campaign's tables into the lake. Each one replaces its earlier version atomically."""
     for table in tables:
         place = lake / f"{PREFIX}{table}" / f"campaign={quote(directory.name, safe='')}"
         place.mkdir(parents=True, exist_ok=True)

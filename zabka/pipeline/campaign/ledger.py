@@ -1,7 +1,7 @@
-"""The finished runs, stored in a file as they arrive, so that a killed campaign can resume.
+"""Stores the finished runs of a campaign in a file as they arrive, so that a killed campaign can resume.
 
-The file has one line per run, which is synced before the run counts. A torn last line is removed when the file is
-opened again, and its run counts as not played.
+The file has one line per run, and is synced before the run counts as finished. When the file is opened again, a torn
+last line is removed, and its run counts as not executed.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from zabka.pipeline.campaign.play import Played, decoded
 RUNS = "runs.jsonl"
 DEFINITION = "campaign.toml"
 CODE = "code"
-"""The digest of the code that played the runs."""
+"""Ledger key for the digest of the code version that executed the runs."""
 PACKAGES = ("journal", "ensemble", "kafka", "controller", "broker_sim", "simulation")
 """The packages that make up the simulated world."""
 MEASURES = (
     "clients", "evictions", "failovers", "figures", "lives", "measures", "partition_times", "play", "record_losses",
 )  # fmt: skip
-"""The modules of this package that compute figures of a run."""
+"""Modules of this package that compute the figures of a run."""
 
 
 class NotThisCampaign(Exception):
-    """The directory contains another campaign's runs, or another process is using it."""
+    """The directory contains the runs of another campaign, or another process is using it."""
 
 
 class Ledger:
-    """The runs of one campaign, keyed by point and seed."""
+    """Runs of one campaign, by point and seed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -61,7 +61,7 @@ class Ledger:
             self.runs[played.point, played.seed] = played
 
     def keep(self, line: bytes) -> Played | None:
-        """Store a row that arrived; return None if the run is already stored."""
+        """Store the encoded row of a run, and return it decoded; return None if the run is already stored."""
         played = decoded(line)
         with self._lock:
             if (played.point, played.seed) in self.runs:
@@ -79,7 +79,9 @@ class Ledger:
 
 @contextmanager
 def opened(directory: Path, definition: str) -> Iterator[Ledger]:
-    """Open the ledger of a campaign in its directory, for one process at a time.  Raises NotThisCampaign."""
+    """Open the ledger in a campaign's directory; only one process at a time can have it open. Raises
+    NotThisCampaign.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("w") as lock:
         try:
@@ -102,8 +104,10 @@ def opened(directory: Path, definition: str) -> Iterator[Ledger]:
 
 
 def _agree(place: Path, text: str, otherwise: str) -> None:
-    """Store the data that the runs depend on, before the first run. Raises NotThisCampaign if the stored data
-    differs."""
+    """Store `text`, on which the runs depend, before the first run.
+
+    Raises NotThisCampaign if a different text is already stored.
+    """
     written = place.read_text() if place.exists() else None
     played = place.with_name(RUNS)
     if written != text and (written is not None or (played.exists() and played.stat().st_size)):
@@ -117,8 +121,8 @@ def _agree(place: Path, text: str, otherwise: str) -> None:
 def code_digest() -> str:
     """Return the digest of all code in this process that affects a run's result; it is the same in any directory.
 
-    Runs of two versions are not compared: a change in a broker or in a measure must not count as a difference between
-    settings.
+    Runs of two code versions are not compared: a change in a broker or in a measure must not count as a difference
+    between settings.
     """
     root = Path(__file__).parents[2]
     files = [path for package in PACKAGES for path in (root / package).rglob("*.py")]

@@ -1,4 +1,4 @@
-"""Tracks which nodes have a running process, according to a journal."""
+"""Tracks which nodes have a running process, according to a journal's events."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from zabka.journal.events import Entry
 ENDS = ("crash", "power_loss", "kill", "exited")
 PAUSES = ("pause", "stopped")
 TAKES = frozenset([e.NodeStarted, e.FaultInjected, e.ProcessChanged, e.NodeStopped])
-"""The event types that this module evaluates, in addition to any line of a paused node."""
+"""Event types that this module evaluates. In addition, any event of a paused node shows that it has resumed."""
 
 
 class Lives:
-    """Nodes that are down or paused. Pass it every entry.
+    """The nodes that are down or paused. Pass every entry to `see`.
 
-    No journal records when a paused node resumed, so the time of its first line after the pause is used.
+    No journal records when a paused node resumed, so the time of its first event after the pause is used.
     """
 
     def __init__(self) -> None:
@@ -22,11 +22,11 @@ class Lives:
         self._paused: dict[str, None] = {}
 
     def works(self, node: str) -> bool:
-        """Return whether the node's process runs and is not paused."""
+        """Return whether the node's process exists and is not paused."""
         return node not in self._down and node not in self._paused
 
     def exists(self, node: str) -> bool:
-        """Return whether the node has a process, paused or not."""
+        """Return whether the node's process exists, paused or not."""
         return node not in self._down
 
     def stands_still(self, node: str) -> bool:
@@ -34,7 +34,7 @@ class Lives:
         return node in self._paused
 
     def see(self, entry: Entry) -> tuple[str, str] | None:
-        """Process the next entry; return the node that it stopped and the cause, or None."""
+        """Process the next entry. Return the node that it stopped and the cause, or None if it stopped no node."""
         event, node = entry.event, entry.node
         if type(event) not in TAKES:
             self._paused.pop(node, None)

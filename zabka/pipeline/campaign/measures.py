@@ -1,7 +1,7 @@
-"""The measures of one run: a fold over its journal, and over the results that its clients received, if available.
+"""Computes the measures of one run: a fold over its journal, and over the results that clients recorded, if any.
 
-A journal contains what nodes did. Without the clients' view, sends without a reply, waiting times and stale reads are
-None. All times are `mono_us` of the journal, which in a simulated run is one clock for all nodes.
+A journal contains what nodes did. Without the clients' results, sends without a reply, waiting times and stale reads
+are None. All times are `mono_us` of the journal, which in a simulated run is one clock for all nodes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from zabka.pipeline.campaign.record_losses import TAKES as OF_RECORD_LOSSES
 from zabka.pipeline.campaign.record_losses import RecordLosses
 
 _TAKEN = OF_LIVES | OF_PARTITION_TIMES | OF_FAILOVERS | OF_RECORD_LOSSES | OF_EVICTIONS
-"""The event types that the measures need. Nine of ten entries have other types and are skipped."""
+"""Event types that the measures need. Nine of ten entries have other types and are skipped."""
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The parameters in addition to the journal: the window, and the conditions under which a write is possible."""
+    """Parameters of the measures: the window, and the conditions under which a partition accepts writes."""
 
     window: Window
     min_insync_replicas: int = 1
@@ -37,7 +37,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Measures(msgspec.Struct):
-    """The measures of one run: times within the window, failovers that began within it, and losses of the whole run."""
+    """Measures of one run: times within the window, failovers that began within it, and losses of the whole run."""
 
     window: Window
     partitions: list[PartitionTimes]
@@ -54,7 +54,10 @@ class Measures(msgspec.Struct):
 
 
 def measure(entries: Iterable[Entry], asked: Asked, clients: KafkaHistory | None = None) -> Measures:
-    """Fold a full journal in its true order. `clients` is the history that the clients recorded, if available."""
+    """Compute the measures from the entries of a full journal in order.
+
+    `clients` is the history that the clients recorded, if available.
+    """
     lives = Lives()
     clock = PartitionClock(asked.window, lives, asked.min_insync_replicas, asked.acks)
     failovers, losses, evictions = Failovers(clock), RecordLosses(), Evictions(asked.window, lives)

@@ -1,8 +1,8 @@
-"""A live cluster as the starting point of a campaign: its shape, its settings, and its faults.
+"""Derives a campaign from a live cluster: its number of nodes, its settings, and its faults.
 
 All data comes from the journals: sizes and settings from the events of starting nodes, topics from the controller's
 events, and faults, from start to end, from the events of host agents and the API. Values that journals do not contain
-are not invented: comments in the file name its sources, and the data that was left out.
+are not invented: comments in the campaign's file name the sources of its values, and the data that was left out.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ _KINDS = {
     ("cut one way", "link"): "cut_one_way",
     ("delay", "link"): "delay",
 }
-"""The simulated world's name for each observed fault."""
+"""Name that each observed kind of fault has in the simulated world."""
 _WORLD_KEYS = {"tickTime": "peer", "zookeeper.session.timeout.ms": "broker", "replica.lag.time.max.ms": "broker"}
 _BROKER_KEYS = ("min.insync.replicas", "unclean.leader.election.enable")
 LASTS_MS = (100, 9_000)
 
 
 class Observed(msgspec.Struct):
-    """The number of nodes, the settings, the topic shapes, and the faults with their durations."""
+    """What was observed: number of nodes, settings, topics by shape, and faults with their durations."""
 
     peers: int = 0
     brokers: int = 0
     settings: dict[str, str] = {}
     shapes: Counter[tuple[int, int]] = msgspec.field(default_factory=Counter)
-    """The number of topics by partitions and replication factor."""
+    """Number of topics for each pair of partition count and replication factor."""
     faults: Counter[str] = msgspec.field(default_factory=Counter)
     other_faults: Counter[str] = msgspec.field(default_factory=Counter)
-    """The number of faults that have no name in the simulated world."""
+    """Number of faults of each kind that the simulated world does not have."""
     lasted_ms: list[int] = []
     first_us: int = 0
     last_us: int = 0
 
     @property
     def span_ms(self) -> int:
-        """The time from the first event to the last, by wall clocks."""
+        """Time from the first event to the last, by wall clocks."""
         return (self.last_us - self.first_us) // 1000
 
 
@@ -60,7 +60,7 @@ class _Open(msgspec.Struct):
 
 
 def observe(entries: Iterable[Entry]) -> Observed:
-    """Fold a cluster's entries, merged by their clocks."""
+    """Collect the observations from a cluster's entries, which are merged by their clocks."""
     seen = Observed()
     nodes: dict[str, dict[int, None]] = {"peer": {}, "broker": {}}
     running: dict[str, _Open] = {}
@@ -116,7 +116,7 @@ def _ended(seen: Observed, running: dict[str, _Open], name: str, at_us: int) -> 
 
 
 def campaign_text(seen: Observed, source: str) -> str:
-    """Return a campaign's file that compares session timeouts for such a cluster under such faults."""
+    """Return a campaign's file that compares session timeouts, for such a cluster with such faults."""
     shape, count = next(iter(seen.shapes.most_common(1)), ((2, min(3, seen.brokers)), 0))
     timeout_ms = int(seen.settings.get("zookeeper.session.timeout.ms", "6000"))
     tick_ms = int(seen.settings.get("tickTime", "500"))
@@ -156,7 +156,7 @@ def campaign_text(seen: Observed, source: str) -> str:
 
 
 def _rests(seen: Observed, source: str, alike: int) -> list[str]:
-    """Return the sources of the file's values, line by line; `alike` topics have the chosen shape."""
+    """Return comment lines that name the sources of the file's values. `alike` topics have the chosen shape."""
     span_s, faults = seen.span_ms / 1000, sum(seen.faults.values())
     rate = f"one every {span_s / faults:,.0f} s" if faults else "so that the kinds below are a guess"
     ended = len(seen.lasted_ms)

@@ -1,4 +1,4 @@
-"""The time for which each partition could take records, and the time for which it lacked replicas."""
+"""For how long each partition accepted writes, and for how long it was under-replicated."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from zabka.pipeline.campaign.lives import Lives
 TAKES = LIVES | {
     e.LeaderElected, e.IsrChanged, e.AssignmentChanged, e.TopicDeleted, e.ConfigChanged, e.FaultRemoved,
 }  # fmt: skip
-"""The types of events that can end a span."""
+"""Event types that can end a period with constant conditions."""
 _MIN_ISR = "min.insync.replicas"
 
 
 class Window(msgspec.Struct, frozen=True):
-    """The measured time: from the first microsecond up to, not including, the last."""
+    """The measured period; `end_us` is exclusive."""
 
     begin_us: int
     end_us: int
 
     def clip(self, moment_us: int) -> int:
-        """Return this time, or the nearer end of the window if it is outside."""
+        """Return this time if it is in the window, otherwise the nearer end of the window."""
         return min(self.end_us, max(self.begin_us, moment_us))
 
     def overlap_us(self, begin_us: int, end_us: int) -> int:
-        """Return how much of a span is in the window."""
+        """Return how much of a period is in the window."""
         return max(0, min(self.end_us, end_us) - max(self.begin_us, begin_us))
 
 
 class PartitionTimes(msgspec.Struct):
-    """One partition's times within the window, in microseconds. `window_us` is the time for which it existed."""
+    """Times of one partition within the window, in microseconds. `window_us` is the time for which it existed."""
 
     partition: str
     window_us: int = 0
     writable_us: int = 0
-    """Time with a leader whose process is running.
+    """Time during which the partition had a leader whose process is running.
 
-    With acks=all, the ISR must also have min.insync.replicas members, and each must be running and have an uncut link
-    to the leader.
+    With acks=all, the ISR must also have min.insync.replicas members, and each must be running and have a link to the
+    leader that is not partitioned.
     """
     under_replicated_us: int = 0
-    """Time with an ISR smaller than the assignment."""
+    """Time during which the ISR was smaller than the assignment."""
     under_min_isr_us: int = 0
 
 
@@ -58,7 +58,10 @@ class _State:
 
 
 class PartitionClock:
-    """Adds up the times of all partitions of clients' topics. Pass it every entry after `Lives`."""
+    """Sums up the times of all partitions of the clients' topics.
+
+    Pass every entry to it after `Lives` has processed the entry.
+    """
 
     def __init__(self, window: Window, lives: Lives, min_insync_replicas: int, acks: int) -> None:
         self._window = window
@@ -68,21 +71,21 @@ class PartitionClock:
         self._states: dict[str, _State] = {}
         self._gone: list[PartitionTimes] = []
         self._cuts: dict[str, frozenset[str]] = {}
-        """The two nodes of each cut link, keyed by fault id."""
+        """The two nodes of each partitioned link, by fault id."""
         self._of_topics: dict[str, int] = {}
-        """The min.insync.replicas of topics that override it."""
+        """min.insync.replicas of each topic that overrides it."""
 
     def leader(self, partition: str) -> int:
-        """Return the leader in the newest state of the quorum that the journal contains; -1 if there is none."""
+        """Return the leader in the last committed state that the journal contains; -1 if there is none."""
         found = self._states.get(partition)
         return -1 if found is None else found.leader
 
     def led_by(self, broker: int) -> list[str]:
-        """Return the partitions that a broker leads."""
+        """Return the partitions whose leader is this broker."""
         return [name for name, state in self._states.items() if state.leader == broker]
 
     def before(self, entry: Entry) -> None:
-        """Close the spans that can end with this entry. Call it before anything else processes the entry."""
+        """Close the periods that can end with this entry. Call it before anything else processes the entry."""
         if type(entry.event) in TAKES or self._lives.stands_still(entry.node):
             for state in self._states.values():
                 self._pass(state, entry.mono_us)
@@ -137,7 +140,7 @@ class PartitionClock:
         times = state.times
         times.window_us += span_us
         asked_for = self._of_topics.get(times.partition.rpartition("-")[0], self._needed)
-        # A broker never requires more replicas than there are.
+        # A broker never requires more replicas than the partition has.
         under_min = len(state.isr) < min(asked_for, len(state.replicas) or asked_for)
         times.under_min_isr_us += span_us * under_min
         times.under_replicated_us += span_us * (len(state.isr) < len(state.replicas))
@@ -153,7 +156,7 @@ class PartitionClock:
         )
 
     def close(self, end_us: int) -> list[PartitionTimes]:
-        """End the history and return every partition's times."""
+        """Close all periods at the end of the history, and return the times of every partition."""
         for state in self._states.values():
             self._pass(state, end_us)
         return [*self._gone, *(state.times for state in self._states.values())]

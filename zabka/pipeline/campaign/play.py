@@ -1,4 +1,4 @@
-"""One run of a campaign: a seed under a setting, checked, measured, and recorded in one row."""
+"""One run of a campaign: a seed with a setting, executed, checked and measured, and its row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zabka.simulation.settings import WorldSettings, world_settings
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A run to play: the number of its setting in the campaign, and its seed."""
+    """A run to execute: the number of its setting in the campaign, and its seed."""
 
     point: int
     seed: int
@@ -27,13 +27,13 @@ class Run(msgspec.Struct, frozen=True):
 
     @property
     def command(self) -> str:
-        """The command that replays this run alone."""
+        """The command that replays only this run."""
         named = "" if self.scenario == "chaos" else f" --scenario {self.scenario}"
         return f"zabka replay --seed {self.seed}{named}" + "".join(f" --set {setting}" for setting in self.settings)
 
 
 class Played(msgspec.Struct):
-    """The result of a run: one row of the table `runs`."""
+    """Result of a run: one row of the table `runs`."""
 
     point: int
     seed: int
@@ -47,11 +47,14 @@ class Played(msgspec.Struct):
     virtual_ms: int
     cpu_s: float
     played_at: str = ""
-    """The directory of the zabka package that played the run."""
+    """Directory of the zabka package that executed the run."""
 
 
 def play(run: Run) -> Played:
-    """Play the run to its verdict, and measure it over the time of its faults, or without faults over the whole run."""
+    """Execute a run until its verdict, and compute its measures.
+
+    The window of the measures is the time from the first to the last fault, or the whole run if there are no faults.
+    """
     collect_seldom()
     world = world_settings(run.settings)
     seeded = SeedRun(run.seed, SCENARIOS[run.scenario], world)
@@ -76,7 +79,7 @@ def play(run: Run) -> Played:
 
 
 def asked(world: WorldSettings, harmed_us: tuple[int, int], entries: list[Entry]) -> Asked:
-    """Return the parameters of the measures. Without any fault, the window is the whole history."""
+    """Return the parameters of the measures. If there were no faults, the window is the whole history."""
     begin_us, end_us = harmed_us
     if end_us <= begin_us:
         begin_us, end_us = 0, entries[-1].mono_us if entries else 0
@@ -85,9 +88,10 @@ def asked(world: WorldSettings, harmed_us: tuple[int, int], entries: list[Entry]
 
 
 def row(encoded: bytes) -> bytes:
-    """Play an encoded `Run` and return the encoded `Played`: the function that a Spark task applies to its element.
+    """Execute an encoded `Run` and return the encoded `Played`. A Spark task applies this function to its element.
 
-    The rest of the world is freed when the task ends, because Spark's workers collect garbage after each task.
+    The memory of the simulated world is freed when the task ends, because Spark's workers collect garbage after each
+    task.
     """
     line = msgspec.json.encode(play(msgspec.json.decode(encoded, type=Run)))
     keep_what_is_loaded()
@@ -95,11 +99,11 @@ def row(encoded: bytes) -> bytes:
 
 
 def decoded(line: bytes) -> Played:
-    """Decode a stored row. Raises msgspec.MsgspecError if it is not valid."""
+    """Decode a row of the ledger. Raises msgspec.MsgspecError if it is not valid."""
     return msgspec.json.decode(line, type=Played)
 
 
 def builtins(played: Played) -> dict[str, Any]:
-    """Return a row as plain data."""
+    """Return a row as plain data (dicts, lists, strings and numbers)."""
     found: dict[str, Any] = msgspec.to_builtins(played)
     return found

@@ -1,4 +1,4 @@
-"""The version, the commit and the date of a report, with which it can be reproduced."""
+"""Version, commit and date of a report, with which it can be reproduced."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class Provenance(NamedTuple):
-    """The origin of a report: version, code and date."""
+    """Origin of a report: version, code and date."""
 
     version: str
     code: str
-    """The commit; without a Git checkout, the digest of the code that plays the runs."""
+    """The commit; without a Git checkout, the digest of the code that executes the runs."""
     date: str
-    """The day in UTC, as YYYY-MM-DD."""
+    """Day in UTC, as YYYY-MM-DD."""
 
 
 def provenance(root: Path = ROOT) -> Provenance:
-    """Return the origin for a report that this process makes now."""
+    """Return the origin of a report that this process creates now."""
     code = _commit(root) or f"code {code_digest()[:12]}"
     return Provenance(version("zabka"), code, datetime.now(UTC).date().isoformat())
 
 
 def _commit(root: Path) -> str | None:
-    # An installed package can be inside another project's checkout, whose commit is not zabka's.
+    # An installed package can be in the checkout of another project, whose commit is not zabka's.
     if not (root / ".git").exists():
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=, changed since"]

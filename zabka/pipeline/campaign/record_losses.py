@@ -1,4 +1,4 @@
-"""Acknowledged records that are missing from their partition's log at the end, counted one by one."""
+"""Counts the acknowledged records that are missing at the end from the log of their partition."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ TAKES = frozenset(
         e.RecordsAcknowledged, e.TopicDeleted, e.LogCompacted,
     ]
 )  # fmt: skip
-"""The event types that this module evaluates."""
+"""Event types that this module evaluates."""
 
 
 class _Leader(NamedTuple):
-    """The last leader of a partition, and its log start offset at its election."""
+    """Last leader of a partition, and the start offset of its log when it was elected."""
 
     leader_epoch: int
     broker_id: int
@@ -27,7 +27,7 @@ class _Leader(NamedTuple):
 
 
 class RecordLosses:
-    """Tracks every replica's log and every acknowledgement. Pass it every entry of a full journal.
+    """Tracks every replica's log and every acknowledgement. Pass every entry of a full journal to `see`.
 
     A batch is identified by its offsets and its checksum, so another record at the same offset does not replace it.
     Records acknowledged with acks=1 count like records acknowledged with acks=all, because campaigns should show that
@@ -54,7 +54,7 @@ class RecordLosses:
         elif isinstance(event, e.ReplicaLoaded):
             self._cut(self._log(event.topic, event.partition, event.broker_id), event.log_end_offset)
         elif isinstance(event, e.LeadershipTaken):
-            # A leader that starts with an empty or shorter log logs no other event of this loss.
+            # A leader that starts with an empty or shorter log does not log another event about this loss.
             self._cut(self._log(event.topic, event.partition, event.broker_id), event.log_end_offset)
             name = f"{event.topic}-{event.partition}"
             leader = _Leader(event.leader_epoch, event.broker_id, event.log_start_offset)

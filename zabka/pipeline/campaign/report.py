@@ -1,4 +1,4 @@
-"""The report of a campaign: one HTML file without scripts or links to other files."""
+"""Writes the report of a campaign: one HTML file without scripts or links to other files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ code, pre { font: 13px/1.45 ui-monospace, monospace; } pre { overflow-x: auto; p
 
 
 def report(found: Results, definition: str, made: Provenance) -> str:
-    """Return the report's page; `definition` is the campaign's file."""
+    """Return the report as an HTML page. `definition` is the text of the campaign's file."""
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -110,7 +110,7 @@ def _response(found: Results, name: str) -> str:
     from_zero = figure.unit != "%"
     y = number_axis("number a run" if figure.unit == "a run" else figure.unit, values, from_zero=from_zero)
     lines = _is_scale([text for _, text in x.ticks])
-    # A bar whose beginning is not visible misleads, and most shares are near 100 %.
+    # A bar that does not begin at 0 would mislead, and most shares are near 100 %.
     drawn = chart(figure.title, x, y, in_order, lines=lines, bars=from_zero and not lines)
     caption = (
         f"Mean over seeds and its interval, with a small dot for each seed; "
@@ -124,14 +124,14 @@ def _response(found: Results, name: str) -> str:
 
 
 def _is_scale(values: list[str]) -> bool:
-    """Return whether these are numbers at equal distances, so that a line may join them."""
+    """Return whether these values are numbers at equal distances, so that a line may join them in a chart."""
     if len(values) < 2 or not all(value.isdigit() for value in values):
         return False
     return len({int(after) - int(before) for before, after in pairwise(values)}) == 1
 
 
 def _drawn(seen: Estimate) -> tuple[float, float, float]:
-    """Return the mean and both ends of its interval; without an interval, all three are the mean."""
+    """Return the mean and both ends of its confidence interval. Without an interval, all three are the mean."""
     mean = seen.mean or 0.0
     return mean, mean if seen.low is None else seen.low, mean if seen.high is None else seen.high
 
@@ -141,7 +141,7 @@ def _heading(figure: Figure) -> str:
 
 
 def _always(found: Results, name: str, value: float) -> str:
-    """Return the sentence that replaces a chart if every run had the same value."""
+    """Return the sentence that replaces the chart of a figure if every run had the same value."""
     seeds = [seen.seeds for seen in found.estimates[name]]
     caption = (
         f"{format_number(value)} {FIGURES[name].unit} in each of {sum(seeds):,} runs, so there is nothing to draw."
@@ -157,10 +157,10 @@ def _series_name(point: dict[str, str], keys: list[str]) -> str:
 
 
 def _first_axis(found: Results) -> tuple[Axis, list[float], list[str]]:
-    """Return the axis of the settings, each setting's position on it, and the keys that distinguish the series.
+    """Return the x axis of the settings, each setting's position on it, and the keys that distinguish the series.
 
-    The axis is the key with the most values, in order. The other keys make the series; if there would be more than six
-    series, each setting has a separate position.
+    The axis is the key with the most values, in order. The values of the other keys distinguish the series. If there
+    would be more than six series, each setting has a separate position instead.
     """
     keys = list(found.points[0])
     values = {key: list(dict.fromkeys(point[key] for point in found.points)) for key in keys}
@@ -264,9 +264,9 @@ def _violations(found: Results) -> Iterator[str]:
 
 
 def _one_run(found: Results) -> Iterator[str]:
-    """Yield the lines about the baseline's first run.
+    """Yield the lines of the report about the baseline's first run.
 
-    `run_of_report` reads them, to check whether this run still gives the same figures.
+    `run_of_report` reads these lines to check whether this run still has the same figures.
     """
     run = next((run for run in found.runs if run.point == 0), None)
     if run is None:
@@ -283,7 +283,7 @@ def _one_run(found: Results) -> Iterator[str]:
 
 
 def run_of_report(page: str) -> tuple[int, dict[str, float]]:
-    """Return the seed and the figures of the baseline's first run, from a report.  Raises ValueError if it has none."""
+    """Return the seed and the figures of the baseline's first run in a report. Raises ValueError if it has none."""
     _, found, after = page.partition(_RUN_BEGIN)
     if not found:
         raise ValueError("the report has no run of the baseline: it was made by an older version")

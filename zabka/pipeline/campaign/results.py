@@ -1,8 +1,9 @@
-"""The results of a campaign, and the tables that contain them.
+"""Results of a campaign, and the tables that contain them.
 
-runs          one row per run: its setting, verdict, command, every figure, and the measures that these are computed
-from
-estimates     one row per setting and figure: the mean over seeds with its interval; of rare events, the share of seeds
+runs          one row per run: its setting, verdict, command, every figure,
+              and the measures from which the figures are computed
+estimates     one row per setting and figure: the mean over seeds with its interval,
+              or for rare events the share of seeds
 differences   one row per setting and figure: the paired difference from the baseline, its interval and its p-value
 violations    one row per run that violated an invariant, with the command that replays it
 """
@@ -26,28 +27,28 @@ from zabka.pipeline.campaign.stopping import Comparison, Verdict, rivals
 
 
 class Results(msgspec.Struct):
-    """All results of a campaign. Figures are by point, with the numbers of `Campaign.points`."""
+    """All results of a campaign. Lists are indexed by the number of the setting (point) in `Campaign.points`."""
 
     campaign: Campaign
     ended: Ended
     points: list[dict[str, str]]
     runs: list[Played]
     values: dict[str, list[dict[int, float]]]
-    """For each figure and point, the value of each seed. All points have the same seeds."""
+    """For each figure and point, the value of each seed. All points have values for the same seeds."""
     estimates: dict[str, list[Estimate]]
     differences: dict[str, list[Difference]]
-    """For each figure: every point minus point 0, including point 0 itself."""
+    """For each figure, the difference of every point from point 0, including point 0 itself."""
     comparisons: list[Comparison]
-    """The deciding figure of every other point, compared with point 0."""
+    """Comparison of the deciding figure of every other point with point 0."""
     costs: dict[str, list[Comparison]]
-    """The comparisons for each figure of `also`."""
+    """Comparisons of the figures in `also` with point 0."""
     best: int
-    """The point with the best deciding figure, among the baseline and the points that differ from it."""
+    """The best point in the deciding figure, among the baseline and the points that differ from it."""
     rivals: list[int]
     """Points other than the baseline that cannot be distinguished from the best one."""
 
     def failovers(self, figure: str, point: int) -> int | None:
-        """Return the number of failovers in a point's values; None if the figure is not about failovers."""
+        """Return the number of failovers from which a point's values are computed; None if the figure has none."""
         behind = FIGURES[figure].failovers
         if behind is None:
             return None
@@ -56,12 +57,12 @@ class Results(msgspec.Struct):
 
     @property
     def violating(self) -> list[Played]:
-        """The runs that violated an invariant."""
+        """Runs that violated an invariant."""
         return [run for run in self.runs if run.problems]
 
 
 def results(campaign: Campaign, runs: Mapping[tuple[int, int], Played], ended: Ended) -> Results:
-    """Estimate every figure and every difference from the seeds that were played under all settings."""
+    """Estimate every figure and every difference from those seeds that were run at all points."""
     points = campaign.points()
     seeds: dict[str, list[dict[int, float]]] = {}
     estimates: dict[str, list[Estimate]] = {}
@@ -95,9 +96,9 @@ def results(campaign: Campaign, runs: Mapping[tuple[int, int], Played], ended: E
 
 
 def same_seeds(of: Sequence[Mapping[int, float]]) -> list[dict[int, float]]:
-    """Return the values of seeds that every point has, because means over different seeds cannot be compared.
+    """Return the values of those seeds that every point has, because means over different seeds cannot be compared.
 
-    Points without any value do not count. If the others have no seed in common, each keeps its own seeds.
+    Points without any value are ignored. If the other points have no seed in common, each one keeps its own seeds.
     """
     known = [each.keys() for each in of if each]
     common = set.intersection(*map(set, known)) if known else set()
@@ -112,7 +113,7 @@ def best_of(figure: str, estimates: Sequence[Estimate], among: Sequence[int]) ->
 
 
 def write_tables(found: Results, out: Path) -> dict[str, int]:
-    """Write every table as Parquet below `out`, each atomically; return the number of rows of each."""
+    """Write every table as Parquet to `out`, each atomically. Return the number of rows of each table."""
     tables = {
         "runs": pa.Table.from_pylist([_run_row(run) for run in found.runs], RUNS),
         "estimates": pa.Table.from_pylist(_rows(found, found.estimates), ESTIMATES),
@@ -124,7 +125,7 @@ def write_tables(found: Results, out: Path) -> dict[str, int]:
     for name, table in tables.items():
         place = out / name
         place.mkdir(parents=True, exist_ok=True)
-        # Readers skip files whose names begin with a dot, so the table appears only when the file is complete.
+        # Readers skip files whose names begin with a dot, so they do not see the table until its file is complete.
         aside = place / ".part-0.parquet"
         pq.write_table(table, aside)
         aside.replace(place / "part-0.parquet")

@@ -1,8 +1,8 @@
-"""Runs as Spark tasks: one task per run, whose row is delivered when the task ends.
+"""Executes runs as Spark tasks: one task per run, whose row arrives at the driver when the task ends.
 
-The rows return through an accumulator. Spark applies the update of an action's task once, however often the task was
-tried, and it does so when the task ends, not when the job ends. So if the driver is killed, only the runs in progress
-are lost.
+The rows are returned through an accumulator. Spark applies the update of an action's task once, however often the task
+was tried, and it does so when the task ends, not when the job ends. So if the driver is killed, only the runs in
+progress are lost.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from zabka.pipeline.session import a_session
 
 @contextmanager
 def spark_players(master: str, directory: Path) -> Iterator[Players]:
-    """Provide players on that master; the archive for its executors is stored in the directory.
+    """Yield a function that executes runs on the Spark cluster `master`.
 
-    Raises NotPacked and NoSpark.
+    The archive with zabka's code for the executors is stored in `directory`. Raises NotPacked and NoSpark.
     """
     with spark_for_tasks(master, directory, "zabka campaign", RUNS) as spark:
         yield lambda runs, keep: _play(spark.sparkContext, runs, keep)
@@ -35,10 +35,10 @@ def spark_players(master: str, directory: Path) -> Iterator[Players]:
 
 @contextmanager
 def spark_for_tasks(master: str, directory: Path, app_name: str, needs: str) -> Iterator[SparkSession]:
-    """Provide a session whose executors need no installed zabka. Raises NotPacked and NoSpark."""
+    """Yield a Spark session whose executors need no installed zabka. Raises NotPacked and NoSpark."""
     with a_session(
         master, app_name, directory, needs,
-        # A run uses a core for about a second, whatever its task reads, so data locality has no benefit.
+        # A run needs a core for about a second and reads almost no data, so data locality has no benefit.
         {"spark.locality.wait": "0s"},
     ) as spark:  # fmt: skip
         yield spark

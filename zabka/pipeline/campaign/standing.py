@@ -1,6 +1,6 @@
-"""The state of a campaign, for viewers of its runs and its report: `standing.json`.
+"""State of a campaign in the file `standing.json`, for programs that show its runs and its report.
 
-The file is written before the first run and after the last one; in between, the lines of `runs.jsonl` show the
+The file is written before the first run and after the last one. Between them, the lines of `runs.jsonl` show the
 progress.
 """
 
@@ -18,16 +18,16 @@ STANDING = "standing.json"
 
 
 class Standing(msgspec.Struct, kw_only=True):
-    """The question, the size of the campaign, and, after its end, the result."""
+    """Question and size of a campaign, and its result when it has ended."""
 
     question: str
     settings: int
     seeds: int
     ended: str | None = None
-    """The reason why the campaign ended; None while it is running, and if it was stopped."""
+    """Why the campaign ended; None while it is running, or if it was stopped."""
     answer: list[str] = []
     violations: int = 0
-    """The number of runs that violated an invariant."""
+    """Number of runs that violated an invariant."""
 
 
 def begun(campaign: Campaign) -> Standing:
@@ -37,7 +37,7 @@ def begun(campaign: Campaign) -> Standing:
 
 
 def ended(found: Results) -> Standing:
-    """Return the state of a campaign that has its result."""
+    """Return the state of a campaign that has ended with these results."""
     stands = begun(found.campaign)
     stands.seeds = len(found.ended.seeds)
     stands.ended, stands.answer, stands.violations = found.ended.reason, answer(found), len(found.violating)

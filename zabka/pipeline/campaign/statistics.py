@@ -1,18 +1,18 @@
-"""Statistics of a figure over some runs: means with intervals, and differences on the same seeds.
+"""Statistics of a figure over several runs: means with confidence intervals, and differences on the same seeds.
 
 The statistical unit is always a seed.
 
 A difference is tested by flipping signs: if a setting made no difference, each seed's difference could as well have had
 the other sign. The share of all sign patterns whose mean is as far from zero as the observed mean is an exact p-value
-(Fisher's randomisation test). The interval contains all differences that the same test does not reject, so p and
+(Fisher's randomisation test). The interval contains all differences that the same test does not reject, so p-value and
 interval agree. A sign pattern splits the seeds into two groups, and does not reject a difference between the means of
 these groups (Hartigan, "Using subsample values as typical values", 1969). So the ends of the interval are quantiles of
-group means. Beyond EXACT_SEEDS seeds the patterns are sampled.
+group means. For more than EXACT_SEEDS seeds, a sample of the patterns is used.
 
-A mean has an interval by bootstrap-t (Efron) from BOOTSTRAP_SEEDS seeds on, and by Student's t below that: percentile
-bootstraps of skewed figures cover the true mean too rarely. If most seeds have one and the same value, and few have
-another one, no interval of the mean is reliable. In that case the share of these few seeds has an interval (Clopper and
-Pearson, 1934).
+The interval of a mean is computed by bootstrap-t (Efron) from BOOTSTRAP_SEEDS seeds on, and by Student's t below that,
+because percentile bootstraps of skewed figures contain the true mean too rarely. If most seeds have one and the same
+value, and few have another one, no interval of the mean is reliable. In that case the interval of the share of these
+few seeds is computed (Clopper and Pearson, 1934).
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from scipy import stats
 
 RESAMPLES, RESAMPLES_MAX = 2_000, 200_000
 IN_A_TAIL = 10
-"""The number of samples beyond each end of an interval; with fewer, the end would be too near the middle."""
+"""Number of samples beyond each end of an interval. With fewer, the end would be too near the middle."""
 BOOTSTRAP_SEEDS = 20
 RARE_SEEDS = 10
-"""The minimum number of seeds that do not have the usual value; with fewer, a mean has no interval."""
+"""Minimum number of seeds that do not have the usual value. With fewer, a mean has no interval."""
 FLIPS, ROUNDS_MAX = 9_999, 11
 FINEST_P = 1 / (1 + FLIPS * ROUNDS_MAX)
-"""The smallest p-value that sampling can yield."""
+"""Smallest p-value that sampling can yield."""
 EXACT_SEEDS = 13
 POWER = 0.8
-"""The probability of finding a difference of the detectable size."""
+"""Probability of finding a difference of the size `detectable`."""
 
 
 class Share(msgspec.Struct, frozen=True):
-    """The seeds that do not have the usual value: their number, and the interval of their share."""
+    """The seeds that do not have the usual value: their number, and the confidence interval of their share."""
 
     usual: float
     seeds: int
@@ -50,9 +50,9 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A mean over seeds with its interval; all None if no run had the figure.
+    """A mean over seeds with its confidence interval. All fields are None if no run had the figure.
 
-    The interval is None if there is only one seed, or if few seeds or none differ from the usual value: `rare` is then
+    The interval is None if there is only one seed, or if few seeds or none differ from the usual value. `rare` is then
     the share of the seeds that differ.
     """
 
@@ -64,9 +64,9 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A setting's figure minus the baseline's figure, on the seeds that have both.
+    """Difference of a setting's figure from the baseline's figure, on the seeds that have both.
 
-    The interval is None if there are too few seeds for any p-value to reach its level.
+    The interval is None if there are too few seeds for any p-value to be as low as the significance level.
     """
 
     seeds: int
@@ -75,12 +75,11 @@ class Difference(msgspec.Struct, frozen=True):
     high: float | None
     p: float
     detectable: float = math.inf
-    """The smallest difference that this number of seeds, with this spread, detects with a probability of 80 % (POWER).
-    """
+    """Smallest difference that these seeds, with this spread, would show with a probability of 80 % (POWER)."""
 
 
 def estimate(values: Sequence[float], confidence: float) -> Estimate:
-    """Return the mean of one value per seed, with its interval."""
+    """Return the mean of one value per seed, with its confidence interval."""
     count = len(values)
     if not count:
         return Estimate(0, None, None, None)
@@ -96,19 +95,19 @@ def estimate(values: Sequence[float], confidence: float) -> Estimate:
 
 
 def share_interval(seeds: int, of: int, confidence: float) -> tuple[float, float]:
-    """Return the interval of a share of seeds (Clopper and Pearson)."""
+    """Return the confidence interval of a share of seeds (Clopper and Pearson)."""
     found = stats.binomtest(seeds, of).proportion_ci(confidence, method="exact")
     return float(found.low), float(found.high)
 
 
 def student_t(values: np.ndarray, confidence: float) -> tuple[float, float]:
-    """Return the interval of a mean by Student's t."""
+    """Return the confidence interval of a mean by Student's t."""
     half = stats.t.ppf((1 + confidence) / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
     return float(values.mean() - half), float(values.mean() + half)
 
 
 def bootstrap_t(values: np.ndarray, confidence: float) -> tuple[float, float]:
-    """Return the interval of a mean by bootstrap-t: the distribution of t is estimated from resamples."""
+    """Return the confidence interval of a mean by bootstrap-t: resampling estimates the distribution of t."""
     tail = (1 - confidence) / 2
     draw, count = np.random.default_rng(len(values)), len(values)
     rounds = math.ceil(min(max(RESAMPLES, IN_A_TAIL / tail), RESAMPLES_MAX) / RESAMPLES)
@@ -122,7 +121,7 @@ def bootstrap_t(values: np.ndarray, confidence: float) -> tuple[float, float]:
 def _ts(samples: np.ndarray) -> np.ndarray:
     means, squares = samples.mean(axis=1), (samples**2).mean(axis=1)
     variances = (squares - means**2) / (samples.shape[1] - 1)
-    # Leave out resamples with a single distinct value, which have no t. The rule for rare events makes them too
+    # Ignore resamples with a single distinct value, which have no t. Because of the rule for rare events, they are too
     # few to matter.
     kept = variances > 1e-12 * squares
     found: np.ndarray = means[kept] / np.sqrt(variances[kept])
@@ -130,7 +129,7 @@ def _ts(samples: np.ndarray) -> np.ndarray:
 
 
 def difference(of: Mapping[int, float], baseline: Mapping[int, float], confidence: float) -> Difference:
-    """Return the paired difference of two settings, both by seed."""
+    """Return the paired difference of two settings, whose values are by seed."""
     values = _paired(of, baseline)
     if not len(values):
         return Difference(0, None, None, None, 1.0)
@@ -143,7 +142,7 @@ def difference(of: Mapping[int, float], baseline: Mapping[int, float], confidenc
 
 
 def paired_p(of: Mapping[int, float], other: Mapping[int, float]) -> float:
-    """Return the p-value of "no difference" for two settings, both by seed; 1 if no seed has both."""
+    """Return the p-value of "no difference" for two settings, whose values are by seed; 1 if no seed has both."""
     return sign_flip_p(_paired(of, other))
 
 
@@ -157,7 +156,7 @@ def sign_flip_p(values: np.ndarray) -> float:
 
 
 def _sign_flips(values: np.ndarray, level: float) -> tuple[float, float, float]:
-    """Return the p-value, and both ends of the interval of all differences whose p-value is above the level."""
+    """Return the p-value, and both ends of the interval of all differences whose p-value is above `level`."""
     if values.mean() < 0:
         p, low, high = _sign_flips(-values, level)
         return p, -high, -low
@@ -174,12 +173,12 @@ def _sign_flips(values: np.ndarray, level: float) -> tuple[float, float, float]:
 
 
 def _ends(values: np.ndarray, level: float, near: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smaller and the larger mean of the two groups of seeds, for all sign patterns or for a sample."""
+    """Return the smaller and the larger mean of the two groups of seeds, for all or for sampled sign patterns."""
     count = len(values)
     if count <= EXACT_SEEDS:
         return _group_means(values, _patterns(count))
     draw = np.random.default_rng(count)
-    # Count the observed pattern as well, so that no p-value is 0.
+    # Count the observed sign pattern as well, so that no p-value is 0.
     found = [_group_means(values, np.ones((1, count)))]
     rounds = min(math.ceil(IN_A_TAIL / level / FLIPS), ROUNDS_MAX)
     while len(found) <= rounds or (len(found) <= ROUNDS_MAX and not any((each[0] <= near).any() for each in found[1:])):
@@ -195,7 +194,7 @@ def _patterns(count: int) -> np.ndarray:
 def _group_means(values: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     sizes, sums = chosen.sum(axis=1), chosen @ values
     one_group = (sizes == 0) | (sizes == len(values))
-    # With all seeds in one group, no difference is rejected, and the group size must not be 0.
+    # If all seeds are in one group, no difference is rejected. The group size must not be 0.
     of, others = np.where(one_group, 1, sizes), np.where(one_group, 1, len(values) - sizes)
     first, second = sums / of, (values.sum() - sums) / others
     low, high = np.minimum(first, second), np.maximum(first, second)
@@ -213,20 +212,24 @@ def _detectable(values: np.ndarray, level: float) -> float:
 
 
 def seeds_to_differ(level: float) -> int:
-    """Return the minimum number of seeds for which a p-value can reach that level.
+    """Return the minimum number of seeds with which a p-value can be as low as `level`.
 
-    Two of the 2^n sign patterns of n seeds are the farthest from zero.
+    Of the 2^n sign patterns of n seeds, two are the farthest from zero.
     """
     return 1 + math.ceil(math.log2(1 / level))
 
 
 def unseen_share(seeds: int, confidence: float) -> float:
-    """Return the largest share of affected seeds that is compatible, at that level, with none affected among
-    `seeds`."""
+    """Return the largest share of affected seeds that is plausible if none of `seeds` seeds is affected.
+
+    `confidence` is the confidence level.
+    """
     return 1 - float((1 - confidence) ** (1 / seeds))
 
 
 def seeds_to_be_equal(level: float, affected: float) -> int:
-    """Return the number of seeds after which, at that level, a fault affecting that share of seeds would have
-    occurred."""
+    """Return the number of seeds after which an effect on the share `affected` of all seeds would have occurred.
+
+    The probability that it has not occurred by then is at most `level`.
+    """
     return math.ceil(math.log(level) / math.log(1 - affected))

@@ -1,18 +1,19 @@
-"""The end of a campaign: a sequential rule whose error rate does not grow with the number of looks.
+"""Decides when a campaign ends, by a sequential rule whose error rate does not grow with the number of looks.
 
-At every look each setting is compared with the baseline. It is *different* if the paired sign-flip test's p-value is at
-most (1 - confidence) / (looks x comparisons). By Bonferroni's inequality the chance of a false "different", in any
-comparison and at any look, stays below 1 - confidence.
+A look is an interim analysis. At every look each setting is compared with the baseline. It is *different* if the paired
+sign-flip test's p-value is at most (1 - confidence) / (looks x comparisons). By Bonferroni's inequality the chance of a
+false "different", in any comparison and at any look, stays below 1 - confidence.
 
-A setting's cost in each figure of `also` is tested in the same way. The result reports the costs of one setting, so
-their level is (1 - confidence) / (looks x figures).
+A setting's cost in each figure of `also` is tested in the same way. The result reports the costs of only one setting,
+so the significance level for costs is (1 - confidence) / (looks x figures).
 
 A setting is *equal* if the whole interval of the difference, at that same level, is within `equal_within`, and there
 were enough seeds to see an effect on one in ten of them. An interval does not cover unseen cases: if all differences in
 eight seeds are 0, its width is 0.
 
-There is *no difference seen* if these seeds would have shown a difference of the size `equal_within` with a probability
-of 80 %, and did not. Without such a size no number of seeds has that power: then there are *not enough seeds to tell*.
+The verdict is *no difference seen* if these seeds would have shown a difference of the size `equal_within` with a
+probability of 80 %, and did not. If the file defines no such size, no number of seeds is sufficient for that verdict.
+The verdict is then *not enough seeds to tell*.
 
 When no comparison of any named figure lacks seeds, the campaign ends.
 """
@@ -28,11 +29,11 @@ import msgspec
 from zabka.pipeline.campaign.statistics import Difference, difference, paired_p, seeds_to_be_equal
 
 AFFECTED = 0.1
-"""A rare effect on this share of seeds must not be missed if a setting is called equal."""
+"""If a setting is called equal, a rare effect on this share of seeds must have been visible."""
 
 
 class Verdict(StrEnum):
-    """The result of a comparison."""
+    """Verdict of a comparison."""
 
     DIFFERENT = "different"
     EQUAL = "equal"
@@ -41,7 +42,7 @@ class Verdict(StrEnum):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """One setting compared with the baseline, with the interval at the level of the rule."""
+    """Comparison of one setting with the baseline, with the confidence interval at the level of the rule."""
 
     point: int
     difference: Difference
@@ -49,19 +50,20 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def level_of(confidence: float, looks: int, points: int) -> float:
-    """Return the highest p-value at which a comparison is called different, for this number of points and of looks."""
+    """Return the highest p-value at which a setting is called different, for this number of looks and points."""
     return (1 - confidence) / (looks * max(1, points - 1))
 
 
 def cost_level(confidence: float, looks: int, figures: int) -> float:
-    """Return the highest p-value at which a setting's cost in a figure is called different, for this number of
-    looks.
+    """Return the highest p-value at which a setting's cost in a figure is called different.
+
+    It depends on the number of looks and of figures.
     """
     return (1 - confidence) / (looks * max(1, figures))
 
 
 def compare(by_point: Mapping[int, Mapping[int, float]], *, level: float, equal_within: float) -> list[Comparison]:
-    """Compare every point with point 0; each point's values are by seed."""
+    """Compare every point with point 0. The values of each point are by seed."""
     found = []
     for point, values in by_point.items():
         if point == 0:
@@ -72,9 +74,9 @@ def compare(by_point: Mapping[int, Mapping[int, float]], *, level: float, equal_
 
 
 def rivals(by_point: Mapping[int, Mapping[int, float]], best: int, *, confidence: float, looks: int) -> list[int]:
-    """Return the points, except point 0, that cannot be distinguished from the best one.
+    """Return the points, except point 0, that cannot be distinguished from the best point.
 
-    The best point was chosen on these same runs. The level is therefore divided among all pairs of points:
+    The best point was chosen on these same runs. The significance level is therefore divided among all pairs of points:
     whichever point is best, and at whichever look, the chance of calling any two equal points different stays below
     that level.
     """
@@ -97,5 +99,5 @@ def _verdict(seen: Difference, level: float, equal_within: float) -> Verdict:
 
 
 def is_clear(comparisons: list[Comparison]) -> bool:
-    """Return whether every comparison is decided."""
+    """Return whether every comparison has enough seeds for a verdict."""
     return bool(comparisons) and all(each.verdict is not Verdict.OPEN for each in comparisons)

@@ -1,14 +1,14 @@
-"""The lake's log: one file per complete batch, or for all batches up to one, and the gaps between their lines.
+"""The lake's commit log: one file for each complete batch, or for all batches up to one, and the gaps between lines.
 
-`_commits/000012.json` appears atomically. It names the files of its batch, and for every node the lines (`node_seq`,
-from and to) that came with it. A node numbers its lines without a gap, also over restarts and rotation. So a line that
-is missing between the lines of all batches was removed before the stream read it, or was quarantined because it is not
-an entry.
+`_commits/000012.json` appears atomically. It lists the files of its batch, and for every node the lines (`node_seq`,
+from and to) in the batch. A node numbers its lines without a gap, also over restarts and rotation. So a line that is
+missing between the lines of all batches was removed before the stream read it, or was quarantined because it is not an
+entry.
 
 `compaction` replaces the commit of the newest batch by one commit for all batches so far, whose files are fewer and
 larger: a commit with `first` supersedes all commits of earlier batches, even before they are removed.
 
-A commit has the number of the lake's format: the names of its files, their columns, and the content of a commit. A lake
+A commit contains the version of the lake's format, that is, of file names, columns, and the content of a commit. A lake
 of a newer format is neither read nor written.
 """
 
@@ -22,20 +22,18 @@ import msgspec
 
 COMMITS = "_commits"
 MERGING, REPLACED = "_merging", "_replaced"
-"""The directories of merged files that are not in their final directory yet, and of files that were replaced; see
-`compaction`.
-"""
+"""Directories of merged files that are not in their final directory yet, and of replaced files; see `compaction`."""
 FORMAT = 2
 _READS_MAX = 10
 Result = TypeVar("Result")
 
 
 class NewerLake(ValueError):
-    """A newer zabka wrote the lake; the message is for the user."""
+    """A newer zabka wrote the lake. The message is shown to the user."""
 
 
 class Lines(msgspec.Struct, frozen=True, order=True):
-    """Lines of a node's journal, from one sequence number to another (inclusive)."""
+    """Lines of a node's journal, from the first to the last sequence number (inclusive)."""
 
     run: str
     node: str
@@ -44,26 +42,26 @@ class Lines(msgspec.Struct, frozen=True, order=True):
 
 
 class Commit(msgspec.Struct, kw_only=True):
-    """One batch, or all batches from `first` to `batch`."""
+    """One batch, or all batches from number `first` to number `batch`."""
 
     batch: int
     first: int | None = None
     files: dict[str, int]
-    """Every file, by its path in the lake's directory, with its number of rows."""
+    """Number of rows of every file, by the file's path in the lake's directory."""
     lines: list[Lines]
     quarantined: int = msgspec.field(name="set_aside")
     latest_us: int
-    """The latest wall-clock time of its entries; 0 if it has none."""
+    """Latest wall-clock time of the entries in the commit; 0 if it has none."""
     format: int = FORMAT
 
     @property
     def rows(self) -> int:
-        """The number of lines that came with the commit."""
+        """Number of lines in the commit."""
         return sum(rows for name, rows in self.files.items() if name.startswith("bronze/"))
 
     @property
     def types(self) -> set[str]:
-        """The event types that came with the commit."""
+        """Event types in the commit."""
         return {name.split("/")[1] for name in self.files if name.startswith("silver/")}
 
 
@@ -72,7 +70,7 @@ class _Format(msgspec.Struct):
 
 
 class Gap(NamedTuple):
-    """Lines of a node that are missing from the lake: removed before they were read, or not entries."""
+    """Lines of a node that are missing in the lake: removed before they were read, or not entries."""
 
     run: str
     node: str
@@ -81,7 +79,7 @@ class Gap(NamedTuple):
 
 
 def path_of(lake: Path, batch: int) -> Path:
-    """Return the path of a commit."""
+    """Return the path of the commit of a batch."""
     return lake / COMMITS / f"{batch:09d}.json"
 
 
@@ -97,9 +95,8 @@ def write(lake: Path, commit: Commit) -> None:
 def read(lake: Path) -> list[Commit]:
     """Return every commit, oldest first, without superseded commits.
 
-    Raises ValueError, with the path of a damaged commit.
-
-    Commits may be replaced during the call; the result is the lake at one point in time.
+    Raises ValueError with the path of a damaged commit. Commits may be replaced during the call; the result is the
+    state of the lake at one point in time.
     """
     for _ in range(_READS_MAX - 1):
         try:
@@ -111,7 +108,7 @@ def read(lake: Path) -> list[Commit]:
 
 def _read(lake: Path) -> list[Commit]:
     found: list[Commit] = []
-    # Read the newest commit first, because it shows whether the others still count.
+    # Read the newest commit first, because it shows whether the older ones are superseded.
     for path in sorted((lake / COMMITS).glob("*.json"), reverse=True):
         found.append(decoded(path))
         if found[-1].first is not None:
@@ -120,7 +117,7 @@ def _read(lake: Path) -> list[Commit]:
 
 
 def combined(known: Sequence[Commit]) -> Commit:
-    """Combine commits, given oldest first, into one commit for all their batches."""
+    """Combine commits, which must be ordered from the oldest, into one commit for all their batches."""
     return Commit(
         batch=known[-1].batch,
         first=known[0].batch if known[0].first is None else known[0].first,
@@ -132,15 +129,15 @@ def combined(known: Sequence[Commit]) -> Commit:
 
 
 def are_complete(known: Sequence[Commit]) -> bool:
-    """Return whether no batch is missing between the first one and the last commit."""
+    """Return whether the commits contain every batch from the first to the last one."""
     firsts = [commit.batch if commit.first is None else commit.first for commit in known]
     return firsts == [0, *(commit.batch + 1 for commit in known)][: len(firsts)]
 
 
 def read_file(lake: Path, name: str, read_path: Callable[[Path], Result]) -> Result:
-    """Read a file of a commit, by its path in the lake, even if compaction moves it during the call.
+    """Read a file of a commit with `read_path`, even if compaction moves the file during the call.
 
-    Raises FileNotFoundError, and the exceptions of `read_path`.
+    `name` is the file's path in the lake. Raises FileNotFoundError, and the exceptions of `read_path`.
     """
     for _ in range(_READS_MAX):
         for place in (lake / name, lake / MERGING / name, lake / REPLACED / name):
@@ -167,13 +164,13 @@ def decoded(path: Path) -> Commit:
 
 
 def check_format(lake: Path) -> None:
-    """Read the newest commit, if there is one.  Raises as `decoded` does."""
+    """Read the newest commit, if there is one, to check the lake's format. Raises the exceptions of `decoded`."""
     if paths := sorted((lake / COMMITS).glob("*.json")):
         decoded(paths[-1])
 
 
 def merged(lines: Iterable[Lines]) -> list[Lines]:
-    """Return the same lines, without duplicates, in as few spans as possible."""
+    """Return the same lines without duplicates, in as few ranges as possible."""
     spans: list[Lines] = []
     for each in sorted(lines):
         if spans and (spans[-1].run, spans[-1].node) == (each.run, each.node) and each.first <= spans[-1].last + 1:
@@ -184,7 +181,7 @@ def merged(lines: Iterable[Lines]) -> list[Lines]:
 
 
 def gaps(lines: Iterable[Lines]) -> list[Gap]:
-    """Return the lines that are missing below the last line of each node."""
+    """Return the lines that are missing before the last line of each node."""
     found = []
     before = Lines("", "", 0, 0)
     for span in merged(lines):

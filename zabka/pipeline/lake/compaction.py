@@ -36,23 +36,23 @@ from zabka.pipeline.lake import commits
 from zabka.pipeline.lake.commits import MERGING, REPLACED, Commit
 
 FAN_IN = 8
-"""The number of files that are merged into one."""
+"""Number of files that are merged into one."""
 SMALL_BYTES = 16 * 1024 * 1024
-"""The size from which on files are not merged."""
+"""Minimum size of a file that is not merged."""
 MERGES_MAX = 32
-"""The maximum number of merges of one compaction, so that a stream is not stopped for long."""
+"""Maximum number of merges in one compaction, so that it does not stop a stream for long."""
 BYTES_MAX = 64 * 1024 * 1024
-"""The maximum number of bytes that one compaction reads."""
+"""Maximum number of bytes that one compaction reads."""
 COMMITS_MAX = 64
-"""The number of commits that are combined even without a merge."""
+"""Number of commits that are combined even if no files are merged."""
 REPLACED_KEPT_S = 600.0
-"""How long replaced files are kept for their readers."""
+"""Time after which replaced files are removed, so that their readers can finish."""
 TREES = ("bronze", "silver")
 _NAME = re.compile(r"(?:merged-(?P<level>[0-9]{2})-)?(?P<base>batch-(?P<batch>[0-9]{9})-[0-9]{5})\.parquet")
 
 
 class _Name(NamedTuple):
-    """The parts of a file's name: its level, the name of its first batch's file, and that batch."""
+    """Parts of a file's name: its level, the name of the file from its first batch, and that batch's number."""
 
     level: int
     base: str
@@ -60,16 +60,17 @@ class _Name(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """Files of one directory that are merged into one, by their paths in the lake."""
+    """Files of one directory that are merged into one file. All are paths in the lake."""
 
     sources: tuple[str, ...]
     target: str
 
 
 def compact(lake: Path) -> int:
-    """Merge small files; return how many were replaced. Call it only with the lake's lock, and between batches.
+    """Merge small files; return how many were replaced.
 
-    A lake with missing commits is not changed. Raises OSError, and ValueError if a commit is damaged.
+    Call it only while holding the lake's lock, and between batches. A lake with missing commits is not changed. Raises
+    OSError, and ValueError if a commit is damaged.
     """
     known = commits.read(lake)
     if not known or not commits.are_complete(known):
@@ -90,7 +91,7 @@ def compact(lake: Path) -> int:
 def settle(lake: Path) -> None:
     """Complete a committed compaction, and remove the files of an uncommitted one.
 
-    Call it only with the lake's lock.  Raises OSError, and ValueError if a commit is damaged.
+    Call it only while holding the lake's lock. Raises OSError, and ValueError if a commit is damaged.
     """
     known = commits.read(lake)
     named = {name for commit in known for name in commit.files}
@@ -128,7 +129,7 @@ def remove_replaced(lake: Path, older_than_s: float) -> int:
 
 
 def _due(lake: Path, files: Mapping[str, int]) -> list[Merge]:
-    """Return the merges to make within the limits, starting with the fullest directories."""
+    """Return the merges that this compaction makes within its limits, those of the fullest directories first."""
     small: dict[tuple[str, int], list[str]] = {}
     sizes: dict[str, int] = {}
     for name in sorted(files):
@@ -162,7 +163,7 @@ def _parsed(file: str) -> _Name | None:
 
 
 def _write_merged(lake: Path, merge: Merge) -> None:
-    """Write the rows of all sources to one file below `_merging/`, one source after the other."""
+    """Write the rows of all source files to one file in `_merging/`, one source after another."""
     target = lake / MERGING / merge.target
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = target.with_name(f"{target.name}.new")

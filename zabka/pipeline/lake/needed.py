@@ -1,8 +1,8 @@
 """The rows of a lake that the tables need: one line in a hundred, collected as batches arrive.
 
-Lines of types that no table needs show that a history continues: only the latest entry of each run by either clock is
-kept, and represents them all. They also show that a process ran: for each node the first line after a simulated pause
-is kept, and the last line before it starts. Frequent reports of replicas count as such lines too; of the reports
+A line of a type that no table needs only shows that a history continues. Only the latest such entry of each run by
+either clock is kept. These lines also show that a process ran: for each node the first line after a simulated pause is
+kept, and the last line before it starts. Frequent reports of replicas count as such lines too; of the reports
 themselves few are kept (`reports`).
 """
 
@@ -23,15 +23,15 @@ from zabka.pipeline.lake.writer import QUARANTINED
 from zabka.pipeline.ranges import ARROW_SCHEMA, is_pause
 
 LATEST = "latest"
-"""The type of rows that represent other rows."""
+"""Type of the rows for the latest entries of a run, which stand for all entries that no table needs."""
 SIGN_OF_LIFE = "word"
-"""The type of a node's first row after it was paused, or of its last row before it starts."""
+"""Type of a node's first row after it was paused, or of its last row before it starts."""
 BODIES = ("by wall", "by mono")
-"""The bodies of the two latest rows, which are different so that they do not count as one entry."""
+"""Bodies of a run's two latest rows. They differ, so that the rows do not count as the same entry."""
 
 
 class Moment(NamedTuple):
-    """An entry's readings of its node's clocks."""
+    """Times of an entry on the clocks of its node."""
 
     wall_us: int
     mono_us: int
@@ -43,7 +43,7 @@ _PAUSE = pa.schema([*((name, pa.string()) for name in _NODE), ("since", pa.int64
 
 
 class Needed:
-    """The lines of the needed types, the quarantined lines, and the latest times of every run."""
+    """Lines of the needed types, quarantined lines, and the latest times of every run."""
 
     def __init__(self, lake: Path, kinds: Sequence[str]) -> None:
         self._lake = lake
@@ -52,9 +52,9 @@ class Needed:
         self._reports = Reports()
         self._latest: dict[str, tuple[Moment, Moment]] = {}
         self._pauses = _PAUSE.empty_table()
-        """The starts of nodes' pauses, as long as no line of the node after the pause is known."""
+        """Starts of the pauses of nodes of which no line after the pause has arrived yet."""
         self._last = self._chosen.select(_ENTRY)
-        """For each node of a run, the last line that no table needs."""
+        """For each node of a run, the last line of a type that no table needs."""
 
     def load_lake(self, entries: pa.Table) -> None:
         """Load the rows of an existing lake (`zabka.pipeline.stream.read_lake`)."""
@@ -86,7 +86,7 @@ class Needed:
         chosen = chosen.filter(pc.invert(_is(chosen, REPORTS)))
         self._note_pauses(chosen)
         signs = self._signs_of_life(pa.concat_tables(others), chosen.filter(_is(chosen, "node_started")))
-        # Combine the chunks, because there would be one for each of thousands of batches.
+        # Combine the chunks of the table: each of thousands of batches would otherwise be a separate chunk.
         self._chosen = pa.concat_tables([self._chosen, chosen, signs]).combine_chunks()
 
     def rows(self) -> pa.Table:
@@ -114,7 +114,7 @@ class Needed:
     def _signs_of_life(self, entries: pa.Table, starts: pa.Table) -> pa.Table:
         """Return the first line of each node after a pause, and its last line before a start.
 
-        Only lines that no table needs are considered.
+        Only lines of types that no table needs are considered.
         """
         later = entries.select([*_NODE, "mono_us"]).join(self._pauses, _NODE, join_type="inner")
         later = later.filter(pc.field("mono_us") > pc.field("since"))
@@ -138,13 +138,13 @@ def _is(rows: pa.Table, kind: str) -> pa.ChunkedArray:
 
 
 def _chosen(entries: pa.Table, within: str, what: str, which: str) -> pa.Table:
-    """Return the entries with the lowest or highest `what` of each node and each `within`."""
+    """For each node and value of `within`, return the entry with the lowest or highest `what`."""
     found = entries.group_by([*_NODE, within]).aggregate([(what, which)])
     return found.rename_columns({f"{what}_{which}": what})
 
 
 def _lines(entries: pa.Table, which: pa.Table, key: str) -> pa.Table:
-    """Return the lines with the nodes and the values of `key` that are in `which`."""
+    """Return the lines whose node and `key` are in `which`."""
     return entries.join(which, [*_NODE, key], join_type="left semi").select(_ENTRY)
 
 

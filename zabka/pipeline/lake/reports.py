@@ -1,8 +1,8 @@
-"""The `replica_progressed` lines that a stream keeps: brokers write several a second, and few of them are needed.
+"""The `replica_progressed` lines that a stream keeps. Brokers write several a second, and tables need few of them.
 
-A table needs the highest high watermark of a replica in a role, and whether a report was higher than the report
-before it. So of three successive reports of one role in which the high watermark does not fall, the second report
-is not needed.
+A table needs the highest high watermark of a replica in a role, and whether a report was higher than the previous
+report. So if the high watermark does not decrease in three successive reports of one role, the second report is not
+needed.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ class _Report(NamedTuple):
 
 
 class Reports:
-    """The needed lines of all nodes, in order of arrival."""
+    """The reports that tables need, of all nodes, in order of arrival."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str, int], dict[str, Any]] = {}
         self._users: dict[tuple[str, str, int], int] = {}
-        """The number of replicas that need each line."""
+        """For each line, the number of replicas whose report in it is needed."""
         self._last: dict[_Replica, list[_Report]] = {}
         """The last two needed reports of each replica in its current role."""
 
     def add(self, rows: pa.Table) -> None:
-        """Add the reports in these rows; `leadership_taken` and `followership_taken` begin a role."""
+        """Add the reports in these rows. In a row of `leadership_taken` or `followership_taken`, a new role begins."""
         chosen = rows.filter(pc.is_in(rows["type"], pa.array([REPORTS, *_TAKEN])))
         for row in sorted(chosen.to_pylist(), key=lambda row: (row["run"], row["node"], row["node_seq"])):
             entry = check_line(row["body"].encode())
@@ -64,7 +64,7 @@ class Reports:
                 self._users[line] -= 1
                 self._drop_unused(line)
             else:
-                # Keep the line in the table, because its report may be the highest of its role.
+                # Keep this line, because its report may be the highest of the role.
                 del last[0]
         last.append(report)
 
@@ -73,5 +73,5 @@ class Reports:
             del self._users[line], self._rows[line]
 
     def rows(self) -> pa.Table:
-        """Return the needed lines, in the columns of `zabka-journal`."""
+        """Return the lines with needed reports, with the columns of `zabka-journal`."""
         return pa.Table.from_pylist(list(self._rows.values()), schema=ARROW_SCHEMA)

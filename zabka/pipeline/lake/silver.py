@@ -1,4 +1,4 @@
-"""A typed table for each event type, with columns from the class that declares the event.
+"""A typed table for each event type. Its columns are the fields of the event's class.
 
 A field of a later version becomes a new column, which is null in earlier files.
 """
@@ -23,7 +23,7 @@ ENVELOPE = (
 
 
 def arrow_type(kind: Any) -> pa.DataType:
-    """Return the column type for a field's type.  Raises TypeError if there is none."""
+    """Return the column type for the type of a field. Raises TypeError if there is none."""
     if kind in _SCALARS:
         return _SCALARS[kind]
     inner = [each for each in get_args(kind) if each is not NoneType]
@@ -43,7 +43,7 @@ def arrow_type(kind: Any) -> pa.DataType:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value for Arrow: maps to pairs as tuples, tuples and structures to dictionaries."""
+    """Convert a value for Arrow: a mapping to pairs, a tuple or struct to a dictionary."""
     if isinstance(value, tuple):
         return {f"_{place}": _plain(each) for place, each in enumerate(value, start=1)}
     if isinstance(value, list):
@@ -63,13 +63,13 @@ def _fields(kind: str) -> list[tuple[str, pa.DataType]]:
 
 
 FIELDS = {kind: _fields(kind) for kind in BY_NAME}
-"""The columns of each type, in addition to the envelope's columns."""
+"""Columns of each event type, without those of the envelope."""
 SCHEMAS = {kind: pa.schema([*ENVELOPE, *fields]) for kind, fields in FIELDS.items()}
-"""All columns of each type's table."""
+"""Schema of each event type's table, with the columns of the envelope."""
 
 
 def typed(kind: str, runs: Sequence[str], entries: Sequence[Any]) -> pa.Table:
-    """Return the entries of one type (as `zabka.pipeline.entries` decodes them) as rows of its table."""
+    """Return the entries of one type as rows of its table. `zabka.pipeline.entries` has decoded them."""
     columns = [pa.array(runs, pa.string())]
     columns += [pa.array([getattr(e, name) for e in entries], column) for name, column in ENVELOPE[1:]]
     for name, column in FIELDS[kind]:

@@ -1,4 +1,4 @@
-"""Writing a batch to the lake: tasks write its rows to bronze and silver files; the driver commits all or none.
+"""Writes a batch to the lake: tasks write its rows to bronze and silver files, and the driver commits all or none.
 
 This is a map over Arrow batches that yields descriptions of the files that its tasks wrote, and not one of Spark's
 sinks: Spark starts a Python process for each step of planning and committing a sink, three for every batch of a stream.
@@ -23,12 +23,12 @@ from zabka.pipeline.lake.commits import Commit, Lines
 from zabka.pipeline.lake.silver import typed
 
 QUARANTINED = "__HIVE_DEFAULT_PARTITION__"
-"""The directory of lines without a type or a day. Readers of partitioned directories interpret its name as null."""
+"""Directory of lines without a valid type or day. Readers of partitioned directories read this name as null."""
 _DAY_US = 86_400_000_000
 
 
 class Wrote(msgspec.Struct):
-    """The files and lines that one task wrote."""
+    """Files that one task wrote, and the lines in them."""
 
     files: dict[str, int]
     lines: list[Lines]
@@ -37,14 +37,14 @@ class Wrote(msgspec.Struct):
 
 
 def day_of(wall_us: int | None) -> str:
-    """Return the day of a time, in UTC, or QUARANTINED if the time is not valid."""
+    """Return the UTC day of a time, or QUARANTINED if the time is not valid."""
     if wall_us is None or not 0 <= wall_us < 253_402_300_800_000_000:
         return QUARANTINED
     return datetime.fromtimestamp(wall_us // 1_000_000, UTC).date().isoformat()
 
 
 class _Files:
-    """The files of one task: one for each directory for which it has rows."""
+    """Files that one task writes: one in each directory for which it has rows."""
 
     def __init__(self, lake: Path, name: str) -> None:
         self._lake = lake
@@ -71,9 +71,9 @@ class _Files:
 
 
 def write_batch(frame: DataFrame, lake: Path, batch: int) -> Commit:
-    """Write the rows of a batch, which have the columns of `zabka-journal`, and commit them.
+    """Write the rows of a batch, which have the columns of `zabka-journal`, and commit the batch.
 
-    A batch that was committed is not written again.  A task that is tried again writes the same files.
+    If the batch has been committed already, nothing is written. A task that is tried again writes the same files.
     """
     place = commits.path_of(lake, batch)
     if not place.exists():

@@ -1,8 +1,8 @@
-"""A lock against a second publisher of the same journals to the same topic, which would write every line twice.
+"""Locks journals, so that no second process publishes them to the same topic and writes every line twice.
 
-Brokers could only distinguish two producers by transactions, which zabka's do not support. So the journals are locked:
-by a file next to them with a name that depends on the topic, or as a whole if that file cannot be created. The kernel
-releases the lock when its process ends, for whatever reason.
+With brokers, two producers could only be distinguished by transactions, which zabka's brokers do not support. So the
+journals are locked: by a file next to them with a name that depends on the topic, or by their own directory or file if
+that file cannot be created. The kernel releases the lock when the process exits, for whatever reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NotAlone(Exception):
 def alone(root: Path, place: TopicPlace, cluster_id: str) -> Iterator[None]:
     """Prevent other processes from publishing the same journals to that topic of that cluster.
 
-    Raises NotAlone if another process does, and OSError if the journals cannot be opened.
+    Raises NotAlone if another process is publishing them, and OSError if the journals cannot be opened.
     """
     lock = _opened(root, f"{cluster_id}/{place.topic}")
     try:
@@ -40,7 +40,7 @@ def alone(root: Path, place: TopicPlace, cluster_id: str) -> Iterator[None]:
 
 
 def _opened(root: Path, topic: str) -> int:
-    """Open the file to lock. Its name is a digest, because a topic's name can be as long as a file name."""
+    """Open the file to lock. Its name is a digest, because a topic name can be as long as a file name."""
     folder = root if root.is_dir() else root.parent
     name = f"_publishing.{sha256(topic.encode()).hexdigest()[:16]}.lock"
     try:

@@ -1,4 +1,4 @@
-"""A client of the brokers that host the topic, for the duration of an operation."""
+"""Provides a client of the brokers that host the topic, for the duration of an operation."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from zabka.kafka.record_batch import Record
 T = TypeVar("T")
 
 _PLACE = re.compile(r"kafka:/{1,2}(?P<brokers>[^/]+:[0-9]+(,[^/]+:[0-9]+)*)/(?P<topic>[A-Za-z0-9._-]{1,249})/?")
-"""`kafka://HOST:PORT[,HOST:PORT]/TOPIC`, or with a single slash, which `Path` leaves of the two."""
+"""Matches `kafka://HOST:PORT[,HOST:PORT]/TOPIC`, also after `Path` has removed one of its slashes."""
 SCHEME = "kafka:/"
 NO_PROGRESS_S = 60.0
-"""How long a log may return no records although its end offset shows that it has some."""
+"""Maximum time for which a log may return no records although its end offset shows that it has some."""
 
 KNOWN_WITHIN_S, LOOK_AGAIN_S = 3.0, 0.1
-"""The time within which every broker knows a new topic, and the interval of retries."""
+"""Time after which every broker knows a new topic, and interval of the retries until then."""
 
 
 class LostRecords(Exception):
-    """A log lacks records that it had: its end was lost, or the topic was created again."""
+    """A log no longer has records that it had: its end was lost, or the topic was created again."""
 
 
 class TopicPlace(NamedTuple):
@@ -49,7 +49,7 @@ def parse_place(text: str) -> TopicPlace:
 
 @asynccontextmanager
 async def connected(place: TopicPlace) -> AsyncIterator[AdminClient]:
-    """Provide a client of those brokers."""
+    """Yield a client of those brokers."""
     brokers = [(host.strip("[]"), int(port)) for host, _, port in
                (each.rpartition(":") for each in place.bootstrap.split(","))]  # fmt: skip
     channel = AsyncioChannel("zabka-pipeline")
@@ -74,7 +74,7 @@ def asked(place: TopicPlace, work: Callable[[AdminClient], Awaitable[T]]) -> T:
 
 
 async def partitions_of(client: AdminClient, topic: str) -> list[TopicPartition]:
-    """Return the topic's partitions. Raises KafkaUnavailable if there is no such topic, or if no broker replies."""
+    """Return the partitions of a topic. Raises KafkaUnavailable if there is no such topic, or if no broker replies."""
     deadline = time.monotonic() + KNOWN_WITHIN_S
     while (info := (await client.metadata([topic])).topics.get(topic)) is None or not info.partitions:
         if time.monotonic() > deadline:
@@ -86,7 +86,7 @@ async def partitions_of(client: AdminClient, topic: str) -> list[TopicPartition]
 async def records_between(
     client: AdminClient, partition: TopicPartition, begin: int, end: int
 ) -> AsyncGenerator[list[Record], None]:
-    """Yield the records from one offset to another, in batches.  Raises LostRecords if no more of them arrive."""
+    """Yield the records between two offsets, in batches. Raises LostRecords if the log stops returning records."""
     position, deadline = begin, time.monotonic() + NO_PROGRESS_S
     while position < end:
         fetched = await client.fetch(partition, position)

@@ -1,7 +1,8 @@
-"""Publish journals to a topic, each line once, continuing at the topic's end.
+"""Publishes journals to a topic, each line once, continuing at the topic's end.
 
-The topic itself shows how far each file was published, so there is no other state. Records are produced with acks=all
-by an idempotent producer: a request whose reply was lost with a leader is sent again, and the line is stored once.
+The topic itself shows up to which position each file was published, so there is no other state. Records are produced
+with acks=all by an idempotent producer: a request whose reply was lost with a leader is sent again, and the line is
+stored once.
 
 Each record contains the mark of its file, because a name does not identify a file. Files of another cluster than the
 topic's are rejected.
@@ -29,27 +30,27 @@ from zabka.pipeline.topic.connection import TopicPlace, connected, partitions_of
 from zabka.pipeline.topic.records import end_of, ending_in, is_cut, mark_in, place_of, record_of
 
 BATCH_RECORDS, BATCH_BYTES = 2_000, 500_000
-"""The maximum number of records and bytes: a batch ends with the record that reaches either limit."""
+"""Maximum number of records and of bytes in a batch. A batch ends with the record that reaches either limit."""
 LOOK_S = 0.5
-"""The interval of checks of the files while they are followed."""
+"""Interval at which the files are checked for new lines."""
 GIVE_UP_S = 120.0
-"""How long brokers may reject batches or not reply before publishing fails; until then each batch is retried."""
+"""Time after which publishing fails if brokers reject batches or do not reply. Until then each batch is retried."""
 LATEST, EARLIEST = -1, -2
 
 
 class Recreated(Exception):
-    """A file does not continue the lines in the topic: the cluster was recreated in the same directory."""
+    """A file does not continue the lines in the topic: the cluster was created again in the same directory."""
 
 
 class Published(NamedTuple):
-    """The number of published lines, and the number of these that were shortened to a size that brokers accept."""
+    """Number of published lines, and how many of them were truncated to a size that brokers accept."""
 
     lines: int
     cut: int
 
 
 class Publisher:
-    """Publishes the journals below a directory, or one journal."""
+    """Publishes the journals in a directory, or one journal file."""
 
     def __init__(self, root: Path, client: AdminClient, topic: str) -> None:
         self._root = root
@@ -62,7 +63,10 @@ class Publisher:
         self.lines = self.cut = 0
 
     async def load_published(self) -> None:
-        """Read the topic to find out what was published. Raises KafkaUnavailable, KafkaRequestFailed, LostRecords."""
+        """Read the topic to find out which lines were published.
+
+        Raises KafkaUnavailable, KafkaRequestFailed, LostRecords.
+        """
         self._partitions = await partitions_of(self._client, self._topic)
         for partition in self._partitions:
             position = await self._client.list_offset(partition, EARLIEST)
@@ -92,7 +96,7 @@ class Publisher:
         return self.lines - before
 
     def _files(self) -> dict[str, tuple[Path, str]]:
-        """Return the files that have lines, each with its mark. Raises Recreated before any of them is published."""
+        """Return the files that have lines, each with its mark. Raises Recreated before any line is published."""
         found: dict[str, tuple[Path, str]] = {}
         recreated: list[str] = []
         for file in journal_files(self._root):
@@ -124,7 +128,7 @@ class Publisher:
 
 
 def _records(key: str, path: Path, mark: str, begin: int) -> Iterator[Record]:
-    """Yield the complete lines of a file from a position on; none if the file was removed."""
+    """Yield the complete lines of a file at or after a position as records; none if the file was removed."""
     try:
         end = complete_bytes(path, begin)
         with path.open("rb") as file:
@@ -154,7 +158,7 @@ def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
 
 
 async def publish(root: Path, place: TopicPlace, *, follow: bool, progress: Callable[[int], None]) -> Published:
-    """Publish the journals below a directory; with `follow`, also lines that are written later, until it is cancelled.
+    """Publish the journals in a directory; with `follow`, also lines that are written later, until it is cancelled.
 
     `progress` is called with the number of lines published so far. Raises KafkaUnavailable, KafkaRequestFailed,
     LostRecords, Recreated, and NotAlone if another process publishes the same journals.

@@ -1,4 +1,4 @@
-"""The conversion of a journal's lines to records of a topic, and back."""
+"""Converts the lines of a journal to records of a topic, and records to lines."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from zabka.pipeline.ranges import LongLine, Row, long_line, rows_of
 from zabka.pipeline.runs import placed
 
 POSITION, SIZE, MARK = "position", "size", "mark"
-"""The headers: a line's position in its file, the full size of a shortened line, and the file's mark (`mark_of`).
-"""
+"""Record headers: a line's position in its file, the full size of a truncated line, and the file's mark (`mark_of`)."""
 LINE_BYTES_MAX = 900_000
-"""The longest line that is published whole.
+"""Maximum length of a line that is published completely.
 
-Brokers reject records above a megabyte by default; no node writes such lines.
+Brokers reject records above a megabyte by default; no node writes such long lines.
 """
 SHOWN_BYTES = 16_384
 _INT64_MAX = 2**63 - 1
 
 
 def record_of(key: str, mark: str, position: int, line: bytes, size: int | None = None) -> Record:
-    """Return the record for a line of the file at that path; the line has no newline.
+    """Return the record for a line without its newline. `key` is the path of the line's file.
 
-    `size` is the full size if `line` is only the beginning of the line.
+    If `line` is only the beginning of a line, `size` is the size of the whole line.
     """
     headers: tuple[tuple[str, bytes | None], ...] = ((POSITION, b"%d" % position), (MARK, mark.encode()))
     if size is not None or len(line) > LINE_BYTES_MAX:
@@ -35,7 +34,7 @@ def record_of(key: str, mark: str, position: int, line: bytes, size: int | None 
 
 
 def place_of(record: Record) -> tuple[str, int] | None:
-    """Return a record's file and its position in the file; None for a record that is not a line of a journal."""
+    """Return the file and position of a record's line; None for a record that is not a line of a journal."""
     headers = dict(record.headers)
     position, size = _number(headers.get(POSITION)), _number(headers.get(SIZE))
     if record.key is None or record.value is None or position is None or (size is None and SIZE in headers):
@@ -54,7 +53,7 @@ def mark_in(record: Record) -> str:
 
 
 def ending_in(record: Record) -> str:
-    """Return the checksum that identifies a record's line in its file; "" for a shortened line."""
+    """Return the checksum that identifies a record's line in its file; "" for a truncated line."""
     return "" if is_cut(record) else ending_of(record.value or b"")
 
 
@@ -69,14 +68,14 @@ def _number(text: bytes | None) -> int | None:
 
 
 def end_of(record: Record) -> int:
-    """Return the position of the next line in the file of a record."""
+    """Return the position at which the next line begins in the file of a record's line."""
     place, size = place_of(record), dict(record.headers).get(SIZE)
     assert place is not None and record.value is not None
     return place[1] + (int(size) if size is not None else len(record.value)) + 1
 
 
 def rows_of_records(records: Sequence[Record], requested: frozenset[type] | None) -> Iterator[Row]:
-    """Yield the rows of these records, in order; records that are not lines of journals are skipped."""
+    """Yield the rows for these records, in order. Records that are not lines of journals are skipped."""
     placed_records = [(place, record) for record in records if (place := place_of(record)) is not None]
     for key, group in groupby(placed_records, lambda each: each[0][0]):
         file = placed(Path(), key)

@@ -1,8 +1,8 @@
 """A topic of journals as a Spark source, for batches and for streams, with the same rows as `zabka-journal`.
 
 Use `spark.read.format("zabka-topic").option("bootstrap", "HOST:PORT").option("topic", TOPIC).load()`. A task reads a
-span of one partition's offsets with zabka's own client, which follows leaders when they move. The stream's offset
-contains the read position of each partition.
+range of one partition's offsets with zabka's own client, which finds a new leader when the leader has moved. The
+stream's offset contains the read position in each partition.
 """
 
 from __future__ import annotations
@@ -26,23 +26,22 @@ from zabka.pipeline.topic.records import rows_of_records
 
 LATEST, EARLIEST = -1, -2
 SPAN_RECORDS = 100_000
-"""The number of records per task."""
+"""Number of records that one task reads."""
 
 TOPIC_ID = "topic_id"
 Offset = dict[str, Any]
-"""The next offset to read of each partition, keyed by partition number; and the topic's id, if brokers reported it.
-"""
+"""Next offset to read in each partition, by partition number, and the topic id if brokers reported it."""
 
 
 class Span(InputPartition):
-    """A range of offsets of one partition, and the types of the rows to return (None for all)."""
+    """A range of offsets of one partition, and the event types of the rows to return (None for all)."""
 
     def __init__(self, partition: int, begin: int, end: int, types: frozenset[str] | None) -> None:
         self.partition, self.begin, self.end, self.types = partition, begin, end, types
 
 
 def spans(start: Offset, end: Offset, types: frozenset[str] | None) -> list[Span]:
-    """Return the spans to read between two offsets."""
+    """Return the ranges to read between two stream offsets."""
     found = []
     for number, last in sorted(_partitions(end).items(), key=lambda each: int(each[0])):
         for begin in range(start.get(number, 0), last, SPAN_RECORDS):
@@ -55,9 +54,9 @@ def _partitions(offset: Offset) -> dict[str, int]:
 
 
 def advanced(topic: str, start: Offset, end: Offset) -> Offset:
-    """Return how far a stream at `start` can read if the logs end at `end`.
+    """Return the offset up to which a stream at `start` can read if the logs end at `end`.
 
-    Raises LostRecords if the logs do not continue what was read, because new records would reuse offsets that were
+    Raises LostRecords if the logs do not continue what was read, because new records would have offsets that were
     already read.
     """
     what_to_do = "publish to another topic, and stream that into a directory of its own"
@@ -75,7 +74,7 @@ def advanced(topic: str, start: Offset, end: Offset) -> Offset:
 
 
 def read_span(place: TopicPlace, span: Span) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a span; records that the topic has removed are missing."""
+    """Yield the rows of a range of offsets. Records that brokers have removed from the topic are missing."""
     return batches(_rows(place, span))
 
 
@@ -103,7 +102,7 @@ async def _fetched(
 
 
 async def _reaches(client: AdminClient, topic: str) -> Offset:
-    """Return the end offsets of the topic's logs, and the topic's id."""
+    """Return the log end offset of each of the topic's partitions, and the topic id."""
     found = await _offsets(client, topic, LATEST)
     info = (await client.metadata([topic])).topics.get(topic)
     return found if info is None or info.topic_id is None else {**found, TOPIC_ID: info.topic_id}
@@ -154,8 +153,10 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class TopicSource(DataSource):
-    """`zabka-topic`: options `bootstrap` (HOST:PORT, separated by commas), `topic`, and `types` as in
-    `zabka-journal`."""
+    """The format `zabka-topic`, with the options `bootstrap` (HOST:PORT, separated by commas), `topic` and `types`.
+
+    `types` has the same meaning as in `zabka-journal`.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -163,7 +164,7 @@ class TopicSource(DataSource):
         return "zabka-topic"
 
     def schema(self) -> StructType:
-        """Return the columns; one row contains one line of a journal."""
+        """Return the columns. One row is one line of a journal."""
         return SCHEMA
 
     def _place(self) -> TopicPlace:

@@ -26,17 +26,17 @@ class AuditedBroker(Protocol):
         ...
 
     def files(self, partition: str, /) -> Mapping[str, LogBytes]:
-        """Return a replica's segment files by name.  A file is represented by the same object as long as it exists."""
+        """Return a replica's segment files by name.  A file is the same object in every call as long as it exists."""
         ...
 
 
 def log_bytes(broker: AuditedBroker, partition: str) -> bytes:
-    """Return the bytes of all segments of a replica, in order."""
+    """Return the bytes of all segments of a replica, joined in order."""
     files = broker.files(partition)
     return b"".join(files[name].read(0, files[name].size()) for name in sorted(files))
 
 
 def replicas_agree(brokers: Mapping[int, AuditedBroker], partition: str, replicas: Sequence[int]) -> bool:
-    """Return whether all replicas of a partition hold the same log, byte for byte."""
+    """Return whether the logs of all replicas of a partition are equal, byte for byte."""
     logs = [log_bytes(brokers[replica], partition) for replica in replicas]
     return all(log == logs[0] for log in logs)

@@ -1,8 +1,8 @@
-"""Transactions on a peer's disk, read from its bytes by a reader that shares no code with the servers.
+"""Reads the transactions on a peer's disk from its bytes, with a reader that shares no code with the servers.
 
 A log (FileTxnLog) is a header of 16 bytes, then records: an Adler-32 checksum (8 bytes), a length (4), the payload,
 which begins with a TxnHeader (session 8, cxid 4, zxid 8, ...), and the byte 0x42.  A length of 0 marks preallocated
-space.  A snapshot (FileSnap) counts if it ends as SnapStream requires: with a checksum and the string "/".
+space.  A snapshot (FileSnap) is valid if it ends as SnapStream requires: with a checksum and the string "/".
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ END_OF_RECORD = 0x42
 GZIP_MAGIC, GZIP_WINDOW = b"\x1f\x8b", 31
 SEAL = b"\0\0\0\x01/"
 SEAL_AT_MOST_BEFORE_THE_END = 64
-"""The end of a snapshot in which its first checksum and "/" are searched, in bytes.
+"""Number of bytes at the end of a snapshot in which its first checksum and "/" are searched.
 
 The last zxid and the digest, with another checksum and "/", may follow them.
 """
 
 
 class LogFile:
-    """State of one log file after the last read.  A later read parses only the records after the unchanged bytes."""
+    """State of one log file after the last read.  The next read parses only the records after the unchanged bytes."""
 
     def __init__(self) -> None:
         self.zxids: list[int] = []
@@ -68,16 +68,16 @@ def is_whole_snapshot(data: bytes) -> bool:
 
 
 class DurableBytes:
-    """The transactions in one peer's files.  `read` takes the durable bytes of both data directories by file name."""
+    """Transactions in one peer's files.  `read` gets the durable bytes of both data directories, by file name."""
 
     def __init__(self) -> None:
         self._logs: dict[str, LogFile] = {}
         self._snapshots: dict[str, tuple[bytes, bool]] = {}
-        """Each snapshot's bytes at the last read, and whether the snapshot is whole."""
+        """Bytes of each snapshot at the last read, and whether the snapshot is complete."""
         self._snapshot_zxid = -1
 
     def read(self, files: Mapping[str, bytes]) -> None:
-        """Read the current content of the disk; discard the state of deleted logs."""
+        """Read the current content of the disk. Discard the state of deleted logs."""
         self._logs = {name: self._logs.get(name) or LogFile() for name in files if name.startswith("log.")}
         for name, log in self._logs.items():
             log.read(files[name])
@@ -98,5 +98,5 @@ class DurableBytes:
         return sorted(zxid for log in self._logs.values() for zxid in log.zxids)
 
     def holds(self, zxid: int) -> bool:
-        """Return whether that transaction is in a log or covered by a snapshot."""
+        """Return whether that transaction is in a log or part of a snapshot."""
         return zxid <= self._snapshot_zxid or any(zxid in log.zxids for log in self._logs.values())

@@ -1,10 +1,10 @@
-"""Rules of Kafka that kafka-specification omits, checked on the quorum's transactions and on the brokers' actions.
+"""Rules of Kafka that kafka-specification omits, checked on committed transactions and on the brokers' actions.
 
 FetchesNameOneEpoch    a follower appends only records from a leader of its own leader epoch, not of an earlier one
                        (KIP-320: UNKNOWN_LEADER_EPOCH)
-OneLifeJoins           a broker joins an ISR only if the writing controller knows the same broker epoch for it as the
-                       partition leader did when it found the broker in sync (KIP-903)
-TopicsGoWhenAsked      a topic's znode is deleted only while /admin/delete_topics names the topic
+OneLifeJoins           a broker joins an ISR only if the controller that writes the ISR knows the same broker epoch for
+                       it as the partition leader did when it found the broker in sync (KIP-903)
+TopicsGoWhenAsked      a topic's znode is deleted only while the topic is listed in /admin/delete_topics
 GoneTopicsStayGone     no broker leads or follows a partition of a deleted topic: its last replica stops before that
 """
 
@@ -26,7 +26,7 @@ NEVER_REGISTERED = -1
 
 
 class KafkaRules:
-    """Checks these rules for all partitions of one world."""
+    """Checks these rules for all partitions of one simulated world."""
 
     def __init__(
         self, znodes: KafkaZnodes, nodes: Mapping[int, AuditedBroker], checked: CheckCounts, violated: Violated
@@ -36,7 +36,7 @@ class KafkaRules:
         self._checked = checked
         self._violated = violated
         self._proposed: dict[tuple[TopicPartition, int, int], _Lives] = {}
-        """Proposed ISRs with the members' broker epochs, keyed by partition, leader epoch and partition epoch."""
+        """Broker epochs of the members of each proposed ISR, by partition, leader epoch and partition epoch."""
         self._gone: dict[str, None] = {}
         self._checkers: dict[type[e.Event], Callable[[Any], None]] = {
             e.RecordsReplicated: self._check_fetched,
@@ -48,19 +48,21 @@ class KafkaRules:
     # -- events ------------------------------------------------------------------------------------------------------
 
     def journalled(self, entry: Entry) -> None:
-        """Handle a journal entry."""
+        """Process a journal entry."""
         check = self._checkers.get(type(entry.event))
         if check is not None:
             check(entry.event)
 
     def _proposes(self, event: e.IsrProposed) -> None:
-        # Note the broker epochs now: a broker whose session has expired continues to fetch with its last epoch for a
-        # while.
+        # Record the broker epochs now, because a broker whose session has expired continues to fetch with its last
+        # epoch for a while.
         lives = {broker: self._znodes.lives.get(broker, NEVER_REGISTERED) for broker in event.isr}
         self._proposed[topic_partition(event.topic, event.partition), event.leader_epoch, event.upon] = lives
 
     def wrote(self, write: StateWritten) -> None:
-        """Check a written partition state: a new ISR member still has the broker epoch that its leader proposed."""
+        """Check a written partition state: each new ISR member must still have the broker epoch that the leader
+        proposed.
+        """
         before, after, name = write.before, write.after, write.partition
         if before is None or after.leader_epoch != before.leader_epoch:
             return
@@ -78,7 +80,7 @@ class KafkaRules:
                 )
 
     def gone(self, topic: str) -> None:
-        """Handle the deletion of a topic's znode."""
+        """Process the deletion of a topic's znode."""
         self._checked.note("TopicsGoWhenAsked")
         if topic not in self._znodes.deleting:
             self._violated("TopicsGoWhenAsked", TopicPartition(topic, 0), "the topic is deleted, and nobody asked")
@@ -87,9 +89,10 @@ class KafkaRules:
     # -- checks ------------------------------------------------------------------------------------------------------
 
     def _check_fetched(self, event: e.RecordsReplicated) -> None:
-        """Check the leader epoch of a fetch.
+        """Check the leader epoch of records that a follower fetched.
 
-        The leader's epoch is read after it has served the fetch.  This finds every violation, because epochs only rise.
+        The leader's epoch is read after the leader has sent the response.  This finds every violation, because epochs
+        never decrease.
         """
         name, broker = topic_partition(event.topic, event.partition), event.broker_id
         follower = self._replica(broker, name)
@@ -121,7 +124,7 @@ class KafkaRules:
         return None if running is None else running.replicas.partitions.get(name)
 
     def _life_known_to(self, controller_epoch: int, broker: int) -> int | None:
-        """Return the broker epoch that the controller of this epoch knows for a broker, or None."""
+        """Return the broker epoch of a broker according to the controller with this epoch, or None."""
         for node in self._nodes.values():
             term = None if node.broker is None else node.broker.controller.term
             if term is not None and term.context.epoch == controller_epoch:

@@ -1,6 +1,7 @@
 """Kafka's znodes as the ensemble has committed them: topics, partitions and brokers.
 
-The state is built from the transactions, at the moment the first peer commits each.  It does not depend on brokers.
+The state is built from the transactions, each at the moment at which the first peer applies it.  It does not depend on
+brokers.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _CHANGES = f"{znodes.CONFIG_CHANGES}/"
 
 
 class StateWritten(NamedTuple):
-    """A partition's state znode was written.  `before` is None if the znode was created."""
+    """A partition's state znode was written.  `before` is its previous state; None if the znode was created."""
 
     partition: TopicPartition
     before: LeaderAndIsr | None
@@ -37,14 +38,14 @@ class TopicGone(NamedTuple):
 
 
 class Configured(NamedTuple):
-    """Configuration overrides of an entity (topics/T, brokers/N) were written; empty if the znode was deleted."""
+    """The config overrides of an entity (topics/T, brokers/N) were written. They are empty if the znode was deleted."""
 
     entity: str
     overrides: Mapping[str, str]
 
 
 class Registered(NamedTuple):
-    """A broker's registration was created or deleted."""
+    """The registration of a broker was created or deleted."""
 
     broker: int
     is_there: bool
@@ -54,15 +55,15 @@ Change = StateWritten | TopicGone | Configured | Registered
 
 
 class KafkaZnodes:
-    """Topics with their assignments, partitions with their states, registered brokers, and topics to delete."""
+    """Topics with their assignments, partitions with their states, registered brokers, and topics to be deleted."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicAssignment] = {}
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.brokers: dict[int, int] = {}
-        """Registered brokers, with the zxid of each registration (the broker epoch)."""
+        """Broker epoch of each registered broker, which is the zxid of its registration."""
         self.lives: dict[int, int] = {}
-        """The last broker epoch of every broker that has ever registered, even if it is unregistered now."""
+        """Last broker epoch of every broker that has ever registered, even if it is not registered now."""
         self.deleting: dict[str, None] = {}
         self.last_zxid = 0
 
@@ -73,7 +74,7 @@ class KafkaZnodes:
 
     def _apply(self, body: Record) -> Iterator[Change]:
         if isinstance(body, MultiTxn):
-            # A rejected multi still lists the operations before the rejected one; none of them takes effect.
+            # A rejected multi still contains the operations before the rejected one, but none of them takes effect.
             refused = any(sub.type == OpCode.ERROR for sub in body.txns)
             for sub in () if refused else body.txns:
                 yield from self._apply(sub.body())

@@ -6,12 +6,11 @@ that hash to it.  Until it has read the partition to the end, it must reject req
 offsets, members and transactions that its predecessor has stored.
 
 The checker reads requests and responses from their frames.  The journal shows when the broker became leader, and the
-file system shows which bytes of the segment files the broker's process has read since then.  The log counts as read
-once each byte that it had when the broker became leader was read, for any purpose.  A response may have been prepared
-before it was sent, so the broker must have been a coordinator with a read log at some moment between the request and
-the response.
+file system shows which bytes of the segment files have been read since then.  A log counts as read when each byte that
+it had when the broker became leader has been read, for any purpose.  A response may have been prepared before it was
+sent, so the broker must have been a coordinator with a read log at some moment between the request and the response.
 
-While Kafka loads, it replies to Heartbeat without an error, and to SyncGroup with REBALANCE_IN_PROGRESS.
+While Kafka loads the log, it replies to Heartbeat without an error, and to SyncGroup with REBALANCE_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ ROWS = {
     ApiKey.ADD_PARTITIONS_TO_TXN: ("results_by_transaction", "transactional_id"),
     ApiKey.DESCRIBE_TRANSACTIONS: ("transaction_states", "transactional_id"),
 }
-"""Responses that may have one row per group or transactional id: the field with the rows, and the key of a row."""
+"""Responses that can have one row per group or transactional id: the field with the rows, and a row's key field."""
 _TRANSACTION_KEYS = ("transactional_id", "v3_and_below_transactional_id")
 _ERRORS = ("error_code", "partition_error_code")
 ANSWERS = frozenset(
@@ -73,12 +72,12 @@ ANSWERS = frozenset(
         ErrorCode.transactional_id_not_found,
     }
 )  # fmt: skip
-"""Error codes that depend on the state of the group or transactional id."""
+"""Error codes that depend on the state of a group or transactional id."""
 WITHOUT_STATE = {
     ApiKey.HEARTBEAT: ErrorCode.none,
     ApiKey.SYNC_GROUP: ErrorCode.rebalance_in_progress,
 }
-"""Error codes that a coordinator returns while it loads, although they are in ANSWERS."""
+"""Error codes in ANSWERS that a coordinator also returns while it loads its log."""
 _TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 _REQUEST = Struct(">h")
 
@@ -100,13 +99,13 @@ class CoordinatorMachine(Protocol):
 
 
 class Ranges:
-    """The ranges of one file that have not been read yet."""
+    """Ranges of bytes of one file that have not been read yet."""
 
     def __init__(self, size: int) -> None:
         self.left = [(0, size)] if size else []
 
     def read(self, start: int, stop: int) -> None:
-        """Remove the bytes from `start` up to `stop` (exclusive)."""
+        """Mark the bytes from `start` up to `stop` (exclusive) as read."""
         self.left = [
             part
             for begin, end in self.left
@@ -116,7 +115,7 @@ class Ranges:
 
 
 class _Term:
-    """One broker's term as leader of one partition."""
+    """A period during which a broker is leader of a partition."""
 
     def __init__(self, unread: dict[Node, Ranges]) -> None:
         self.unread = unread
@@ -127,7 +126,7 @@ class _Term:
 
 
 class _Asked(NamedTuple):
-    """A request, and when the broker read it."""
+    """A coordinator request, and when the broker read it."""
 
     correlation_id: int
     payload: KafkaMessage
@@ -135,7 +134,7 @@ class _Asked(NamedTuple):
 
 
 class LoadedCoordinators:
-    """Checks all coordinators of one world."""
+    """Checks all coordinators of one simulated world."""
 
     def __init__(
         self,
@@ -152,7 +151,7 @@ class LoadedCoordinators:
         self._emit = emit
         self._terms: dict[tuple[int, TopicPartition], _Term] = {}
         self._unread: dict[Node, Ranges] = {}
-        """The files that have not been read completely, of all terms."""
+        """Files in all terms that have not been completely read yet, with their unread ranges."""
 
     @property
     def now_us(self) -> int:
@@ -162,7 +161,7 @@ class LoadedCoordinators:
     # -- terms -------------------------------------------------------------------------------------------------------
 
     def journalled(self, entry: Entry) -> None:
-        """Handle a journal entry."""
+        """Process a journal entry."""
         event = entry.event
         if isinstance(event, e.NodeStarted):
             for broker, name in list(self._terms):
@@ -178,7 +177,7 @@ class LoadedCoordinators:
     def _begin(self, broker: int, name: TopicPartition) -> None:
         term = self._terms.get((broker, name))
         if term is not None and term.ended_us is None:
-            # The coordinator leads again with the next leader epoch, and keeps its loaded state.
+            # The coordinator remains leader in the next leader epoch, and keeps the state that it has loaded.
             return
         files = self._machines[broker].files(str(name)).values()
         unread: dict[Node, Ranges] = {each.node: Ranges(each.size()) for each in files if each.size()}
@@ -193,13 +192,13 @@ class LoadedCoordinators:
                 self._unread.pop(node, None)
 
     def was_read(self, node: Node, start: int, size: int) -> None:
-        """Handle a read of a file by any process."""
+        """Process a read of a file by any process."""
         ranges = self._unread.get(node)
         if ranges is not None:
             ranges.read(start, start + size)
 
     def _is_read(self, broker: int, name: TopicPartition, term: _Term) -> bool:
-        """Return whether the log was read; files that compaction or retention has replaced are ignored."""
+        """Return whether the log was read. Ignore files that compaction or retention has replaced since then."""
         present = {each.node for each in self._machines[broker].files(str(name)).values()} if term.unread else ()
         for node, ranges in list(term.unread.items()):
             if not ranges.left or node not in present:
@@ -210,11 +209,11 @@ class LoadedCoordinators:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     def connection(self, broker: int) -> CoordinatorConnection:
-        """Return the observer of a new connection to that broker."""
+        """Return an observer for a new connection to that broker."""
         return CoordinatorConnection(self, broker)
 
     def check(self, broker: int, asked: _Asked, response: KafkaMessage) -> None:
-        """Check the response to a coordinator request."""
+        """Check that the response to a coordinator request does not depend on a log that was not read."""
         api_key = ApiKey(api_key_of(asked.payload))
         topic = CONSUMER_OFFSETS if api_key in GROUP_REQUESTS else TRANSACTION_STATE
         for key, row in answered_rows(api_key, asked.payload, response):
@@ -239,24 +238,24 @@ class LoadedCoordinators:
 
 
 class CoordinatorConnection:
-    """Observer of one connection to a broker."""
+    """Observes one connection to a broker."""
 
     def __init__(self, coordinators: LoadedCoordinators, broker: int) -> None:
         self._coordinators = coordinators
         self._broker = broker
         self._requests, self._responses = FrameReader(), FrameReader()
         self._asked: deque[_Asked] = deque()
-        """Coordinator requests without a response yet; responses are sent in the order of the requests."""
+        """Coordinator requests that have no response yet. Responses are sent in the order of the requests."""
 
     def received(self, data: bytes) -> None:
-        """Record the coordinator requests in these bytes."""
+        """Record the coordinator requests in bytes that the broker received."""
         for frame in self._requests.read(data):
             if _REQUEST.unpack_from(frame)[0] in GROUP_REQUESTS | TRANSACTION_REQUESTS:
                 request = decode_request(frame)
                 self._asked.append(_Asked(request.correlation_id, request.payload, self._coordinators.now_us))
 
     def sent(self, data: bytes) -> None:
-        """Check the coordinator's responses in these bytes."""
+        """Check the responses in bytes that the broker sent."""
         for frame in self._responses.read(data):
             if self._asked and self._asked[0].correlation_id == response_correlation_id(frame):
                 asked = self._asked.popleft()
@@ -264,7 +263,7 @@ class CoordinatorConnection:
 
 
 def answered_rows(api_key: ApiKey, request: KafkaMessage, response: KafkaMessage) -> Iterator[tuple[str, Any]]:
-    """Yield each group or transactional id of a request, with its part of the response."""
+    """Yield each group or transactional id of a request, with the part of the response that is about it."""
     rows, key = ROWS.get(api_key, ("", ""))
     if rows and hasattr(response, rows):
         yield from ((getattr(row, key), row) for row in getattr(response, rows))

@@ -1,6 +1,6 @@
-"""The min.insync.replicas of each topic as committed by the quorum; brokers may still use an earlier value.
+"""min.insync.replicas of each topic as committed by the ensemble, and the earlier values that brokers may still use.
 
-A broker learns of a change within a bounded time.  A broker that keeps its session receives the watch event within one
+A broker learns of a change within a limited time.  A broker that keeps its session receives the watch event within one
 session timeout, and has read the new value within another session timeout.  A broker that has just registered, or has
 just learned of the topic, may use any earlier value, including the default.
 """
@@ -14,35 +14,35 @@ TOPICS, BROKERS = "topics/", "brokers/"
 
 
 class Minimums:
-    """The values of min.insync.replicas of every topic over time; times are virtual microseconds."""
+    """Values of min.insync.replicas of every topic over time. Times are virtual microseconds."""
 
     def __init__(self, default: int, session_timeout_ms: int) -> None:
-        """`default` is the value in every server.properties."""
+        """Create the state. `default` is the value of min.insync.replicas in every server.properties."""
         self._default = default
         self._patience_us = 2 * session_timeout_ms * 1000
         self._values: dict[str, list[tuple[int, int | None]]] = {}
-        """The values of each entity (topics/T, brokers/N) and the start time of each; None means no override."""
+        """Values of each entity (topics/T, brokers/N), each with its start time. None means no override."""
         self._registered: dict[int, int] = {}
         self._known: dict[tuple[int, str], int] = {}
-        """The time at which a broker's process learned of a topic."""
+        """Time at which a broker's process learned of a topic."""
 
     # -- events ------------------------------------------------------------------------------------------------------
 
     def configured(self, entity: str, overrides: Mapping[str, str], now_us: int) -> None:
-        """Handle a write to /config/{entity}.  `overrides` is empty if the znode was deleted."""
+        """Process a write to /config/{entity}.  `overrides` is empty if the znode was deleted."""
         text = overrides.get(MINIMUM, "")
         self._values.setdefault(entity, []).append((now_us, int(text) if text.isdecimal() else None))
 
     def registered(self, broker: int, now_us: int) -> None:
-        """Handle the registration of a broker."""
+        """Process the registration of a broker."""
         self._registered[broker] = now_us
 
     def gone(self, broker: int) -> None:
-        """Handle the deletion of a broker's registration."""
+        """Process the deletion of a broker's registration."""
         self._registered.pop(broker, None)
 
     def started(self, broker: int) -> None:
-        """Handle the start of a broker's process, which knows no topics yet."""
+        """Process the start of a broker's process, which knows no topics yet."""
         self._known = {known: since for known, since in self._known.items() if known[0] != broker}
 
     def heard(self, broker: int, topic: str, now_us: int) -> None:
@@ -52,7 +52,7 @@ class Minimums:
     # -- checks ------------------------------------------------------------------------------------------------------
 
     def least(self, broker: int, topic: str, now_us: int) -> int:
-        """Return the lowest min.insync.replicas that a broker is allowed to use now."""
+        """Return the lowest value of min.insync.replicas for a topic that a broker is allowed to use now."""
         since_us = now_us - self._patience_us
         reported_until_us = max(self._registered.get(broker, now_us), self._known.get((broker, topic), now_us))
         every = list(self._held(f"{TOPICS}{topic}", since_us if reported_until_us <= since_us else -1))
@@ -64,7 +64,7 @@ class Minimums:
         return min(value for value in every if value is not None)
 
     def _held(self, entity: str, since_us: int) -> list[int | None]:
-        """Return all values that an entity has had since that time, with None for no override."""
+        """Return all values that an entity has had since `since_us`. None means no override."""
         values: list[tuple[int, int | None]] = [(-1, None), *self._values.get(entity, ())]
         ends = [begin for begin, _ in values[1:]]
         return [value for (_, value), end in zip(values, [*ends, since_us + 1], strict=True) if end > since_us]

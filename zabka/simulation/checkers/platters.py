@@ -1,6 +1,6 @@
-"""Checks that data that peers report as durable is on their platters (the simulated disk's durable bytes).
+"""Checks that data that peers report as durable is on their platters (the durable bytes of a simulated disk).
 
-The checks use neither the peers, nor their storage, nor the log reader of their recovery.
+The checks use none of the peers' own code: neither their storage nor the log reader of their recovery.
 """
 
 from __future__ import annotations
@@ -28,23 +28,25 @@ EPOCH_FILES = {e.EpochAccepted: "acceptedEpoch", e.EpochAdopted: CURRENT_EPOCH}
 ROT = "bit_rot"
 TAKING_FAULTS = ("replace",)
 FORGIVEN_US = 5_000_000
-"""For this long after a disk was damaged or replaced, it may lack transactions that its peer has acknowledged.
+"""Time after a disk was damaged or replaced during which it may lack transactions that its peer has acknowledged.
 
 A peer finds a flipped bit only when it reads the file, which is at its next start.
 """
 
 
 class PeerDisks:
-    """The platters of all peers, and which were damaged.  `volume_of` returns the disk of a peer, given its number."""
+    """The platters of all peers, and which of them were damaged.  `volume_of` returns the disk of a peer by its
+    number.
+    """
 
     def __init__(self, volume_of: Callable[[int], Volume]) -> None:
         self._volume_of = volume_of
         self._read: dict[int, DurableBytes] = {}
         self._damaged_us: dict[int, int] = {}
         self._rotten: dict[int, None] = {}
-        """Peers with a flipped bit on their disk since their last start."""
+        """Peers with a bit on their disk that was flipped after their last start."""
         self.ever_damaged: dict[int, None] = {}
-        """Peers whose older log files may still have gaps."""
+        """Peers whose disk was damaged at any time, so that their older log files may still have gaps."""
 
     def journalled(self, entry: Entry) -> None:
         """Record which disks are damaged."""
@@ -63,7 +65,7 @@ class PeerDisks:
                 self._damaged_us[peer] = entry.mono_us
 
     def is_damaged(self, peer: int, now_us: int) -> bool:
-        """Return whether the disk may lack transactions that the peer has acknowledged."""
+        """Return whether the peer's disk may lack transactions that the peer has acknowledged."""
         damaged_us = self._damaged_us.get(peer)
         return peer in self._rotten or (damaged_us is not None and now_us - damaged_us < FORGIVEN_US)
 
@@ -74,7 +76,7 @@ class PeerDisks:
         return disk
 
     def epoch(self, peer: int, file: str) -> int:
-        """Return the epoch in an epoch file on a peer's platter, or -1 if the file does not exist."""
+        """Return the epoch in an epoch file on a peer's platter, or -1 if there is no such file."""
         text = self._by_name(peer).get(file, b"").strip()
         return int(text) if text.isdigit() else -1
 
@@ -84,15 +86,15 @@ class PeerDisks:
 
 
 def peer_of(node: str) -> int:
-    """Return the number of a peer by its node name; 0 for any other node."""
+    """Return the number in a peer's node name; 0 for any other node."""
     kind, _, number = node.partition("-")
     return int(number) if kind == "peer" else 0
 
 
 class Platters:
-    """Checks that acknowledged and committed transactions are on the platters of a majority.
+    """Checks that acknowledged and committed transactions are on the platters of a majority of peers.
 
-    The check applies only while the ensemble has its configured membership.
+    The check is made only while the ensemble has its configured membership.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class Platters:
         self._last_committed = 0
 
     def journalled(self, entry: Entry) -> None:
-        """Check a write that was acknowledged, or a transaction that the first peer applies."""
+        """Check a write when it is acknowledged, and a transaction when the first peer applies it."""
         event = entry.event
         if isinstance(event, e.WriteAcknowledged):
             self._check(NAME, "was acknowledged and is on the platters of", event.zxid, entry.mono_us)
@@ -125,14 +127,14 @@ class Platters:
 
 
 class DurableReports:
-    """Checks reports of single peers: durable transactions and epochs, snapshots, and synchronised histories."""
+    """Checks what single peers report: durable transactions and epochs, snapshots, and synchronised histories."""
 
     def __init__(self, disks: PeerDisks, record: Record, emit: Callable[[InvariantViolated], object]) -> None:
         self._disks = disks
         self._record = record
         self._emit = emit
         self._replaced: dict[int, int] = {}
-        """The last zxid in the snapshot that each peer received from its leader."""
+        """For each peer, the last zxid in the snapshot that it received from its leader."""
 
     def journalled(self, entry: Entry) -> None:
         """Check one event of a peer."""
@@ -148,8 +150,8 @@ class DurableReports:
         elif isinstance(event, e.HistoryReplaced):
             self._replaced[peer] = event.zxid
         elif isinstance(event, e.SnapshotTaken) and event.zxid != self._replaced.get(peer):
-            # A snapshot from a leader that replaces the history is not checked, because it can include transactions
-            # that are not committed yet.
+            # Do not check a snapshot that a leader sent to replace the peer's history, because it can include
+            # transactions that are not committed yet.
             committed = self._record.last_committed
             fault = f"a snapshot of {zxid_text(event.zxid)}, committed is {zxid_text(committed)}"
             self._note(SNAPSHOTS, fault if event.zxid > committed else "")
@@ -185,9 +187,9 @@ def is_part(learner: list[int], leader: list[int]) -> bool:
 
 
 class Votes:
-    """Checker of votes: a peer must vote with the last transaction on its own disk (ZOOKEEPER-2845).
+    """Checks that a peer votes with the last transaction on its own disk (ZOOKEEPER-2845).
 
-    The check does not apply to a peer with a replaced or damaged disk.
+    A peer with a replaced or damaged disk is not checked.
     """
 
     def __init__(self, disks: PeerDisks, emit: Callable[[InvariantViolated], object]) -> None:
@@ -195,7 +197,7 @@ class Votes:
         self._emit = emit
 
     def journalled(self, entry: Entry) -> None:
-        """Check the vote of a peer that begins an election."""
+        """Check the vote of a peer that starts an election."""
         event = entry.event
         if isinstance(event, e.PeerStateChanged) and event.state == "LOOKING":
             last = self._disks.read(peer_of(entry.node)).last()

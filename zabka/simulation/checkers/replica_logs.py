@@ -1,4 +1,4 @@
-"""The batches in the replicas' log files, read from the simulated disks whenever these change."""
+"""Batches in the log files of replicas, read from the simulated disks whenever the files change."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from zabka.simulation.checkers.audited_broker import AuditedBroker, LogBytes
 
 
 class Stored(NamedTuple):
-    """One batch as stored in a log."""
+    """A batch as it is stored in a log."""
 
     first: int
     last: int
     leader_epoch: int
     checksum: int
-    """The checksum of the stored bytes, which may differ from the checksum in the batch header."""
+    """Checksum computed from the stored bytes, which may differ from the checksum in the batch header."""
 
 
 class ReplicaLog:
-    """One replica's batches by first offset.  `read` adds appended batches; after a truncation, call `again`."""
+    """Batches of one replica's log, by first offset.
+
+    `read` adds appended batches; after a truncation, call `again`.
+    """
 
     __slots__ = ("_broker", "_last", "_name", "_newest", "_read", "batches", "damaged", "end", "epochs_rise", "start")
 
@@ -30,7 +33,7 @@ class ReplicaLog:
         self.again()
 
     def again(self) -> None:
-        """Discard all state, because the files were truncated, removed or recreated."""
+        """Discard all state, because the log files were truncated, removed or created again."""
         self._read: dict[str, tuple[LogBytes, int]] = {}
         self._newest = ""
         """Name of the active segment file."""
@@ -43,13 +46,14 @@ class ReplicaLog:
         """Offset of the first batch with a wrong checksum, or of bytes that are not a batch; None if intact."""
 
     def read(self) -> None:
-        """Read the batches appended since the last call."""
+        """Read the batches that were appended after the last call."""
         files = self._broker.files(self._name)
         unchanged = len(files) == len(self._read)
         if unchanged and self._newest:
             file, size = self._read[self._newest]
             if files.get(self._newest) is file and file.size() == size:
-                # A truncation would have shortened the newest file, or made another file the newest.
+                # Nothing has changed: a truncation would have shortened the newest file, or made another file the
+                # newest.
                 return
         for name, (file, size) in self._read.items():
             size_now = file.size()
@@ -75,7 +79,7 @@ class ReplicaLog:
         at = 0
         while (header := read_header(data, at)) is not None:
             if header.magic != MAGIC or not header_is_sane(header):
-                # Stop here: after zeros or garbage from a power loss, the beginning of another batch cannot be found.
+                # Stop here: after zeros or garbage from a power loss, the beginning of the next batch cannot be found.
                 self.damaged = self.end if self.damaged is None else self.damaged
                 return
             last_offset = header.last_offset

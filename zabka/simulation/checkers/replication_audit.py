@@ -1,28 +1,30 @@
-"""The invariants of kafka-specification, checked on the brokers' disks and memory and on the quorum's znodes.
+"""Invariants of kafka-specification, checked on the brokers' disks and memory and on the committed znodes.
 
-The names come from its KafkaReplication.tla and AsyncIsr.tla.  At the end of each virtual instant, every partition that
+The names are those of KafkaReplication.tla and AsyncIsr.tla.  At the end of each virtual instant, every partition that
 changed in it is checked:
 
-TypeOk               a state's members are replicas, epochs rise, 0 <= start <= high watermark <= log end, a log's
-                     leader epochs never fall and its checksums are correct; no broker leads in an epoch that the
-                     quorum has not written
+TypeOk               a state's members are replicas, epochs never decrease, 0 <= start <= high watermark <= log end,
+                     a log's leader epochs never decrease and its checksums are correct; no broker leads in an epoch
+                     that is not in a committed partition state
 LeaderInIsr          the leader in the partition's state is in its ISR; the ISR is never empty
-WeakIsr              records below a presumed leader's high watermark are in the logs of all members of its own ISR
-StrongIsr            ... and of all members of the quorum's ISR, so that the next elected leader has them
-ValidHighWatermark   the same for the quorum's leader: no in-sync replica's log ends below its high watermark
+WeakIsr              records below the high watermark of a presumed leader (a broker that believes to be leader) are in
+                     the logs of all members of the ISR that this broker knows
+StrongIsr            ... and of all members of the committed ISR, so that the next elected leader has them
+ValidHighWatermark   the same for the leader in the committed state: no in-sync replica's log ends below its high
+                     watermark
 
 Three more rules of Kafka, which the model omits (others are in `zabka.simulation.checkers.kafka_rules`):
 
-NothingCommittedUnderMinIsr   a leader's high watermark does not move while the ISR is smaller than min.insync.replicas,
-                              both as the leader knows it and as the quorum has it (`minimums`)
+NothingCommittedUnderMinIsr   a leader's high watermark does not advance while the ISR is smaller than
+                              min.insync.replicas, both as the leader knows it and as committed (`minimums`)
 OnlyTheLivingJoin             a broker that joins an ISR is alive, as far as the controller that writes the ISR knows
 WhoJoinsHasAll                a broker that joins an ISR has all records that any leader has committed (KAFKA-7128)
 
-The model has neither unclean elections nor disks that lose data.  A presumed leader is no longer checked if its epoch
-precedes an unclean election, or the election of a replica that lost power, and thereby committed records, while in
-sync.  Such a replica is not checked as an ISR member until it has left the ISR.
-`zabka.journal.checkers.record_invariants` defines which records a cluster is allowed to lose.  Violations are
-journalled as `invariant_violated`, where the watchdog finds them.
+The model has neither unclean elections nor disks that lose data.  Two kinds of leaders lose records as Kafka allows:
+one that was elected in an unclean election, and one that lost power, and therefore committed records, while it was in
+sync. After such an election, presumed leaders of lower epochs are not checked any more.  A replica that lost power is
+not checked as an ISR member until it has left the ISR.  `zabka.journal.checkers.record_invariants` defines which
+records a cluster is allowed to lose.  Violations are journalled as `invariant_violated`, which the watchdog reads.
 """
 
 from __future__ import annotations
@@ -54,11 +56,15 @@ _PARTITION_EVENTS = (
 _TAKEN = (e.LeadershipTaken, e.FollowershipTaken)
 _CUTS = (e.LogTruncated, e.ReplicaLoaded)
 _GROWTH = (e.RecordsAppended, e.RecordsReplicated, e.HighWatermarkMoved)
-"""Events that cannot invalidate checks of other replicas.  Their effect on the leader shows in its own events."""
+"""Events that cannot invalidate checks of other replicas.  If they change what the leader knows, it logs its own
+events.
+"""
 
 
 class _Audited:
-    """Checker state of one partition: its replicas' logs, how far pairs of logs agree, and which losses are allowed."""
+    """Checker state of one partition: its replicas' logs, up to where each pair agrees, and which losses are
+    allowed.
+    """
 
     __slots__ = (
         "agreed", "committed", "committed_end", "forgiven_epoch", "held", "is_recorded", "logs", "lost_in_epoch",
@@ -69,18 +75,20 @@ class _Audited:
         self.logs: dict[int, ReplicaLog] = {}
         self.agreed: dict[tuple[int, int], int] = {}
         self.committed: dict[int, Stored] = {}
-        """All batches that any leader has committed since the last allowed loss, keyed by first offset."""
+        """All batches that any leader has committed since the last allowed loss, by first offset."""
         self.committed_end = 0
         self.is_recorded = True
-        """Whether `committed` is complete: False once a leader with unrecorded commits moves its high watermark."""
+        """Whether `committed` is complete. It is not after a leader whose commits are not recorded advances its high
+        watermark.
+        """
         self.forgiven_epoch = 0
-        """Leaders with a lower epoch are no longer checked."""
+        """Leader epoch below which leaders are not checked any more."""
         self.held: tuple[object, ...] = ()
-        """The last leader whose checks passed, its epoch and high watermark, and the ISRs of leader and quorum."""
+        """For the last checks that passed: the leader, its epoch and high watermark, its ISR, and the committed ISR."""
         self.lost_power: dict[int, None] = {}
         """ISR members that lost power and have not left the ISR since then."""
         self.lost_in_epoch: dict[int, int] = {}
-        """Brokers that lost power, and the epoch of the leader that may still consider them in sync."""
+        """For each broker that lost power, the epoch of the leader that may still consider it in sync."""
 
     def forgive(self, before_epoch: int) -> None:
         """Allow the loss of records that leaders of lower epochs have committed."""
@@ -89,7 +97,7 @@ class _Audited:
 
 
 class ReplicationAudit:
-    """Checks all partitions of one world."""
+    """Checks all partitions of one simulated world."""
 
     def __init__(
         self,
@@ -101,7 +109,7 @@ class ReplicationAudit:
     ) -> None:
         self.znodes = KafkaZnodes()
         self.listeners: list[Callable[[Change], None]] = []
-        """Called with every change of Kafka's znodes, before the change is checked here."""
+        """Functions that are called with every change of Kafka's znodes, before the change is checked here."""
         self._minimums = minimums
         self._scheduler = scheduler
         self._nodes = nodes
@@ -109,27 +117,29 @@ class ReplicationAudit:
         self._emit = emit
         self._partitions: dict[TopicPartition, _Audited] = {}
         self._changed: dict[TopicPartition, dict[int, None] | None] = {}
-        """The brokers whose replicas changed, by partition; None if all replicas must be checked."""
+        """For each partition that changed, the brokers whose replicas changed; None if all replicas must be checked."""
         self._live: dict[int, list[int]] = {}
-        """The live brokers that each controller epoch knows."""
+        """Live brokers according to the controller of each controller epoch."""
         self._powerless: dict[int, int] = {}
-        """The broker epoch of each broker at its last power loss."""
+        """Broker epoch that each broker had at its last power loss."""
         self._said: dict[tuple[str, TopicPartition], None] = {}
         self._rules = KafkaRules(self.znodes, nodes, checked, self._violated)
 
     # -- queries ----------------------------------------------------------------------------------------------------
 
     def forgiven(self) -> dict[str, None]:
-        """Return the partitions that lost records as Kafka allows: by unclean election or by a disk's data loss."""
+        """Return the partitions that lost records as Kafka allows: by an unclean election, or by data loss on a
+        disk.
+        """
         return {str(name): None for name, audited in self._partitions.items() if audited.forgiven_epoch}
 
     def leader_log_end(self, name: TopicPartition) -> int | None:
-        """Return the log end offset of the quorum's leader, or None while that broker does not lead."""
+        """Return the log end offset of the leader in the committed state, or None if that broker does not lead now."""
         leading = self._leading(name)
         return None if leading is None else leading.log.end_offset
 
     def leader_high_watermark(self, name: TopicPartition) -> int | None:
-        """Return the high watermark of the quorum's leader, or None while that broker does not lead."""
+        """Return the high watermark of the leader in the committed state, or None if that broker does not lead now."""
         leading = self._leading(name)
         return None if leading is None else leading.log.high_watermark
 
@@ -141,14 +151,14 @@ class ReplicationAudit:
         return None
 
     def in_sync(self, name: TopicPartition) -> list[int]:
-        """Return the quorum's ISR, except members that have lost power since they joined."""
+        """Return the committed ISR, without members that have lost power since they joined it."""
         state, lost = self.znodes.states.get(name), self._of(name).lost_power
         return [] if state is None else [broker for broker in state.isr if broker not in lost]
 
     # -- events ------------------------------------------------------------------------------------------------------
 
     def committed(self, txn: Txn) -> None:
-        """Handle a transaction when the first peer applies it."""
+        """Process a transaction when the first peer applies it."""
         for change in self.znodes.committed(txn):
             for listener in self.listeners:
                 listener(change)
@@ -172,7 +182,7 @@ class ReplicationAudit:
             self._check_what_they_have(change)
 
     def journalled(self, entry: Entry) -> None:
-        """Handle a journal entry."""
+        """Process a journal entry."""
         event = entry.event
         self._rules.journalled(entry)
         if isinstance(event, _PARTITION_EVENTS):
@@ -203,7 +213,7 @@ class ReplicationAudit:
 
     def _note(self, name: TopicPartition, broker: int | None) -> None:
         if not self._changed:
-            # Check after all other events of this moment, because the invariants need not hold between them.
+            # Check after all other events of this virtual instant, because the invariants need not hold between them.
             self._scheduler.soon(self._check_changed)
         brokers = self._changed.setdefault(name, {})
         if broker is None:
@@ -246,28 +256,30 @@ class ReplicationAudit:
             audited.lost_in_epoch[broker] = after.leader_epoch
 
     def _forgive_who_leads_on(self, name: TopicPartition, after: LeaderAndIsr) -> None:
-        """Handle a new epoch of a partition whose leader lost power.
+        """Process a new leader epoch of a partition whose leader has lost power and remains leader.
 
-        Unless its registration is unchanged, the leader is a new process whose log may lack records.
+        Unless the leader still has the registration of before the power loss, it is a new process whose log may lack
+        records.
         """
         if after.leader not in self.znodes.brokers or not self._is_powerless(after.leader):
             self._forgive_who_forgot(name, after)
 
     def _forgive_who_forgot(self, name: TopicPartition, after: LeaderAndIsr) -> None:
-        """Handle the election of a replica that lost power. Allow the loss of committed batches if its log lacks
-        any.
+        """Process the election of a replica that lost power.
+
+        If its log lacks committed batches, allow their loss.
         """
         audited = self._of(name)
         if audited.is_recorded and self._lacks(name, after.leader) is None:
             del audited.lost_power[after.leader]
         else:
-            # The ISR members may already have truncated their logs to that of this leader, so they count as having lost
-            # the records as well.
+            # The other ISR members may already have truncated their logs to match this leader's, so treat them as
+            # replicas that lost the records as well.
             audited.forgive(after.leader_epoch)
             audited.lost_power.update(dict.fromkeys(after.isr))
 
     def _lacks(self, name: TopicPartition, broker: int) -> int | None:
-        """Return the first committed batch that a broker's log lacks, or None if it has all."""
+        """Return the first offset of a committed batch that a broker's log lacks, or None if it has all of them."""
         audited = self._of(name)
         log = self._log(audited, name, broker)
         log.read()
@@ -275,7 +287,7 @@ class ReplicationAudit:
         return next((at for at, stored in known if at >= log.start and log.batches.get(at) != stored), None)
 
     def _check_joining(self, write: StateWritten) -> None:
-        """Check that new ISR members are alive, as far as the writing controller knows."""
+        """Check that new ISR members are alive, as far as the controller that writes the ISR knows."""
         before, after = write.before, write.after
         if before is None:
             return
@@ -388,12 +400,12 @@ class ReplicationAudit:
                         yield "ValidHighWatermark", f"broker {member} is in sync and ends below {mark}"
 
     def _has_moved_away(self, name: TopicPartition, member: int, state: LeaderAndIsr) -> bool:
-        """Return whether that replica was removed from the ISR and deleted.  Its leader may learn of this later."""
+        """Return whether that replica was removed from the ISR and deleted.  The leader may learn of this later."""
         running = self._nodes[member].broker
         return member not in state.isr and running is not None and name not in running.replicas.partitions
 
     def _parts(self, name: TopicPartition, audited: _Audited, leader: int, member: int, mark: int) -> int | None:
-        """Return the first offset below `mark` at which the two logs differ, or None if they agree."""
+        """Return the first offset below `mark` at which the logs of leader and member differ, or None if they agree."""
         at = audited.agreed.get((leader, member), 0)
         if at >= mark:
             return None
@@ -464,7 +476,7 @@ class ReplicationAudit:
 
 
 def check_write(write: StateWritten, replicas: tuple[int, ...] | None) -> Iterator[tuple[str, str]]:
-    """Yield violations in a written partition state, by itself and compared with the previous state."""
+    """Yield the violations in a written partition state, both by itself and compared with the previous state."""
     before, after = write.before, write.after
     if not after.isr:
         yield "LeaderInIsr", "the ISR is empty"

@@ -1,11 +1,11 @@
 """Checks that no server replies to a client before it has loaded its data and joined its cluster.
 
-A peer serves from the moment at which its phase is BROADCAST in an epoch with an established leader, until it is
-LOOKING again (ZooKeeperServer.State.RUNNING).  Before that its tree may lack committed transactions or contain
-uncommitted ones, so only a read-only server replies.  A broker serves after its first registration
+A peer is allowed to reply when its phase is BROADCAST in an epoch with an established leader, until it is LOOKING again
+(ZooKeeperServer.State.RUNNING).  Before that, its tree may lack committed transactions or contain uncommitted ones, so
+only a read-only server replies.  A broker is allowed to reply after its first registration
 (SocketServer.enableRequestProcessing); before that it has not opened all its logs.
 
-A reply is any data that a server writes to connections of its port.
+A reply is any data that a server writes to a connection of its client port.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ BROADCAST = "BROADCAST"
 
 
 class Serving:
-    """Checks all servers of one world."""
+    """Checks all servers of one simulated world."""
 
     def __init__(self, checked: CheckCounts, emit: Callable[[InvariantViolated], object]) -> None:
         self._checked = checked
         self._emit = emit
         self._established: dict[int, None] = {}
-        """The epochs with an established leader."""
+        """Epochs with an established leader."""
         self._states: dict[str, str] = {}
-        """The state of each server that does not serve yet."""
+        """State of each server that is not allowed to reply yet."""
         self._said: dict[str, None] = {}
 
     def journalled(self, entry: Entry) -> None:
-        """Handle a journal entry."""
+        """Process a journal entry."""
         event = entry.event
         if isinstance(event, e.NodeStarted):
             self._states[entry.node] = "starting"
@@ -50,15 +50,15 @@ class Serving:
             self._states.pop(entry.node, None)
 
     def peer_connection(self, node: str) -> Observer:
-        """Return the observer of a new connection to a peer's client port."""
+        """Return an observer for a new connection to a peer's client port."""
         return _PeerConnection(self, node)
 
     def broker_connection(self, node: str) -> Observer:
-        """Return the observer of a new connection to a broker."""
+        """Return an observer for a new connection to a broker."""
         return _Connection(self, node)
 
     def check_answer(self, node: str) -> None:
-        """Check the state of a server that sends a reply."""
+        """Check that a server that sends a reply is allowed to reply."""
         self._checked.note(NAME)
         state = self._states.get(node)
         if state is not None and node not in self._said:
@@ -67,22 +67,22 @@ class Serving:
 
 
 class _Connection:
-    """Observer of one connection."""
+    """Observes one connection."""
 
     def __init__(self, serving: Serving, node: str) -> None:
         self._serving = serving
         self._node = node
 
     def received(self, data: bytes) -> None:
-        """Do nothing: only replies are checked."""
+        """Do nothing, because only replies are checked."""
 
     def sent(self, data: bytes) -> None:
-        """Check a reply."""
+        """Check data that the server sent."""
         self._serving.check_answer(self._node)
 
 
 class _PeerConnection(_Connection):
-    """Observer of one connection to a peer.  The first reply shows whether the server is read-only."""
+    """Observes one connection to a peer.  The first reply shows whether the server is read-only."""
 
     def __init__(self, serving: Serving, node: str) -> None:
         super().__init__(serving, node)
@@ -91,7 +91,7 @@ class _PeerConnection(_Connection):
         self._is_read_only = False
 
     def sent(self, data: bytes) -> None:
-        """Check a reply."""
+        """Check data that the peer sent."""
         if not self._is_attached:
             for frame in self._frames.read(data):
                 self._is_attached = True

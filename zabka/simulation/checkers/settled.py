@@ -1,4 +1,4 @@
-"""Checks whether the Kafka side of a world has recovered: quorum, controller and brokers have the same state."""
+"""Checks whether the Kafka part of a simulated world has recovered: committed state, controller and brokers agree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Brokers = Mapping[int, AuditedBroker]
 
 
 def unsettled(brokers: Brokers, znodes: KafkaZnodes, controller_id: int) -> str | None:
-    """Return the first deviation from a recovered cluster (all nodes up, all links healthy), or None."""
+    """Return the first deviation from a recovered cluster (all nodes running, all links without faults), or None."""
     return next(_unsettled(brokers, znodes, controller_id), None)
 
 

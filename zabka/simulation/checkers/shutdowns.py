@@ -1,12 +1,12 @@
 """Checks the leaders and ISRs that a controller chooses while a broker shuts down.
 
-A broker in a controlled shutdown asks the controller to move its leaderships (ControlledShutdown).  Once that
+A broker in a controlled shutdown requests that the controller moves its leaderships (ControlledShutdown).  When that
 controller has begun to move them, it must not make the broker a leader or an ISR member until the broker registers
 again (KafkaController.doControlledShutdown, KIP-841).  Other controllers have no information about the shutdown.
 
 The check does not use the controller's memory.  It reads the request and the response from the frames on the
-controller's connections.  The controller has begun once it moves a leadership away from the broker, at the latest once
-it sends the response.  The checked writes are the quorum's transactions, which contain the controller's epoch.
+controller's connections.  The controller has begun when it moves a leadership away from the broker, and at the latest
+when it sends the response.  The checked writes are committed transactions, which contain the controller epoch.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ _REQUEST = Struct(">h")
 
 
 class Shutdowns:
-    """Checks all controlled shutdowns of one world."""
+    """Checks all controlled shutdowns of one simulated world."""
 
     def __init__(self, znodes: KafkaZnodes, checked: CheckCounts, emit: Callable[[InvariantViolated], object]) -> None:
         self._znodes = znodes
         self._checked = checked
         self._emit = emit
         self._epochs: dict[int, int] = {}
-        """The last controller epoch of each broker that was ever elected controller."""
+        """Last controller epoch of each broker that was ever elected controller."""
         self._asked: dict[int, int] = {}
-        """Brokers that have requested a shutdown, and the epoch of the controller that has read the request."""
+        """For each broker that has requested a shutdown, the epoch of the controller that has read the request."""
         self._leaving: dict[int, dict[int, None]] = {}
-        """Brokers that are shutting down, and the epochs of the controllers that know this."""
+        """For each broker that is shutting down, the epochs of the controllers that know this."""
 
     # -- events ------------------------------------------------------------------------------------------------------
 
     def journalled(self, entry: Entry) -> None:
-        """Handle a journal entry."""
+        """Process a journal entry."""
         event = entry.event
         if isinstance(event, e.ControllerElected):
             self._epochs[event.broker_id] = event.controller_epoch
 
     def changed(self, change: Change) -> None:
-        """Handle a change of Kafka's znodes."""
+        """Process a change of Kafka's znodes."""
         if isinstance(change, Registered):
             self._asked.pop(change.broker, None)
             self._leaving.pop(change.broker, None)
@@ -64,11 +64,11 @@ class Shutdowns:
                 self._leaving.setdefault(moved_from, {})[epoch] = None
 
     def connection(self, broker: int) -> ShutdownConnection:
-        """Return the observer of a new connection to that broker."""
+        """Return an observer for a new connection to that broker."""
         return ShutdownConnection(self, broker)
 
     def asked(self, controller: int, broker: int, broker_epoch: int) -> None:
-        """Record a shutdown request that a controller has read, unless it is from an earlier registration."""
+        """Record a shutdown request that a controller has read. Ignore it if it is from an earlier registration."""
         epoch = self._epochs.get(controller)
         if epoch is not None and self._znodes.brokers.get(broker) == broker_epoch:
             self._asked[broker] = epoch
@@ -97,17 +97,17 @@ class Shutdowns:
 
 
 class ShutdownConnection:
-    """Observer of one connection to a broker that may be the controller."""
+    """Observes one connection to a broker that may be the controller."""
 
     def __init__(self, shutdowns: Shutdowns, controller: int) -> None:
         self._shutdowns = shutdowns
         self._controller = controller
         self._requests, self._responses = FrameReader(), FrameReader()
         self._asked: deque[DecodedRequest] = deque()
-        """Shutdown requests without a response yet."""
+        """Shutdown requests that have no response yet."""
 
     def received(self, data: bytes) -> None:
-        """Record the shutdown requests in these bytes."""
+        """Record the shutdown requests in bytes that the broker received."""
         for frame in self._requests.read(data):
             if _REQUEST.unpack_from(frame)[0] == ApiKey.CONTROLLED_SHUTDOWN:
                 request = decode_request(frame)
@@ -117,7 +117,7 @@ class ShutdownConnection:
                 )
 
     def sent(self, data: bytes) -> None:
-        """Record the responses to shutdown requests in these bytes."""
+        """Record the responses to shutdown requests in bytes that the broker sent."""
         for frame in self._responses.read(data):
             if self._asked and self._asked[0].correlation_id == response_correlation_id(frame):
                 asked = self._asked.popleft().payload

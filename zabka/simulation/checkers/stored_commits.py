@@ -1,13 +1,13 @@
-"""Checks that acknowledged offset commits are kept, by the replies to a client and the bytes of the logs.
+"""Checks that acknowledged offset commits are not lost, by the replies to a client and the bytes of the logs.
 
-An OffsetCommit is acknowledged once every in-sync replica of the group's partition of `__consumer_offsets` has stored
+An OffsetCommit is acknowledged after every in-sync replica of the group's partition of `__consumer_offsets` has stored
 it (offsets.commit.required.acks is -1), so at that moment the files of these replicas contain it.  After recovery, any
-coordinator must return it (OffsetFetch, GroupMetadataManager).  A commit that got no reply may be returned instead,
-because it may have been appended later.  A partition is exempt if Kafka allows it to lose records, after an unclean
+coordinator must return it (OffsetFetch, GroupMetadataManager).  It may return a later commit that got no reply instead,
+because that commit may have been appended.  A partition is exempt if Kafka allows it to lose records, after an unclean
 election or a power loss of the last in-sync replica (`ReplicationAudit.forgiven`).
 
-The records are parsed here by their format.  A key is its version (2 bytes, 0 or 1), the group, the topic (each a
-length of 2 bytes and the string) and the partition (4).  A value begins with its version (2) and the offset (8).
+The checker parses the records itself.  A key is its version (2 bytes, 0 or 1), the group, the topic (each a length of 2
+bytes and the string) and the partition (4).  A value begins with its version (2) and the offset (8).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHORT, _INT, _OFFSET = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(
 
 
 def commits_in(log: bytes, group_id: str, name: TopicPartition) -> Iterator[int]:
-    """Yield the offsets that a group has committed for a partition, in the order of the log."""
+    """Yield the offsets that a group has committed for a partition, in the order in which the log contains them."""
     wanted = b"".join(_SHORT.pack(len(text)) + text for text in (group_id.encode(), name.topic.encode()))
     wanted += _INT.pack(name.partition)
     at = 0
@@ -61,17 +61,17 @@ class StoredCommits:
         self._checked = checked
         self._emit = emit
         self._asked: dict[int, None] = {}
-        """Commits that have no reply yet."""
+        """Offsets of commits that have no reply yet."""
         self._said: dict[str, None] = {}
         self.acknowledged = -1
-        """The last acknowledged offset, or -1 if there is none."""
+        """Last offset whose commit was acknowledged, or -1."""
 
     def asked(self, offset: int) -> None:
-        """Record that a commit of this offset was sent."""
+        """Record that a commit of this offset was sent to the coordinator."""
         self._asked[offset] = None
 
     def was_acknowledged(self, offset: int) -> None:
-        """Handle the coordinator's acknowledgement: check that all in-sync replicas have the commit."""
+        """Process the acknowledgement of a commit: check that all in-sync replicas have it."""
         del self._asked[offset]
         self.acknowledged = offset
         self._check_disks()
@@ -98,7 +98,9 @@ class StoredCommits:
         return self.acknowledged >= 0 and str(self._kept_in()) not in self._replication.forgiven()
 
     def _kept_in(self) -> TopicPartition:
-        """Return the partition with the group's offsets, by the hash of the group's name (GroupMetadataManager)."""
+        """Return the partition that stores the group's offsets, by the hash of the group's name
+        (GroupMetadataManager).
+        """
         count = len(self._replication.znodes.topics[CONSUMER_OFFSETS].partitions)
         return TopicPartition(CONSUMER_OFFSETS, java_hash(self._group_id) % count)
 

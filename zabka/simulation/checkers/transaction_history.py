@@ -1,4 +1,4 @@
-"""The history of transactional clients: their requests and replies, and the records that consumers read.
+"""Check the history of transactional clients: requests and replies of producers, and the records that consumers read.
 
 Producers record every transaction before they send it, and every reply.  Consumers with isolation.level=read_committed
 record every record that they receive.  The rules, by the names of their violations:
@@ -8,13 +8,13 @@ READ      a record is read only if its producer has asked to commit its transact
 WHOLE     in the end, all or none of a transaction's records can be read, each once
 KEPT      ... and all of them if the commit was acknowledged
 ONCE      each input of a read-process-write loop is counted once in the output
-TOGETHER  the inputs in the output are those before the group's committed offsets; a committed offset that is
-          returned belongs to a transaction whose producer has asked to commit it
-FENCED    a producer gets no acknowledgement for a request that it sent after a newer producer with the same
-          transactional id had started
+TOGETHER  the inputs counted in the output are exactly those before the group's committed offsets; a committed
+          offset that a broker returns comes from a transaction whose producer has asked to commit it
+FENCED    a producer's request is not acknowledged if it was sent after a newer producer with the same transactional id
+          had started
 
-If a partition lost records as Kafka allows (`ReplicationAudit.forgiven`), the transactions that depend on it are not
-checked: those with a record in it, and those whose coordinator or group stores its state in it.
+If a partition lost records in a way that Kafka allows (`ReplicationAudit.forgiven`), transactions that depend on it are
+not checked: those with a record in it, and those whose coordinator or group stores its state in it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ TOGETHER = "offsets and output move together"
 FENCED = "fenced producers are not answered"
 
 IsExcused = Callable[[Iterable[TopicPartition], str], bool]
-"""Returns whether one of these partitions, or a transactional id's state partition, lost records as allowed."""
+"""Returns whether one of these partitions, or the state partition of the id, lost records in a way that Kafka
+allows.
+"""
 
 
 class Outcome(StrEnum):
@@ -48,23 +50,26 @@ class Outcome(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One transaction as its producer sees it.  No other transaction writes the same values."""
+    """One transaction from its producer's point of view.  Every record value is unique to one transaction."""
 
     number: int
     transactional_id: str
     records: dict[str, TopicPartition] = field(default_factory=dict)
-    """The sent values, with their partitions.  A value may be stored even if there was no reply."""
+    """Partition of each record value that the producer sent.
+
+    A value can be in the log even if the producer got no reply.
+    """
     inputs: dict[str, None] = field(default_factory=dict)
-    """The input values whose output this transaction contains."""
+    """Input values of a read-process-write loop whose output is in this transaction."""
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     kept_in: TopicPartition | None = None
-    """The partition that stores the committed offsets of the inputs."""
+    """Partition of `__consumer_offsets` that stores the committed input offsets, or None if there are none."""
     is_commit_asked: bool = False
     outcome: Outcome = Outcome.OPEN
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """All partitions of the transaction."""
+        """All partitions that the transaction writes, including the partition of its committed offsets."""
         found = list(dict.fromkeys(self.records.values()))
         return found if self.kept_in is None else [*found, self.kept_in]
 
@@ -73,21 +78,24 @@ class Attempt:
 
 
 class TransactionHistory:
-    """All transactions and reads of a run.  `violations` is final once everything was read to the end."""
+    """All transactions of producers and all reads of consumers in a run.
+
+    `violations` is final after all partitions have been read to the end.
+    """
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
         self.checked: Counter[str] = Counter()
         """How often each rule was checked."""
         self.read_back: dict[TopicPartition, dict[int, str]] = {}
-        """The values found by the last complete read, by partition and offset."""
+        """Record values that the last complete read found, by partition and offset."""
         self.group_offsets: dict[TopicPartition, int] = {}
         """The committed offsets of the read-process-write loop's group at the end."""
         self._by_value: dict[str, Attempt] = {}
         self._newest: dict[str, tuple[int, int]] = {}
         self._wrong: list[tuple[str, str, Attempt]] = []
 
-    # ---- notes of producers -----------------------------------------------------------------------------------------
+    # ---- records of what producers did ------------------------------------------------------------------------------
 
     def begin(self, transactional_id: str) -> Attempt:
         """Record the begin of a new transaction."""
@@ -96,27 +104,30 @@ class TransactionHistory:
         return attempt
 
     def sending(self, attempt: Attempt, partition: TopicPartition, value: str) -> None:
-        """Record a record before it is sent."""
+        """Note the value and partition of a record that the producer is about to send."""
         attempt.records[value] = partition
         self._by_value[value] = attempt
 
     def started(self, transactional_id: str, producer: tuple[int, int]) -> None:
-        """Record that a producer got its producer id and epoch."""
+        """Note the producer id and epoch that a producer got from InitProducerId."""
         known = self._newest.get(transactional_id, producer)
         # If two producers start at the same time, their replies can arrive in any order, so keep the higher epoch.
         self._newest[transactional_id] = max(known, producer) if known[0] == producer[0] else producer
 
     def newest(self, transactional_id: str) -> tuple[int, int]:
-        """Return the id and epoch of the newest producer of a transactional id; -1 for both before the first."""
+        """Return id and epoch of the newest producer with a transactional id, or (-1, -1) if none has started."""
         return self._newest.get(transactional_id, (-1, -1))
 
     def acknowledged(self, attempt: Attempt, producer: tuple[int, int], newest: tuple[int, int], what: str) -> None:
-        """Check the acknowledgement of a producer's request; `newest` is the newest producer when it was sent."""
+        """Check that a request was not acknowledged although its producer was already fenced when it sent the request.
+
+        `newest` is the id and epoch of the newest producer with this transactional id at that time.
+        """
         self.checked[FENCED] += 1
         if producer[0] == newest[0] and producer[1] < newest[1]:
             self._wrong.append((FENCED, f"{what} of producer {producer} succeeds after {newest} has started", attempt))
 
-    # ---- notes of consumers -----------------------------------------------------------------------------------------
+    # ---- checks of what consumers read ------------------------------------------------------------------------------
 
     def read(self, partition: TopicPartition, offset: int, value: str) -> None:
         """Check a record that a read_committed consumer has just received."""
@@ -130,17 +141,20 @@ class TransactionHistory:
             self._wrong.append((READ, f"{partition} offset {offset} is {value}: {attempt} is {state}", attempt))
 
     def offset_returned(self, partition: TopicPartition, offset: int, number: int) -> None:
-        """Check a committed offset of the group that was just returned, with the number of its transaction."""
+        """Check that a committed offset of the group comes from a transaction that can have been committed.
+
+        `number` is the number of that transaction in `attempts`, taken from the offset's metadata.
+        """
         self.checked[TOGETHER] += 1
         attempt = self.attempts[number]
         if not attempt.is_commit_asked or attempt.outcome is Outcome.ABORTED:
             detail = f"the group is at offset {offset} of {partition}: {attempt} is {attempt.outcome}"
             self._wrong.append((TOGETHER, f"{detail}, commit requested: {attempt.is_commit_asked}", attempt))
 
-    # ---- the verdict -----------------------------------------------------------------------------------------------
+    # ---- final checks ----------------------------------------------------------------------------------------------
 
     def violations(self, is_excused: IsExcused) -> list[str]:
-        """Return all violations, except violations by transactions that `is_excused` exempts."""
+        """Return all violations, except those of transactions that depend on a partition that `is_excused` exempts."""
         found = [(rule, detail, attempt) for rule, detail, attempt in self._wrong]
         found += self._not_whole()
         told = [
@@ -169,8 +183,9 @@ class TransactionHistory:
                     yield KEPT, f"{missing} of {attempt} are lost", attempt
 
     def _miscounted(self, is_excused: IsExcused) -> Iterator[str]:
-        """Compare the inputs with the output, unless `is_excused` exempts a loop: its group may repeat or skip
-        inputs.
+        """Yield inputs that the output does not count exactly once, or that contradict the group's committed offsets.
+
+        Checks nothing if `is_excused` exempts a partition of any loop: such a loop can repeat or skip inputs.
         """
         loops = [attempt for attempt in self.attempts if attempt.inputs]
         inputs = self._inputs(loops)
@@ -191,7 +206,7 @@ class TransactionHistory:
                 )
 
     def _inputs(self, loops: Iterable[Attempt]) -> Mapping[str, tuple[TopicPartition, int]]:
-        """Return the committed inputs of the loops by value: all values in the partitions that the loops have read."""
+        """Return partition and offset of each input value, from the last complete read of the input partitions."""
         sources = dict.fromkeys(partition for attempt in loops for partition in attempt.offsets)
         return {
             value: (partition, offset)

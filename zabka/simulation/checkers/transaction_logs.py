@@ -1,19 +1,20 @@
-"""Transactions in the bytes of the logs, compared with the brokers' memory and the clients' replies.
+"""Compare the transactions in the log files with the state in the brokers' memory and with the replies to clients.
 
-A data batch of a producer opens a transaction in its partition, unless one is open there; a marker of this producer
-ends it.
+A transactional batch opens a transaction of its producer in the partition, unless one is already open there.  The
+producer's next control batch (commit or abort marker) ends it.
 
 The rules, by the names of their violations:
 
-STABLE    the last stable offset of a presumed leader is not above the first open transaction in its own log, and not
-          above its high watermark
-EPOCHS    a producer's epochs never fall along a log
-AGREE     the markers of one transaction are the same in all its partitions, including the group's offsets partition
-ON_DISKS  when EndTxn gets its reply, the logs of all in-sync replicas of `__transaction_state` have the decision
+STABLE    the last stable offset of a broker that acts as leader is at most the first offset of the first open
+          transaction in its own log, and at most its high watermark
+EPOCHS    in every log, the epochs of a producer id never decrease
+AGREE     a transaction has the same marker (commit or abort) in all its partitions, including `__consumer_offsets`
+ON_DISKS  when a client receives the reply to EndTxn, all in-sync replicas of `__transaction_state` have the decision in
+          their logs
 
-The records of `__transaction_state` are parsed here by their format.  A key is its version (2 bytes, 0) and the
-transactional id (a length of 2 bytes and the string).  A value begins with its version (2), the producer id (8) and
-epoch (2), a timeout (4) and the state (1): 2 is PrepareCommit.
+This module parses the records of `__transaction_state` itself.  A key is its version (2 bytes, 0) and the transactional
+id (a length of 2 bytes and the string).  A value begins with its version (2), the producer id (8) and epoch (2), a
+timeout (4) and the state (1): 2 is PrepareCommit.
 """
 
 from __future__ import annotations
@@ -70,17 +71,17 @@ def _batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
 
 
 class OpenTransactions(ReplicaLog):
-    """One replica's open transactions: producer ids, and the offset of the first batch of each."""
+    """Open transactions in one replica's log: for each producer id, the offset of the transaction's first batch."""
 
     __slots__ = ("epochs", "fallen", "opened")
 
     def again(self) -> None:
-        """Discard all state."""
+        """Discard all state, to read the log again from its start."""
         super().again()
         self.opened: dict[int, int] = {}
         self.epochs: dict[int, int] = {}
         self.fallen: str | None = None
-        """The first batch with a lower epoch than an earlier batch of its producer; None if there is none."""
+        """Description of the first batch whose producer epoch is lower than that of an earlier batch, or None."""
 
     def _take(self, data: bytes) -> None:
         super()._take(data)
@@ -98,12 +99,12 @@ class OpenTransactions(ReplicaLog):
 
 
 class Decisions(ReplicaLog):
-    """The commits in one replica of `__transaction_state`, counted by transactional id and producer."""
+    """Number of PrepareCommit records in one replica, by transactional id, producer id and producer epoch."""
 
     __slots__ = ("commits",)
 
     def again(self) -> None:
-        """Discard all state."""
+        """Discard all counts, to read the log again from its start."""
         super().again()
         self.commits: Counter[tuple[str, int, int]] = Counter()
 
@@ -118,7 +119,7 @@ class Decisions(ReplicaLog):
 
 
 class Ended(NamedTuple):
-    """A transactional record or committed offset in one log, and its end marker (None: still open)."""
+    """A transactional record or committed offset in a log, and whether it was committed (None: still open)."""
 
     label: str
     is_commit: bool | None
@@ -130,7 +131,7 @@ def _text(data: bytes, at: int) -> str:
 
 
 def _label(topic: str, record: Record) -> str | None:
-    """Return a record's value, or the metadata of a committed offset."""
+    """Return a label that the workload made unique: the record's value, or the metadata of a committed offset."""
     if topic != CONSUMER_OFFSETS:
         return (record.value or b"").decode()
     if record.value is None or _SHORT.unpack_from(record.key or b"\0\0")[0] not in _OFFSET_KEYS:
@@ -139,7 +140,7 @@ def _label(topic: str, record: Record) -> str | None:
 
 
 def ended_records(topic: str, data: bytes) -> Iterator[Ended]:
-    """Yield the transactional records in a log."""
+    """Yield the transactional records of a log, each with the outcome of its transaction."""
     pending: dict[int, list[str]] = {}
     for at, header in _batches(data):
         if is_control(header):
@@ -155,7 +156,7 @@ def ended_records(topic: str, data: bytes) -> Iterator[Ended]:
 
 
 class TransactionLogs:
-    """Checks the logs of some topics, `__consumer_offsets` and `__transaction_state` in one world."""
+    """Checks transactions in the logs of some topics, `__consumer_offsets` and `__transaction_state` of one world."""
 
     def __init__(
         self,
@@ -223,7 +224,7 @@ class TransactionLogs:
         return found
 
     def is_decided(self, name: TopicPartition) -> bool:
-        """Return whether the quorum's leader of a partition has no open transaction and serves its whole log."""
+        """Return whether the leader's log of a partition has no open transaction, and all its records are stable."""
         state = self._replication.znodes.states.get(name)
         running = None if state is None or state.leader not in self._nodes else self._nodes[state.leader].broker
         replica = None if running is None else running.replicas.partitions.get(name)
@@ -233,7 +234,7 @@ class TransactionLogs:
         log.read()
         return not log.opened and replica.log.last_stable_offset == replica.log.end_offset
 
-    # ---- decisions -------------------------------------------------------------------------------------------------
+    # ---- commit decisions ------------------------------------------------------------------------------------------
 
     def state_partition(self, transactional_id: str) -> TopicPartition:
         """Return the partition that stores the state of a transactional id, by the hash of the id."""
@@ -241,7 +242,7 @@ class TransactionLogs:
         return TopicPartition(TRANSACTION_STATE, java_hash(transactional_id) % len(topic.partitions) if topic else 0)
 
     def was_committed(self, transactional_id: str, producer: tuple[int, int]) -> None:
-        """Handle an acknowledged commit: check that all in-sync replicas have the decision."""
+        """Handle an acknowledged commit: check that all in-sync replicas have its PrepareCommit record."""
         name, key = self.state_partition(transactional_id), (transactional_id, *producer)
         self._acknowledged[key] += 1
         if str(name) in self._replication.forgiven():
@@ -257,10 +258,10 @@ class TransactionLogs:
                     f"broker {broker} has {log.commits[key]}",
                 )  # fmt: skip
 
-    # ---- markers ---------------------------------------------------------------------------------------------------
+    # ---- commit and abort markers ----------------------------------------------------------------------------------
 
     def check_markers(self, attempts: Iterable[Attempt]) -> None:
-        """Compare the markers of each transaction in the leaders' logs, at the end of the run."""
+        """Check, at the end of the run, that each transaction has the same marker in all partition leaders' logs."""
         forgiven, logs = self._replication.forgiven(), {}
         for name, state in self._replication.znodes.states.items():
             if name.topic in self._topics and state.leader in self._nodes:

@@ -1,7 +1,7 @@
-"""Changes of znodes by committed transactions, for checkers that need the tree at an earlier zxid.
+"""Znode changes made by committed transactions, for checkers that need the state of a znode at an earlier zxid.
 
-The changes are built from the transactions, at the moment the first peer commits each.  They do not depend on any
-server's tree.
+The changes are derived from each transaction when the first peer commits it, so they do not depend on the tree of any
+server.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CREATES = CreateTxn | CreateContainerTxn | CreateTTLTxn
 
 
 class ZnodeChange(NamedTuple):
-    """One change of a znode.  `parent` is the znode whose list of children changes with it, or None."""
+    """One change of a znode.  `parent` is the parent znode if the change adds or removes a child of it, else None."""
 
     event: EventType
     path: str
@@ -38,7 +38,7 @@ class ZnodeChange(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """The changes of one transaction."""
+    """Znode changes of one transaction."""
 
     zxid: int
     changes: tuple[ZnodeChange, ...]
@@ -46,7 +46,7 @@ class Changes(NamedTuple):
 
 
 class ZnodeAt(NamedTuple):
-    """A znode at some zxid: whether it exists, and the last changes of its data and of its children."""
+    """State of a znode at some zxid: whether it exists, and the zxids of its last changes of data and children."""
 
     exists: bool
     mzxid: int
@@ -54,14 +54,14 @@ class ZnodeAt(NamedTuple):
 
 
 class TreeChanges:
-    """The changes of all committed transactions, in order."""
+    """Znode changes of all committed transactions, in zxid order."""
 
     def __init__(self) -> None:
         self.log: list[Changes] = []
         """The transactions that changed a znode."""
         self.last_zxid = 0
         self.restricted: dict[str, None] = {}
-        """Znodes that have ever had an ACL other than the open one."""
+        """Znodes that have had, at any time, an ACL other than `world:anyone` with all permissions."""
         self._zxids: list[int] = []
         self._of_path: dict[str, list[tuple[int, EventType]]] = {
             path: [(0, EventType.CREATED)] for path in SYSTEM_ZNODES
@@ -72,7 +72,7 @@ class TreeChanges:
         self._owner: dict[str, int] = {}
 
     def committed(self, txn: Txn) -> None:
-        """Apply the next transaction."""
+        """Add the changes of the next committed transaction."""
         self.last_zxid = int(txn.zxid)
         changes = tuple(self._apply(int(txn.session_id), txn.body))
         if changes:
@@ -80,11 +80,11 @@ class TreeChanges:
             self._zxids.append(self.last_zxid)
 
     def number_after(self, zxid: int) -> int:
-        """Return the index in `log` of the first transaction after that zxid."""
+        """Return the index in `log` of the first transaction with a zxid greater than `zxid`."""
         return bisect_right(self._zxids, zxid)
 
     def znode_at(self, path: str, zxid: int) -> ZnodeAt:
-        """Return a znode's state after that zxid."""
+        """Return the state of a znode after the transaction with that zxid was applied."""
         events = self._of_path.get(path, [])
         known = events[: bisect_right(events, (zxid, EventType.CHILDREN_CHANGED))]
         if not known or known[-1][1] is EventType.DELETED:
@@ -96,7 +96,8 @@ class TreeChanges:
 
     def _apply(self, session_id: int, body: Record) -> Iterator[ZnodeChange]:
         if isinstance(body, MultiTxn):
-            # A rejected multi still lists the operations before the rejected one; none of them takes effect.
+            # A rejected multi still lists the operations that precede the rejected operation, but none of them takes
+            # effect.
             refused = any(sub.type == OpCode.ERROR for sub in body.txns)
             for sub in () if refused else body.txns:
                 yield from self._apply(session_id, sub.body())

@@ -1,16 +1,16 @@
 """Checks the watch contract of every server, using the frames on its connections and the committed transactions.
 
-The contract is in ZooKeeper's programmer's guide ("ZooKeeper Watches").  A change that a watch covers produces exactly
-one event on the connection of the watch, with the zxid of the change.  The server sends the event before any reply with
-that zxid or a later one.  A one-shot watch fires once, a persistent watch at each change.
+The contract is in ZooKeeper's programmer's guide ("ZooKeeper Watches").  For each change that a watch covers, the
+server sends exactly one event on the connection that set the watch, with the zxid of the change.  It sends the event
+before any reply with that zxid or a later one.  A one-shot watch fires once, a persistent watch at every change.
 
-A reply's header contains the last zxid that the server had applied.  A watch covers the changes after the zxid in the
-reply to the read that set it.  By the time of a later reply, including a reply to a ping, all events up to its zxid
-must have been sent.
+The header of a reply contains the zxid of the last transaction that the server had applied.  A watch covers the changes
+after the zxid in the reply to the read that set it.  Before it sends a later reply, including a reply to a ping, the
+server must have sent all events up to the zxid of that reply.
 
 The checker does not use the server's watch tables, only the requests of clients and the server's replies.  It ignores
-connections to a read-only server, which may serve transactions that no quorum has committed.  A server may withhold
-events for znodes with an ACL.
+connections to a read-only server, which can return data of transactions that no quorum has committed.  A server may
+withhold events for znodes with an ACL.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ _READS = frozenset({OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN, OpCode.
 _ABOUT_WATCHES = frozenset({*_READS, OpCode.SET_WATCHES, OpCode.SET_WATCHES2, OpCode.ADD_WATCH, OpCode.REMOVE_WATCHES})
 _NO_NODE = int(ErrorCode.NO_NODE)
 _AT_ANY_ZXID = -1
-"""The zxid of events that setWatches sends, because their changes happened before the connection."""
+"""Zxid in events that a server sends because of setWatches: the changes happened before the connection was opened."""
 
 _Event = tuple[EventType, str]
 
 
 class _Answer(NamedTuple):
-    """A reply or an event, as the server sent it."""
+    """A reply or an event that the server sent."""
 
     xid: int
     zxid: int
@@ -65,7 +65,7 @@ class _Answer(NamedTuple):
 
 
 class WatchContract:
-    """Checks all servers of one world."""
+    """Checks the watch contract of all servers in one world."""
 
     def __init__(self, checked: CheckCounts, emit: Callable[[InvariantViolated], object]) -> None:
         self.tree = TreeChanges()
@@ -74,7 +74,7 @@ class WatchContract:
         self._waiting: dict[WatchedConnection, None] = {}
 
     def connection(self, server: str) -> WatchedConnection:
-        """Return the observer of a new connection to that server."""
+        """Return the observer of a new client connection to that server."""
         return WatchedConnection(self, server)
 
     def committed(self, txn: Txn) -> None:
@@ -85,7 +85,7 @@ class WatchContract:
             connection.check_answers()
 
     def wait(self, connection: WatchedConnection) -> None:
-        """Check the connection again after the next transaction: its server may apply it before reporting it."""
+        """Check the connection again after the next commit: the server sent a zxid that is not known as committed."""
         self._waiting[connection] = None
 
     def violated(self, detail: str) -> None:
@@ -107,7 +107,7 @@ class _Armed:
         return bool(self.data or self.children or self.persistent or self.recursive)
 
     def fire(self, change: ZnodeChange) -> Iterator[_Event]:
-        """Yield the events of a change and remove the one-shot watches that it triggers."""
+        """Yield the events that the watches produce for a change, and remove the one-shot watches that fire."""
         event, path, parent = change
         triggers = path in self.data or path in self.persistent or self._covered(path)
         self.data.pop(path, None)
@@ -158,17 +158,17 @@ class WatchedConnection:
         """Replies and events that are not checked yet, because their zxid is not known to be committed."""
         self._armed = _Armed()
         self._next = 0
-        """Index of the first transaction that the server is not known to have applied."""
+        """Index in the transaction log of the first transaction that this server may not have applied yet."""
         self._due: Counter[_Event] = Counter()
-        """Events of the transaction `_due_zxid` that have not been sent yet."""
+        """Events for transaction `_due_zxid` that the server must still send."""
         self._due_zxid = 0
         self._missed: list[_Event] = []
-        """Events that setWatches sent before its reply."""
+        """Events that the server sent because of setWatches, before the setWatches reply."""
         self._is_attached = False
         self._has_asked = False
         self._is_checked = True
 
-    # -- frames ------------------------------------------------------------------------------------------------------
+    # -- frames of the connection ------------------------------------------------------------------------------------
 
     def received(self, data: bytes) -> None:
         """Record the requests about watches in these bytes.  The first frame is the ConnectRequest."""
@@ -210,7 +210,7 @@ class WatchedConnection:
             else:
                 self._check_event(answer.zxid, answer.event)
 
-    # -- checks ------------------------------------------------------------------------------------------------------
+    # -- checks of replies and events --------------------------------------------------------------------------------
 
     def _check_event(self, zxid: int, event: _Event) -> None:
         self._pass(zxid - 1)
@@ -241,7 +241,7 @@ class WatchedConnection:
             self._check_due(f"and then an answer at {zxid_text(zxid)} or later")
 
     def _begin(self, changes: Changes) -> None:
-        """Fire the watches for the next transaction."""
+        """Compute the events that the server must send for the next transaction, and remove watches that fire once."""
         self._next += 1
         fired = [event for change in changes.changes for event in self._armed.fire(change)]
         self._due, self._due_zxid = Counter(fired), changes.zxid
@@ -256,7 +256,7 @@ class WatchedConnection:
         self._due.clear()
 
     def _arm(self, request: Request, answer: _Answer) -> None:
-        """Add or remove the watches of a request that succeeded."""
+        """Add or remove watches for a request that succeeded."""
         body = request.body
         if isinstance(body, SetWatches | SetWatches2):
             self._set_again(body, answer.zxid)
@@ -273,7 +273,7 @@ class WatchedConnection:
             self._armed.remove(body)
 
     def _set_again(self, request: SetWatches | SetWatches2, zxid: int) -> None:
-        """Handle setWatches: for a znode changed since the client's last zxid, the event replaces the watch."""
+        """Handle setWatches: a znode that changed after the client's last zxid gets an event instead of a watch."""
         armed, since = self._armed, request.relative_zxid
         due: list[_Event] = []
         for path in request.data_watches:
@@ -306,7 +306,10 @@ class WatchedConnection:
             self._violated(f"sent {missed} for setWatches after {zxid_text(since)}, due is {due}")
 
     def _violated(self, detail: str) -> None:
-        """Report the first violation of the connection.  After it, the client's watches are unknown."""
+        """Report the first violation on this connection.
+
+        Later ones are not reported, because the client's watches are unknown.
+        """
         self._is_checked = False
         self._contract.violated(f"{self._server} {detail}")
 

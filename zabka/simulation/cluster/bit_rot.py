@@ -10,13 +10,13 @@ from zabka.simulation.filesystem.inode import BLOCK_BYTES
 from zabka.simulation.filesystem.volume import Volume
 
 NEWEST = 2
-"""Number of candidate files of each kind.  The newest files are chosen, because a server reads them soonest."""
+"""Number of files of each kind (log, snapshot) that can be damaged: the newest, because a server reads them soonest."""
 
 
 def flip_bit_of_history(volume: Volume, which: Callable[[int], int], where: Callable[[int], int]) -> bool:
-    """Flip a bit in one of the newest logs or snapshots; return whether there was such a file.
+    """Flip a bit in one of the newest logs or snapshots of a peer.  Return False if there is no such file.
 
-    `which` and `where` draw a number below their argument.
+    `which` selects the file and `where` the bit: each returns a random number below its argument.
     """
     prefix = (LOG_PREFIX, LOG_PREFIX, SNAPSHOT_PREFIX)[which(3)]
     files = [(path, node) for path, node in volume.files() if Path(path).name.startswith(f"{prefix}.")]

@@ -29,7 +29,7 @@ from zabka.simulation.record import Record
 SERVER_PROPERTIES = Path("/server.properties")
 KAFKA_PORT = 9092
 DIRECTORIES_FAILED, LEFT_AT_ONCE = 1, 130
-"""Exit codes of a broker whose log directories have all failed, and of a broker stopped by a second signal."""
+"""Exit codes of a broker whose log directories have all failed, and of a broker that received a second stop signal."""
 
 _TROUBLES = (NoEnsemble, BrokerIdInUse, ZooKeeperError)
 """Errors with which `zabka broker` may exit if the network is faulty."""
@@ -41,7 +41,7 @@ def broker_address(broker: int) -> str:
 
 
 class _SegmentFile(NamedTuple):
-    """A segment file that can be read without an open handle."""
+    """A segment file on the simulated disk, readable without an open handle."""
 
     node: FileNode
 
@@ -53,9 +53,9 @@ class _SegmentFile(NamedTuple):
 
 
 class BrokerMachine(ServerMachine):
-    """A computer with a broker on it.
+    """A computer that runs a broker.
 
-    `keys` is its server.properties without broker id, listeners and directories.
+    `keys` is its server.properties without broker.id, listeners and log.dirs.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class BrokerMachine(ServerMachine):
         self._keys = dict(keys)
         self._broker: Broker | None = None
         self._hold_faults: Callable[[FaultTable], None] = _nothing
-        """Applies faults to the current process."""
+        """Applies the current faults to the running broker process."""
         self._segments: dict[str, tuple[tuple[Volume, int], dict[str, _SegmentFile]]] = {}
-        """Segments of each replica, with the disk and its change count at the time of the lookup."""
+        """Cached segment files of each replica, with the disk and the disk's change count when they were listed."""
         self._set_up()
 
     def format(self) -> None:
-        """Insert a new disk that has only the files of a new installation."""
+        """Replace the disk by a new one that contains only the files of a new installation."""
         self.volume = self.new_volume()
         self._set_up()
 
@@ -90,7 +90,7 @@ class BrokerMachine(ServerMachine):
         lines = [f"{key}={value}\n" for key, value in {**self._keys, **own}.items()]
         write_durably(SERVER_PROPERTIES, "".join(lines), ProcessFiles(self.volume))
 
-    # -- its process -------------------------------------------------------------------------------------------------
+    # -- the broker's process ----------------------------------------------------------------------------------------
 
     @property
     def broker(self) -> Broker | None:
@@ -98,11 +98,11 @@ class BrokerMachine(ServerMachine):
         return self._broker if self.process is not None else None
 
     def note_end(self) -> None:
-        """Forget the broker, because its process ends."""
+        """Set the broker to None, because its process ends."""
         self._broker = None
 
     async def _run(self, process: SimProcess) -> None:
-        """Run the broker as `zabka.broker_sim.broker_process.main` does."""
+        """Run the broker in the same way as `zabka.broker_sim.broker_process.main`."""
         config = parse_config(decode_properties(read_bytes(SERVER_PROPERTIES, process.files)))
         with ExitStack() as held:
             lock_log_dirs(config, held, process.files)
@@ -140,33 +140,31 @@ class BrokerMachine(ServerMachine):
         self.apply_faults()
 
     def apply_faults(self) -> None:
-        """Pass the faults to the broker's process."""
+        """Pass the machine's current faults to the broker's process."""
         if self._broker is not None:
             self._hold_faults(self.faults)
 
     def fault_counts(self) -> Counts:
-        """Return the broker's counts of request faults."""
+        """Return how often the broker matched and applied each request fault."""
         return {} if self._broker is None else self._broker.fault_counts()
 
-    # -- its power ---------------------------------------------------------------------------------------------------
+    # -- power losses ------------------------------------------------------------------------------------------------
 
     def lose_power_after(self, operations: int, told: Callable[[BrokerMachine], object]) -> None:
-        """Lose power at the next file operation after `operations` more operations, and then call the function
-        `told`.
-        """
+        """Lose power at the first file operation after `operations` more operations, and then call `told`."""
         self.volume.lose_power_after(operations)
         self._on_power_loss = told
 
     def power_went(self) -> None:
-        """Handle a power loss during an operation of the process."""
+        """Handle a power loss that happened during a file operation of the process."""
         if self.process is not None and not self.process.loop.killed:
             self._on_power_loss(self)
         super().power_went()
 
-    # -- its disk ----------------------------------------------------------------------------------------------------
+    # -- the machine's disk ------------------------------------------------------------------------------------------
 
     def files(self, partition: str, /) -> Mapping[str, _SegmentFile]:
-        """Return a replica's segments by name.  An unchanged file is represented by the same tuple."""
+        """Return a replica's segment files by name.  An unchanged file is returned as the same object every time."""
         as_of = self.volume, self.volume.changes
         read_as_of, before = self._segments.get(partition, (None, {}))
         if read_as_of == as_of:
@@ -183,7 +181,7 @@ class BrokerMachine(ServerMachine):
         return found
 
     def partitions(self, log_dir: Path) -> list[str]:
-        """Return the names of all entries in a log directory, including its partitions."""
+        """Return the names of all entries in a log directory, including the partition directories."""
         return list(self._entries(log_dir))
 
     def _entries(self, path: Path) -> Mapping[str, Any]:

@@ -25,18 +25,18 @@ SESSION_TIMEOUT_MS = 6_000
 PLAYERS_PAUSE_S = 0.12
 
 Program = Callable[[AsyncioRuntime, MessageNotes | None], Awaitable[None]]
-"""A client's program.  The second argument records its messages, if there is a tap."""
+"""A client's program.  If the world has a tap, the second argument records the client's messages."""
 Work = Callable[[Client, AsyncioRuntime], Awaitable[None]]
-"""What a client's program does with its client, until it ends."""
+"""A program that uses an ensemble client; the client runs until the program returns."""
 
 KafkaProgram = Callable[[AdminClient, Runtime], Coroutine[Any, Any, None]]
 """A program that uses a broker client and its runtime."""
 RunKafkaClient = Callable[[str, KafkaProgram], None]
-"""Runs a client program on a machine of that name."""
+"""Runs a broker client's program on a new machine with that name."""
 
 
 class ProgramMachine(Machine):
-    """A computer that runs a client's program.  Faults can cut its links but do not kill it."""
+    """A computer that runs a client's program.  Faults can cut its network links but do not kill it."""
 
     def __init__(self, ground: Ground, name: str, address: str, program: Program) -> None:
         super().__init__(ground, name, address, self._run, on_exit=self._ended)
@@ -66,7 +66,7 @@ def tapped_channel(name: str, messages: MessageNotes | None) -> AsyncioChannel:
 
 
 class ScriptedMachine(ProgramMachine):
-    """A machine that runs only what a script starts on it."""
+    """A machine on which a script starts clients; it runs nothing else."""
 
     def __init__(self, ground: Ground, name: str, address: str) -> None:
         super().__init__(ground, name, address, _until_the_end)
@@ -116,12 +116,12 @@ class ClientMachine(ProgramMachine):
 
 
 async def forever(_: Client, __: AsyncioRuntime) -> None:
-    """Wait forever: the main program of clients that work in other tasks."""
+    """Wait forever.  Used as the program of clients that other tasks use."""
     await asyncio.get_running_loop().create_future()
 
 
 class Playing:
-    """Clients that write, read and watch a few znodes, and record a history.  Set `is_done` to end them."""
+    """Ensemble clients that write, read and watch a few znodes, and record a history.  Set `is_done` to end them."""
 
     def __init__(self, seed: int) -> None:
         self.history = History()
@@ -130,7 +130,7 @@ class Playing:
         self._seed = seed
 
     def player(self, name: str) -> Work:
-        """Return the program of one client."""
+        """Return the program for the client with that name."""
 
         async def play(client: Client, _: AsyncioRuntime) -> None:
             player = Player(name, client, self.history, self._seed, PLAYERS_PAUSE_S)

@@ -49,7 +49,7 @@ ENSEMBLE_KEYS = {
 
 TAKEN_OFFLINE = "taken offline"
 SEEN_TO_US = 1_000_000
-"""Time until an operator repairs a failed disk."""
+"""Time in microseconds until an operator notices and repairs a failed disk."""
 
 
 class ClusterShape(NamedTuple):
@@ -60,13 +60,13 @@ class ClusterShape(NamedTuple):
     log_dirs: int
     keys: dict[str, str]
     pause_ms: int
-    """Pause of a producer between two records."""
+    """Pause of a producer between two records, in milliseconds."""
     racks: int = 0
     """Number of racks, to which brokers are assigned in turn; with 0, brokers have no rack."""
 
 
 def draw_cluster_shape(random: Random) -> ClusterShape:
-    """Draw a shape with small segments, so that logs roll, and short timeouts, so that ISRs change."""
+    """Draw a cluster shape with small segments, so that logs roll, and short timeouts, so that ISRs change."""
     peers = random.choice((1, 3, 3))
     ensemble = Shape(
         peers=peers,
@@ -79,7 +79,7 @@ def draw_cluster_shape(random: Random) -> ClusterShape:
     keys = {
         "zookeeper.session.timeout.ms": "6000",
         "replica.lag.time.max.ms": random.choice(("1500", "1500", "3000")),
-        # Far below Kafka's 30 s, so that requests time out and arrive late within a run.
+        # Kafka uses 30 s by default. This much shorter timeout lets requests time out, and arrive late, within a run.
         "replica.socket.timeout.ms": "1500",
         "controller.socket.timeout.ms": "1500",
         "replica.high.watermark.checkpoint.interval.ms": random.choice(("500", "5000")),
@@ -93,7 +93,7 @@ def draw_cluster_shape(random: Random) -> ClusterShape:
 
 
 class ClusterWorld(ServingWorld):
-    """One cluster.  `start()` boots it; `run` and `until` advance the time."""
+    """A simulated cluster.  `start()` boots it; `run` and `until` advance the virtual time."""
 
     def __init__(self, seed: int, shape: ClusterShape, tap: MessageTap | None = None) -> None:
         super().__init__(seed, shape.ensemble, tap)
@@ -109,7 +109,7 @@ class ClusterWorld(ServingWorld):
         self._given_up: dict[str, None] = {}
         """Brokers that run without one of their log directories."""
         self._is_watched = False
-        """Whether an operator restarts brokers with an offline log directory."""
+        """Whether a simulated operator restarts brokers that report an offline log directory."""
         self.record.listeners.append(self._follow_directories)
         minimums = Minimums(int(shape.keys.get(MINIMUM, "1")), int(shape.keys["zookeeper.session.timeout.ms"]))
         self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.checked, self.emit, minimums)
@@ -140,13 +140,13 @@ class ClusterWorld(ServingWorld):
         if isinstance(event, LogDamageFound) and event.action == TAKEN_OFFLINE:
             self._given_up[entry.node] = None
             if self._is_watched:
-                # The failure occurred before the repair. A starting broker reports it only when it has joined the
-                # cluster.
+                # The directory can have failed before the repair: a starting broker reports an offline directory only
+                # after it has joined the cluster.
                 self.scheduler.after(SEEN_TO_US, self._restart_given_up)
         elif isinstance(event, NodeStarted):
             self._given_up.pop(entry.node, None)
 
-    # -- faults that nodes apply --------------------------------------------------------------------------------------
+    # -- faults that the servers apply themselves ---------------------------------------------------------------------
 
     def request_fault(self, rule: RequestFault) -> str:
         """Add a request fault on the nodes that it names, and return its id.  Raises ValueError if it is invalid."""
@@ -158,9 +158,10 @@ class ClusterWorld(ServingWorld):
         return fault_id
 
     def link_fault(self, fault: LinkFault) -> str:
-        """Make the servers apply a fault of links, and return its id; a client's machine can be an end.
+        """Make all servers apply a fault to the links between two servers, and return the fault's id.
 
-        Unlike `cut` and `delay`, which are the network's, it affects the bytes of connections.
+        Either end of a link can also be a client's machine.  Unlike `cut` and `delay`, which act in the simulated
+        network, the servers themselves delay or drop the bytes of their connections.
         """
         ends = {end: self.clients[end].address for end in (fault.source, fault.target) if end in self.clients}
         source, target = (ends.get(end, end) for end in (fault.source, fault.target))
@@ -174,13 +175,13 @@ class ClusterWorld(ServingWorld):
             machine.hold_faults([*machine.faults.faults, *machine.faults.requests, fault], self._addresses())
 
     def _addresses(self) -> dict[str, str]:
-        """Return the server at each address."""
+        """Return the name of the server at each address and port."""
         peers = ((machine, port) for machine in self.peers.values() for port in PEER_PORTS)
         brokers = ((machine, KAFKA_PORT) for machine in self.brokers.values())
         return {f"{machine.address}:{port}": machine.name for machine, port in (*peers, *brokers)}
 
     def remove_fault(self, fault_id: str) -> None:
-        """End a fault of requests, or of links."""
+        """Remove a request fault or a link fault by its id."""
         for machine in self.servers():
             held: list[AnyFault] = [*machine.faults.faults, *machine.faults.requests]
             kept = [fault for fault in held if fault.id != fault_id]
@@ -189,7 +190,7 @@ class ClusterWorld(ServingWorld):
         self.over(fault_id)
 
     def request_fault_uses(self, fault_id: str) -> int:
-        """Return the number of requests to which a fault has been applied, in the processes that are running now."""
+        """Return how many requests the currently running processes have applied a fault to."""
         return sum(machine.fault_counts().get(fault_id, (0, 0))[1] for machine in self.servers())
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -210,11 +211,11 @@ class ClusterWorld(ServingWorld):
         machine.start()
 
     def unsettled(self) -> str | None:
-        """Return how the Kafka side first deviates from a cluster without faults, or None if it does not."""
+        """Return the first difference between the brokers' state and the state of a healthy cluster, or None."""
         return unsettled(self.brokers, self.replication.znodes, self.record.state.controller_id) or self.leftover()
 
     def leftover(self) -> str | None:
-        """Return a replica on a running broker's disk whose topic does not exist, or None."""
+        """Return a description of a replica on a running broker's disk whose topic does not exist, or None."""
         for machine in self.brokers.values():
             for log_dir in machine.log_dirs if machine.broker is not None else ():
                 for name in machine.partitions(log_dir):
@@ -259,7 +260,7 @@ class ClusterWorld(ServingWorld):
         self._restart_given_up()
 
     def leave_directories(self) -> None:
-        """Undo `repair_directories`: stop restarting brokers that report an offline log directory."""
+        """End `repair_directories`: no longer restart brokers that report an offline log directory."""
         self._is_watched = False
 
     def _restart_given_up(self) -> None:

@@ -29,13 +29,16 @@ from zabka.simulation.record import Record
 
 
 class ServingWorld:
-    """One ensemble.  `start()` boots it; `run` and `until` advance the time.  A `tap` receives every message."""
+    """A simulated ensemble.  `start()` boots it; `run` and `until` advance the virtual time.
+
+    A `tap`, if there is one, receives every message.
+    """
 
     def __init__(self, seed: int, shape: Shape, tap: MessageTap | None = None) -> None:
         self.seed = seed
         self.shape = shape
         self.requester = "seed"
-        """Name of the requester of faults in the journal."""
+        """Who requested the faults, as written to the journal."""
         self.scheduler = Scheduler()
         self.record = Record(self.scheduler)
         self.ground = Ground(seed, self.scheduler, pieces=shape.pieces, tap=tap)
@@ -67,7 +70,7 @@ class ServingWorld:
             self.record.listeners.append(platters.journalled)
 
     def _zoo_cfg(self) -> dict[str, str]:
-        """Return the keys of every zoo.cfg, without the data directory.  All peers begin with the same membership."""
+        """Return the keys of every peer's zoo.cfg, without dataDir.  All peers start with the same membership."""
         shape = self.shape
         servers = {f"server.{each}": server_line(each, observer=each > shape.voters) for each in self._peer_ids()}
         return {**shape.keys, **servers}
@@ -89,7 +92,7 @@ class ServingWorld:
     def committed(self, txn: Txn) -> None:
         """Handle a transaction when the first peer applies it."""
 
-    # -- nodes -------------------------------------------------------------------------------------------------------
+    # -- machines and their states -----------------------------------------------------------------------------------
 
     @property
     def hosts(self) -> str:
@@ -105,7 +108,7 @@ class ServingWorld:
         return machine
 
     def scripted_client(self, name: str) -> ScriptedMachine:
-        """Return the machine of that name, on which a script runs clients; create it if necessary."""
+        """Return the machine with that name, on which a script runs clients; create it if necessary."""
         machine = self.clients.get(name)
         if machine is None:
             machine = self.clients[name] = ScriptedMachine(self.ground, name, self.next_client_address())
@@ -131,7 +134,7 @@ class ServingWorld:
         return [each.running for each in self.peers.values() if each.process is not None and each.running is not None]
 
     def leader(self) -> PeerMachine | None:
-        """Return the machine of the leader that serves, or None if there is none."""
+        """Return the machine of the leader that a quorum follows, or None if there is none."""
         for machine in self.peers.values():
             running = machine.running
             if machine.process is None or running is None or machine.is_paused:
@@ -141,21 +144,21 @@ class ServingWorld:
         return None
 
     def every_peer_serves(self) -> bool:
-        """Return whether every peer runs and is the established leader or follows it."""
+        """Return whether every peer runs and is the established leader or follows that leader."""
         running = self.running()
         return len(running) == len(self.peers) and all(each.peer.status().serving for each in running)
 
     def _reconfigure(self, machine: PeerMachine) -> None:
-        """Prepare a server that has left the ensemble to join it again, as an administrator does.
+        """Give a removed server the current membership so that it joins the ensemble again, as an administrator does.
 
-        Does nothing if no leader knows the current members.
+        Does nothing if there is no leader, because only the leader knows the current members.
         """
         leader = self.leader()
         if leader is not None and leader.running is not None:
             members = leader.running.peer.membership.lines
             machine.join({int(peer): line.canonical() for peer, line in members.items()})
 
-    # -- time --------------------------------------------------------------------------------------------------------
+    # -- virtual time ------------------------------------------------------------------------------------------------
 
     @property
     def now_ms(self) -> int:
@@ -172,7 +175,10 @@ class ServingWorld:
         self.scheduler.run_until(self.scheduler.now_us + duration_ms * 1000)
 
     def until(self, condition: Callable[[], bool], limit_ms: int, what: str) -> int:
-        """Advance the time until the condition holds; return the virtual ms passed.  Raises Deadlock past the limit."""
+        """Advance the virtual time until the condition holds, and return the milliseconds passed.
+
+        Raises Deadlock after `limit_ms`.
+        """
         begin_us = self.scheduler.now_us
         step_us = 10_000
         while not condition():
@@ -182,9 +188,9 @@ class ServingWorld:
         return (self.scheduler.now_us - begin_us) // 1000
 
     def until_done(self, task: Future[Any], limit_ms: int, what: str) -> Any:
-        """Advance the time until a task is done, and return its result.
+        """Advance the virtual time until a task is done, and return its result.
 
-        Raises Deadlock past the limit, and any exception of the task.
+        Raises Deadlock after `limit_ms`, and any exception of the task.
         """
         end_us = self.scheduler.now_us + limit_ms * 1000
         while not task.done():
@@ -207,13 +213,13 @@ class ServingWorld:
         self.ground.end_world()
 
     def emit(self, event: Event) -> Cause:
-        """Write an event of the world itself to the record."""
+        """Write an event that no node emitted, such as a violation, to the record."""
         return self.record.write("world", WALL_START_US // 1000 + self.now_ms, event)
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def announce(self, kind: str, source: str, target: str = "", *, both_ways: bool = False, delay_ms: int = 0) -> str:
-        """Write a fault to the journal, and return its number for `over`."""
+        """Write the start of a fault to the journal, and return the fault's id, which `over` needs."""
         self._fault_number += 1
         fault_id = f"f{self._fault_number}"
         self.emit(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 
 def peer_name(peer_id: int) -> str:
-    """Return the node name of a peer."""
+    """Return the node name of the peer with that id."""
     return f"peer-{peer_id}"
 
 
 def broker_name(broker_id: int) -> str:
-    """Return the node name of a broker."""
+    """Return the node name of the broker with that id."""
     return f"broker-{broker_id}"
 
 
 def rack_name(broker_id: int, racks: int) -> str:
-    """Return the rack of a broker.  Brokers are assigned to `racks` racks in turn."""
+    """Return the rack name of a broker.  Brokers are assigned to the `racks` racks in turn."""
     return f"rack-{(broker_id - 1) % racks + 1}"

@@ -31,7 +31,7 @@ DATA = ROOT / "data"
 ZOO_CFG = ROOT / "zoo.cfg"
 PEER_PORTS = CLIENT_PORT, QUORUM_PORT, ELECTION_PORT = 2181, 2888, 3888
 _TROUBLES = (ConfigError, DataDirectoryError, Stopped)
-"""Errors with which `zabka peer` may exit because of its machine or of other peers."""
+"""Errors with which `zabka peer` is allowed to exit: the cause is its machine or another peer."""
 
 
 def peer_address(peer: int) -> str:
@@ -40,7 +40,7 @@ def peer_address(peer: int) -> str:
 
 
 class PeerMachine(ServerMachine):
-    """A computer with a peer.  `keys` is its zoo.cfg without the data directory."""
+    """A computer that runs a peer.  `keys` is the peer's zoo.cfg without dataDir."""
 
     def __init__(
         self, ground: Ground, record: Record, reached: Reached, peer_id: int, keys: dict[str, str], skew_ms: int
@@ -51,22 +51,22 @@ class PeerMachine(ServerMachine):
         self.peer_id = peer_id
         self.running: RunningPeer | None = None
         self.service: WatchedService | None = None
-        """The service of the current process, or of the last one."""
+        """The ZooKeeper service of the current or last peer process."""
         self.reached = reached
         self.on_unlink = self._unlinks
         self.on_no_member: Callable[[PeerMachine], None] = _nobody
-        """Called with a server that cannot start because it is no longer a member of the ensemble."""
+        """Called with this machine when its server cannot start because it is no longer a member of the ensemble."""
         self.on_trouble = self._gives_up
         self._keys = keys
         self._set_up()
 
     def format(self) -> None:
-        """Insert a new disk that has only the files of a new installation."""
+        """Replace the disk by a new one that contains only the files of a new installation."""
         self.volume = self.new_volume()
         self._set_up()
 
     def _set_up(self) -> None:
-        """Write zoo.cfg and myid."""
+        """Write zoo.cfg and myid to the disk."""
         files = ProcessFiles(self.volume)
         make_directories(DATA, files)
         write_durably(DATA / "myid", f"{self.peer_id}\n", files)
@@ -78,18 +78,21 @@ class PeerMachine(ServerMachine):
 
     @property
     def serves(self) -> bool:
-        """Whether the peer leads or follows an established leader."""
+        """Whether the peer is the established leader or follows it."""
         running = self.running
         return self.process is not None and running is not None and running.peer.status().serving
 
     def note_end(self) -> None:
-        """Count the rare situations that the ending process met as leader."""
+        """When the process ends, add the leader's counts of rare situations to `reached`."""
         running, self.running = self.running, None
         if running is not None:
             self.reached.process_ended(self.name, running)
 
     def _may_end_with(self, failure: BaseException | None) -> bool:
-        """Return whether the process may end with this failure.  For a crashed task, the cause is checked."""
+        """Return whether the process is allowed to end with this failure.
+
+        For a crashed task, check the error that crashed it.
+        """
         return super()._may_end_with(failure.__cause__ if isinstance(failure, Crashed) else failure)
 
     def _unlinks(self, path: Path) -> None:
@@ -100,7 +103,7 @@ class PeerMachine(ServerMachine):
             self.reached.unlinks(self.name, oldest_log=len(zxids) > 1 and zxids[0] == zxid_of(path, LOG_PREFIX))
 
     async def _run(self, process: SimProcess) -> bool:
-        """Run the peer as `zabka.ensemble.server.process.peer_process.main` does."""
+        """Run the peer in the same way as `zabka.ensemble.server.process.peer_process.main`."""
         self.running = None
         log = self.log_of(process)
         while True:
@@ -135,12 +138,12 @@ class PeerMachine(ServerMachine):
         self.apply_faults()
 
     def apply_faults(self) -> None:
-        """Pass the faults to the peer."""
+        """Pass the machine's current faults to the peer's process."""
         if self.running is not None:
             self.running.hold_faults(self.faults)
 
     def fault_counts(self) -> Counts:
-        """Return the peer's counts of request faults."""
+        """Return how often the peer matched and applied each request fault."""
         return {} if self.running is None else self.running.clients.fault_counts()
 
     def _gives_up(self, failure: BaseException) -> None:
@@ -148,7 +151,7 @@ class PeerMachine(ServerMachine):
             self.on_no_member(self)
 
     def join(self, members: Mapping[int, str]) -> None:
-        """Write a zoo.cfg with the current members and this server, which has left the ensemble."""
+        """Write a new zoo.cfg with the current members, so that this server can join the ensemble that it has left."""
         self.volume.repair()
         files = ProcessFiles(self.volume)
         own = {key: value for key, value in self._keys.items() if not key.startswith("server.")}

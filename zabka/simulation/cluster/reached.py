@@ -1,4 +1,4 @@
-"""Counts how often a run reached rare situations, such as truncated, repaired or offline histories and logs."""
+"""Counts how often a run reaches rare situations, such as truncated, repaired or offline histories and logs."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ CLUSTER_PLACES = (TAIL_CUT, LOST, DIVERGED, GIVEN_UP, ISR_CHANGED, ELECTED, FENC
 
 
 class Reached:
-    """Counts rare situations of peers, from the record and from leaders' counters when their processes end."""
+    """Counts rare situations of peers, from recorded events and from the counters of leaders whose process ends."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(PLACES, 0))
         self._purged: dict[str, None] = {}
-        """Peers that have removed their oldest log since their process started."""
+        """Peers that have deleted their oldest transaction log since their process started."""
 
     def see(self, entry: Entry) -> None:
-        """Count an event of the world."""
+        """Count the event if it shows a rare situation of a peer."""
         event = entry.event
         if isinstance(event, e.LearnerSynced):
             if event.mode == SNAP:
@@ -50,16 +50,16 @@ class Reached:
             self.counts[DAMAGE] += 1
 
     def unlinks(self, node: str, oldest_log: bool) -> None:
-        """Record that a peer removes a file."""
+        """Note that a peer deletes a transaction log, and whether it is the peer's oldest one."""
         if oldest_log:
             self._purged[node] = None
 
     def has_purged(self, node: str) -> bool:
-        """Return whether that peer has removed logs since its process started."""
+        """Return whether that peer has deleted its oldest transaction log since its process started."""
         return node in self._purged
 
     def process_ended(self, node: str, running: RunningPeer) -> None:
-        """Count the rare situations that a peer met as leader, when its process ends."""
+        """Add the leader's counts of rare learner synchronizations when the peer's process ends."""
         self._purged.pop(node, None)
         from_log, put_off = running.peer.rare_syncs
         self.counts[DIFF_FROM_LOG] += from_log
@@ -68,16 +68,16 @@ class Reached:
 
 
 class ClusterReached:
-    """Counts rare situations of a whole cluster, from the record.
+    """Counts rare situations of a whole cluster, from recorded events.
 
-    These are truncated, repaired and offline logs of brokers, and role changes.
+    The situations are role changes, and brokers' logs that are truncated, repaired or offline.
     """
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(CLUSTER_PLACES, 0))
 
     def see(self, entry: Entry) -> None:
-        """Count an event of the world."""
+        """Count the event if it shows a rare situation of the cluster."""
         place = _place_of(entry)
         if place is not None:
             self.counts[place] += 1

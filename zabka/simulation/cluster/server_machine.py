@@ -29,7 +29,7 @@ def write_durably(path: Path, text: str, files: Files) -> None:
 
 
 class RecordJournal:
-    """A process's journal that writes to the world's record."""
+    """Journal of a simulated process.  It writes events to the world's record."""
 
     def __init__(self, record: Record, node: str, loop: ProcessLoop) -> None:
         self._record = record
@@ -37,7 +37,7 @@ class RecordJournal:
         self._loop = loop
 
     def write(self, event: Event) -> Cause:
-        """Record an event immediately.  It is not buffered, because it must survive the end of the process."""
+        """Write an event to the record immediately: a buffered event would be lost when the process is killed."""
         if self._loop.killed:
             return UNKNOWN
         record = self._record
@@ -52,32 +52,32 @@ class RecordJournal:
         """Do nothing, because there is no buffer."""
 
     def high_watermarks_reached(self) -> dict[TopicPartition, int]:
-        """Return the high watermarks that this node's replicas have reached according to the record."""
+        """Return the highest high watermark of each of this node's replicas, according to the record."""
         return self._record.high_watermarks_reached(self._node)
 
 
 class ProcessLog:
-    """A process's log.  It reports errors and ignores all other messages."""
+    """Logger of a simulated process.  It reports errors to the world and ignores all other messages."""
 
     def __init__(self, on_error: Callable[[str, Mapping[str, object]], object]) -> None:
         self._on_error = on_error
 
     def info(self, *_: object, **__: object) -> None:
-        """Ignore a message."""
+        """Ignore an informational message."""
 
     def warning(self, *_: object, **__: object) -> None:
-        """Ignore a warning, because it is about other nodes or the machine."""
+        """Ignore a warning: warnings are about other nodes or the machine, not about bugs of this process."""
 
     def error(self, said: str, **facts: object) -> None:
-        """Report an error, because it is about the process itself."""
+        """Report an error to the world: errors are about the process itself."""
         self._on_error(said, facts)
 
 
 class ServerMachine(Machine):
-    """A computer with a server.
+    """A computer that runs a server.
 
-    Its program may end with one of `troubles` at any time, with an OSError if its disk has failed, and without an error
-    after SIGTERM.  The run fails if it ends in any other way.
+    The server is allowed to end with one of `troubles` at any time, with an OSError if its disk has failed, and without
+    an error after SIGTERM.  If it ends in any other way, the run fails.
     """
 
     def __init__(
@@ -87,21 +87,19 @@ class ServerMachine(Machine):
         super().__init__(ground, name, address, main, on_exit=self._ended, skew_us=skew_ms * 1000)
         self.record = record
         self.gave_up = 0
-        """How often the process exited by itself."""
+        """How often the process has exited without being killed."""
         self.told_to_stop = 0
         """How often the current or last process received SIGTERM."""
         self.is_wanted = False
-        """Whether a supervisor restarts a process that ends."""
+        """Whether the supervisor restarts the process when it ends."""
         self.faults = FaultTable(node=name)
-        """The faults that the server itself applies: request faults, and link faults that the network does not
-        apply.
-        """
+        """Faults that the server itself applies: request faults, and link faults outside the simulated network."""
         self.on_trouble: Callable[[BaseException], None] = _nobody_hears
-        """Called with the error that ended the process."""
+        """Called with the error if a process ends with an error."""
         self._troubles = troubles
         self._restart_due = False
         self._started_on = self.volume, 0
-        """The disk when the process started, and the number of disk faults it had met by then."""
+        """The disk when the process started, and how many injected faults the disk had met by then."""
 
     def start(self) -> None:
         """Switch the machine on, and run the program unless it is running."""
@@ -116,7 +114,10 @@ class ServerMachine(Machine):
         return volume.faults_met > before
 
     def log_of(self, process: SimProcess) -> Any:
-        """Return the log of a process on this machine."""
+        """Return the logger of a process on this machine.
+
+        An error that a disk fault does not explain fails the run.
+        """
 
         def error(said: str, facts: Mapping[str, object]) -> None:
             cause = str(facts.get("failure", ""))
@@ -131,32 +132,32 @@ class ServerMachine(Machine):
         self.start()
 
     def terminate(self) -> None:
-        """Send SIGTERM.  The supervisor restarts the process."""
+        """Send SIGTERM to the process.  The supervisor restarts it after its exit."""
         if self.process is not None:
             self.told_to_stop += 1
             self.process.loop.terminate()
 
     def stop(self) -> None:
-        """Send SIGTERM; the process is not restarted."""
+        """Send SIGTERM to the process.  It is not restarted."""
         self.is_wanted = False
         self.terminate()
 
     def kill(self) -> None:
-        """Send SIGKILL; the process is not restarted."""
+        """Send SIGKILL to the process.  It is not restarted."""
         self.is_wanted = False
         self.note_end()
         super().kill()
 
     def lose_power(self) -> None:
-        """Cut the power; the machine is not restarted."""
+        """Cut the power.  The machine is not restarted."""
         self.is_wanted = False
         self.note_end()
         super().lose_power()
 
     def hold_faults(self, faults: Sequence[AnyFault], names: dict[str, str]) -> None:
-        """Apply exactly these faults, in this process and in later ones of this machine.
+        """Replace the machine's faults: its current process and all later ones apply exactly these.
 
-        `names` has the node at each "host:port".
+        `names` maps each "host:port" to a node name.
         """
         links = [each for each in faults if isinstance(each, HeldFault)]
         requests = [each for each in faults if isinstance(each, HeldRequestFault)]
@@ -165,17 +166,17 @@ class ServerMachine(Machine):
             self.process.loop.call_soon(self.apply_faults)
 
     def apply_faults(self) -> None:
-        """Pass the faults to the server in the process."""
+        """Pass the machine's current faults to the running server."""
 
     def fault_counts(self) -> Counts:
-        """Return (matching requests, uses) in the current process, by request fault id."""
+        """Return (requests that matched, requests to which the fault was applied) in this process, by fault id."""
         return {}
 
     def note_end(self) -> None:
-        """Handle the end of the process.  Called shortly before or after it."""
+        """Hook for subclasses, called shortly before or after the process ends."""
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        """Handle a process that has exited."""
+        """Handle the exit of the process: fail the run if the exit is not allowed, and schedule a restart."""
         self.note_end()
         failure = None if task.cancelled() else task.exception()
         if not self._may_end_with(failure):
@@ -186,7 +187,7 @@ class ServerMachine(Machine):
         self.start_again_soon()
 
     def _may_end_with(self, failure: BaseException | None) -> bool:
-        """Return whether injected faults explain this failure."""
+        """Return whether the process is allowed to end in this way, because of SIGTERM or injected faults."""
         if failure is None:
             return self.told_to_stop > 0
         return isinstance(failure, self._troubles) or (isinstance(failure, OSError) and self.disk_failed)

@@ -16,13 +16,13 @@ from zabka.simulation.engine.program_loop import ProgramLoop
 from zabka.simulation.record import Record
 
 Service = Callable[[str], Awaitable[None]]
-"""A coroutine function; its argument is the brokers' bootstrap string, `host:port,…`."""
+"""A test's own program: a coroutine function whose argument is the brokers' bootstrap string, `host:port,…`."""
 
 RESTART_US = 1_000_000
 """Time from the end of a program to its restart, in µs."""
 
 TERMINATED = 128 + signal.SIGTERM
-"""The exit code of a program that ends because of SIGTERM."""
+"""Exit code of a program that SIGTERM ends."""
 
 
 class ProgramExited(Exception):
@@ -30,7 +30,7 @@ class ProgramExited(Exception):
 
 
 class ServiceMachine(Machine):
-    """A computer that runs one program.  With `restarts`, the program is restarted after a failure."""
+    """A computer that runs one program of a test.  With `restarts`, the program is restarted after a failure."""
 
     loop_class = ProgramLoop
 
@@ -40,11 +40,11 @@ class ServiceMachine(Machine):
     ) -> None:  # fmt: skip
         super().__init__(ground, name, address, self._run, on_exit=self._ended)
         self.failures: list[str] = []
-        """The traceback of each run that ended with an exception."""
+        """Tracebacks of the program's runs that ended with an exception."""
         self.has_returned = False
         """Whether the last run ended without an exception."""
         self.takes_faults = True
-        """Whether faults that a seed draws affect this machine."""
+        """Whether randomly chosen faults are applied to this machine."""
         self.restarts = restarts
         """Whether the program is started again after a failure."""
         self._service = service
@@ -55,12 +55,15 @@ class ServiceMachine(Machine):
         self._unreported: str | None = None
 
     def take_failure(self) -> str | None:
-        """Return the traceback of the failure that ended the program for good.  Later calls return None."""
+        """Return the traceback of the failure after which the program was not restarted, once.
+
+        Later calls return None.
+        """
         failure, self._unreported = self._unreported, None
         return failure
 
     def loose_failures(self) -> list[str]:
-        """Return the tracebacks of the program's failed tasks that it did not await."""
+        """Return the tracebacks of failed tasks that the program did not await."""
         loop = None if self.process is None else self.process.loop
         return [_text(failure) for failure in loop.loose_failures()] if isinstance(loop, ProgramLoop) else []
 
@@ -79,7 +82,7 @@ class ServiceMachine(Machine):
         return handled
 
     def step_clock(self, by_us: int) -> None:
-        """Set the machine's wall clock forward by that time, or back if it is negative."""
+        """Set the machine's wall clock forward by `by_us`, or back if it is negative."""
         self.skew_us += by_us
         if self.process is not None:
             self.process.loop.step_clock(by_us)
@@ -121,12 +124,13 @@ class ServiceMachine(Machine):
             self._unreported = self.failures[-1]
 
     def _start_again(self) -> None:
-        # Since the exit, the machine may have lost power, or the program may have been started or cancelled.
+        # After the exit and before this call, the machine may have lost power, or the program may have been started or
+        # cancelled.
         if self.restarts and self.kernel.has_power:
             self.start()
 
     def write(self, event: Event) -> Cause:
-        """Write an event of this program to the journal, and return the reference to it."""
+        """Write an event of this program to the journal, and return a reference that later events can cite as cause."""
         wall_us = WALL_START_US + self.skew_us + self.ground.scheduler.now_us
         return self._record.write(self.name, wall_us // 1000, event)
 

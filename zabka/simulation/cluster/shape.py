@@ -1,4 +1,4 @@
-"""The shape of a seed's ensemble: number of peers, snapshot and log settings, and granularity of the network."""
+"""Randomly chosen shape of an ensemble: number of peers, snapshot and log settings, and how the network splits data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CHANGES_CHANCE = 0.25
 
 
 class Shape(NamedTuple):
-    """An ensemble of `peers` servers, of which the last `observers` start as observers, and its zoo.cfg keys."""
+    """Shape of an ensemble: `peers` servers, the last `observers` of which start as observers, and zoo.cfg keys."""
 
     peers: int
     observers: int
@@ -18,7 +18,7 @@ class Shape(NamedTuple):
     """Probability that a read returns only a part of the received bytes."""
     skew_ms_max: int
     changes_members: bool
-    """Whether an operator changes the membership during the run."""
+    """Whether a simulated operator changes the membership during the run."""
 
     @property
     def voters(self) -> int:
@@ -27,7 +27,7 @@ class Shape(NamedTuple):
 
 
 def draw_shape(random: Random) -> Shape:
-    """Draw a shape with small, frequent snapshots and little in memory, so that rare situations are frequent."""
+    """Draw a shape with frequent snapshots and few transactions in memory, so that rare situations become frequent."""
     peers, observers = random.choice(((3, 0), (3, 0), (3, 0), (3, 0), (4, 1), (5, 0), (5, 1)))
     keys = {
         "tickTime": "500",

@@ -1,4 +1,4 @@
-"""A peer's service that keeps applied transactions until the peer's journal reports their commits."""
+"""A peer's ZooKeeper service that stores applied transactions until the peer's journal reports their commits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from zabka.ensemble.zab.effects import Effect
 
 
 class WatchedService(Service):
-    """A peer's service that keeps applied transactions in `applied`; the journal's reader removes committed ones."""
+    """A peer's ZooKeeper service that stores applied transactions in `applied`.
+
+    The code that reads the peer's journal removes the transactions that it sees as committed.
+    """
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.applied: dict[int, Txn] = {}
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Apply transactions and keep them in `applied`."""
+        """Apply transactions, and store them in `applied`."""
         applied = self.applied
         for txn in txns:
             applied[txn.zxid] = txn

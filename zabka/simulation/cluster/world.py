@@ -1,7 +1,7 @@
-"""The world that a user configures: a whole cluster of production processes in virtual time, from one seed.
+"""The world that a user configures: a whole cluster that runs production code in virtual time, from one seed.
 
-Faults and tests refer to nodes by name ("peer-1", "broker-2").  Every event is written to `record`, and the invariants
-are checked at each event.  The same seed and settings give the same history, byte for byte.
+Faults and tests refer to nodes by name ("peer-1", "broker-2").  Every event is written to `record`, and the checkers
+check the invariants at each event.  The same seed and settings give the same history, byte for byte.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from zabka.simulation.engine.virtual_time import virtual_time
 from zabka.simulation.settings import WorldSettings
 
 IN_PIECES_EVERY = 10
-"""In one of this many seeds, reads return only parts of the received bytes."""
+"""In one of this many seeds, a read can return only a part of the received bytes."""
 PIECES = 0.05
 PRODUCER_PAUSE_MS = 100
 LOG_DIRS_MAX = 2
 SHUTDOWN_CHECK_US = 50_000
 CLEAN_UP_MS_MAX = 10_000
-"""Time that a test's programs have after their cancellation, before the world ends."""
+"""Virtual time in which a test's programs can clean up after their cancellation, before the world ends."""
 
 
 class World(ClusterWorld):
-    """One simulated cluster.  `start()` boots every node; `run` and `until` advance the time."""
+    """A simulated cluster.  `start()` boots every node; `run` and `until` advance the virtual time."""
 
     def __init__(self, seed: int, settings: WorldSettings | None = None, tap: MessageTap | None = None) -> None:
         self.settings = settings or WorldSettings()
         self._is_running = False
         super().__init__(seed, cluster_shape(self.settings, seed), tap)
 
-    # -- nodes -------------------------------------------------------------------------------------------------------
+    # -- nodes and programs ------------------------------------------------------------------------------------------
 
     def peer_names(self) -> list[str]:
         """Return the names of all peers."""
@@ -62,11 +62,11 @@ class World(ClusterWorld):
         return [machine.name for machine in self.servers()]
 
     def node(self, name: str) -> ServerMachine:
-        """Return the machine of a peer or a broker."""
+        """Return the machine of the peer or broker with that name."""
         return next(machine for machine in self.servers() if machine.name == name)
 
     def is_running(self, name: str) -> bool:
-        """Return whether the node has a process, possibly paused."""
+        """Return whether the node has a process, running or paused."""
         return self.machine(name).process is not None
 
     def is_paused(self, name: str) -> bool:
@@ -87,7 +87,7 @@ class World(ClusterWorld):
         return machine
 
     def isolate(self) -> Isolation:
-        """Return the isolation of a test's own programs; it begins with the first call."""
+        """Return the isolation of a test's own programs from the host, created by the first call."""
         if self.ground.isolation is None:
             self.ground.isolation = Isolation(derive_random(self.seed, "programs"), self.ground.turn)
         return self.ground.isolation
@@ -98,7 +98,10 @@ class World(ClusterWorld):
         return [machine for machine in self.clients.values() if isinstance(machine, ServiceMachine)]
 
     def end_world(self) -> None:
-        """End all processes and scheduled calls.  A test's own programs are cancelled first and can clean up."""
+        """End all processes and scheduled calls.
+
+        Before this, the test's own programs are cancelled, and they have some virtual time to clean up.
+        """
         services = self.services
         if not services:
             super().end_world()
@@ -116,13 +119,13 @@ class World(ClusterWorld):
                 super().end_world()
                 gc.collect()
 
-    # -- time --------------------------------------------------------------------------------------------------------
+    # -- virtual time ------------------------------------------------------------------------------------------------
 
     @contextmanager
     def in_virtual_time(self) -> Iterator[None]:
-        """Replace clocks and randomness for a `with` block in which virtual time passes.
+        """Replace the host's clocks and random numbers during a `with` block in which virtual time passes.
 
-        If a program of the world makes the call, the world continues while the program waits.
+        If a test's own program of this world enters the block, the program waits while the world runs.
         """
         if self._is_running:
             with self.ground.turn.handed_over():
@@ -145,24 +148,27 @@ class World(ClusterWorld):
             self.scheduler.run_until(time_us)
 
     def until(self, condition: Callable[[], bool], limit_ms: int = 60_000, what: str = "the condition") -> int:
-        """Advance the time until the condition holds; return the virtual ms passed.  Raises Deadlock past the limit."""
+        """Advance the virtual time until the condition holds, and return the milliseconds passed.
+
+        Raises Deadlock after `limit_ms`.
+        """
         with self.in_virtual_time():
             return super().until(condition, limit_ms, what)
 
     def until_done(self, task: Any, limit_ms: int = 600_000, what: str = "the task") -> Any:
-        """Advance the time until a task is done, and return its result.  Raises Deadlock past the limit."""
+        """Advance the virtual time until a task is done, and return its result.  Raises Deadlock after `limit_ms`."""
         with self.in_virtual_time():
             return super().until_done(task, limit_ms, what)
 
     # -- processes ---------------------------------------------------------------------------------------------------
 
     def start(self, name: str | None = None) -> None:
-        """Boot a node or a program, or all nodes that are down."""
+        """Start the node or program with that name, or all nodes that are down."""
         for machine in [self.machine(name)] if name else self.servers():
             machine.switch_on()
 
     def kill(self, name: str, power_loss: bool = False) -> None:
-        """Kill a node or a program (SIGKILL), or cut its power."""
+        """Kill a node or a program with SIGKILL, or cut its machine's power."""
         machine = self.machine(name)
         if machine.process is not None:
             self.announce("power_loss" if power_loss else "crash", name)
@@ -172,7 +178,10 @@ class World(ClusterWorld):
                 machine.kill()
 
     def stop_broker(self, name: str, back_after_ms: int = 0) -> None:
-        """Send SIGTERM to a broker (controlled shutdown).  With `back_after_ms`, restart it that long after its end."""
+        """Send SIGTERM to a broker (controlled shutdown).
+
+        With `back_after_ms`, restart the broker that long after its process has ended.
+        """
         machine = self.node(name)
         if machine.process is None:
             return
@@ -189,16 +198,16 @@ class World(ClusterWorld):
             start_after_end()
 
     def pause(self, name: str) -> None:
-        """Pause a node (SIGSTOP)."""
+        """Pause a node's process (SIGSTOP)."""
         if self.is_running(name):
             self.announce("pause", name)
             self.machine(name).pause()
 
     def resume(self, name: str) -> None:
-        """Resume a node (SIGCONT)."""
+        """Resume a node's process (SIGCONT)."""
         self.machine(name).resume()
 
-    # -- clients -----------------------------------------------------------------------------------------------------
+    # -- ensemble and broker clients ---------------------------------------------------------------------------------
 
     def zookeeper_client(
         self, name: str, peers: list[int] | None = None, *,
@@ -227,7 +236,7 @@ class World(ClusterWorld):
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def prioritise(self, delays_ms: dict[tuple[str, str], int]) -> Callable[[], None]:
-        """Delay each direction between two nodes by a separate time; return a function that ends the delays."""
+        """Delay the network in each given direction between two nodes, and return a function that ends these delays."""
         fault_id = self.announce("priorities", "*", delay_ms=max(delays_ms.values(), default=0))
         links = {(self.machine(a).address, self.machine(b).address): each for (a, b), each in delays_ms.items()}
         for link, delay_ms in links.items():
@@ -241,7 +250,7 @@ class World(ClusterWorld):
         return end_fault
 
     def slow_disk(self, name: str, factor: int) -> Callable[[], None]:
-        """Slow down a node's disk by that factor; return a function that ends this."""
+        """Slow down a node's disk by that factor, and return a function that restores its speed."""
         fault_id, volume = self.announce("slow_disk", name), self.node(name).volume
         volume.slow_factor = factor
 
@@ -257,17 +266,18 @@ class World(ClusterWorld):
             machine.volume.repair()
         self.repair_directories()
 
-    # -- the present state -------------------------------------------------------------------------------------------
+    # -- current state -----------------------------------------------------------------------------------------------
 
     def zab_leader(self) -> PeerMachine | None:
-        """Return the leader that serves, or None if there is none."""
+        """Return the machine of the leader that a quorum follows, or None if there is none."""
         return self.leader()
 
 
 def cluster_shape(settings: WorldSettings, seed: int) -> ClusterShape:
-    """Return the cluster that the settings describe.
+    """Return the shape of the cluster that the settings describe.
 
-    The seed selects only the granularity of the network and, if disks may fail, the number of log directories.
+    The seed selects only whether reads return parts of the received data and, if disk faults are enabled, the number of
+    log directories.
     """
     ensemble_keys = {
         "tickTime": str(settings.tick_time_ms),
@@ -285,7 +295,7 @@ def cluster_shape(settings: WorldSettings, seed: int) -> ClusterShape:
     broker_keys = {
         "zookeeper.session.timeout.ms": str(settings.session_timeout_ms),
         "replica.lag.time.max.ms": str(settings.replica_lag_time_max_ms),
-        # Far below Kafka's 30 s, so that requests time out and arrive late within a run.
+        # Kafka uses 30 s by default. This much shorter timeout lets requests time out, and arrive late, within a run.
         "replica.socket.timeout.ms": "1500",
         "controller.socket.timeout.ms": "1500",
         "offsets.topic.num.partitions": "3",

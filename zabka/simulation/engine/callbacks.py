@@ -1,4 +1,4 @@
-"""Handles of a simulated event loop: asyncio's, without its check of the debug mode at each callback."""
+"""Faster versions of asyncio's callback handles: they do not check the debug mode at each callback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Callback(asyncio.Handle):
-    """A callback that runs in a turn of its loop (`zabka.simulation.engine.loop`)."""
+    """A callback that a simulated event loop runs in one of its turns (`zabka.simulation.engine.loop`)."""
 
     __slots__ = ()
     _context: Context
@@ -31,7 +31,7 @@ class Callback(asyncio.Handle):
 
 
 class Timer(asyncio.TimerHandle):
-    """A callback that runs at a time of its loop's clock, in µs."""
+    """A callback that a simulated event loop runs at a time of its clock, in µs."""
 
     __slots__ = ()
     _context: Context

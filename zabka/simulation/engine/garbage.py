@@ -1,6 +1,6 @@
 """Tuning of Python's cyclic garbage collector for a process that runs one or many simulated worlds.
 
-A running world creates few cycles and keeps its whole history, so rarer and larger collections save a tenth of the
+A running world creates few cycles and keeps its whole history, so rarer and larger collections save a tenth of the run
 time. A world that has ended is itself cyclic garbage, up to 11 MB of it.
 """
 
@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SEEDS_A_COLLECTION = 8
-"""The number of seeds per collection; the thresholds alone would let a thousand ended worlds accumulate."""
+"""Number of seeds between two collections.
+
+Without it, Python's thresholds would let a thousand ended worlds accumulate.
+"""
 _THRESHOLDS = (50_000, 20, 50)
 
 
@@ -38,10 +41,10 @@ def collect_after(seed: int) -> None:
 
 
 def keep_what_is_loaded() -> None:
-    """Exempt the objects that exist at the first call, such as modules, from garbage collection.
+    """At the first call, exempt all objects that exist, such as modules, from garbage collection.
 
-    Call it after the first world, when everything that a world needs is loaded.  If Python collects garbage after every
-    world, this reduces the time of a collection from 70 to 15 ms.
+    Call it after the first world, when everything that a world needs is loaded.  With a collection after every world,
+    this reduces the time of each collection from 70 to 15 ms.
     """
     if not gc.get_freeze_count():
         gc.collect()

@@ -2,8 +2,8 @@
 
 A gate is between a process and its socket.  A held or delayed frame blocks the later frames of its connection, as a
 lost segment does in TCP.  Reordered or dropped frames would require a faulty network stack.  Held frames are lost when
-their connection closes.  Without a rule for its link, a gate forwards all bytes immediately, so its world has the same
-history as a world without gates.
+their connection closes.  A gate that has no rule for its link forwards all bytes immediately, so gates without rules do
+not change the history of a world.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zabka.simulation.engine.scheduler import Scheduler
 
 
 class Action(Enum):
-    """The effect of a rule on a frame."""
+    """What a rule does with a frame."""
 
     HOLD = "hold"
     DROP = "drop"
@@ -26,7 +26,7 @@ class Action(Enum):
 
 
 class Frame(NamedTuple):
-    """One frame, as its bytes on the connection."""
+    """One frame: the kind of its message, and its bytes on the connection."""
 
     kind: str
     data: bytes
@@ -41,11 +41,11 @@ class Frames(Protocol):
         ...
 
     def written(self, data: bytes) -> list[Frame]:
-        """Return the frames that these bytes complete."""
+        """Return the frames that are complete with these bytes."""
         ...
 
     def received(self, data: bytes) -> None:
-        """Record bytes that this end has received: requests, which determine the kinds of their replies."""
+        """Handle bytes that this end has received: a reply's kind is that of the request it answers."""
         ...
 
 
@@ -83,7 +83,7 @@ class Rule:
 
 
 class Gates:
-    """The rules of one world."""
+    """The gate rules of one world."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -94,12 +94,12 @@ class Gates:
         self._rules.setdefault(rule.link, []).append(rule)
 
     def rules(self, source: str, target: str) -> Iterator[Rule]:
-        """Yield the rules of one direction that still affect frames."""
+        """Yield the rules that still affect frames from `source` to `target`."""
         return (rule for rule in self._rules.get((source, target), ()) if rule.left != 0)
 
 
 class _Queued:
-    """A queued frame, or the bytes after it."""
+    """A queued frame, or the bytes of an incomplete frame after it."""
 
     def __init__(self, data: bytes, is_ready: bool) -> None:
         self.data = data
@@ -115,10 +115,10 @@ class Gate:
         self._frames = frames
         self._send = send
         self._sent_of_partial = 0
-        """Number of bytes of an incomplete frame that were sent before a rule applied."""
+        """Number of bytes of an incomplete frame that were sent before a rule applied to it."""
         self._queue: deque[_Queued] = deque()
         self._overtaken: list[bytes] = []
-        """Frames to send after the next one."""
+        """Reordered frames, to send after the next frame."""
 
     def received(self, data: bytes) -> None:
         """Handle bytes that the process has read."""
@@ -140,7 +140,7 @@ class Gate:
                 self._decide(frame)
 
     def flush(self) -> None:
-        """Send the frames at the head of the queue that need not wait any longer."""
+        """Send the frames at the head of the queue that no rule holds or delays any longer."""
         while self._queue and self._queue[0].is_ready:
             self._send(self._queue.popleft().data)
 

@@ -1,7 +1,7 @@
-"""Values of the host that a test's programs read, replaced while their world runs: clocks, randomness, names.
+"""Replaces host values that a test's programs read while their world runs: clocks, random numbers and names.
 
-Functions such as `datetime.now` are methods of C types. They are replaced in the types' own dictionaries, so that
-modules that have imported the types also use the replacement.
+Functions such as `datetime.now` are methods of C types. This module replaces them in the dictionaries of these types,
+so that modules that have already imported the types also use the replacement.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Taker = Callable[[], "Clocked | None"]
 
 @contextmanager
 def virtual_values(taker: Taker, seeded: Callable[[int], bytes], name_of: Callable[[], str]) -> Iterator[None]:
-    """Replace the clocks and random bytes of the running program within a `with` block.
+    """Replace the clocks and random bytes that the running program reads, within a `with` block.
 
     `seeded` returns random bytes that depend on the seed, and `name_of` returns the name of the program's machine.
     """
@@ -56,7 +56,7 @@ def _random_values(taker: Taker, seeded: Callable[[int], bytes]) -> list[tuple[A
 
     return [
         (os, "urandom", random_bytes),
-        # SystemRandom, and with it `secrets`, has imported the function by this name.
+        # `random` has imported os.urandom by this name, for SystemRandom and for `secrets`.
         (random, "_urandom", random_bytes),
         (random.Random, "seed", seed_from),
     ]
@@ -64,9 +64,7 @@ def _random_values(taker: Taker, seeded: Callable[[int], bytes]) -> list[tuple[A
 
 def _clocks(taker: Taker) -> list[tuple[Any, str, Any]]:
     def of_turn(original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a conversion of seconds (localtime, gmtime, ctime) that converts the program's wall clock by
-        default.
-        """
+        """Return a version of localtime, gmtime or ctime whose default argument is the program's wall clock."""
 
         @wraps(original)
         def convert(seconds: float | None = None, /) -> Any:
@@ -86,11 +84,12 @@ def _clocks(taker: Taker) -> list[tuple[Any, str, Any]]:
         return lambda: original() if (turn := taker()) is None else turn.mono_ns() / 1e9
 
     original_strftime = time.strftime
+    counters = ("perf_counter", "process_time", "thread_time")
     return [
         *((time, name, of_turn(getattr(time, name))) for name in ("localtime", "gmtime", "ctime")),
         (time, "strftime", strftime),
-        *((time, name, in_seconds(getattr(time, name))) for name in ("perf_counter", "process_time", "thread_time")),
-        *((time, f"{name}_ns", in_ns(getattr(time, f"{name}_ns"))) for name in ("perf_counter", "process_time")),
+        *((time, name, in_seconds(getattr(time, name))) for name in counters),
+        *((time, f"{name}_ns", in_ns(getattr(time, f"{name}_ns"))) for name in counters),
     ]
 
 
@@ -112,7 +111,7 @@ def _names(taker: Taker, seeded: Callable[[int], bytes], name_of: Callable[[], s
         (socket, "gethostname", hostname),
         (socket, "getfqdn", lambda name="": name or hostname()),
         (uuid, "getnode", hardware_address),
-        # Without this function in C, uuid1 is computed in Python, from `time` and `random`.
+        # If this C function is missing, `uuid1` computes its value in Python, from `time` and `random`.
         (uuid, "_generate_time_safe", None),
         (uuid, "_last_timestamp", None),
     ]
@@ -152,9 +151,9 @@ def _set_in_type(owner: type, **values: Any) -> None:
 
 
 def stamp_records_of_aiokafka() -> bool:
-    """Make aiokafka's producer, if it is imported, take record timestamps from `time.time` at each call.
+    """Make aiokafka's producer read `time.time` at each call to get a record's timestamp.
 
-    Its batch classes, in Python and in C, keep the host's clock that they found at import. Return False if aiokafka
+    Its batch classes, in Python and in C, store the clock function that they find at import.  Return False if aiokafka
     is not imported yet.
     """
     module = sys.modules.get("aiokafka.producer.message_accumulator")

@@ -1,11 +1,11 @@
 """The isolation of a test's own programs from the host while their world runs.
 
-A program of a test is not written for simulation. Its clocks are those of its machine, and its random numbers
-depend on the seed (`host_values`). It may call functions that a world cannot simulate: such a call raises
-NotSimulated in the program, and the message names an alternative. Native threads that a C extension starts are
-detected when the world stops next.
+A program of a test is not written for simulation. It reads the clocks of its simulated machine, and its random numbers
+depend on the seed (`host_values`). It may call functions that a world cannot simulate: such a call raises NotSimulated
+in the program, and the message names an alternative. If a C extension starts native threads, this is detected the next
+time the world stops.
 
-The world's own servers need none of this: they get their randomness through ports.
+The world's own servers do not need this: they get clocks and random numbers as arguments.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _REFUSED: tuple[tuple[Any, str, str, str], ...] = (
 
 
 class Isolation:
-    """The isolation of one world's programs: a context manager that is entered whenever the world runs."""
+    """Isolates the programs of one world from the host: a context manager that is entered whenever the world runs."""
 
     def __init__(self, seed: random.Random, turn: Turn) -> None:
         self.loops: dict[ProgramLoop, str] = {}
-        """The loops of the programs, and the names of their machines; other processes are not restricted."""
+        """Event loops of the test's programs, with their machines' names.  Other processes are not restricted."""
         self.steps: list[Step] | None = None
-        """The event loop iterations of the programs, if they are traced."""
+        """Traced event loop iterations of the programs, or None if they are not traced."""
         self._turn = turn
         self._thread = threading.get_ident()
         self._bytes = seed.randbytes
@@ -68,7 +68,7 @@ class Isolation:
         self._entered = ExitStack()
 
     def __enter__(self) -> None:
-        """Continue the programs' random streams, and reject calls that cannot be simulated."""
+        """Restore the programs' random state, and make calls that cannot be simulated raise NotSimulated."""
         self._thread = threading.get_ident()
         self._hosts_state = random.getstate()
         self._native_threads = _native_threads()
@@ -85,7 +85,10 @@ class Isolation:
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Restore the host's values.  Raises NotSimulated if there are new native threads."""
+        """Restore the host's clocks, random state and functions.
+
+        Raises NotSimulated if there are new native threads.
+        """
         self._entered.close()
         self._state = random.getstate()
         random.setstate(self._hosts_state)
@@ -117,7 +120,7 @@ class Isolation:
         return call
 
     def _setting_signal(self, original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        """Return a replacement of signal(2) that sets the handler of the running program."""
+        """Return a replacement for signal(2) that sets the signal handler of the running program."""
 
         def set_handler(number: int, handler: Any, /) -> Any:
             taker = self._taker()
@@ -143,8 +146,9 @@ class Isolation:
         return send
 
     def _syncing(self, original: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Return a replacement of fsync(2): it syncs the program's simulated files, and passes other descriptors to
-        the host.
+        """Return a replacement for fsync(2) that syncs the program's simulated files.
+
+        It passes other file descriptors to the host's fsync.
         """
 
         def sync(descriptor: Any, /) -> None:

@@ -1,7 +1,7 @@
-"""Jobs outside a simulated process's event loop, in place of threads (`zabka.ensemble.runtime.workers`).
+"""Jobs that a simulated process runs outside its event loop, in place of threads (`zabka.ensemble.runtime.workers`).
 
-Each step of a job is one event of the world, at a time that the seed selects.  Jobs of a paused process pause, and jobs
-of a killed process never continue.
+Each step of a job is one event of the world, at a randomly chosen time.  Jobs of a paused process pause, and jobs of a
+killed process never continue.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 STARTS_US_MAX = 200
-"""The longest time that a runnable thread waits for a CPU core."""
+"""Longest time in µs that a job waits for a CPU core before a step."""
 
 
 class LoopWorkers:
@@ -52,7 +52,7 @@ class LoopWorkers:
         return future
 
     def breathe(self) -> None:
-        """Do nothing, because no other thread runs during a step."""
+        """Do nothing: on a real host, a thread lets other threads run here, but no other thread runs during a step."""
 
     def now_s(self) -> float:
         """Return the time of the loop's clock."""
@@ -68,9 +68,9 @@ class _LoopWork:
         self._random = random
         self._woken = False
         self._rests = False
-        """Whether the job is paused at a yield that `wake` can end."""
+        """Whether the job waits at a yield, and `wake` can continue it early."""
         self._due = 0
-        """The number of the next step.  Calls scheduled with a lower number have no effect."""
+        """Number of the job's next step.  Scheduled calls for a lower step number do nothing."""
         self._ended = False
         self._after(0.0)
 
@@ -90,7 +90,7 @@ class _LoopWork:
     def _after(self, seconds: float) -> None:
         self._rests = False
         self._due += 1
-        # Add the time that the current step has taken, if a step calls this.
+        # If a step of the job calls this, add the time that the step has taken so far.
         delay_us = self._loop.busy_us() + round(seconds * 1e6) + draw_below(self._random, STARTS_US_MAX)
         self._loop.call_beside(delay_us, self._come, self._due)
 

@@ -1,8 +1,8 @@
-"""An asyncio event loop on the world's scheduler: runs one process in turns, in virtual time.
+"""An asyncio event loop on the world's scheduler that runs one process in turns, in virtual time.
 
 A turn runs the handles that were ready when it began, in order, as one iteration of asyncio's own loop does.  It begins
-a moment after a handle became ready.  The time of its disk operations delays the next turn.  A killed loop takes no
-more turns.
+up to 64 µs after a handle becomes ready.  The time of the disk operations in a turn delays the next turn.  A killed
+loop runs no more turns.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from zabka.simulation.filesystem.volume import PowerLost
 
 TURN_US_MIN = 10
 TURN_US_BITS = 6
-"""A turn begins up to 2^6 µs after a handle became ready."""
+"""A turn begins up to 2^TURN_US_BITS µs after a handle becomes ready."""
 JOB_US_MIN = 50
 JOB_US_SPREAD = 3_000
 NEVER_US = 1 << 60
-"""The moment of a call after an infinite delay."""
+"""Time in µs at which a call with an infinite delay is scheduled."""
 WALL_START_US = 1_700_000_000_000_000
 _TASKS_SWEPT_AT = 64
 
@@ -41,11 +41,11 @@ Context_ = dict[str, Any]
 
 
 OWN_HOSTS = ("localhost", "127.0.0.1", "0.0.0.0")
-"""Names of a process's own machine."""
+"""Host names with which a process means its own machine."""
 
 
 class Timed(Protocol):
-    """The disk as one process uses it; `took_us` is the time that operations took since it was set to 0, in µs."""
+    """Disk of one process.  `took_us` is the total time in µs of its operations since `took_us` was last set to 0."""
 
     took_us: int
 
@@ -73,7 +73,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.paused = False
         self.killed = False
         self.disk: Timed | None = None
-        """The disk whose operations make the process busy."""
+        """The process's disk, whose operations delay the process's next turn."""
         self.signals: dict[int, Callable[[], object]] = {}
         self._random = random
         self._turn = turn
@@ -105,7 +105,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return begins_us if begins_us > self._busy_until_us else self._busy_until_us
 
     def _take_turns(self) -> None:
-        """Take one turn, and further turns as long as no other call of the world is due in between."""
+        """Run one turn, and further turns as long as no other call of the world is due before them."""
         if self.paused or self.killed:
             self._turn_due = False
             return
@@ -115,7 +115,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             while True:
                 for _ in range(len(ready)):
                     if not ready:
-                        # The process was killed during this turn, so its queue is empty.
+                        # The process was killed during this turn, which emptied the queue.
                         break
                     handle = ready.popleft()
                     if not handle._cancelled:
@@ -140,7 +140,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.call_exception_handler({"message": f"Exception in callback {handle!r}", "exception": failed})
 
     def _begin_turn(self) -> None:
-        """Mark this process as the running one."""
+        """Mark this process as the process that is running."""
         self._turn.taker = self
         _set_running_loop(self)
 
@@ -150,7 +150,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._turn.taker = None
 
     def _pay(self) -> None:
-        """Delay the next turn until the disk operations of this turn are done."""
+        """Delay the next turn by the time that this turn has spent, including its disk operations."""
         spent_us = self._spent_us
         disk = self.disk
         if disk is not None and disk.took_us:
@@ -174,9 +174,10 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             self._wake()
 
     def kill(self) -> list[asyncio.Task[Any]]:
-        """Kill the process (SIGKILL): take no more turns, and close all sockets as the kernel does.
+        """Kill the process (SIGKILL): run no more turns, and close all sockets as the kernel does.
 
-        Return the suspended tasks.  The caller must keep them, because their `finally` must not run.
+        Return the suspended tasks.  The caller must store them, because Python would run their `finally` blocks when it
+        deletes them.
         """
         tasks = self.vanish()
         owned, self._owned = self._owned, {}
@@ -185,18 +186,18 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return tasks
 
     def vanish(self) -> list[asyncio.Task[Any]]:
-        """Lose power: take no more turns, and close nothing."""
+        """Stop because of a power loss: run no more turns, close no sockets, and return the suspended tasks."""
         self.killed = True
         self._ready.clear()
         self._held.clear()
         return self._tasks
 
     def own(self, each: Closable) -> None:
-        """Make the kernel close `each` when this process ends."""
+        """Register a socket or listening port, so that the kernel closes it when this process ends."""
         self._owned[id(each)] = each
 
     def disown(self, each: Closable) -> None:
-        """Undo `own`, because `each` has been closed."""
+        """Unregister a socket or listening port, because it has been closed."""
         self._owned.pop(id(each), None)
 
     def piece_of(self, size: int) -> int:
@@ -206,7 +207,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return size
 
     def call_beside(self, delay_us: int, callback: Callable[..., None], *args: Any) -> None:
-        """Call after that time, outside the loop's turns, so that the disk time of turns does not delay the call."""
+        """Call a function after `delay_us`, outside the loop's turns, so that disk operations do not delay it."""
 
         def run() -> None:
             if self.killed:
@@ -230,43 +231,43 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # -- clocks ------------------------------------------------------------------------------------------------------
 
     def time(self) -> float:
-        """Return the seconds of the monotonic clock."""
+        """Return the monotonic clock in seconds."""
         return self.world_us() / 1e6
 
     def mono_ns(self) -> int:
-        """Return the nanoseconds of the monotonic clock."""
+        """Return the monotonic clock in nanoseconds."""
         disk = self.disk
         return (self.scheduler.now_us + self._spent_us + (0 if disk is None else disk.took_us)) * 1000
 
     def wall_ns(self) -> int:
-        """Return the nanoseconds of this machine's wall clock."""
+        """Return the wall clock of this machine in nanoseconds."""
         return self._wall_us * 1000 + self.mono_ns()
 
     def step_clock(self, by_us: int) -> None:
-        """Set the machine's wall clock forward by that time, or back if it is negative."""
+        """Set the machine's wall clock forward by `by_us`, or back if it is negative."""
         self._wall_us += by_us
 
     def world_us(self) -> int:
-        """Return the world's time, plus the time that the process has spent in this turn."""
+        """Return the world's time in µs, plus the time that the process has spent in this turn."""
         return self.scheduler.now_us + self.busy_us()
 
     def busy_us(self) -> int:
-        """Return how long the process has been busy since its turn began."""
+        """Return the time in µs that the process has spent since its turn began."""
         return self._spent_us if self.disk is None else self._spent_us + self.disk.took_us
 
     def spend(self, duration_us: int) -> None:
-        """Make the process busy for that time, within a turn."""
+        """Add `duration_us` to the time that the process spends in this turn."""
         self._spent_us += duration_us
 
     # -- asyncio.AbstractEventLoop -----------------------------------------------------------------------------------
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
-        """Call in the next turn."""
+        """Call the callback in the next turn."""
         handle = Callback(callback, args, self, context)
         if self.killed:
             return handle
         if self._is_beside:
-            # A job's step calls this outside of turns, so add the time that the step has taken so far.
+            # A step of a job calls this outside the loop's turns, so add the time that the step has taken so far.
             self.scheduler.post(self.world_us(), partial(self._due, handle))
         else:
             self._ready.append(handle)
@@ -279,14 +280,14 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call after `delay` seconds."""
+        """Call the callback after `delay` seconds."""
         due_us = self.world_us() + max(0, math.ceil(min(delay * 1e6, NEVER_US)))
         return self._call_at(due_us, callback, args, context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Call at that time of this loop's clock."""
+        """Call the callback when this loop's clock reaches `when`."""
         return self._call_at(math.ceil(min(when * 1e6, NEVER_US) - 1e-3), callback, args, context)
 
     def _call_at(
@@ -313,14 +314,14 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        """Start a task.  A task without a name gets a number within its process as its name."""
+        """Start a task.  The name of a task without a name is its number within the process."""
         self._task_number += 1
         task = asyncio.Task(coro, loop=self, name=name or f"task {self._task_number}", context=context)
         self.keep(task)
         return task
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """Keep a task until it has ended."""
+        """Hold a reference to a task until the task has ended."""
         if len(self._tasks) > self._tasks_max:
             self._tasks = [task for task in self._tasks if not task.done()]
             self._tasks_max = 2 * len(self._tasks) + _TASKS_SWEPT_AT
@@ -335,11 +336,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return not self.killed
 
     def is_closed(self) -> bool:
-        """Return whether the process was killed.  If True, asyncio does not warn about what remains of the process."""
+        """Return whether the process was killed: for a closed loop, asyncio does not warn about unfinished tasks."""
         return self.killed
 
     def stop(self) -> None:
-        """Report a failure, because a process must not stop its loop."""
+        """Report a failure of the run, because a process must not stop its event loop."""
         self._on_failure("the event loop was stopped", None)
 
     def set_exception_handler(self, handler: Callable[[asyncio.AbstractEventLoop, Context_], object] | None) -> None:
@@ -351,7 +352,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return self._exception_handler
 
     def call_exception_handler(self, context: Context_) -> None:
-        """Handle an exception of a callback, or of a task whose result is never read."""
+        """Handle an exception of a callback, or of a task whose result is never retrieved."""
         if self.killed:
             return
         if self._exception_handler is None:
@@ -363,11 +364,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             self.default_exception_handler({"message": "the exception handler has failed", "exception": failed})
 
     def default_exception_handler(self, context: Context_) -> None:
-        """Report an exception to the machine."""
+        """Report an uncaught exception to the machine."""
         self._on_failure(str(context.get("message")), context.get("exception"))
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
-        """Set the handler of a signal; `terminate` calls it."""
+        """Set the handler of a signal.  The simulation sends only SIGTERM (`terminate`)."""
         self.signals[sig] = partial(callback, *args)
 
     def remove_signal_handler(self, sig: int) -> bool:
@@ -375,7 +376,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return self.signals.pop(sig, None) is not None
 
     def terminate(self) -> None:
-        """Call the handler of SIGTERM."""
+        """Call the process's SIGTERM handler in the next turn, if it has one."""
         handler = self.signals.get(signal.SIGTERM)
         if handler is not None:
             self.call_soon(handler)
@@ -383,7 +384,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # -- the executor ------------------------------------------------------------------------------------------------
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """Call the function later, as a job with one step."""
+        """Call the function later, outside the loop's turns, in place of a thread."""
         future = self.create_future()
 
         def work() -> None:
@@ -402,11 +403,14 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # -- the network -------------------------------------------------------------------------------------------------
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
-        """Resolve the name of a machine; an address resolves to itself."""
+        """Resolve a machine's name to its address.  An IP address resolves to itself."""
         return [(real.AF_INET, real.SOCK_STREAM, real.IPPROTO_TCP, "", (self._address_of(host), port))]
 
     def _address_of(self, host: str | bytes | None) -> str:
-        """Return the address of a machine, by default this one. Raises gaierror if no machine has that name."""
+        """Return the address of the machine with that name, by default of this machine.
+
+        Raises gaierror if no machine has the name.
+        """
         host = host.decode() if isinstance(host, bytes) else host or OWN_HOSTS[0]
         address = self.kernel.address if host in OWN_HOSTS else self.kernel.network.addresses.get(host, host)
         if not address[:1].isdigit():
@@ -414,7 +418,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return address
 
     async def getnameinfo(self, sockaddr: Any, flags: int = 0) -> tuple[str, str]:
-        """Return the name of the machine with an address, or the address if none has it, and the port."""
+        """Return the name of the machine with that address (the address itself if no machine has it), and the port."""
         host, port = sockaddr[0], sockaddr[1]
         named = (name for name, address in self.kernel.network.addresses.items() if address == host)
         return (host if flags & real.NI_NUMERICHOST else next(named, host)), str(port)
@@ -434,7 +438,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         ssl: Any = None,
         **_: Any,
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Open a connection.  Raises OSError."""
+        """Open a connection to a machine.  Raises OSError."""
         assert ssl is None, "servers of a world have no TLS between machines"
         opened: asyncio.Future[None] = self.create_future()
 

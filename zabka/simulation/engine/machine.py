@@ -1,4 +1,4 @@
-"""One computer of the world: its kernel, its network address, and the process that runs on it."""
+"""One computer of a simulated world: its kernel, its network address, and the process that runs on it."""
 
 from __future__ import annotations
 
@@ -42,35 +42,35 @@ class Ground:
         self.pieces = pieces
         """Probability that a read returns only a part of the received bytes."""
         self.heard = None if tap is None else TapFeed(tap)
-        """Reports all messages to a tap, if there is one."""
+        """Reports all messages of the world to its tap, or None if there is no tap."""
         self.fault_counts = SharedCounts()
-        """Use counts of request faults, summed over all servers."""
+        """How often each request fault was matched and applied, summed over all servers."""
         self.isolation: Isolation | None = None
         """The isolation of a test's own programs, if there are any."""
         self.failures: list[str] = []
-        """Exceptions that no process caught."""
+        """Errors that fail the run, such as exceptions that no process caught."""
         self._dead: list[asyncio.Task[Any]] = []
 
     def bury(self, tasks: list[asyncio.Task[Any]]) -> None:
-        """Keep the tasks of a killed process, because deleting them would run their `finally`."""
+        """Hold references to a killed process's tasks: if Python deleted them, it would run their `finally` blocks."""
         self._dead += [task for task in tasks if not task.done()]
 
     def end_world(self) -> None:
-        """Close the tasks of killed processes after the world's end, when their `finally` can no longer affect it."""
+        """Close the tasks of killed processes when the world has ended, so that `finally` blocks cannot affect it."""
         dead, self._dead = self._dead, []
         hosts_loop = _get_running_loop()
         for task in dead:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
-            # Set the running loop, because asyncio's functions in a `finally` would otherwise create a real loop that
-            # is never closed.
+            # Set the running loop: asyncio functions in a `finally` block would otherwise create a real loop that is
+            # never closed.
             _set_running_loop(task.get_loop())
             for _ in range(10):
                 try:
                     coroutine.close()
                     break
                 except (Exception, asyncio.CancelledError):
-                    # A `finally` of the task awaits something, or uses a closed object: try again.
+                    # A `finally` block of the task awaits something or uses a closed object: try again.
                     continue
         _set_running_loop(hosts_loop)
         if self.heard is not None:
@@ -78,19 +78,19 @@ class Ground:
 
 
 class MachineFiles(ProcessFiles):
-    """A process's view of its machine's disk.  The machine may lose power during an operation."""
+    """A process's view of its machine's disk.  The machine can lose power during an operation."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine.volume)
         self._machine = machine
 
     def unlink(self, path: Path, /) -> None:
-        """Remove a file after calling `on_unlink`."""
+        """Call `on_unlink` with the path, and then delete the file."""
         self._machine.on_unlink(path)
         super().unlink(path)
 
     def pread(self, descriptor: int, size: int, position: int, /) -> bytes:
-        """Read like pread(2), and call `on_read`."""
+        """Read like pread(2), and call `on_read` with the part of the file that was read."""
         data = super().pread(descriptor, size, position)
         self._machine.on_read(self.node_at(descriptor), position, len(data))
         return data
@@ -118,7 +118,7 @@ class SimProcess:
         self.workers = LoopWorkers(self.loop, random)
         heard = ground.heard
         self.messages: MessageNotes | None = None if heard is None else heard.notes(machine.name, self.loop)
-        """Records all messages to and from the process, if there is a tap."""
+        """Records all messages that the process sends and receives, or None if there is no tap."""
         self.main: asyncio.Task[Any] | None = None
 
     def _failed(self, text: str, failure: BaseException | None) -> None:
@@ -128,11 +128,12 @@ class SimProcess:
 class Machine:
     """A computer that runs the program `main`.
 
-    When the program ends by itself, `on_exit` is called with its task.  `volume` outlives the programs.
+    If the program ends without being killed, `on_exit` is called with its task.  The disk `volume` stays when a program
+    ends.
     """
 
     loop_class: Callable[..., ProcessLoop] = ProcessLoop
-    """The event loop of its program."""
+    """Class of the program's event loop."""
 
     def __init__(
         self, ground: Ground, name: str, address: str, main: Main, *,
@@ -149,7 +150,7 @@ class Machine:
         self.skew_us = skew_us
         self.on_unlink: Callable[[Path], None] = _nobody
         self.on_read: Callable[[Node, int, int], None] = _nobody_reads
-        """Called for each part of a file that a process has read, with its position and size."""
+        """Called with file, position and size for each part of a file that a process reads."""
         self._main = main
         self._on_exit = on_exit
         self._starts = 0
@@ -174,7 +175,7 @@ class Machine:
         process.loop.call_soon(self._begin, process)
 
     def switch_on(self) -> None:
-        """Start, as its supervisor does."""
+        """Start the program, as the machine's supervisor does."""
         self.start()
 
     def _begin(self, process: SimProcess) -> None:
@@ -192,7 +193,7 @@ class Machine:
             self._drop(self.process)
 
     def exit(self, process: SimProcess) -> NoReturn:
-        """Handle _exit(2), called within a turn of that process; it has the effect of SIGKILL."""
+        """Handle a call of _exit(2) by that process during its turn: the effect is that of SIGKILL."""
         if self.process is process:
             self._drop(process)
         raise ProcessExited
@@ -203,7 +204,7 @@ class Machine:
         process.files.kill()
 
     def lose_power(self) -> None:
-        """Lose the process and all connections without sending anything to other machines; stay off until `start`."""
+        """Kill the process and drop all connections without notifying other machines; stay off until `start`."""
         process, self.process = self.process, None
         self.kernel.lose_power()
         if process is not None:
@@ -211,7 +212,10 @@ class Machine:
         self.volume.lose_power()
 
     def power_went(self) -> None:
-        """Lose power during an operation of the process, which neither continues nor sends anything more."""
+        """Lose power during a file operation of the process.
+
+        The operation stops, and the process sends nothing more.
+        """
         process = self.process
         if process is not None and not process.loop.killed:
             self.kernel.lose_power()

@@ -1,7 +1,7 @@
 """Observers of a server's connections: they receive the bytes that the server reads and writes, in order.
 
-An observer sees what the server's program has read and written, before the network can lose or delay it.  It draws no
-random numbers and affects no process, so observation does not change the history of a world.
+An observer receives the bytes when the server's program reads or writes them, independent of losses and delays in the
+network.  It draws no random numbers and affects no process, so observation does not change the history of a world.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LENGTH = struct.Struct(">i")
 
 
 class Observer(Protocol):
-    """Observer of one connection."""
+    """Observer of one connection of a server."""
 
     def received(self, data: bytes) -> None:
         """Handle bytes that the server has read."""

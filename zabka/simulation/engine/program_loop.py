@@ -37,14 +37,14 @@ _REFUSED: dict[str, str] = {
     "set_task_factory": _NO_FACTORY,
     **dict.fromkeys(("connect_read_pipe", "connect_write_pipe"), _NO_PIPES),
 }  # fmt: skip
-"""Methods of event loops that a world cannot simulate, and the alternatives."""
+"""Event loop methods that a world cannot simulate, each with the alternative that the error message names."""
 
 
 class NumberedTask(asyncio.Task[Any]):
     """A task whose hash is its number, so that the order of sets of tasks is deterministic."""
 
     def __init__(self, number: int, coro: Coroutine[Any, Any, Any], **options: Any) -> None:
-        # Set the number first: the base class adds the task to a set, which calls its hash.
+        # Set the number before calling the base class, which adds the task to a set and so calls its hash.
         self.number = number
         super().__init__(coro, **options)
 
@@ -64,7 +64,7 @@ class NumberedFuture(asyncio.Future[Any]):
 
 
 class Step(NamedTuple):
-    """An event loop iteration of a program: its time, the program, and the place in the code where it continues."""
+    """An event loop iteration: its time, the program's name, and the place in the code where it continues."""
 
     at_us: int
     program: str
@@ -72,7 +72,7 @@ class Step(NamedTuple):
 
 
 class ProgramLoop(ProcessLoop):
-    """A process's event loop that numbers its tasks and futures."""
+    """Event loop of a test's own program, which numbers its tasks and futures."""
 
     _steps: list[Step] | None = None
     _program = ""
@@ -80,11 +80,11 @@ class ProgramLoop(ProcessLoop):
     _debugs = False
 
     def trace(self, program: str, steps: list[Step] | None) -> None:
-        """Append every event loop iteration of this program to `steps`, unless it is None."""
+        """Append every event loop iteration of this program to `steps`; if `steps` is None, trace nothing."""
         self._program, self._steps = program, steps
 
     async def cancel_all_but(self, main: asyncio.Task[Any] | None) -> None:
-        """Cancel the other tasks and wait for their end, as `asyncio.run` does after its main function."""
+        """Cancel all tasks except `main` and wait for their end, as `asyncio.run` does after its main function."""
         if self.killed:
             return
         left = [task for task in self._tasks if task is not main and not task.done()]
@@ -95,7 +95,7 @@ class ProgramLoop(ProcessLoop):
     def _begin_turn(self) -> None:
         super()._begin_turn()
         if not self._stamps_records:
-            # Check at every turn, because a program can import aiokafka at any time.
+            # Check in every turn, because a program can import aiokafka at any time.
             self._stamps_records = stamp_records_of_aiokafka()
         if self._steps is not None and self._ready:
             self._steps.append(Step(self.scheduler.now_us, self._program, _place_of(self._ready[0]._callback)))
@@ -108,7 +108,7 @@ class ProgramLoop(ProcessLoop):
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        """Start a task.  A task without a name gets its number as its name."""
+        """Start a task.  The name of a task without a name is its number."""
         self._task_number += 1
         number = self._task_number
         task = NumberedTask(number, coro, loop=self, name=name or f"task {number}", context=context)
@@ -116,7 +116,7 @@ class ProgramLoop(ProcessLoop):
         return task
 
     def get_debug(self) -> bool:
-        """Return whether the debug mode is on, in which asyncio keeps the places where tasks were created."""
+        """Return whether the debug mode is on, in which asyncio records where tasks were created."""
         return self._debugs
 
     def set_debug(self, enabled: bool) -> None:
@@ -127,10 +127,10 @@ class ProgramLoop(ProcessLoop):
         """Return None: the loop itself makes numbered tasks."""
 
     async def shutdown_asyncgens(self) -> None:
-        """Do nothing: the program's end closes its generators."""
+        """Do nothing: async generators are closed when the program ends."""
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
-        """Do nothing: there are no threads."""
+        """Do nothing: there is no thread pool."""
 
     # -- the network -------------------------------------------------------------------------------------------------
 
@@ -213,8 +213,8 @@ class ProgramLoop(ProcessLoop):
         return outer._app_transport
 
     def loose_failures(self) -> list[BaseException]:
-        """Return the exceptions of ended tasks that were never awaited."""
-        # asyncio reports such an exception only when the task is deleted, but this loop keeps its tasks.
+        """Return the exceptions of tasks that have failed and were never awaited."""
+        # asyncio reports such an exception only when the task is deleted, but this loop holds references to its tasks.
         loose = [task for task in self._tasks if task.done() and getattr(task, "_log_traceback", False)]
         return [failure for task in loose if (failure := task.exception()) is not None]
 
@@ -231,7 +231,10 @@ for _name, _instead in _REFUSED.items():
 
 
 def _place_of(callback: object) -> str:
-    """Return the innermost place outside installed packages where a task waits, or the name of another callback."""
+    """Return the innermost place in a task's code, outside installed packages, where the task waits.
+
+    For another callback, return the callback's name.
+    """
     task = getattr(callback, "__self__", None)
     if not isinstance(task, asyncio.Task):
         return str(getattr(callback, "__qualname__", type(callback).__name__))

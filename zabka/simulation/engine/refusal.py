@@ -1,4 +1,4 @@
-"""The exception for calls that a world cannot simulate, with the place of the call in the user's own code."""
+"""Exception for calls that a world cannot simulate; its message names the line of the call in the user's own code."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class NotSimulated(RuntimeError):
 
 
 def not_simulated(name: str, instead: str) -> NotSimulated:
-    """Return the exception for a call of `name` by the caller's caller; `instead` is the alternative to use."""
+    """Return the exception for a call of `name` two stack frames up; `instead` is the alternative to use."""
     place = _place(sys._getframe(2))
     return NotSimulated(f"{name} at {place} does not work in a simulated world: {instead}")
 
 
 def _place(caller: FrameType) -> str:
-    """Return the nearest line outside installed packages from which the call came."""
+    """Return the nearest line outside installed packages on the call stack of `caller`."""
     frame: FrameType | None = caller
     for _ in range(CALLERS_MAX):
         if frame is None:

@@ -1,7 +1,8 @@
-"""Virtual time: one queue of calls, and the only clock.
+"""Virtual time: one queue of scheduled calls, and the only clock.
 
-Everything that happens in a simulated world is a call of the scheduler; calls are ordered by (time, order of
-scheduling).  There is no other event loop or thread, and no clock other than `Scheduler.now_us`.
+Everything that happens in a simulated world happens in a call from the scheduler.  The calls run in the order of their
+times; calls for the same time run in the order in which they were scheduled.  There is no other event loop or thread,
+and no clock other than `Scheduler.now_us`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from heapq import heappush as _push
 
 
 class Deadlock(Exception):
-    """The queue is empty although the awaited condition does not hold."""
+    """No more calls are scheduled, or the time limit has passed, although an awaited condition does not hold."""
 
 
 class Call:
@@ -37,33 +38,33 @@ class Call:
 
 
 class Suspended(ABC):
-    """Something that a scheduled call continues, such as a task between two steps."""
+    """Something suspended that a scheduled call will continue, such as a task between two steps."""
 
     __slots__ = ()
 
     @abstractmethod
     def cancel(self) -> bool:
-        """End the task where it is suspended; return False if it had already ended."""
+        """End the task where it is suspended.  Return False if it has already ended."""
 
 
 class Scheduler:
-    """The queue of calls, and the virtual clock."""
+    """The queue of scheduled calls, and the virtual clock."""
 
     __slots__ = ("_heap", "_order", "_ready", "_until_us", "now_us", "steps")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Callable[[], object]]] = []
         self._ready: deque[Callable[[], object]] = deque()
-        """Calls scheduled for the present moment during that moment.  They run after the calls on the heap."""
+        """Calls that were scheduled for the current time at the current time.  They run after the calls on the heap."""
         self._order = 0
         self._until_us = -1
-        """The end time of the current `run_until`, or -1 outside of it."""
+        """End time of the current `run_until`, or -1 if it is not running."""
         self.now_us = 0
         self.steps = 0
-        """The number of calls so far, including cancelled ones."""
+        """Number of calls run so far, including cancelled ones."""
 
     def at(self, time_us: int, callback: Callable[[], object]) -> Call:
-        """Schedule a call at that time, or now if it is past."""
+        """Schedule a call at that time, or now if that time has passed."""
         call = Call(callback)
         self.post(time_us, call.due)
         return call
@@ -81,7 +82,7 @@ class Scheduler:
             self._ready.append(callback)
 
     def soon(self, callback: Callable[[], object]) -> None:
-        """Schedule a call for the present moment, after the calls that are already due."""
+        """Schedule a call for the current time, after all calls that are already due."""
         self._ready.append(callback)
 
     def step(self) -> bool:
@@ -98,7 +99,7 @@ class Scheduler:
         return True
 
     def cancel_all(self) -> None:
-        """Discard all scheduled calls, and cancel the tasks that they would continue."""
+        """Discard all scheduled calls, and end the suspended tasks that they would continue."""
         waiting = [callback for _, _, callback in sorted(self._heap, key=lambda entry: entry[:2])]
         waiting += self._ready
         self._heap.clear()
@@ -115,10 +116,10 @@ class Scheduler:
         return self._heap[0][0] if self._heap else None
 
     def continue_at(self, time_us: int) -> bool:
-        """Advance the clock to that time for the running call, if no other call is due by then.
+        """Advance the clock to `time_us` within the running call, and return whether this is possible.
 
-        If this returns False, the caller must `post` the rest of its work instead.  The result is the same, but this
-        avoids the queue.
+        It is not possible if another call is due by then; the caller must then `post` the rest of its work.  The
+        resulting order is the same, but advancing the clock directly is faster than the queue.
         """
         if self._ready or time_us > self._until_us or (self._heap and self._heap[0][0] <= time_us):
             return False
@@ -128,7 +129,7 @@ class Scheduler:
 
     def run_until(self, time_us: int) -> None:
         """Run all calls due up to and including that time, and set the clock to it."""
-        # Same as repeated `step` but faster, because simulated years pass here.
+        # Equivalent to repeated `step`, but faster, because this loop runs simulated years.
         heap, ready = self._heap, self._ready
         outer_us, self._until_us = self._until_us, time_us
         try:

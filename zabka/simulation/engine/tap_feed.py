@@ -1,8 +1,8 @@
 """Reports all messages between the processes of one world to a message tap.
 
-Processes record the messages that they send and receive in `MessageNotes`, as on a real host.  Here they share the
-world's clock, and a message is recorded as sent before it can be received, so no order has to be guessed.  Recording
-draws no random numbers and affects no process, so a tap does not change the history of a world.
+Processes record the messages that they send and receive in `MessageNotes`, as on a real host.  In a world they share
+one clock, and a message is recorded as sent before it can be received, so the order of messages is always known.
+Recording draws no random numbers and affects no process, so a tap does not change the history of a world.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NEVER_READ = "its receiver never read it: the connection broke, a process or its
 
 
 class Clock(Protocol):
-    """The event loop of an observed process."""
+    """Clock of an observed process: its event loop."""
 
     killed: bool
 
@@ -36,16 +36,16 @@ class TapFeed:
         self._names: dict[str, str] = {}
         """Machine names, keyed by address."""
         self._under_way: dict[tuple[str, str, str], deque[Message]] = {}
-        """Messages in flight, keyed by connection, sender and the message's key on that connection."""
+        """Messages in flight, keyed by connection, sender and the message's key on this connection."""
         self._asked: dict[tuple[str, str], int] = {}
-        """Ids of requests, keyed by connection and number."""
+        """Message ids of requests, keyed by connection and by the request's number on that connection."""
 
     def machine(self, name: str, address: str) -> None:
-        """Register a machine's name and address."""
+        """Register the name of the machine with that address."""
         self._names[address] = name
 
     def notes(self, node: str, clock: Clock) -> ProcessNotes:
-        """Return the message recorder for one run of a program on that machine."""
+        """Return the message recorder for one process on that machine."""
         return ProcessNotes(self, node, clock)
 
     def name_of(self, transport: Transport) -> str:
@@ -80,7 +80,7 @@ class TapFeed:
             del self._under_way[line, ends[0], key]
 
     def stop_hearing(self) -> None:
-        """Mark the messages in flight as lost because the world has ended."""
+        """Mark messages in flight as never read, because the world has ended."""
         for waiting in self._under_way.values():
             for message in waiting:
                 message.lost = NEVER_READ
@@ -88,7 +88,7 @@ class TapFeed:
 
 
 class ProcessNotes(MessageNotes):
-    """Recorder of all messages of one process, until the process is killed."""
+    """Message recorder of one process, used until the process is killed."""
 
     def __init__(self, heard: TapFeed, node: str, clock: Clock) -> None:
         super().__init__(hears_everything=True)
@@ -97,11 +97,11 @@ class ProcessNotes(MessageNotes):
         self._clock = clock
 
     def line(self, transport: Transport, other: str | None = None) -> MessageLine:
-        """Return the message recorder of one connection.  In a world, the machine at the other end is known."""
+        """Return the message recorder of one connection.  The world knows the machine at the other end."""
         return super().line(transport, self._heard.name_of(transport))
 
     def now_us(self) -> int:
-        """Return the world's time, without clock skew."""
+        """Return the world's time, without the clock skew of the machine."""
         return self._clock.world_us()
 
     def note(self, us: int, sent: bool, line: MessageLine, key: str, content: Content, size: int | None) -> None:

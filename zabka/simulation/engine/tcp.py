@@ -1,10 +1,10 @@
-"""TCP as processes see it: the kernel of each machine, its sockets, and the network between machines.
+"""Simulated TCP: the kernel of each machine, its sockets, and the network between machines.
 
-The model has the handshake and its retries, buffers of a limited size on both sides, and the receiver's window.
-Segments are lost while a link is cut, and are sent again after a timeout that doubles each time.  An acknowledgement
-waits up to 40 ms for data that the receiver sends.  The model also has FIN, RST, keepalive, and machines without power,
-which send nothing.  A paused process's kernel keeps running: it accepts, acknowledges, and fills its buffers.  There is
-neither congestion control nor reordering of segments.  Timeouts are the same as Linux's.
+The model includes the handshake and its retries, buffers of a limited size on both sides, and the receive window.
+Segments are lost while a link is cut, and the sender retransmits them after a timeout that doubles each time.  A
+receiver delays an acknowledgement up to 40 ms, to send it with data.  The model also includes FIN, RST, keepalive, and
+machines without power, which send nothing.  A paused process's kernel keeps running: it accepts, acknowledges, and
+fills its buffers.  There is neither congestion control nor reordering of segments.  Timeouts are the same as Linux's.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from zabka.simulation.engine.scheduler import Call, Scheduler
 
 LATENCY_US_MIN = 50
 LATENCY_BITS = 8
-"""A segment takes up to 2^8 µs longer than LATENCY_US_MIN."""
+"""A segment's latency is up to 2^LATENCY_BITS µs longer than LATENCY_US_MIN."""
 SLOW_BITS = 6
 SLOW_US_BITS = 13
-"""One segment in 2^SLOW_BITS takes up to 2^13 µs longer."""
+"""One segment in 2^SLOW_BITS takes up to 2^SLOW_US_BITS µs longer."""
 ACK_DELAY_US = 40_000
-"""How long a receiver delays an acknowledgement, so that data which it sends can carry it (TCP_DELACK_MIN)."""
+"""How long a receiver delays an acknowledgement, to send it with data (Linux: TCP_DELACK_MIN)."""
 SEND_BUFFER = 64 * 1024
 RECEIVE_BUFFER = 64 * 1024
 SEGMENT_MAX = 32 * 1024
 RTO_MIN_US = 200_000
 RTO_MAX_US = 120_000_000
 RETRIES_MAX = 15
-"""Maximum retries of a segment (Linux: tcp_retries2)."""
+"""Maximum number of retransmissions of a segment (Linux: tcp_retries2)."""
 SYN_RETRIES_MAX = 6
-"""Maximum retries of a SYN (Linux: tcp_syn_retries)."""
+"""Maximum number of retransmissions of a SYN (Linux: tcp_syn_retries)."""
 KEEPALIVE_IDLE_US = 10_000_000
 KEEPALIVE_INTERVAL_US = 5_000_000
 KEEPALIVE_PROBES = 3
@@ -47,7 +47,7 @@ FIRST_EPHEMERAL_PORT = 32_768
 
 
 class Kind(Enum):
-    """The kind of a segment."""
+    """Kind of a TCP segment."""
 
     SYN = auto()
     SYN_ACK = auto()
@@ -58,7 +58,10 @@ class Kind(Enum):
 
 
 class Segment(msgspec.Struct, gc=False):
-    """One segment in flight.  `window` is the number of bytes that its sender can still receive."""
+    """One segment in flight.
+
+    `window` is the receive window: how many bytes the sender of the segment can still receive.
+    """
 
     source: str
     source_port: int
@@ -77,7 +80,7 @@ def os_error(number: int) -> OSError:
 
 
 class Link:
-    """One direction between two machines, which loses, delays and orders segments."""
+    """One direction between two machines.  It loses and delays segments, and delivers them in order."""
 
     __slots__ = ("_last_by_connection_us", "_last_us", "cuts", "slow_us", "target")
 
@@ -85,13 +88,17 @@ class Link:
         self.target = target
         self.cuts = 0
         self.slow_us: int | None = None
-        """Delay of all segments; None if the link was never slow."""
+        """Extra delay of all segments in µs, or None if the link has never been slowed down."""
         self._last_us = 0
         """Arrival time of the last segment; later segments must not overtake it."""
         self._last_by_connection_us: dict[tuple[int, int], int] = {}
 
     def arrival_us(self, segment: Segment, at_us: int) -> int:
-        """Return the arrival time of a segment whose latency ends at `at_us`, in order with the segments before it."""
+        """Return when a segment arrives that has no earlier segments to wait for at `at_us`.
+
+        A segment arrives no earlier than the segments sent before it: on a link that has been slowed down, only those
+        of its own connection.
+        """
         if self.slow_us is None:
             at_us = self._last_us = at_us if at_us > self._last_us else self._last_us
             return at_us
@@ -107,30 +114,30 @@ class TcpNetwork:
     def __init__(self, scheduler: Scheduler, random: Random) -> None:
         self.scheduler = scheduler
         self.make_gate: Callable[[Socket, Callable[[bytes], None]], Gate | None] = _no_gate
-        """Returns the gate of a new connection end, given its socket and the function that sends bytes."""
+        """Creates a connection end's gate (None for no gate), given its socket and the function that sends bytes."""
         self.addresses: dict[str, str] = {}
-        """Addresses keyed by machine name."""
+        """Machine addresses, keyed by machine name."""
         self._observers: dict[tuple[str, int], list[Observe]] = {}
-        """Observers of the connections that servers accept, keyed by address and port."""
+        """Functions that create observers for connections that a server accepts, by the server's address and port."""
         self._random = random
         self._kernels: dict[str, Kernel] = {}
         self._links: dict[tuple[str, str], Link] = {}
 
     def attach(self, address: str) -> Kernel:
-        """Return the kernel of a new machine, which has this IP address and is powered on."""
+        """Create the kernel of a new machine, which has this IP address and is switched on."""
         kernel = self._kernels[address] = Kernel(self, address)
         return kernel
 
     def observe(self, address: str, port: int, observe: Observe) -> None:
-        """Observe the connections that a server accepts from now on."""
+        """From now on, observe the connections that a server accepts.  `observe` creates an observer for each."""
         self._observers.setdefault((address, port), []).append(observe)
 
     def observers(self, address: str, port: int) -> list[Observer]:
-        """Return the observers of a new connection to that server."""
+        """Create the observers for a new connection to that server."""
         return [observe() for observe in self._observers.get((address, port), ())]
 
     def link(self, source: str, target: str) -> Link:
-        """Return the link from `source` to `target`, which exists even if the machines do not."""
+        """Return the link from `source` to `target`.  The machines at these addresses need not exist yet."""
         link = self._links.get((source, target))
         if link is None:
             link = self._links[source, target] = Link(target)
@@ -141,14 +148,14 @@ class TcpNetwork:
         self.link(source, target).cuts += 1
 
     def heal(self, source: str, target: str) -> None:
-        """Undo one cut."""
+        """Undo one call of `cut`."""
         self.link(source, target).cuts -= 1
 
     def slow(self, source: str, target: str, by_us: int) -> None:
         """Delay all segments from `source` to `target` by `by_us`; 0 ends the delay.
 
-        From then on, the link keeps the order only of segments of the same connection, so that new connections do not
-        wait for older segments.
+        From then on, the link preserves the order only among segments of one connection, so that new connections do not
+        wait for older segments of other connections.
         """
         self.link(source, target).slow_us = by_us
 
@@ -157,7 +164,10 @@ class TcpNetwork:
         return self.link(source, target).cuts > 0
 
     def carry(self, link: Link, segment: Segment, leaves_in_us: int = 0) -> None:
-        """Deliver the segment after the link's latency, unless it is lost."""
+        """Deliver the segment after the link's latency.
+
+        If the link is cut now or at the arrival, the segment is lost.
+        """
         if link.cuts:
             return
         random, scheduler = self._random, self.scheduler
@@ -174,7 +184,7 @@ class TcpNetwork:
 
 
 class Listener:
-    """A listening socket, and the established connections that are not accepted yet."""
+    """A listening socket, with the established connections that the process has not accepted yet."""
 
     def __init__(self, kernel: Kernel, port: int, on_waiting: Callable[[], None]) -> None:
         self.kernel = kernel
@@ -198,7 +208,7 @@ class Kernel:
         self.address = address
         self.has_power = True
         self.busy_us: Callable[[], int] = _not_at_all
-        """Returns the time that the machine's process has spent in its current turn."""
+        """Returns the time in µs that the machine's process has spent in its current turn."""
         self.listeners: dict[int, Listener] = {}
         self._sockets: dict[tuple[int, str, int], Socket] = {}
         self._next_port = FIRST_EPHEMERAL_PORT
@@ -212,19 +222,19 @@ class Kernel:
         return listener
 
     def connect(self, address: str, port: int, on_done: Callable[[OSError | None], None]) -> Socket:
-        """Start to connect.  `on_done` is called with None or the error."""
+        """Start to connect.  `on_done` is called with None when the connection is established, or with the error."""
         socket = Socket(self, self._free_port(), address, port)
         self._sockets[socket.key] = socket
         socket.open(on_done)
         return socket
 
     def _free_port(self) -> int:
-        # Ports are never reused, so that segments of an old connection cannot reach a new one.
+        # Never reuse a port, so that segments of an old connection cannot arrive at a new connection.
         self._next_port += 1
         return self._next_port
 
     def receive(self, segment: Segment) -> None:
-        """Receive a segment."""
+        """Pass a segment to its socket or listener, or reject it with RST."""
         socket = self._sockets.get((segment.target_port, segment.source, segment.source_port))
         if socket is not None:
             socket.receive(segment)
@@ -251,7 +261,7 @@ class Kernel:
         listener.on_waiting()
 
     def forget(self, socket: Socket) -> None:
-        """Remove a socket."""
+        """Remove a socket from this kernel."""
         self._sockets.pop(socket.key, None)
 
     def lose_power(self) -> None:
@@ -264,7 +274,10 @@ class Kernel:
 
 
 class Socket:
-    """One end of a connection.  It calls `on_readable` and `on_writable`, and sets `failure` when it fails."""
+    """One end of a connection.
+
+    It calls `on_readable` and `on_writable`, and sets `failure` if the connection fails.
+    """
 
     def __init__(self, kernel: Kernel, port: int, remote: str, remote_port: int) -> None:
         self.kernel = kernel
@@ -277,7 +290,7 @@ class Socket:
         self.failure: OSError | None = None
         self.inbox = bytearray()
         self.at_end = False
-        """Whether the other side's FIN has arrived."""
+        """Whether the FIN of the other side has arrived."""
         self.keeps_alive = False
         self.on_readable: Callable[[], None] = _nobody
         self.on_writable: Callable[[], None] = _nobody
@@ -285,33 +298,39 @@ class Socket:
         self._scheduler = kernel.network.scheduler
         self._link = kernel.network.link(kernel.address, remote)
         self._out = bytearray()
-        """Bytes that are not acknowledged or not sent yet."""
+        """Bytes that the other side has not acknowledged yet, including bytes that are not sent yet."""
         self._acked = self._next = self._taken = 0
         self._room = RECEIVE_BUFFER
-        """The receive window of the other side."""
+        """Receive window of the other side, in bytes."""
         self._ends = False
         self._fin_at: int | None = None
         self._is_closed = False
-        """Whether the owner has closed the socket."""
+        """Whether the process has closed the socket."""
         self._was_full = False
         self._rto_us = RTO_MIN_US
         self._retries = 0
         self._call_timer: Call | None = None
-        """The retry timer of the handshake."""
+        """Timer that retries the SYN of the handshake."""
         self._late_us: int | None = None
-        """Time at which the segments in flight count as lost; None if there are none."""
+        """Time in µs at which the retransmission timer expires, or None if no segment is in flight."""
         self._late_call_us: int | None = None
-        """Time at which the scheduler next checks `_late_us`.  It changes far less often than `_late_us`."""
+        """Time in µs of the scheduled check of `_late_us`, or None.
+
+        Rescheduling it at each change of `_late_us` would be slow.
+        """
         self._ack_is_due = False
-        """Whether received data is still unacknowledged."""
+        """Whether received data has not been acknowledged yet."""
         self._ack_call_is_due = False
         self._heard_us = self._scheduler.now_us
         self._probes = 0
 
-    # -- for the owner -----------------------------------------------------------------------------------------------
+    # -- calls by the process that owns the socket -------------------------------------------------------------------
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        """Queue as many bytes as fit into the buffer, and return how many.  Raises OSError."""
+        """Queue as many bytes as fit into the send buffer, and return their number.
+
+        Raises OSError if the connection has failed.
+        """
         if self.is_gone or self.failure is not None:
             raise self.failure or os_error(errno.EPIPE)
         taken = min(len(data), SEND_BUFFER - len(self._out))
@@ -321,7 +340,7 @@ class Socket:
         return taken
 
     def receive_bytes(self, size: int) -> bytes:
-        """Return up to `size` received bytes."""
+        """Remove up to `size` bytes from the receive buffer and return them."""
         was_full = len(self.inbox) > RECEIVE_BUFFER // 2
         if size >= len(self.inbox):
             data = bytes(self.inbox)
@@ -334,15 +353,15 @@ class Socket:
         return data
 
     def shutdown_write(self) -> None:
-        """Send FIN after the queued bytes (shutdown)."""
+        """Send FIN after the queued bytes, like shutdown(2) with SHUT_WR."""
         if not self._ends and not self.is_gone:
             self._ends = True
             self._pump()
 
     def close(self) -> None:
-        """Close the socket for its owner.
+        """Close the socket like close(2).
 
-        Queued bytes are still sent, unless there are unread received bytes.
+        Queued bytes are still sent, but if there are unread received bytes, the connection is reset.
         """
         self.on_readable = self.on_writable = _nobody
         if self.is_gone:
@@ -355,7 +374,7 @@ class Socket:
             self._leave_if_done()
 
     def reset(self) -> None:
-        """Send RST to the other side, and drop the socket."""
+        """Send RST to the other side, and drop the connection."""
         if not self.is_gone:
             if self.is_open:
                 self.say(Kind.RST)
@@ -363,7 +382,7 @@ class Socket:
             self.kernel.forget(self)
 
     def keep_alive(self) -> None:
-        """Set SO_KEEPALIVE as `zabka.ensemble.server.net.sockets` does."""
+        """Enable keepalive with the same times as `zabka.ensemble.server.net.sockets`."""
         if not self.keeps_alive:
             self.keeps_alive = True
             self._scheduler.after(KEEPALIVE_IDLE_US, self._look_alive)
@@ -387,7 +406,7 @@ class Socket:
             self._call()
 
     def say(self, kind: Kind, seq: int = 0, data: bytes = b"", fin: bool = False) -> None:
-        """Send a segment."""
+        """Send a segment of that kind to the other side."""
         kernel = self.kernel
         window = RECEIVE_BUFFER - len(self.inbox)
         self._ack_is_due = False
@@ -408,7 +427,7 @@ class Socket:
         )
 
     def _acknowledge_soon(self) -> None:
-        """Acknowledge with the next data sent, or alone after ACK_DELAY_US."""
+        """Acknowledge received data with the next data sent, or after ACK_DELAY_US in a segment of its own."""
         if self._ack_is_due:
             # An ACK is already due, so this is the second segment: acknowledge at once (RFC 1122, 4.2.3.2).
             self.say(Kind.ACK)
@@ -424,7 +443,7 @@ class Socket:
             self.say(Kind.ACK)
 
     def _pump(self) -> None:
-        """Send the bytes that the window allows."""
+        """Send as many queued bytes as the other side's receive window allows."""
         if not self.is_open or self.is_gone:
             return
         end = self._acked + len(self._out)
@@ -447,7 +466,7 @@ class Socket:
             self._scheduler.post(late_us, self._look_at_timer)
 
     def _look_at_timer(self) -> None:
-        """Retransmit if the timeout has passed; otherwise check again at that time."""
+        """Retransmit if the retransmission timer has expired; otherwise schedule the next check for its expiry."""
         now_us = self._scheduler.now_us
         if now_us != self._late_call_us:
             return
@@ -463,7 +482,7 @@ class Socket:
         self._late()
 
     def _late(self) -> None:
-        """Handle the retransmission timeout."""
+        """Retransmit after the timer has expired; fail the connection after RETRIES_MAX retransmissions."""
         if self._next == self._acked and not self._out:
             return
         self._retries += 1
@@ -479,7 +498,7 @@ class Socket:
         self._pump()
 
     def receive(self, segment: Segment) -> None:
-        """Receive a segment for this socket."""
+        """Handle a segment for this socket."""
         kind = segment.kind
         self._heard_us = self._scheduler.now_us
         self._probes = 0
@@ -507,14 +526,14 @@ class Socket:
         on_opened(None)
 
     def _take(self, segment: Segment) -> None:
-        """Receive data or FIN."""
+        """Handle a segment that contains data or FIN."""
         known = self._taken - segment.seq
         if known < 0 or self.at_end:
             self.say(Kind.ACK)
             return
         fresh = segment.data[known:]
         if fresh and self._is_closed:
-            # The socket is closed, so its owner will never read the data.
+            # The socket is closed, so the process will never read the data.
             self.reset()
             return
         fresh = fresh[: RECEIVE_BUFFER - len(self.inbox)]
@@ -551,12 +570,12 @@ class Socket:
 
     def _leave_if_done(self) -> None:
         if self._is_closed and self._all_is_acknowledged() and not self.is_gone:
-            # Remove the connection. Later segments are rejected with RST, as in FIN_WAIT2 without an owner.
+            # The process has closed the socket, so remove the connection. Later segments for it are rejected with RST.
             self.vanish()
             self.kernel.forget(self)
 
     def _look_alive(self) -> None:
-        """Send a keepalive probe if the other side is silent."""
+        """Send a keepalive probe if the other side has sent nothing for a while."""
         if self.is_gone:
             return
         quiet_us = self._scheduler.now_us - self._heard_us
@@ -584,7 +603,7 @@ class Socket:
             on_readable()
 
     def vanish(self) -> None:
-        """Drop the socket without sending a segment."""
+        """Drop the connection without sending a segment."""
         self.is_gone = True
         self._stop_timer()
         self._on_opened = None

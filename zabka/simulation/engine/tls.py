@@ -1,7 +1,7 @@
-"""TLS on the connections of a test's programs: asyncio's own, over the simulated transports.
+"""TLS on the connections of a test's programs: asyncio's own TLS protocol over the simulated transports.
 
-OpenSSL draws its keys from the host, so the bytes of such a connection differ between two runs of a seed. The
-number of bytes does not differ, except with ECDSA, whose signatures vary in length by a few bytes.
+OpenSSL uses the host's random numbers for its keys, so the bytes of such a connection differ between two runs of a
+seed. The number of bytes is the same, except with ECDSA, whose signatures vary in length by a few bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 
 class Tls(NamedTuple):
-    """The TLS parameters of asyncio's calls."""
+    """The TLS parameters of asyncio methods such as `create_connection`."""
 
     context: ssl.SSLContext | bool
     server_hostname: str | None = None
@@ -25,9 +25,9 @@ class Tls(NamedTuple):
         self, loop: asyncio.AbstractEventLoop, inner: asyncio.BaseProtocol, waiter: asyncio.Future[None] | None, *,
         is_server: bool, is_new: bool = True,
     ) -> Any:  # fmt: skip
-        """Return the protocol that encrypts the connection of `inner`; `waiter` ends with the handshake.
+        """Return the protocol that encrypts the connection of the protocol `inner`; the handshake completes `waiter`.
 
-        `is_new` is whether `inner` is not connected yet.
+        If `is_new`, `connection_made` of `inner` is called after the handshake; with start_tls, it was called before.
         """
         context = ssl.create_default_context() if self.context is True else self.context
         made: Callable[..., Any] = SSLProtocol

@@ -1,8 +1,8 @@
 """Transports for asyncio's protocols on simulated sockets, and servers that accept connections.
 
-They behave like asyncio's selector transports.  Received bytes are read once per turn; depending on the seed, reads
-return partial data, as TCP allows.  Bytes that the socket does not accept are buffered here; above the high-water mark
-the protocol is paused.
+They behave like asyncio's selector transports.  A transport reads received bytes once per turn.  A read can return only
+a part of them, as in TCP; the seed determines how often.  The transport buffers bytes that the socket does not accept,
+and pauses the protocol above the high-water mark.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Owner(Protocol):
     def create_future(self) -> asyncio.Future[Any]: ...
     def call_exception_handler(self, context: dict[str, Any]) -> None: ...
     def own(self, each: Closable) -> None:
-        """Make the kernel close `each` when this process ends."""
+        """Register a socket or listening port, so that the kernel closes it when this process ends."""
         ...
 
     def disown(self, each: Closable) -> None:
-        """Undo `own`, because `each` has been closed."""
+        """Unregister a socket or listening port, because it has been closed."""
         ...
 
     def piece_of(self, size: int) -> int:
@@ -48,7 +48,7 @@ class Owner(Protocol):
 
 
 class SocketView:
-    """The socket as a protocol sees it."""
+    """The socket object that a transport returns for `get_extra_info("socket")`."""
 
     family = real.AF_INET
     type = real.SOCK_STREAM
@@ -59,17 +59,17 @@ class SocketView:
         self._socket = socket
 
     def getsockname(self) -> tuple[str, int]:
-        """Return this end's address and port."""
+        """Return the address and port of this end."""
         return self._address
 
     def getpeername(self) -> tuple[str, int]:
-        """Return the other end's address and port.  Raises OSError for a listening socket."""
+        """Return the address and port of the other end.  Raises OSError for a listening socket."""
         if self._socket is None:
             raise os_error(errno.ENOTCONN)
         return self._socket.remote, self._socket.remote_port
 
     def getsockopt(self, level: int, option: int) -> int:
-        """Return 0: options have no effect, except SO_KEEPALIVE."""
+        """Return 0: no socket option has an effect, except SO_KEEPALIVE."""
         return 0
 
     def fileno(self) -> int:
@@ -83,7 +83,7 @@ class SocketView:
 
 
 class SocketTransport(asyncio.Transport):
-    """One connection as its protocol sees it."""
+    """asyncio transport of one connection."""
 
     def __init__(
         self, loop: Owner, socket: Socket, protocol: asyncio.BaseProtocol, observers: Sequence[Observer] = ()
@@ -165,7 +165,7 @@ class SocketTransport(asyncio.Transport):
             self.close()
 
     def _passed(self, call: Callable[..., None], *args: Any) -> bool:
-        """Call the protocol; if it raises, report that, close the connection, and return False."""
+        """Call a method of the protocol.  If it raises, report the exception, close the connection and return False."""
         try:
             call(*args)
         except (SystemExit, KeyboardInterrupt):
@@ -182,7 +182,7 @@ class SocketTransport(asyncio.Transport):
         return self._reads and not self._closing
 
     def pause_reading(self) -> None:
-        """Leave received bytes in the socket."""
+        """Stop passing received bytes to the protocol; they stay in the socket's receive buffer."""
         self._reads = False
 
     def resume_reading(self) -> None:
@@ -249,7 +249,7 @@ class SocketTransport(asyncio.Transport):
             self._protocol.resume_writing()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the sizes at which the protocol is paused and resumed."""
+        """Set the numbers of buffered bytes at which the protocol is paused and resumed."""
         if high is None:
             high = HIGH_WATER if low is None else 4 * low
         self._high, self._low = high, high // 4 if low is None else low
@@ -260,11 +260,11 @@ class SocketTransport(asyncio.Transport):
         return len(self._waiting)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Return the low and high limits."""
+        """Return the low and high limits of the write buffer."""
         return self._low, self._high
 
     def write_eof(self) -> None:
-        """Send FIN after the buffered bytes."""
+        """Send the buffered bytes, and then FIN."""
         self._ends = True
         if not self._waiting:
             self._socket.shutdown_write()
@@ -273,25 +273,25 @@ class SocketTransport(asyncio.Transport):
         """Return True."""
         return True
 
-    # -- the end -----------------------------------------------------------------------------------------------------
+    # -- closing -----------------------------------------------------------------------------------------------------
 
     def is_closing(self) -> bool:
         """Return whether the transport is closed or closing."""
         return self._closing
 
     def close(self) -> None:
-        """Close after sending the buffered bytes."""
+        """Send the buffered bytes, and then close the connection."""
         if not self._closing:
             self._closing = True
             if not self._waiting:
                 self._lose(None)
 
     def abort(self) -> None:
-        """Close immediately."""
+        """Close the connection immediately, and discard the buffered bytes."""
         self._break(None)
 
     def _force_close(self, failure: Exception | None) -> None:
-        """Close at once; asyncio's TLS calls it."""
+        """Close the connection immediately.  asyncio's TLS protocol calls this method."""
         self._break(failure)
 
     def _break(self, failure: Exception | None) -> None:
@@ -312,7 +312,7 @@ class SocketTransport(asyncio.Transport):
             self._loop.disown(self._socket)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Pass the connection to another protocol."""
+        """Make `protocol` the protocol of this connection."""
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
@@ -354,7 +354,7 @@ class SocketServer(asyncio.AbstractServer):
         """Return immediately, because `close` takes no time."""
 
     async def start_serving(self) -> None:
-        """Do nothing, because the server serves from its creation on."""
+        """Do nothing, because the server accepts connections as soon as it is created."""
 
     async def serve_forever(self) -> None:
         """Wait until cancelled, or until the server is closed.  Raises RuntimeError if it is closed already."""
@@ -372,5 +372,5 @@ class SocketServer(asyncio.AbstractServer):
         return self._listener is not None
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """Return the process's loop."""
+        """Return the event loop of the process."""
         return asyncio.get_running_loop()

@@ -1,7 +1,7 @@
-"""Replacement of Python's `time` for simulated processes: the world's clock plus the skew of their machine.
+"""Replaces Python's `time` functions for simulated processes: they return the world's clock plus the machine's skew.
 
-The production code reads both clocks directly from `time`.  During a run, these functions return the time of the
-process whose turn it is; between turns they return the host's time.
+Production code reads the monotonic clock and the wall clock directly from `time`.  During a turn, these functions
+return the time of the process that is running; between turns they return the host's time.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from typing import Protocol
 
 
 class Clocked(Protocol):
-    """The clocks of the process whose turn it is."""
+    """The clocks of the process that is running its turn."""
 
     def mono_ns(self) -> int:
-        """Return the process's monotonic clock."""
+        """Return the process's monotonic clock in nanoseconds."""
         ...
 
     def wall_ns(self) -> int:
-        """Return the process's wall clock."""
+        """Return the process's wall clock in nanoseconds."""
         ...
 
     def spend(self, duration_us: int) -> None:
-        """Make the process busy for that time, within its turn."""
+        """Add `duration_us` to the time that the process spends in its turn."""
         ...
 
 
 class Turn:
-    """The process of a world whose turn it is, or None between turns."""
+    """The process of a world that is running its turn, or None between turns."""
 
     def __init__(self) -> None:
         self.taker: Clocked | None = None
 
     @contextmanager
     def handed_over(self) -> Iterator[None]:
-        """Let other processes take turns while this one waits within its own turn, as in a blocking call."""
+        """Let other processes run while this process waits within its own turn, as in a blocking call."""
         taker, loop = self.taker, _get_running_loop()
         task = None if loop is None else asyncio.current_task(loop)
         if loop is not None and task is not None:
@@ -56,10 +56,10 @@ class Turn:
 
 @contextmanager
 def virtual_time(turn: Turn) -> Iterator[None]:
-    """Make `time` return virtual time to the process whose turn it is, on the thread that runs the world.
+    """Make `time` return virtual time to the process that is running its turn, on the thread that runs the world.
 
-    Other threads of the host's process (such as Spark's in a test run) get the host's time and do not advance the
-    world's.  The thread's current event loop is restored at the end.
+    Other threads of the host's process (such as Spark's in a test run) get the host's time and do not advance virtual
+    time.  The thread's current event loop is restored at the end.
     """
     player, hosts_loop = get_ident(), _get_running_loop()
     _set_running_loop(None)

@@ -1,7 +1,7 @@
-"""Steps of a run that a search builds, each a record of a few words.
+"""Steps of a run that the search builds.  Each step is a record of a few 64-bit words of a choice sequence.
 
-A step waits (for a while, or until something has changed) and then performs one action.  It takes ACTION_NUMBERS words
-of the choice sequence's stream ACTIONS, so that the search can omit, repeat or move a step without changing other
+A step waits (for a while, or until something has changed) and then performs one action.  It always uses ACTION_NUMBERS
+words of the choice sequence's stream ACTIONS, so that the search can omit, repeat or move a step without changing other
 steps.  A step of zeros does not wait and does nothing.
 """
 
@@ -20,7 +20,7 @@ from zabka.simulation.engine.scheduler import Deadlock
 from zabka.simulation.faults.roles import Cast
 
 ACTIONS = "acts"
-"""Name of the stream that contains the steps."""
+"""Name of the choice sequence's stream that contains the steps."""
 ACTION_NUMBERS = 8
 WAITS_MS = (0, 0, 20, 100, 300, 1_000, 1_800, 3_000, 6_000)
 UNTIL_MS = (300, 2_000, 6_000, 9_000)
@@ -30,30 +30,28 @@ AWAITED = (IsrChanged, LeaderElected, ControllerElected, PeerStateChanged)
 
 
 class ActionNumbers:
-    """The words of one step."""
+    """The words of one step, each converted to a number where it is used."""
 
     def __init__(self, random: Random) -> None:
         self._words = [random.getrandbits(WORD_BITS) for _ in range(ACTION_NUMBERS)]
 
     def below(self, place: int, stop: int) -> int:
-        """Return the word at the index `place`, reduced to a number below `stop`."""
+        """Return the step's word at index `place`, scaled to a number below `stop`."""
         return self._words[place] * stop >> WORD_BITS
 
     def at(self, place: int) -> Callable[[int], int]:
-        """Return a function that takes `stop`, and returns the word at the index `place` reduced to a number below
-        `stop`.
-        """
+        """Return a function that scales the step's word at index `place` to a number below the function's argument."""
         return partial(self.below, place)
 
     def time_ms(self, place: int, times_ms: Sequence[int]) -> int:
-        """Return one of these times, or a time that is longer by up to half."""
+        """Return one of these times, lengthened by up to half.  The step's word at index `place` determines both."""
         scaled = self._words[place] * len(times_ms)
         time_ms = times_ms[scaled >> WORD_BITS]
         return time_ms + (time_ms // 2 * (scaled & ((1 << WORD_BITS) - 1)) >> WORD_BITS)
 
 
 WAIT, HOW_LONG, WHAT, WHO, WHICH, OTHERS, MEASURE, LASTS = range(ACTION_NUMBERS)
-"""The indexes of a step's words, named after the purpose of each word."""
+"""Indexes of the words of a step, named after their purpose."""
 
 
 class Performed(NamedTuple):
@@ -69,7 +67,7 @@ SearchAction = Callable[["Stage", ActionNumbers], str]
 
 
 class Stage:
-    """A world, and the active faults in it."""
+    """A world in which a run performs its steps, and the faults that are active in it."""
 
     def __init__(self, world: World, focus: TopicPartition) -> None:
         self.world = world
@@ -77,7 +75,7 @@ class Stage:
         self.cast = Cast(world, focus)
         self.performed: list[Performed] = []
         self.begun: list[int] = []
-        """Length of the journal at the begin of each step."""
+        """Number of journal entries at the start of each step."""
         self._links: list[Callable[[], None]] = []
         self._broken: dict[int, Callable[[], None]] = {}
         self._repairs = 0
@@ -88,15 +86,15 @@ class Stage:
         self._awaited += isinstance(entry.event, AWAITED)
 
     def subject(self, words: ActionNumbers) -> str:
-        """Return the node that the step affects."""
+        """Return the name of the node that the step affects."""
         return self.cast.one(words.at(WHO), words.at(WHICH))
 
     def objects(self, words: ActionNumbers, but: str) -> list[str]:
-        """Return the nodes that the step separates from `but`."""
+        """Return the nodes that the step separates from the node `but`."""
         return self.cast.some(but, words.at(OTHERS), words.at(MEASURE))
 
     def on_links(self, undo: Callable[[], None]) -> None:
-        """Register a function that undoes a link fault, for the next `heal_links`."""
+        """Register a function that undoes a link fault; the next `heal_links` calls it."""
         self._links.append(undo)
 
     def heal_links(self) -> None:
@@ -110,7 +108,7 @@ class Stage:
         self.world.scheduler.after(delay_ms * 1000, action)
 
     def until_repaired(self, repair: Callable[[], None], for_ms: int) -> None:
-        """Call `repair` after `for_ms`, or in `heal_all` if that is earlier."""
+        """Call `repair` after `for_ms`, or in `heal_all` if that happens earlier."""
         self._repairs += 1
         number = self._repairs
         self._broken[number] = repair
@@ -122,7 +120,7 @@ class Stage:
         self.after(for_ms, due)
 
     def until_all_heals(self, undo: Callable[[], None]) -> None:
-        """Call `undo` in `heal_all`."""
+        """Register `undo`, which `heal_all` calls."""
         self._repairs += 1
         self._broken[self._repairs] = undo
 
@@ -138,7 +136,7 @@ class Stage:
         self.world.start()
 
     def perform_step(self, words: ActionNumbers, actions: Sequence[SearchAction]) -> None:
-        """Wait, and then perform the action.  The words define both."""
+        """Wait, and then perform an action.  The words of the step select how long and which action."""
         before_ms = self.world.now_ms
         self.begun.append(len(self.world.record.entries))
         said = self._wait(words)

@@ -1,4 +1,4 @@
-"""Actions on brokers and topics: shutdowns, empty disks, and operator commands, whether reasonable or not."""
+"""Actions on brokers and topics: shutdowns, empty disks, and commands of an operator, sensible or not."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def empty_disk(stage: Stage, words: ActionNumbers) -> str:
 
 
 def late_isr_change(stage: Stage, words: ActionNumbers) -> str:
-    """Make a follower fall behind and catch up, while its leader's reports of this are slow.
+    """Make a follower fall behind and catch up, while the leader's requests to change the ISR are delayed.
 
-    The leader's messages to the controller or to the ensemble are delayed, so the ISR change is still in flight when
-    the next step begins.
+    The ISR change is still in flight when the next step begins, because the leader's messages to the controller or to
+    the ensemble are delayed.
     """
     world, found = stage.world, parts(stage.world, stage.focus)
     if not found.leader or not found.followers or found.controller in ("", found.leader):
@@ -81,7 +81,7 @@ def late_isr_change(stage: Stage, words: ActionNumbers) -> str:
 def pause_follower(stage: Stage, words: ActionNumbers) -> str:
     """Cut a follower off from its leader until it has left the ISR.
 
-    The link remains cut, and the next step begins at that moment.
+    The link remains cut, and the next step begins at that time.
     """
     world, found = stage.world, parts(stage.world, stage.focus)
     state = world.replication.znodes.states.get(stage.focus)
@@ -105,7 +105,7 @@ def commit_alone(stage: Stage, words: ActionNumbers) -> str:
     """Isolate a leader after it has committed records, so that no other replica knows of the commit.
 
     A follower is cut off from its leader until it leaves the ISR.  Then everything that the leader sends to other
-    replicas is lost.  The links remain cut, and the next step begins at that moment.
+    replicas is lost.  The links remain cut, and the next step begins at that time.
     """
     world, found = stage.world, parts(stage.world, stage.focus)
     state = world.replication.znodes.states.get(stage.focus)
@@ -135,7 +135,7 @@ def commit_alone(stage: Stage, words: ActionNumbers) -> str:
 def lose_leader(stage: Stage, words: ActionNumbers) -> str:
     """Kill the partition's leader, and delay what the next leader sends to the other replicas.
 
-    The delays and the next step begin when the next leader is elected.
+    The delays and the next step begin when a new leader is elected.
     """
     world, found = stage.world, parts(stage.world, stage.focus)
     if not found.leader or not world.is_running(found.leader):
@@ -157,9 +157,9 @@ def lose_leader(stage: Stage, words: ActionNumbers) -> str:
 
 
 def lose_session(stage: Stage, words: ActionNumbers) -> str:
-    """Cut a live broker off from the ensemble until its session has expired.
+    """Cut a running broker off from the ensemble until its session has expired.
 
-    The links remain cut, and the next step begins at that moment.
+    The links remain cut, and the next step begins at that time.
     """
     name, world = stage.subject(words), stage.world
     broker = next((broker for broker, node in world.brokers.items() if node.name == name), None)
@@ -174,7 +174,7 @@ def lose_session(stage: Stage, words: ActionNumbers) -> str:
 
 
 def relieve(stage: Stage, words: ActionNumbers) -> str:
-    """Kill the partition's leader, and start a replica that is down."""
+    """Kill the partition's leader, and start a replica that is down at the same time."""
     world, found = stage.world, parts(stage.world, stage.focus)
     down = [name for name in found.followers if not world.is_running(name)]
     if not found.leader or not world.is_running(found.leader) or not down:
@@ -187,22 +187,22 @@ def relieve(stage: Stage, words: ActionNumbers) -> str:
 
 
 class Prompt:
-    """Actions of an operator; one instance per run."""
+    """Commands of an operator who uses ZooKeeper's and Kafka's tools; one instance per run."""
 
     def __init__(self, stage: Stage) -> None:
         self._kafka = operator_in(stage.world)
         self._zookeeper = Operator(stage.world)
 
     def move_controller(self, stage: Stage, words: ActionNumbers) -> str:
-        """Delete /controller."""
+        """Delete /controller, so that the brokers elect a new controller."""
         self._zookeeper.move_controller()
         return "delete /controller"
 
     def raise_controller_epoch(self, stage: Stage, words: ActionNumbers) -> str:
-        """Write a higher number into /controller_epoch.
+        """Increase the controller epoch in /controller_epoch, as if another controller had been elected.
 
-        The controller notices this at its next write.  To cause a write, kill a registered replica of the partition for
-        longer than its session timeout.
+        The controller notices the change at its next write to ZooKeeper.  To cause a write, kill a registered replica
+        of the partition for longer than its session timeout.
         """
         world, found = stage.world, parts(stage.world, stage.focus)
         registered = [broker_name(broker) for broker in world.replication.znodes.brokers]
@@ -216,7 +216,7 @@ class Prompt:
         return f"raise /controller_epoch by {EPOCH_RISES_BY}, and kill {name}"
 
     def hold_broker_id(self, stage: Stage, words: ActionNumbers) -> str:
-        """Register a foreign process with the id of a broker that is not registered."""
+        """Register the id of an unregistered broker in another process's session, so that the broker cannot use it."""
         gone = [each for each in stage.world.brokers if each not in stage.world.replication.znodes.brokers]
         if not gone:
             return ""
@@ -225,13 +225,13 @@ class Prompt:
         return f"a stranger holds the id of {broker_name(broker)} for {for_ms} ms"
 
     def elect(self, stage: Stage, words: ActionNumbers) -> str:
-        """Request a preferred leader election, or rarely an unclean one."""
+        """Request a preferred leader election, or in a few cases an unclean one."""
         kind = UNCLEAN if words.below(MEASURE, 4) == 3 else PREFERRED
         self._kafka.elect(kind, [stage.focus])
         return f"ask for {'an unclean' if kind == UNCLEAN else 'a preferred'} election for {stage.focus}"
 
     def reassign(self, stage: Stage, words: ActionNumbers) -> str:
-        """Reassign the partition's replicas, or cancel the reassignment."""
+        """Reassign the partition to other replicas, or cancel its reassignment."""
         brokers = list(stage.world.brokers)
         if words.below(WHO, 5) == 4:
             self._kafka.reassign({stage.focus: None})
@@ -255,7 +255,7 @@ class Prompt:
         return f"{topic} wants {wanted} in sync"
 
     def churn(self, stage: Stage, words: ActionNumbers) -> str:
-        """Create or delete a topic without producers, or add a partition to it."""
+        """Create or delete a topic that has no producers, or add a partition to it."""
         brokers, made = len(stage.world.brokers), stage.world.replication.znodes.topics
         name = f"{CHURNED}-{words.below(WHICH, 2)}"
         if name not in made:
@@ -268,7 +268,7 @@ class Prompt:
         return f"grow {name}"
 
     def actions(self) -> dict[str, SearchAction]:
-        """Return all actions, keyed by name."""
+        """Return all actions of the operator, keyed by name."""
         return {
             "move_controller": self.move_controller,
             "raise_controller_epoch": self.raise_controller_epoch,

@@ -1,4 +1,4 @@
-"""Broker faults: shutdowns, bounces, expired sessions, and operator actions."""
+"""Broker faults: shutdowns, bounces, expired sessions, cut links, and topic changes by an operator."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ VOTERS_MIN = 2
 
 
 class Changing:
-    """Requests random changes while `active`, then makes every server a participant again.
+    """Makes random membership changes (reconfig) while `active`, then makes every server a participant again.
 
-    `changed` counts the successful changes.
+    `changed` counts the successful membership changes.
     """
 
     def __init__(self, random: Random, peers: int) -> None:
@@ -28,11 +28,11 @@ class Changing:
         self._peers = peers
         self.active = True
         self.whole = False
-        """Whether every server is a participant again."""
+        """Whether every server has become a participant again."""
         self.changed = 0
 
     async def work(self, client: Client, runtime: AsyncioRuntime) -> None:
-        """Run the operator's program."""
+        """Run the operator that makes the membership changes."""
         await client.start()
         while not self.whole:
             await runtime.sleep(self._random.randrange(1, GAP_MS_MAX if self.active else 300))
@@ -45,7 +45,7 @@ class Changing:
         await client.close()
 
     async def _change(self, client: Client) -> None:
-        """Make one server join, change its role, or leave."""
+        """Make a random server join, change its role, or leave, unless that would leave too few voters."""
         membership = await _membership(client)
         peer = PeerId(self._random.randrange(1, self._peers + 1))
         voters = [each for each in membership.voters if each != peer]

@@ -1,4 +1,4 @@
-"""Chaos: selects which faults a seed injects and how often.  Each seed uses another mix (swarm testing)."""
+"""Chaos: selects at random which faults are injected and how often, another mix for each seed (swarm testing)."""
 
 from __future__ import annotations
 
@@ -34,19 +34,20 @@ FAULTS: dict[str, Action] = {
     "priorities": link_faults.priorities,
     "flapping_follower": link_faults.flapping_follower,
 }
-"""Faults by name, in the order in which they are drawn."""
+"""Faults that are possible in any world, by name.  The order matters: it determines what a seed draws."""
 _ENSEMBLE_ALONE = ("cut_client", "depose_leader", "swizzle_clog", "priorities")
 
 
 def chaos(world: World, random: Random, more: Mapping[str, Action] = _NO_MORE) -> Nemesis:
-    """Return a nemesis with some of the faults of any world and at least one fault of `more`.
+    """Return a nemesis that injects some of the faults of all worlds, and at least one of `more`, chosen at random.
 
     The faults in `more` have double weight.
     """
     known = {**FAULTS, **BROKER_FAULTS} if world.brokers else FAULTS
     kinds = list(known)
     if world.brokers:
-        # Some seeds omit the faults of the ensemble, others those of the brokers, to get more of the remaining ones.
+        # Some seeds omit all ensemble faults and others all broker faults, so that the remaining faults are more
+        # frequent.
         part = random.random()
         left_out: Iterable[str] = _ENSEMBLE_ALONE if part < 0.4 else BROKER_FAULTS if part > 0.7 else ()
         kinds = [kind for kind in known if kind not in left_out]

@@ -1,8 +1,8 @@
-"""Faults that a user chose.  Kinds, frequency and duration are settings; in `chaos` they are drawn.
+"""Faults that a user configured: kinds, frequency and duration are settings, while `chaos` draws them at random.
 
-Two runs of one seed with different settings must get the same faults.  So each fault has a separate random stream,
-named by the fault's number, and the pauses between faults have another.  Neither the draws of a fault, nor skipping it
-because its target is already down, change the next fault.
+Two runs of one seed must get the same faults even if other settings differ.  So each fault has a random stream of its
+own, named by the fault's number, and the pauses between faults have another stream.  The next fault is the same no
+matter how many numbers a fault draws, and whether it is skipped because its target is already down.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GAP_MS = 2_000
 
 
 def known_kinds(settings: WorldSettings) -> dict[str, Action]:
-    """Return all faults that exist for such a cluster, keyed by name."""
+    """Return all faults that are possible in a cluster with these settings, keyed by name."""
     if not settings.brokers:
         return FAULTS
     racks = RACK_FAULTS if settings.racks else {}
@@ -32,7 +32,7 @@ def known_kinds(settings: WorldSettings) -> dict[str, Action]:
 
 
 def check_kinds(settings: WorldSettings) -> None:
-    """Raise BadSetting if a chosen fault does not exist for this cluster."""
+    """Raise BadSetting if a configured fault is not possible in this cluster."""
     known = known_kinds(settings)
     for name, _ in settings.faults.kinds:
         if name not in known:
@@ -41,10 +41,9 @@ def check_kinds(settings: WorldSettings) -> None:
 
 
 class NumberedNemesis(Nemesis):
-    """Injects faults that do not depend on each other: each has a number, a separate time and separate random
-    draws.
+    """Injects numbered faults that do not depend on each other: each has its own time and its own random stream.
 
-    With `only`, the faults with other numbers are left out.
+    With `only`, inject only the faults with these numbers.
     """
 
     def __init__(
@@ -52,18 +51,18 @@ class NumberedNemesis(Nemesis):
     ) -> None:
         super().__init__(world, derive_random(seed, "chosen"), kinds, gap_ms)
         self.injected: list[int] = []
-        """The numbers of the faults so far that had a target."""
+        """Numbers of the injected faults, without those that found no target."""
         self._seed = seed
         self._gaps = derive_random(seed, "chosen/gaps")
         self._only = only
         self._injections = 0
 
     def draw_gap_ms(self) -> int:
-        """Draw the pause from the random stream for pauses."""
+        """Draw the pause until the next fault from the random stream for pauses."""
         return self._gaps.randrange(1, 2 * self._gap_ms)
 
     def inject(self) -> None:
-        """Inject one fault, drawn from a separate random stream."""
+        """Inject the next fault, with random numbers from a stream of its own."""
         self._injections += 1
         if self._only is not None and self._injections not in self._only:
             return
@@ -75,7 +74,7 @@ class NumberedNemesis(Nemesis):
 
 
 class ChosenNemesis(NumberedNemesis):
-    """Injects the faults that the settings name, with the same faults at the same times for any other settings."""
+    """Injects the kinds of faults that the settings name.  Changes of other settings do not change the faults."""
 
     def __init__(self, world: World, seed: int) -> None:
         faults = world.settings.faults

@@ -1,4 +1,4 @@
-"""Faults of whole clusters: ensemble faults, applied mostly to brokers, and faults that only brokers have."""
+"""Faults of whole clusters: those of `process_faults`, applied mostly to brokers, and faults of brokers only."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ClusterNemesis(ServingNemesis):
 
     @property
     def kafka(self) -> KafkaOperator:
-        """An operator that uses Kafka's tools."""
+        """The operator that uses Kafka's tools."""
         assert self._operator is not None, "the operator's machine has had time to start"
         return self._operator
 
@@ -50,11 +50,11 @@ class ClusterNemesis(ServingNemesis):
         return lambda _: kind(self)
 
     def injected(self) -> list[ServerMachine]:
-        """Return the machines of peers and brokers."""
+        """Return the machines that faults can affect: those of all peers and brokers."""
         return self.world.servers()
 
     def pick(self) -> ServerMachine:
-        """Draw a broker, or rarely a peer."""
+        """Draw the machine of a broker or, less often, of a peer."""
         return self.pick_broker() if self.random.random() < BROKERS_CHANCE else self.pick_peer()
 
     def pick_broker(self) -> BrokerMachine:
@@ -95,12 +95,12 @@ def power_loss_of_all_brokers(nemesis: ClusterNemesis) -> None:
 
 
 def power_loss_in_mid_operation(nemesis: ClusterNemesis) -> None:
-    """Cut a broker's power between two of its file operations."""
+    """Cut a broker's power during a series of its file operations."""
     machine = nemesis.pick_broker()
     machine.lose_power_after(nemesis.random.randrange(1, OPERATIONS_MAX), nemesis.world.announce_power_loss)
 
     def back() -> None:
-        # Cancel a power loss that has not happened yet.
+        # Cancel the power loss if it has not happened yet.
         machine.lose_power_after(NEVER, nemesis.world.announce_power_loss)
         machine.switch_on()
 
@@ -108,7 +108,7 @@ def power_loss_in_mid_operation(nemesis: ClusterNemesis) -> None:
 
 
 def replace_disk(nemesis: ClusterNemesis) -> None:
-    """Replace a broker's disk by an empty disk, which Kafka allows at any time."""
+    """Replace a broker's disk by an empty disk, as Kafka allows at any time."""
     machine = nemesis.pick_broker()
     machine.kill()
     nemesis.world.announce("disk_replaced", machine.name)
@@ -154,10 +154,10 @@ FAULTS: dict[str, ClusterAction] = {
     "stall_disk": faults.stall_disk,
     **TOPIC_FAULTS,
 }
-"""Faults by name, in the order in which they are drawn."""
+"""Faults of a whole cluster, by name.  The order matters: it determines what a seed draws."""
 
 
 def draw_cluster_nemesis(world: ClusterWorld, random: Random) -> ClusterNemesis:
-    """Return a nemesis with some of these faults; each seed omits different ones (swarm testing)."""
+    """Return a nemesis with a random selection of FAULTS; each seed omits different ones (swarm testing)."""
     chosen = [action for action in FAULTS.values() if random.random() < 0.4]
     return ClusterNemesis(world, random, chosen or [bounce], random.randrange(500, 4_000))

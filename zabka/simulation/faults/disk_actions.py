@@ -11,12 +11,12 @@ from zabka.simulation.faults.actions import LASTS, LASTS_MS, MEASURE, OTHERS, WH
 
 STALLS_MS = (200, 1_000, 4_000, 8_000)
 REPAIRED_MS = 400
-"""How long a machine is switched off while its disk is repaired."""
+"""Time in ms that a machine is switched off while its disk is repaired."""
 OPERATIONS = ("write", "sync", "read", "open")
 
 
 def fragile_peers(world: World) -> list[str]:
-    """Return the peers whose disks may lose synced data: a minority, so that the cluster can recover the data."""
+    """Return the peers whose disks can lose synced data: a minority, so that the ensemble can recover the data."""
     draw, peers = derive_random(world.seed, "fragile"), list(world.peers)
     return [peer_name(peers.pop(draw.randrange(0, len(peers)))) for _ in range((len(peers) - 1) // 2)]
 
@@ -30,7 +30,7 @@ def _peer(stage: Stage, words: ActionNumbers) -> str:
 
 
 def fail_sync(stage: Stage, words: ActionNumbers) -> str:
-    """Make the next sync of a peer fail."""
+    """Make the next fsync of a peer fail."""
     name = _peer(stage, words)
     stage.world.over(stage.world.announce("fsync_fails", name))
     stage.world.node(name).volume.fail_next("sync")
@@ -38,7 +38,7 @@ def fail_sync(stage: Stage, words: ActionNumbers) -> str:
 
 
 def stall_sync(stage: Stage, words: ActionNumbers) -> str:
-    """Make the next sync of a peer slow."""
+    """Make the next fsync of a peer slow."""
     name, for_ms = _peer(stage, words), words.time_ms(LASTS, STALLS_MS)
     stage.world.over(stage.world.announce("fsync_stalls", name))
     stage.world.node(name).volume.stall_next_sync(for_ms * 1000)
@@ -61,7 +61,7 @@ def fill_disk(stage: Stage, words: ActionNumbers) -> str:
 
 
 def damage_disk(stage: Stage, words: ActionNumbers) -> str:
-    """Flip a bit of a log or a snapshot on a disk of `fragile_peers`."""
+    """Flip a bit in a log or a snapshot of one of the `fragile_peers`."""
     fragile = fragile_peers(stage.world)
     if not fragile:
         return ""
@@ -74,9 +74,9 @@ def damage_disk(stage: Stage, words: ActionNumbers) -> str:
 
 
 def break_log_dir(stage: Stage, words: ActionNumbers) -> str:
-    """Make a broker's log directory fail, in one operation or in all, or fill its disk.
+    """Make operations in a broker's log directory fail (one kind or all), or fill the broker's disk.
 
-    Later the disk is repaired and the machine restarted.
+    Later, the disk is repaired and the machine restarted.
     """
     world, name = stage.world, stage.subject(words)
     machine = next((machine for machine in world.brokers.values() if machine.name == name), None)

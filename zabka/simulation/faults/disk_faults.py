@@ -1,7 +1,7 @@
 """Faults of disks: errors, a disk that is full for a while, stalls, and damage to synced data.
 
-A broker takes a log directory offline at its first error.  While the machine is off, the disk is repaired or replaced
-by an empty one; `zabka.journal.checkers.record_invariants` defines which records may be lost by this.
+A broker takes a log directory offline at its first error.  Then the machine is switched off, and its disk is repaired
+or replaced by an empty one.  `zabka.journal.checkers.record_invariants` defines which records are allowed to be lost.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ FOLLOWS_MS_MAX = 4_000
 REPLACED_CHANCE = 0.3
 
 
-# -- peers -------------------------------------------------------------------------------------------------------------
+# -- disks of peers ----------------------------------------------------------------------------------------------------
 
 
 def _perhaps_lose_power(nemesis: Nemesis, name: str) -> None:
-    """Perhaps cut a peer's power soon after its disk failed: a peer that has just restarted may have lost data."""
+    """In half of the cases, cut a peer's power soon after its disk fault, so that it can lose data."""
     if nemesis.random.random() < 0.5:
         after_ms = nemesis.random.randrange(1, FOLLOWS_MS_MAX)
 
@@ -33,7 +33,7 @@ def _perhaps_lose_power(nemesis: Nemesis, name: str) -> None:
 
 
 def fail_sync(nemesis: Nemesis) -> None:
-    """Make the next sync of a peer fail."""
+    """Make the next fsync of a peer fail."""
     name = nemesis.pick(nemesis.world.peer_names())
     nemesis.world.over(nemesis.world.announce("fsync_fails", name))
     nemesis.world.node(name).volume.fail_next("sync")
@@ -55,14 +55,17 @@ def fill_disk(nemesis: Nemesis) -> None:
 
 
 def stall_disk(nemesis: Nemesis) -> None:
-    """Make the next sync of a peer take up to 8 seconds (fsync.warningthresholdms)."""
+    """Make the next fsync of a peer take up to 8 seconds (fsync.warningthresholdms)."""
     name = nemesis.pick(nemesis.world.peer_names())
     nemesis.world.over(nemesis.world.announce("fsync_stalls", name))
     nemesis.world.node(name).volume.stall_next_sync(nemesis.random.randrange(STALL_MS_MIN, STALL_MS_MAX) * 1000)
 
 
 def damage_disk(nemesis: Nemesis) -> None:
-    """Flip a bit of a peer's synced history.  The peer may restart soon afterwards and read the damaged data."""
+    """Flip a bit in a peer's synced logs or snapshots.
+
+    The peer may restart soon afterwards and read the damaged data.
+    """
     fragile = fragile_peers(nemesis.world)
     if fragile:
         name, draw = nemesis.pick(fragile), nemesis.random
@@ -75,7 +78,7 @@ def damage_disk(nemesis: Nemesis) -> None:
             _perhaps_lose_power(nemesis, name)
 
 
-# -- brokers -----------------------------------------------------------------------------------------------------------
+# -- disks of brokers --------------------------------------------------------------------------------------------------
 
 
 def _some_broker(nemesis: Nemesis) -> BrokerMachine:
@@ -84,9 +87,9 @@ def _some_broker(nemesis: Nemesis) -> BrokerMachine:
 
 
 def break_log_dir(nemesis: Nemesis) -> None:
-    """Make a broker's log directory fail, in one operation or in all.
+    """Make operations in a broker's log directory fail, one kind or all.
 
-    Later the disk is repaired or replaced while the machine is off.
+    Later, while the machine is off, its disk is repaired or replaced by an empty one.
     """
     draw, world, machine = nemesis.random, nemesis.world, _some_broker(nemesis)
     log_dir = machine.log_dirs[draw.randrange(0, len(machine.log_dirs))]
@@ -109,7 +112,7 @@ def break_log_dir(nemesis: Nemesis) -> None:
 
 
 def fill_log_dir(nemesis: Nemesis) -> None:
-    """Fill a broker's disk.  Restart the broker when there is space again."""
+    """Fill a broker's disk.  Restart the broker when there is free space again."""
     world, machine = nemesis.world, _some_broker(nemesis)
     fault_id = world.announce("log_dir_full", machine.name)
     machine.volume.room_bytes = 0

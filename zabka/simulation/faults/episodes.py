@@ -1,6 +1,8 @@
-"""Episodes: situations that random faults produce too rarely.  Each seed gets one in addition to its drawn faults.
+"""Episodes: scripted situations that random faults produce too rarely.
 
-An episode waits until no fault is active, and stops the nemesis until the episode ends.
+Each seed gets one in addition to random faults.
+
+An episode starts when no fault is active, and no other faults are injected until it ends.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ FIRST_MS_MIN, FIRST_MS_MAX = 1_500, 6_000
 AGAIN_MS = 700
 FRIEND_PAUSE_MS = 10
 SLOW_FACTOR = 1_000
-"""Factor by which disks are slowed down, so that a sync takes as long as an election."""
+"""Factor by which an episode slows down a disk: an fsync then takes as long as an election."""
 ELECTED_MS_MAX = 8_000
 PURGED_MS_MAX = 5_000
 CALM_MS_MAX = 6_000
@@ -32,7 +34,7 @@ FRIENDS = "/zabka-writer/friend"
 
 
 async def _flood(client: Client, runtime: AsyncioRuntime) -> None:
-    """Write to one server without waiting for replies."""
+    """Send writes to one server without waiting for the replies."""
     await client.start()
     number = 0
     while True:
@@ -43,7 +45,7 @@ async def _flood(client: Client, runtime: AsyncioRuntime) -> None:
 
 
 async def _one_by_one(client: Client, runtime: AsyncioRuntime) -> None:
-    """Write to one server with one request in flight."""
+    """Send writes to one server, one at a time."""
     await client.start()
     while True:
         try:
@@ -65,9 +67,9 @@ def _friend(nemesis: ServingNemesis, machine: PeerMachine, work: Work) -> Client
 
 
 def diverge(nemesis: ServingNemesis) -> None:
-    """Make a leader write transactions that no other peer has, lose power, and return before anything new is committed.
+    """Make a leader write transactions that no other peer has, lose power, and return before newer ones are committed.
 
-    The returning peer must then synchronise by TRUNC.
+    The new leader must then synchronise the old one with TRUNC.
     """
     world, leader = nemesis.world, nemesis.world.leader()
     if leader is None or world.shape.voters < 3:
@@ -82,7 +84,7 @@ def diverge(nemesis: ServingNemesis) -> None:
     def die(heals: list[Callable[[], None]]) -> None:
         nemesis.hush(True)
         friend.kill()
-        # Use a power loss, because after a kill the kernel would still send what the process has written.
+        # Use a power loss: after a kill, the kernel would still send what the process has written to its sockets.
         world.announce("power_loss", leader.name)
         leader.lose_power()
         for heal in heals:
@@ -105,7 +107,7 @@ def diverge(nemesis: ServingNemesis) -> None:
 
 
 def return_ahead(nemesis: ServingNemesis) -> None:
-    """Make a follower return with a later commit than its leader.
+    """Make a follower lose power and return when it knows of a commit that its leader does not know of yet.
 
     The follower knows from the leader's acknowledgement and its own log that a transaction is committed, but its own
     acknowledgement does not reach the leader.  The follower then loses power, and returns before the leader has
@@ -147,20 +149,20 @@ def return_ahead(nemesis: ServingNemesis) -> None:
 
 
 def replace_one(nemesis: ServingNemesis) -> None:
-    """Replace a server by an empty server while all others serve."""
+    """Replace one server by an empty server while all others are running in an established ensemble."""
     replace(nemesis)
 
 
 def damage(nemesis: ServingNemesis) -> None:
-    """Flip one bit on a disk, and restart the server."""
+    """Flip one bit on a server's disk, and restart the server."""
     rot(nemesis, at_once=True)
 
 
 def replace_after_purge(nemesis: ServingNemesis) -> None:
-    """Replace a server by an empty server after the first log was purged.
+    """Replace a server by an empty one after the oldest transaction logs of the ensemble have been purged.
 
-    A new ensemble is restarted, and its history grows until the first log is purged.  The empty server then lacks
-    transactions that precede all remaining logs.
+    A new ensemble is restarted and writes transactions until the first log is purged.  The remaining logs then do not
+    reach back to the first transaction, which the empty server needs.
     """
     world = nemesis.world
 
@@ -201,14 +203,15 @@ _NEEDS_ALL_VOTERS = ("replace_one", "replace_after_purge", "damage")
 
 
 def draw_episode(nemesis: ServingNemesis, name: str | None = None) -> None:
-    """Schedule the named episode, or a drawn one, repeatedly.
+    """Schedule the named episode, or a random one, repeatedly.
 
-    All faults are undone before the episode, and no fault is injected afterwards until all peers serve.
+    All faults are undone before the episode, and no fault is injected until all peers follow an established leader
+    again.
     """
     changes = nemesis.world.shape.changes_members
     names = [name for name in EPISODES if not (changes and name in _NEEDS_ALL_VOTERS)]
     if len(nemesis.world.peers) == 3:
-        # This episode is possible only with three servers, and its success depends on chance.
+        # This episode is possible only with three servers, and it does not always succeed.
         names.append("return_ahead")
     if "autopurge.purgeInterval" not in nemesis.world.shape.keys:
         names = [name for name in names if name != "replace_after_purge"]
@@ -237,6 +240,6 @@ def draw_episode(nemesis: ServingNemesis, name: str | None = None) -> None:
             nemesis.holds_still = False
         nemesis.after(nemesis.random.randrange(FIRST_MS_MIN, FIRST_MS_MAX) + REST_MS, come)
 
-    # This episode needs new, empty ensembles, so it begins at once.
+    # This episode needs a new, empty ensemble, so it begins at once.
     is_early = episode is replace_after_purge
     nemesis.after(1 if is_early else nemesis.random.randrange(FIRST_MS_MIN, FIRST_MS_MAX), come)

@@ -1,7 +1,7 @@
-"""Stops of nodes at events of their journals: a node is killed just before or just after it writes an event.
+"""Kills a node at an event of its journal: just before or just after the node writes the event.
 
-If the node is killed before an event, it has done everything that precedes the event in its code, such as disk writes
-and messages of earlier effects.  It does nothing afterwards.
+If the node is killed before an event, it has executed all code that precedes the event, such as disk writes and the
+sending of earlier messages.  It executes nothing after that.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from zabka.simulation.engine.machine import ProcessExited
 
 
 class EventStop:
-    """Kills a node once, at its next event of that type with these values of `fields`.
+    """Kills a node once, at its next event of type `event` whose fields have the values in `fields`.
 
-    `event` is the type as in the journal (`txn_committed`).  The node stays down.
+    `event` is the event type's name in the journal (such as `txn_committed`).  The node stays down.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class EventStop:
         fields: Mapping[str, object] | None = None,
     ) -> None:  # fmt: skip
         self.happened = False
-        """Whether the node was killed."""
+        """Whether the node has been killed at the event."""
         self._world = world
         self._machine = next(machine for machine in world.servers() if machine.name == node)
         self._event = event
@@ -36,7 +36,7 @@ class EventStop:
         world.record.stops.append(self._written)
 
     def cancel(self) -> None:
-        """Do not kill the node, unless that has happened already."""
+        """No longer wait for the event to kill the node."""
         if not self.happened:
             self._world.record.stops.remove(self._written)
 

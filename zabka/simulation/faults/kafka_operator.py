@@ -1,7 +1,7 @@
-"""An operator that uses Kafka's tools to change the topics of a live cluster, at any time and through any broker.
+"""An operator that changes the topics of a live cluster with Kafka's tools, at any time and through any broker.
 
-Each request is retried for PATIENCE_MS and then dropped.  It need not succeed, but the cluster must remain consistent.
-The operator's host has no faults.
+The operator retries each request for PATIENCE_MS and then drops it.  A request need not succeed, but the cluster must
+remain consistent.  No faults affect the operator's host.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PATIENCE_MS = 5_000
 
 
 class KafkaOperator:
-    """Starts requests and does not wait for them."""
+    """Simulated operator.  Each method starts a request and does not wait for its result."""
 
     def __init__(self, client: AdminClient, runtime: Runtime) -> None:
         self._client = client
@@ -38,7 +38,7 @@ class KafkaOperator:
         self._runtime.spawn(attempt(), "operator")
 
     def create_topic(self, name: str, partitions: int, replication_factor: int) -> None:
-        """Create a topic without producers."""
+        """Create a topic to which no producer writes."""
         self._try(self._client.create_topic(name, partitions, replication_factor, timeout_ms=PATIENCE_MS))
 
     def delete_topic(self, name: str) -> None:
@@ -54,11 +54,11 @@ class KafkaOperator:
         self._try(self._client.elect_leaders(kind, partitions, timeout_ms=PATIENCE_MS))
 
     def configure_topic(self, name: str, key: str, value: str | None) -> None:
-        """Set or remove a configuration override of a topic."""
+        """Set a topic's configuration override to `value`, or remove it if `value` is None."""
         self._try(self._client.alter_configs(TOPIC_RESOURCE, name, {key: value}, timeout_ms=PATIENCE_MS))
 
     def reassign(self, wanted: dict[TopicPartition, tuple[int, ...] | None]) -> None:
-        """Reassign partitions; cancel the reassignment of partitions that map to None."""
+        """Reassign partitions to the given replicas, or cancel the reassignment if the replicas are None."""
         topics: dict[str, list[dict[str, object]]] = {}
         for name, replicas in wanted.items():
             row: dict[str, object] = {"partition_index": name.partition, "replicas": replicas}
@@ -69,6 +69,6 @@ class KafkaOperator:
 
 
 def operator_in(world: World) -> KafkaOperator:
-    """Return an operator that runs on a machine of that world."""
+    """Return an operator whose tools run on a machine of that world."""
     client, machine = world.kafka_client(NAME)
     return KafkaOperator(client, machine.runtime())

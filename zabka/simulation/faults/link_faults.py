@@ -5,7 +5,7 @@ from __future__ import annotations
 from zabka.simulation.faults.nemesis import Nemesis, all_of
 
 CLIENTS = ("writer", "watcher")
-"""The client machines, whose links to servers are cut as well."""
+"""Client machines whose links to servers can be cut."""
 PRIORITY_STEP_MS = 12
 PRIORITY_LOWEST_MS = 400
 PRIORITY_CHANGES = 3
@@ -40,7 +40,7 @@ def split_peers(nemesis: Nemesis) -> None:
 
 
 def delay(nemesis: Nemesis) -> None:
-    """Slow down one direction of a link."""
+    """Delay one direction of the link between two nodes."""
     source, target = _two_nodes(nemesis)
     delay_ms = nemesis.random.randrange(5, 600)
     nemesis.until_healed(nemesis.world.delay(source, target, delay_ms))
@@ -62,9 +62,9 @@ def depose_leader(nemesis: Nemesis) -> None:
 
 
 def flapping_follower(nemesis: Nemesis) -> None:
-    """Make a follower fall behind and return, while its leader's requests to the controller are late or reordered.
+    """Make a follower leave and rejoin the ISR, while the leader's requests to the controller are delayed or reordered.
 
-    The leader may be killed at the end.
+    In most cases the leader is killed at the end.
     """
     state = nemesis.world.record.state
     led = [
@@ -81,7 +81,7 @@ def flapping_follower(nemesis: Nemesis) -> None:
     lag_ms = nemesis.world.settings.replica_lag_time_max_ms
     back_ms = 3 * lag_ms // 2
     nemesis.until_healed(nemesis.world.cut(follower, leader), back_ms)
-    # Delay the leader's ISR request for the returned follower, so that the leader sends it again ...
+    # Delay the leader's request to add the returned follower to the ISR, so that the leader sends it again ...
     late_ms = nemesis.random.randrange(2 * lag_ms, 4 * lag_ms)
     nemesis.later(
         back_ms - 200, lambda: nemesis.until_healed(nemesis.world.delay(leader, controller, late_ms), LATE_WINDOW_MS)
@@ -108,9 +108,9 @@ def swizzle_clog(nemesis: Nemesis) -> None:
 
 
 def priorities(nemesis: Nemesis) -> None:
-    """Delay every link according to its rank in a random order.
+    """Delay every link between peers by a time that grows with the link's rank in a random order.
 
-    A few times, a drawn link is moved to the end of the order (probabilistic concurrency testing).
+    A few times, a randomly chosen link is moved to the end of the order (probabilistic concurrency testing).
     """
     order = _shuffled(nemesis, _links(nemesis.world.peer_names()))
     ranked = {link: PRIORITY_STEP_MS * rank for rank, link in enumerate(order)}
@@ -129,7 +129,14 @@ def priorities(nemesis: Nemesis) -> None:
 def _two_nodes(nemesis: Nemesis) -> tuple[str, str]:
     names = nemesis.world.node_names()
     first = nemesis.pick(names)
-    return first, nemesis.pick([name for name in names if name != first] or [CLIENTS[0]])
+    return first, nemesis.pick([name for name in names if name != first] or _clients(nemesis))
+
+
+def _clients(nemesis: Nemesis) -> list[str]:
+    """Return the clients that are cut off from the only node: the world's writer, or else a test's programs."""
+    if CLIENTS[0] in nemesis.world.clients:
+        return [CLIENTS[0]]
+    return [machine.name for machine in nemesis.world.services if machine.takes_faults]
 
 
 def _links(names: list[str]) -> list[tuple[str, str]]:

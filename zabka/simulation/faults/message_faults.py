@@ -1,8 +1,9 @@
-"""Faults of single messages: hold, drop, delay or reorder the messages of one kind between two nodes.
+"""Faults of single messages: hold, drop, delay or reorder messages of one kind between two nodes.
 
 Message kinds are the packet types of the quorum port (`PROPOSAL`, `UPTODATE`;
 org.apache.zookeeper.server.quorum.Leader), Kafka's requests by their API (`LeaderAndIsr`), and the responses to them
-(`LeaderAndIsr answer`).  A message is held as a frame on the simulated socket (`zabka.simulation.engine.gates`).
+(`LeaderAndIsr answer`).  The faults act on the frames that a process writes to its simulated socket
+(`zabka.simulation.engine.gates`).
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ _KAFKA_HEAD = Struct(">hhi")
 
 
 class UnknownKind(ValueError):
-    """The kind of message does not exist."""
+    """There is no message kind with that name."""
 
 
 class MessageFaults:
-    """The message faults of one world.  They affect only connections opened after this object was created."""
+    """Message faults in one world.  They affect only connections that are opened after this object is created."""
 
     def __init__(self, world: ServingWorld) -> None:
         self._world = world
@@ -51,21 +52,21 @@ class MessageFaults:
         world.ground.network.make_gate = self._gate
 
     def hold(self, source: str, target: str, kind: str, count: int | None = None) -> Callable[[], None]:
-        """Hold messages of that kind, and return a function that sends them.  Raises UnknownKind."""
+        """Hold messages of that kind, and return a function that releases them.  Raises UnknownKind."""
         return self._add(source, target, kind, Action.HOLD, count, 0)
 
     def drop(self, source: str, target: str, kind: str, count: int | None = 1) -> Callable[[], None]:
-        """Drop the next messages of that kind, and return a function that ends this.  Raises UnknownKind."""
+        """Drop the next `count` messages of that kind; return a function that ends the fault.  Raises UnknownKind."""
         return self._add(source, target, kind, Action.DROP, count, 0)
 
     def delay(self, source: str, target: str, kind: str, delay_ms: int, count: int | None = None) -> Callable[[], None]:
-        """Delay each message of that kind, and return a function that ends this.  Raises UnknownKind."""
+        """Delay each message of that kind by `delay_ms`; return a function that ends the fault.  Raises UnknownKind."""
         return self._add(source, target, kind, Action.DELAY, count, delay_ms)
 
     def reorder(self, source: str, target: str, kind: str, count: int | None = 1) -> Callable[[], None]:
-        """Send the next messages of that kind after the messages that follow them; return a function that ends this.
+        """Send each of the next `count` messages of that kind after the message that follows it.
 
-        Raises UnknownKind.
+        Return a function that ends the fault.  Raises UnknownKind.
         """
         return self._add(source, target, kind, Action.REORDER, count, 0)
 
@@ -100,7 +101,7 @@ class MessageFaults:
 
 
 class _KafkaRequests:
-    """The frames that a client of a broker writes."""
+    """Splits the bytes that a broker's client writes into frames: one per request."""
 
     def __init__(self) -> None:
         self._reader = FrameReader()
@@ -113,21 +114,24 @@ class _KafkaRequests:
         return [Frame(self.kind_of(frame), _INT.pack(len(frame)) + frame) for frame in self._reader.read(data)]
 
     def kind_of(self, frame: bytes) -> str:
-        """Return the kind of a frame."""
+        """Return the message kind of a frame."""
         return api_name(_KAFKA_HEAD.unpack_from(frame)[0])
 
     def received(self, data: bytes) -> None:
-        """Do nothing, because a request's header contains its kind."""
+        """Do nothing: received bytes are not needed, because a request's header contains its kind."""
 
 
 class _KafkaAnswers(_KafkaRequests):
-    """The frames that a broker writes: responses to the requests that it has received."""
+    """Splits the bytes that a broker writes into frames: one per response.
+
+    The kind is that of the request it answers.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._received = FrameReader()
         self._asked: deque[tuple[int, str]] = deque()
-        """Number and kind of each request."""
+        """Correlation id and kind of each request that has no response yet."""
 
     def received(self, data: bytes) -> None:
         for frame in self._received.read(data):
@@ -145,7 +149,10 @@ class _KafkaAnswers(_KafkaRequests):
 
 
 class _QuorumFrames:
-    """The packets of either end of a quorum connection.  The tree that follows a SNAP is part of its packet."""
+    """Splits the bytes of one end of a quorum connection into packets.
+
+    The tree after a SNAP packet is part of the packet.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
@@ -164,7 +171,7 @@ class _QuorumFrames:
         return found
 
     def received(self, data: bytes) -> None:
-        """Do nothing, because a packet's header contains its kind."""
+        """Do nothing: received bytes are not needed, because a packet's header contains its kind."""
 
 
 def _quorum_size(data: bytes) -> int | None:

@@ -1,7 +1,7 @@
 """The nemesis: injects one fault after another into a world, and undoes them.
 
-Each fault ends by itself after a while.  `heal_all` ends the remaining faults; the world must then recover within a
-bounded time.  `zabka.simulation.faults.chaos` draws the kinds of faults.
+The nemesis ends each fault after a while, and all remaining faults in `heal_all`; the world must then recover within a
+bounded time.  `zabka.simulation.faults.chaos` chooses the kinds of faults.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from zabka.simulation.faults.kafka_operator import KafkaOperator, operator_in
 from zabka.simulation.faults.operator import Operator
 
 Action = Callable[["Nemesis"], None]
-"""A kind of fault: injects the fault once, into a target that the nemesis draws."""
+"""A kind of fault: a function that injects the fault once, into a randomly chosen target."""
 
 
 class Nemesis:
-    """Draws and injects faults of these kinds while `active`, one every `gap_ms` on average."""
+    """Injects randomly chosen faults of the kinds `kinds` while `active`, one every `gap_ms` on average."""
 
     def __init__(self, world: World, random: Random, kinds: Sequence[Action], gap_ms: int) -> None:
         self.world = world
@@ -27,7 +27,7 @@ class Nemesis:
         self.operator = Operator(world)
         self.active = False
         self.lasts_ms = world.settings.faults.lasts_ms
-        """Shortest and longest duration of a fault that does not define its own."""
+        """Shortest and longest duration in ms of a fault whose kind does not define a duration."""
         self._kinds = kinds
         self._gap_ms = gap_ms
         self._undo: dict[int, Callable[[], object]] = {}
@@ -35,7 +35,7 @@ class Nemesis:
 
     @cached_property
     def kafka(self) -> KafkaOperator:
-        """An operator that uses Kafka's tools, for worlds with brokers."""
+        """The operator that uses Kafka's tools; only for worlds with brokers."""
         return operator_in(self.world)
 
     def start(self) -> None:
@@ -67,10 +67,10 @@ class Nemesis:
             undo()
         self._undo.clear()
 
-    # -- one fault ---------------------------------------------------------------------------------------------------
+    # -- methods for the faults --------------------------------------------------------------------------------------
 
     def until_healed(self, undo: Callable[[], object], lasts_ms: int = 0) -> None:
-        """Call `undo` after `lasts_ms` (if 0, after a drawn time), or in `heal_all` if that is earlier."""
+        """Call `undo` after `lasts_ms` (a random time if it is 0), or in `heal_all` if that happens earlier."""
         self._fault_number += 1
         number = self._fault_number
         self._undo[number] = undo
@@ -83,7 +83,7 @@ class Nemesis:
         self.world.scheduler.after(lasts_ms * 1000, undo_once)
 
     def draw_lasts_ms(self) -> int:
-        """Draw how long a fault lasts."""
+        """Draw the duration of a fault."""
         shortest, longest = self.lasts_ms
         return self.random.randrange(shortest, longest) if longest > shortest else shortest
 
@@ -99,7 +99,7 @@ class Nemesis:
             self.until_healed(lambda: self.world.start(name))
 
     def later(self, delay_ms: int, inject: Callable[[], None]) -> None:
-        """Call `inject` after that delay, unless `heal_all` comes first."""
+        """Call `inject` after `delay_ms`, unless `heal_all` is called before that."""
 
         def inject_if_active() -> None:
             if self.active:
@@ -109,7 +109,7 @@ class Nemesis:
 
 
 def all_of(undos: Iterable[Callable[[], object]]) -> Callable[[], None]:
-    """Return a function that calls all of `undos`."""
+    """Return a function that calls all functions in `undos`."""
     every = tuple(undos)
 
     def undo_all() -> None:

@@ -1,4 +1,4 @@
-"""Actions on processes, links and disks of any world."""
+"""Actions of the search on processes, links and disks, possible in any world."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from zabka.simulation.faults.actions import (
 DISK_FACTOR_MAX = 400
 CUTS = ("off from", "off from", "off from", "on its way to", "on the way from")
 IS_NOT_HEARD, HEARS_NOTHING = 3, 4
-"""Indices in CUTS of the one-way cuts: from the node, and to the node."""
+"""Indices in CUTS of the one-way cuts: packets from the node are lost, or packets to the node are lost."""
 CLIENTS = ("writer", "writer", "watcher", "visitor-1", "visitor-2", "patient")
-"""The machines with clients of the ensemble."""
+"""Machines that run clients of the ensemble; a repeated name is chosen more often."""
 RETRIES_MS = (0, 3, 30, 300, 1_200)
-"""How long senders wait after a cut before they try to reconnect to a node."""
+"""Time in ms after which the links of a paused node to the other nodes heal, in turn."""
 STOPPED_MS = (400, 1_200, 2_500, 4_000, 8_000)
-"""Pauses below and above the timeouts of other nodes; an ensemble client waits slightly longer for its server."""
+"""Durations of a pause in ms, below and above the timeouts of the other nodes and of ensemble clients."""
 LAST_WORDS_MS = (30, 100, 200)
-"""How long a server continues to run before it is killed."""
+"""Time in ms that a server continues to run, with its messages delayed, before it is killed."""
 
 
 def rest(stage: Stage, words: ActionNumbers) -> str:
-    """Do nothing."""
+    """Do nothing in this step."""
     return ""
 
 
-# -- processes ---------------------------------------------------------------------------------------------------------
+# -- process faults ----------------------------------------------------------------------------------------------------
 
 
 def _killed(stage: Stage, words: ActionNumbers, *, power_loss: bool) -> str:
@@ -60,7 +60,7 @@ def cut_power(stage: Stage, words: ActionNumbers) -> str:
 
 
 def bounce(stage: Stage, words: ActionNumbers) -> str:
-    """Kill a node, and start it again soon afterwards."""
+    """Kill a node, and start it again soon."""
     name = _killed(stage, words, power_loss=words.below(MEASURE, 3) == 2)
     back_ms = words.time_ms(LASTS, LASTS_MS[:3])
     if name:
@@ -69,7 +69,7 @@ def bounce(stage: Stage, words: ActionNumbers) -> str:
 
 
 def cut_all_power(stage: Stage, words: ActionNumbers) -> str:
-    """Kill all peers or all brokers at the same time, with or without power loss, and start them together later."""
+    """Kill all peers or all brokers at the same time, with or without a power loss, and start them together later."""
     world = stage.world
     names = world.broker_names() if world.brokers and words.below(WHICH, 2) else world.peer_names()
     power_loss, back_ms = words.below(MEASURE, 2) == 1, words.time_ms(LASTS, LASTS_MS)
@@ -110,10 +110,10 @@ def pause(stage: Stage, words: ActionNumbers) -> str:
 
 
 def stop_apart(stage: Stage, words: ActionNumbers) -> str:
-    """Pause a node while it is cut off from all servers.
+    """Pause a node and cut it off from all servers.
 
-    When it resumes, requests of its clients have already arrived, but it does not know yet that other servers have
-    closed their connections: the links to them heal at different times.
+    The links heal at different times.  So when the node resumes, requests of its clients have already arrived, but it
+    does not know yet that other servers have closed their connections to it.
     """
     world = stage.world
     leads = "" if world.brokers or words.below(OTHERS, 2) else stage.cast.zab_leader
@@ -130,7 +130,7 @@ def stop_apart(stage: Stage, words: ActionNumbers) -> str:
 
 
 def crash_soon(stage: Stage, words: ActionNumbers) -> str:
-    """Kill a server of the ensemble while its last messages to the leader are delayed, and start it again later."""
+    """Kill a peer while its last messages to the leader are delayed, and start it again later."""
     world, leader = stage.world, stage.cast.zab_leader
     servers = [name for name in world.peer_names() if name != leader and world.is_running(name)]
     if not leader or not servers:
@@ -151,7 +151,7 @@ def crash_soon(stage: Stage, words: ActionNumbers) -> str:
 
 
 def slow_disk(stage: Stage, words: ActionNumbers) -> str:
-    """Slow down a peer's disk until the links heal."""
+    """Slow down a peer's disk until the link faults are undone."""
     peers = stage.world.peer_names()
     name = peers[words.below(WHICH, len(peers))]
     factor = 10 + words.below(MEASURE, DISK_FACTOR_MAX)
@@ -159,7 +159,7 @@ def slow_disk(stage: Stage, words: ActionNumbers) -> str:
     return f"the disk of {name} is {factor} times as slow"
 
 
-# -- links -------------------------------------------------------------------------------------------------------------
+# -- link faults -------------------------------------------------------------------------------------------------------
 
 
 def cut(stage: Stage, words: ActionNumbers) -> str:
@@ -177,7 +177,7 @@ def cut(stage: Stage, words: ActionNumbers) -> str:
 
 
 def delay(stage: Stage, words: ActionNumbers) -> str:
-    """Delay the messages that a node sends to other nodes, or receives from them."""
+    """Delay the messages that a node sends to other nodes, or the messages that it receives from them."""
     name = stage.subject(words)
     others = stage.objects(words, name) if name else []
     if not others:
@@ -217,6 +217,6 @@ EVERYWHERE: dict[str, SearchAction] = {
     "cut": cut,
     "delay": delay,
 }
-"""Actions that the search may omit from a run."""
+"""Actions that are possible in any world.  A run uses a random selection of them."""
 MENDING: tuple[SearchAction, ...] = (restart, start_one, heal)
-"""The actions that every run includes."""
+"""Actions that start nodes and heal links.  Every run includes them."""

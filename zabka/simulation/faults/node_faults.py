@@ -49,7 +49,7 @@ def slow_disk(nemesis: Nemesis) -> None:
 
 
 def zombie_controller(nemesis: Nemesis) -> None:
-    """Pause the controller (SIGSTOP) for about its session timeout, while a dead broker waits for failover."""
+    """Pause the controller (SIGSTOP) for about its session timeout, just after another broker has been killed."""
     controller = nemesis.world.record.state.controller_id
     others = [name for name in nemesis.world.broker_names() if name != f"broker-{controller}"]
     if controller < 0 or not others:
@@ -65,10 +65,10 @@ def zombie_controller(nemesis: Nemesis) -> None:
 
 
 def moved_controller(nemesis: Nemesis) -> None:
-    """Delete /controller as an operator would, and make the controller learn of this late.
+    """Delete /controller as an operator would, in such a way that the controller notices it late.
 
-    The controller is cut off from all other brokers, and messages of the ensemble reach it late.  For a while it
-    continues to make decisions, requested by partition leaders on its own broker.
+    The controller is cut off from all other brokers, and messages from the ensemble to it are delayed.  So for a while
+    it still handles the requests of partition leaders on its own broker.
     """
     controller = nemesis.world.record.state.controller_id
     if controller < 0:

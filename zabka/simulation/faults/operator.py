@@ -1,4 +1,4 @@
-"""An operator of the ensemble: manual changes of znodes in a live cluster."""
+"""An operator of the ensemble, who changes znodes of a running cluster manually."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTROLLER_EPOCH = "/controller_epoch"
 
 
 class Operator:
-    """Works from a host without faults, with a new session for each command."""
+    """Simulated operator.  The host has no faults, and each command uses a new session."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -28,7 +28,7 @@ class Operator:
         self._runtime.spawn(self._delete(CONTROLLER), "move the controller")
 
     def raise_controller_epoch(self, by: int) -> None:
-        """Increase the number in /controller_epoch by `by`."""
+        """Increase the controller epoch stored in /controller_epoch by `by`."""
 
         async def raised(client: Client) -> None:
             data, _ = await client.get(CONTROLLER_EPOCH)
@@ -37,7 +37,7 @@ class Operator:
         self._runtime.spawn(self._at_the_prompt(raised), "raise the controller epoch")
 
     def hold_broker_id(self, broker: int, for_ms: int) -> None:
-        """Register the id of a broker, as its process does, but in another session; release the id after `for_ms`."""
+        """Create a broker's znode in /brokers/ids in another process's session, and delete it after `for_ms`."""
 
         async def hold(client: Client) -> None:
             endpoint = BrokerEndpoint("PLAINTEXT", broker_address(broker), KAFKA_PORT)
@@ -52,7 +52,8 @@ class Operator:
 
     async def _at_the_prompt(self, do: Callable[[Client], Awaitable[object]]) -> None:
         client, _ = self._world.zookeeper_client(MACHINE)
-        # Ignore failures: the znode may not exist, or the ensemble may not reply. An operator would try again later.
+        # Ignore failures, for example if the znode does not exist or the ensemble does not reply: an operator would try
+        # again later.
         with suppress(ZooKeeperError):
             await client.start()
             await do(client)

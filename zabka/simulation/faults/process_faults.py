@@ -1,4 +1,4 @@
-"""Faults of whole processes: failures of machines, links and disks, and administrator actions."""
+"""Faults of the servers of an ensemble: failures of machines, links and disks, and administrator actions."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ LASTS_MS_MIN, LASTS_MS_MAX = 100, 7_000
 SOON_MS_MAX = 3_000
 NEVER = 1 << 60
 QUIET_MS = 1_500
-"""Pause of the faults before a server is replaced, in which committed transactions reach every other disk."""
+"""Time in ms without faults before a server is replaced, so that every other disk has the committed transactions."""
 
 
 class ServingNemesis:
-    """Injects one fault after another and undoes each after a while.  At the end it undoes the remaining ones."""
+    """Injects one fault after another and undoes each after a while.  At the end, it undoes the remaining faults."""
 
     def __init__(self, world: ServingWorld, random: Random, kinds: Sequence[Action], gap_ms: int) -> None:
         self.world = world
         self.random = random
         self.active = False
         self.holds_still = False
-        """Whether faults are suspended because an administrator is at work."""
+        """Whether no faults are injected for now, because a server is being replaced or an episode is running."""
         self.hush: Callable[[bool], None] = _nobody_writes
-        """Stops the clients' writes (True) or resumes them (False)."""
+        """Called with True to stop the clients' writes, and with False to resume them."""
         self._kinds = kinds
         self._gap_ms = gap_ms
         self._undo: dict[int, Undo] = {}
@@ -46,7 +46,7 @@ class ServingNemesis:
     def _schedule(self) -> None:
         """Schedule the next fault.
 
-        Each fault draws from a separate stream, so that an omitted fault does not change the others.
+        Each fault has a separate random stream, so that omitting one fault does not change the others.
         """
         self._injections += 1
         random = derive_random(self.world.ground.seed, f"{STRIKE}{self._injections}")
@@ -59,8 +59,8 @@ class ServingNemesis:
     def _inject(self, random: Random) -> None:
         if not self.active:
             return
-        # Zero means no fault. A seed practically never draws zero, but a choice sequence can contain it to omit this
-        # fault.
+        # Zero means no fault. A random draw is practically never zero, but a choice sequence can contain a zero to omit
+        # this fault.
         if random.getrandbits(WORD_BITS) and not self.holds_still:
             usual, self.random = self.random, random
             self._kinds[random.randrange(0, len(self._kinds))](self)
@@ -82,7 +82,7 @@ class ServingNemesis:
             each()
 
     def until_healed(self, undo: Undo, lasts_ms: int = 0) -> None:
-        """Call `undo` after `lasts_ms`, or after a drawn time if that is 0."""
+        """Call `undo` after `lasts_ms` (0: a random time), or when all faults are undone if that happens earlier."""
         self._number += 1
         number = self._number
         self._undo[number] = undo
@@ -115,7 +115,7 @@ class ServingNemesis:
         return machines[self.random.randrange(0, len(machines))]
 
     def again(self, machine: ServerMachine) -> None:
-        """Cut the power of a machine that already has a fault."""
+        """Cut the power of a machine that already has a fault, unless faults have stopped."""
         if self.active and not self.holds_still:
             self.down(machine, power=True)
 
@@ -227,15 +227,15 @@ def cut_client(nemesis: ServingNemesis) -> None:
 
 
 def lagging_peer(nemesis: ServingNemesis) -> None:
-    """Stop a peer for longer than the committed log in the leader's memory covers."""
+    """Stop a peer for so long that the leader no longer has all transactions that the peer misses in memory."""
     nemesis.down(nemesis.pick(), power=False, lasts_ms=nemesis.random.randrange(4_000, 12_000))
 
 
 def replace(nemesis: ServingNemesis) -> None:
     """Replace a server by an empty server, as the manual describes.
 
-    Do this only while all other servers serve and no fault is active, because committed transactions are then on all
-    other disks.
+    Do this only while no fault is active and all other servers follow an established leader: committed transactions are
+    then on all other disks.
     """
     world, machine = nemesis.world, nemesis.pick_peer()
     others = [each for each in world.peers.values() if each is not machine]
@@ -261,14 +261,14 @@ def replace(nemesis: ServingNemesis) -> None:
 
 
 def power_loss_in_mid_operation(nemesis: ServingNemesis) -> None:
-    """Cut a server's power between two of its file operations."""
+    """Cut a server's power during a series of its file operations."""
     machine = nemesis.pick()
     nemesis.world.announce("power_loss", machine.name)
     volume = machine.volume
     volume.lose_power_after(nemesis.random.randrange(1, 40))
 
     def back() -> None:
-        # Cancel a power loss that has not happened yet.
+        # Cancel the power loss if it has not happened yet.
         volume.lose_power_after(NEVER)
         machine.switch_on()
 
@@ -276,9 +276,9 @@ def power_loss_in_mid_operation(nemesis: ServingNemesis) -> None:
 
 
 def fail_sync(nemesis: ServingNemesis) -> None:
-    """Make a sync fail and leave clean pages.
+    """Make an fsync fail.  As on Linux, the pages that were not written count as clean afterwards.
 
-    Often cut the power soon afterwards, so that the content of those pages is lost.
+    In half of the cases, cut the power soon afterwards, so that the content of these pages is lost.
     """
     machine = nemesis.pick()
     nemesis.world.announce("fsync_fails", machine.name)
@@ -309,7 +309,7 @@ def fill_disk(nemesis: ServingNemesis) -> None:
 
 
 def stall_disk(nemesis: ServingNemesis) -> None:
-    """Make a sync take up to 6 seconds."""
+    """Make an fsync take up to 6 seconds."""
     machine = nemesis.pick()
     nemesis.world.announce("disk_stalls", machine.name)
     machine.volume.stall_next_sync(nemesis.random.randrange(200, 6_000) * 1000)
@@ -318,7 +318,7 @@ def stall_disk(nemesis: ServingNemesis) -> None:
 def depose(nemesis: ServingNemesis) -> None:
     """Cut the leader off from other peers but not from its clients, so that only its own disk has its proposals.
 
-    Sometimes also cut its power.
+    In some cases, also cut the leader's power.
     """
     leader = nemesis.world.leader()
     if leader is None:
@@ -332,7 +332,7 @@ def depose(nemesis: ServingNemesis) -> None:
 
 
 def return_to_a_slow_leader(nemesis: ServingNemesis) -> None:
-    """Stall the leader's disk while others commit, and restart a follower, which is then ahead of the leader."""
+    """Stall the leader's disk, and restart a follower, whose log is then ahead of the leader's log."""
     leader = nemesis.world.leader()
     if leader is None:
         return
@@ -345,10 +345,10 @@ def return_to_a_slow_leader(nemesis: ServingNemesis) -> None:
 
 
 def rot(nemesis: ServingNemesis, *, at_once: bool = False) -> None:
-    """Flip a bit in a log or a snapshot.
+    """Flip a bit in a transaction log or a snapshot.
 
-    Only a minority of the voters is affected, so that other servers have the data.  The server detects the damage when
-    it reads the file.
+    Only disks of a minority of the voters are damaged, so that a quorum still has the data.  The server detects the
+    damage when it reads the file.
     """
     world, random = nemesis.world, nemesis.random
     fragile = [world.peers[peer] for peer in range(1, (world.shape.voters - 1) // 2 + 1)]
@@ -389,15 +389,15 @@ FAULTS: dict[str, Action] = {
     "rot": rot,
     "replace": replace,
 }
-"""Faults by name, in the order in which they are drawn."""
+"""Faults of an ensemble, by name.  The order matters: it determines what a seed draws."""
 
 
 _NEEDS_ALL_VOTERS = ("replace", "rot")
-"""These faults need fixed voters: a server that loses its history can recover it only from a quorum of others."""
+"""Faults that require fixed voters: a server that loses its history can recover it only from a quorum of the others."""
 
 
 def draw_nemesis(world: ServingWorld, random: Random) -> ServingNemesis:
-    """Return a nemesis with some of these faults; each seed omits different ones (swarm testing)."""
+    """Return a nemesis with a random selection of FAULTS; each seed omits different ones (swarm testing)."""
     left_out = _NEEDS_ALL_VOTERS if world.shape.changes_members else ()
     chosen = [action for name, action in FAULTS.items() if random.random() < 0.4 and name not in left_out]
     return ServingNemesis(world, random, chosen or [kill], random.randrange(500, 4_000))

@@ -1,7 +1,7 @@
 """Faults of a test's own programs, and the mixes of faults that a test names.
 
-Faults can kill programs that are started again after a failure, or cut their power; these programs are started
-again later. Faults can pause any program, partition it, slow down its links, and step its wall clock.
+Faults can pause any program, cut it off from nodes, slow down its links, and step its wall clock. They can also kill
+programs, or cut their power, but only programs that are configured to restart after a failure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GAP_MS_MIN, GAP_MS_MAX = 300, 3_000
 
 
 class UnknownFaults(ValueError):
-    """A test names a mix or a kind of fault that does not exist."""
+    """A test names a mix of faults, or a kind of fault, that does not exist."""
 
 
 def kill_program(nemesis: Nemesis) -> None:
@@ -51,7 +51,7 @@ def pause_program(nemesis: Nemesis) -> None:
 
 
 def cut_program(nemesis: Nemesis) -> None:
-    """Cut a program off from one node or program, or from all."""
+    """Cut a program off from one node or program, or from all of them."""
     names = [machine.name for machine in _programs(nemesis)]
     if not names:
         return
@@ -64,7 +64,7 @@ def cut_program(nemesis: Nemesis) -> None:
 
 
 def delay_program(nemesis: Nemesis) -> None:
-    """Slow down the link from a program to a node, or back."""
+    """Delay one direction of the link between a program and a node."""
     names = [machine.name for machine in _programs(nemesis)]
     if names:
         ends = [nemesis.pick(names), nemesis.pick(nemesis.world.node_names())]
@@ -102,13 +102,17 @@ PROGRAM_FAULTS: dict[str, Action] = {
     "delay_program": delay_program,
     "step_clock": step_clock,
 }
-_OF_CLUSTER: dict[str, Action] = {
+BROKER_FAULTS: dict[str, Action] = {
     "crash_broker": node_faults.crash_broker,
     "power_loss_broker": node_faults.power_loss_broker,
     "bounce_broker": bounce_broker,
     "stop_broker": stop_broker,
     "expire_session": expire_session,
     "cut_brokers": cut_brokers,
+}
+"""Faults that need a broker."""
+_OF_CLUSTER: dict[str, Action] = {
+    **BROKER_FAULTS,
     "crash_peer": node_faults.crash_peer,
     "power_loss_peer": node_faults.power_loss_peer,
     "pause": node_faults.pause,
@@ -121,7 +125,7 @@ _OF_CLUSTER: dict[str, Action] = {
 KINDS: dict[str, Action] = {**PROGRAM_FAULTS, **_OF_CLUSTER}
 """All kinds of faults, keyed by name."""
 _LOSE_RECORDS = ("power_loss_broker", "bounce_broker")
-"""Kafka acknowledges records before they are on disks: with these faults, a correct program can lose records."""
+"""Faults with which even a correct program can lose records: Kafka acknowledges records that are not on disk yet."""
 MIXES: dict[str, tuple[str, ...]] = {
     "chaos": tuple(kind for kind in KINDS if kind not in _LOSE_RECORDS),
     "programs": tuple(PROGRAM_FAULTS),
@@ -131,32 +135,31 @@ MIXES: dict[str, tuple[str, ...]] = {
     "clocks": ("step_clock",),
     "power": ("power_loss_program", "power_loss_peer", *_LOSE_RECORDS),
 }
-"""The mixes that a test can name.  A seed of "chaos" uses about half of the kinds."""
+"""Mixes of faults that a test can name.  With "chaos", each seed uses about half of the kinds."""
 
 
-def kinds_of(faults: str | Collection[str]) -> tuple[str, ...]:
-    """Return the kinds of faults that a mix, or a list of kinds, names. Raises UnknownFaults.
+def kinds_of(faults: str | Collection[str], brokers: int) -> tuple[str, ...]:
+    """Return the kinds of faults that a mix, or a list of kinds, names, for a world with that many brokers.
 
-    A string may contain several names, separated by commas.
+    A string may contain several names, separated by commas. Without brokers, a mix has no broker faults.
+    Raises UnknownFaults.
     """
     names = faults.split(",") if isinstance(faults, str) else faults
-    kinds = [kind for name in names for kind in MIXES.get(name.strip(), (name.strip(),))]
+    kinds = dict.fromkeys(kind for name in names for kind in MIXES.get(name.strip(), (name.strip(),)))
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown or not kinds:
         raise UnknownFaults(
             f"there are no faults {', '.join(unknown)!r}: name a mix ({', '.join(MIXES)}) or kinds ({', '.join(KINDS)})"
         )
-    return tuple(dict.fromkeys(kinds))
+    possible = tuple(kind for kind in kinds if brokers or kind not in BROKER_FAULTS)
+    if not possible:
+        raise UnknownFaults(f"the faults {', '.join(kinds)} need a broker: set brokers=1 or more")
+    return possible
 
 
-def program_nemesis(
-    world: World, seed: int, faults: str | Collection[str], only: Collection[int] | None
-) -> NumberedNemesis:
-    """Return the nemesis of a mix; with `only`, it injects only the faults with these numbers."""
+def program_nemesis(world: World, seed: int, kinds: tuple[str, ...], only: Collection[int] | None) -> NumberedNemesis:
+    """Return the nemesis of these kinds of faults; with `only`, it injects only the faults with these numbers."""
     drawn = derive_random(seed, "program faults")
-    kinds = kinds_of(faults)
-    if world.brokers == {}:
-        kinds = tuple(kind for kind in kinds if kind in PROGRAM_FAULTS or "broker" not in kind)
     chosen = _half(drawn, kinds) if len(kinds) > len(MIXES["network"]) else kinds
     actions = [KINDS[kind] for kind in chosen]
     return NumberedNemesis(world, seed, actions, drawn.randrange(GAP_MS_MIN, GAP_MS_MAX), only)

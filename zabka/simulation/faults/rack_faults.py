@@ -1,4 +1,4 @@
-"""Rack faults: power loss and a failed switch.  They exist only in worlds whose brokers have racks."""
+"""Rack faults: a power loss, and a failed switch.  They are possible only in worlds whose brokers have racks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from zabka.simulation.faults.nemesis import Action, Nemesis, all_of
 
 
 def _some_rack(nemesis: Nemesis) -> list[str]:
-    """Draw a rack and return its brokers."""
+    """Return the names of the brokers in a randomly chosen rack."""
     settings = nemesis.world.settings
     chosen = nemesis.pick([f"rack-{number}" for number in range(1, settings.racks + 1)])
     return [broker_name(b) for b in range(1, settings.brokers + 1) if rack_name(b, settings.racks) == chosen]

@@ -1,8 +1,8 @@
-"""Request faults that seeds draw: an error, a lost, late or damaged response, or a closed connection.
+"""Randomly chosen request faults: an error, a lost, late or damaged response, or a closed connection.
 
-Each fault is a rule (`zabka.ensemble.request_fault`) for one API or operation. A rule applies to requests of
-clients to brokers, to requests between brokers, or to requests of any client of the ensemble, including brokers.
-Only errors after which a client retries are injected, because other errors correctly end a seed's workload.
+Each fault is a rule (`zabka.ensemble.request_fault`) for one API or operation. A rule applies to requests of clients to
+brokers, to requests between brokers, or to requests of any client of the ensemble, including brokers. Only retriable
+errors are injected, because any other error correctly ends the workload.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from zabka.ensemble.request_fault import ANY, RequestFault
 from zabka.simulation.faults.nemesis import Action, Nemesis
 
 BROKERS = "broker-*"
-"""The client ids of brokers."""
+"""Pattern of the client ids of brokers."""
 LATE_MS = (20, 200, 1_000, 3_000)
-"""The delays, of which one is drawn. The longest is above the brokers' request timeouts."""
+"""Possible delays in ms. The longest is above the brokers' request timeouts."""
 USES_MAX = 4
 SHARE = 0.3
-"""The probability that a rule affects a request, for rules that do not affect a fixed number of requests."""
+"""Probability that a rule affects a request, for rules without a fixed number of requests."""
 
 _MOVED = ("NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION")
 _COORDINATOR = ("COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR")
@@ -35,7 +35,7 @@ ERRORS: dict[str, tuple[str, ...]] = {
     "OffsetFetch": _COORDINATOR,
     "InitProducerId": _COORDINATOR,
 }
-"""Errors for clients of brokers, by API."""
+"""Errors that can be returned to clients of brokers, by API."""
 OF_CLIENTS = (*ERRORS, "Metadata", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit")
 OF_BROKERS = (
     "Fetch", "OffsetForLeaderEpoch", "AlterPartition", "LeaderAndIsr", "UpdateMetadata", "StopReplica",
@@ -43,9 +43,9 @@ OF_BROKERS = (
 )  # fmt: skip
 OPERATIONS = ("create", "delete", "setData", "getData", "getChildren", "exists", "multi", "sync", ANY)
 SILENT = ("drop_response", "close", "truncate", "drop_request", "delay_before", "delay_after", "hang")
-"""Effects without an error, for each API of brokers."""
+"""Effects other than an error response that are possible for every API of brokers."""
 OF_PEERS = tuple(effect for effect in SILENT if effect != "drop_request")
-"""Effects without an error for operations of ZooKeeper, which must reply to requests in order."""
+"""Effects other than an error response for ZooKeeper operations.  A peer cannot omit a request: it replies in order."""
 
 
 def _pick(nemesis: Nemesis, names: tuple[str, ...]) -> str:
@@ -53,7 +53,7 @@ def _pick(nemesis: Nemesis, names: tuple[str, ...]) -> str:
 
 
 def _times(nemesis: Nemesis) -> dict[str, Any]:
-    """Draw how often a rule applies: to the next few requests, or to a share of all requests."""
+    """Draw how often a rule is applied: to each of the next few requests, or to any request with probability SHARE."""
     if nemesis.random.random() < 0.5:
         return {"times": nemesis.random.randrange(1, USES_MAX + 1)}
     return {"probability": SHARE}
@@ -72,30 +72,30 @@ def _add(nemesis: Nemesis, **fields: Any) -> None:
 
 
 def refused_request(nemesis: Nemesis) -> None:
-    """Return an error to clients of brokers."""
+    """Return an error to a client of a broker."""
     api = _pick(nemesis, tuple(ERRORS))
     _add(nemesis, api=api, effect="error", error=_pick(nemesis, ERRORS[api]))
 
 
 def lost_answer(nemesis: Nemesis) -> None:
-    """Apply requests of clients without responding: the connection is closed, or stays open."""
+    """Process clients' requests to brokers without responding.  The connection is closed or stays open."""
     keep_open = nemesis.random.random() < 0.5
     _add(nemesis, api=_pick(nemesis, OF_CLIENTS), effect="drop_response", keep_open=keep_open)
 
 
 def client_request(nemesis: Nemesis) -> None:
-    """Lose, delay or truncate requests of clients, or close their connections."""
+    """Lose, delay or truncate clients' requests or the responses, or close the clients' connections."""
     effect = _pick(nemesis, SILENT)
     _add(nemesis, api=_pick(nemesis, OF_CLIENTS), effect=effect, **_delay(nemesis, effect))
 
 
 def stale_metadata(nemesis: Nemesis) -> None:
-    """Make one broker reply to clients' Metadata requests with the present leaders, even after these change."""
+    """Make one broker answer clients' Metadata requests with the current leaders, even after these leaders change."""
     _add(nemesis, api="Metadata", effect="stale", node=nemesis.pick(nemesis.world.broker_names()))
 
 
 def corrupt_batch(nemesis: Nemesis) -> None:
-    """Damage batches in transit to a leader, or to a follower."""
+    """Damage record batches in Produce requests to a leader, or in Fetch responses to a follower."""
     if nemesis.random.random() < 0.5:
         _add(nemesis, api="Produce", effect="corrupt")
     else:
@@ -103,13 +103,13 @@ def corrupt_batch(nemesis: Nemesis) -> None:
 
 
 def broker_request(nemesis: Nemesis) -> None:
-    """Lose, delay or truncate requests between brokers, or close their connections."""
+    """Lose, delay or truncate requests between brokers or their responses, or close the connections between brokers."""
     effect = _pick(nemesis, SILENT)
     _add(nemesis, api=_pick(nemesis, OF_BROKERS), effect=effect, client_id=BROKERS, **_delay(nemesis, effect))
 
 
 def ensemble_request(nemesis: Nemesis) -> None:
-    """Lose, delay or truncate requests to the ensemble, or close the sessions' connections."""
+    """Lose, delay or truncate requests to the ensemble or their responses, or close the sessions' connections."""
     effect = _pick(nemesis, OF_PEERS)
     _add(nemesis, opcode=_pick(nemesis, OPERATIONS), effect=effect, **_delay(nemesis, effect))
 
@@ -123,4 +123,4 @@ REQUEST_FAULTS: dict[str, Action] = {
     "broker_request": broker_request,
     "ensemble_request": ensemble_request,
 }
-"""Faults by name, in the order in which they are drawn."""
+"""Request faults by name.  The order matters: it determines what a seed draws."""

@@ -1,7 +1,8 @@
 """Selection of fault targets by current role: leader, follower, controller, or the last target.
 
-Outages of distributed systems depend on roles ("the leader is cut off from the controller"), not on names ("2 from
-3").  If roles are drawn, several actions in a row often affect the same nodes; if names are drawn, they rarely do.
+Outages of distributed systems depend on roles ("the leader is cut off from the controller"), not on names ("2 from 3").
+If targets are chosen by role, several actions in a row often affect the same nodes; if targets are chosen by name, they
+rarely do.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from zabka.simulation.cluster.world import World
 
 
 class Parts(NamedTuple):
-    """The node that currently has each role, or an empty string if there is none."""
+    """Names of the nodes that currently have each role; an empty string if no node has it."""
 
     leader: str
     followers: tuple[str, ...]
@@ -24,7 +25,7 @@ class Parts(NamedTuple):
 
 
 def parts(world: World, focus: TopicPartition) -> Parts:
-    """Return the current roles for one partition."""
+    """Return which nodes have the roles for the partition `focus`."""
     state = world.replication.znodes.states.get(focus)
     assignment = world.replication.znodes.topics.get(focus.topic)
     replicas = assignment.partitions[focus.partition].replicas if assignment and state else ()
@@ -45,7 +46,7 @@ class Cast:
         self._world = world
         self._focus = focus
         self.last = ""
-        """The last node that a step affected."""
+        """Name of the node that the last step affected."""
 
     @property
     def zab_leader(self) -> str:
@@ -53,9 +54,9 @@ class Cast:
         return parts(self._world, self._focus).zab_leader
 
     def one(self, role: Callable[[int], int], name: Callable[[int], int]) -> str:
-        """Select a node, or return an empty string if the role is vacant.
+        """Return the name of a node, or an empty string if no node has the selected role.
 
-        `role` and `name` draw a number below their argument.
+        `role` selects the role and `name` the node: each returns a number below its argument.
         """
         world = self._world
         found = parts(world, self._focus)
@@ -73,7 +74,7 @@ class Cast:
         return group[name(len(group))] if group else ""
 
     def some(self, but: str, role: Callable[[int], int], name: Callable[[int], int]) -> list[str]:
-        """Select nodes other than `but`: one node by role, or all nodes of a kind."""
+        """Return the names of nodes other than `but`: the node with one role, or all nodes of one kind."""
         world = self._world
         found = parts(world, self._focus)
         peers, brokers = world.peer_names(), world.broker_names()

@@ -12,12 +12,12 @@ from zabka.simulation.checkers.replication_audit import ReplicationAudit
 from zabka.simulation.faults.kafka_operator import KafkaOperator
 
 CHURNED = "churned"
-"""Prefix of topics that faults create and delete; a number follows.  These topics have no producers."""
+"""Name prefix of topics that faults create and delete; a number follows.  No producer writes to these topics."""
 PARTITIONS_MAX = 5
 
 
 class Administered(Protocol):
-    """A world with brokers."""
+    """The parts of a world with brokers that topic faults use."""
 
     @property
     def brokers(self) -> Mapping[int, object]: ...
@@ -26,7 +26,7 @@ class Administered(Protocol):
 
 
 class Administrator(Protocol):
-    """A nemesis with an operator that uses Kafka's tools."""
+    """A nemesis that has an operator with Kafka's tools."""
 
     @property
     def random(self) -> Random: ...
@@ -35,7 +35,7 @@ class Administrator(Protocol):
     @property
     def world(self) -> Administered: ...
     def until_healed(self, undo: Callable[[], None], /) -> None:
-        """Call `undo` after a drawn time."""
+        """Call `undo` after a random time."""
         ...
 
 
@@ -51,7 +51,7 @@ def churn_topic(nemesis: Administrator) -> None:
 
 
 def grow_topic(nemesis: Administrator) -> None:
-    """Add a partition to a topic without producers."""
+    """Add a partition to a topic to which no producer writes."""
     topics = nemesis.world.replication.znodes.topics
     made = [name for name in topics if name.startswith(CHURNED)]
     if made:
@@ -71,21 +71,21 @@ def elect_unclean(nemesis: Administrator) -> None:
 
 
 def flip_unclean(nemesis: Administrator) -> None:
-    """Allow unclean leader elections for a topic for a while."""
+    """Allow unclean leader elections for a topic, and forbid them again later."""
     topic = _some_partition(nemesis).topic
     nemesis.kafka.configure_topic(topic, "unclean.leader.election.enable", "true")
     nemesis.until_healed(lambda: nemesis.kafka.configure_topic(topic, "unclean.leader.election.enable", None))
 
 
 def change_min_isr(nemesis: Administrator) -> None:
-    """Change a topic's min.insync.replicas."""
+    """Set a topic's min.insync.replicas to a random number of brokers."""
     topic = _some_partition(nemesis).topic
     wanted = nemesis.random.randrange(1, len(nemesis.world.brokers) + 1)
     nemesis.kafka.configure_topic(topic, "min.insync.replicas", str(wanted))
 
 
 def reassign(nemesis: Administrator) -> None:
-    """Reassign a partition, even during a reassignment, or cancel a reassignment."""
+    """Reassign a partition, even if a reassignment is in progress, or cancel its reassignment."""
     draw, name = nemesis.random, _some_partition(nemesis)
     if draw.random() < 0.2:
         nemesis.kafka.reassign({name: None})

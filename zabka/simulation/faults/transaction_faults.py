@@ -1,8 +1,8 @@
 """Faults between the decision of a transaction and its markers, when the loss of a coordinator matters most.
 
-Each fault waits until a coordinator has stored PrepareCommit or PrepareAbort, and occurs a few milliseconds later.  It
-kills or pauses the coordinator, cuts it off from other brokers or from the ensemble, or kills a leader that is to
-receive a marker.  Only seeds with transactional clients have these faults.
+Each fault waits until a transaction coordinator has stored PrepareCommit or PrepareAbort, and occurs a few milliseconds
+later.  It kills or pauses the coordinator, cuts it off from other brokers or from the ensemble, or kills a partition
+leader that will receive a marker.  Only seeds with transactional clients have these faults.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from zabka.simulation.faults.nemesis import Action, Nemesis, all_of
 
 PREPARED = ("PrepareCommit", "PrepareAbort")
 AFTER_MS = (0, 0, 1, 3, 10, 40)
-"""Possible times from the decision to the fault."""
+"""Possible times in ms from a transaction's decision (PrepareCommit or PrepareAbort) to the fault."""
 WAITS_MS_MAX = 4_000
 
 
 class _Decision:
-    """Waits for a coordinator's next decision."""
+    """Waits until a transaction coordinator stores the next decision (PrepareCommit or PrepareAbort)."""
 
     def __init__(self, world: World, decided: Callable[[TransactionChanged], None]) -> None:
         self._world = world
@@ -36,12 +36,12 @@ class _Decision:
         event = entry.event
         if isinstance(event, TransactionChanged) and event.state in PREPARED and not self._is_over:
             self._is_over = True
-            # Remove this listener later, because the list of listeners is in use while it is notified of this entry.
+            # Remove this listener later: the record is just iterating over its list of listeners.
             self._world.scheduler.soon(self.end)
             self._decided(event)
 
     def end(self) -> None:
-        """Stop waiting."""
+        """Stop waiting for a decision."""
         with suppress(ValueError):
             self._world.record.listeners.remove(self._see)
 
@@ -51,7 +51,7 @@ def _others(world: World, name: str) -> list[str]:
 
 
 def _marked(world: World, event: TransactionChanged) -> list[str]:
-    """Return the leaders of a transaction's partitions."""
+    """Return the names of the leaders of a transaction's partitions, which will receive its markers."""
     found: dict[str, None] = {}
     for partition in event.partitions:
         topic, _, number = partition.rpartition("-")
@@ -61,11 +61,11 @@ def _marked(world: World, event: TransactionChanged) -> list[str]:
     return list(found)
 
 
-# -- actions of the nemesis of chaos ------------------------------------------------------------------------------
+# -- actions of the nemesis ---------------------------------------------------------------------------------------
 
 
 def _at_decision(inject: Callable[[Nemesis, TransactionChanged], None]) -> Action:
-    """Return an action that occurs at the next decision, if there is one soon enough."""
+    """Return an action that calls `inject` soon after the next decision of a transaction, if there is one in time."""
 
     def wait(nemesis: Nemesis) -> None:
         after_ms = AFTER_MS[nemesis.random.randrange(0, len(AFTER_MS))]
@@ -76,7 +76,7 @@ def _at_decision(inject: Callable[[Nemesis, TransactionChanged], None]) -> Actio
 
 
 def _kill_coordinator(nemesis: Nemesis, event: TransactionChanged) -> None:
-    """Kill the coordinator.  In half of the cases its last messages to other brokers are lost."""
+    """Kill the transaction coordinator.  In half of the cases, its last messages to other brokers are lost."""
     name, world = broker_name(event.broker_id), nemesis.world
     lost = _others(world, name) if nemesis.random.random() < 0.5 else []
     cuts = [world.cut(name, other) for other in lost]
@@ -118,11 +118,11 @@ TRANSACTION_FAULTS: dict[str, Action] = {
 }
 
 
-# -- actions of swarms -----------------------------------------------------------------------------------------------
+# -- actions of the search -------------------------------------------------------------------------------------------
 
 
 def _await_decision(stage: Stage, words: ActionNumbers) -> TransactionChanged | None:
-    """Advance the time until shortly after a decision, and return it; return None if there is none for a while."""
+    """Wait until shortly after the next decision of a transaction, and return the decision; None after WAITS_MS_MAX."""
     found: list[TransactionChanged] = []
     decision = _Decision(stage.world, found.append)
     with suppress(Deadlock):
@@ -133,7 +133,7 @@ def _await_decision(stage: Stage, words: ActionNumbers) -> TransactionChanged | 
 
 
 def lose_coordinator(stage: Stage, words: ActionNumbers) -> str:
-    """Kill or pause the coordinator of a transaction immediately after its decision."""
+    """Kill or pause the transaction coordinator shortly after it has stored PrepareCommit or PrepareAbort."""
     event, world = _await_decision(stage, words), stage.world
     if event is None or not world.is_running(name := broker_name(event.broker_id)) or world.is_paused(name):
         return ""
@@ -148,7 +148,10 @@ def lose_coordinator(stage: Stage, words: ActionNumbers) -> str:
 
 
 def lose_markers(stage: Stage, words: ActionNumbers) -> str:
-    """Cut a coordinator off from other brokers immediately after it decided a transaction.  The links remain cut."""
+    """Cut a transaction coordinator off from other brokers shortly after it has stored a decision.
+
+    The links remain cut.
+    """
     event, world = _await_decision(stage, words), stage.world
     if event is None:
         return ""
@@ -159,7 +162,7 @@ def lose_markers(stage: Stage, words: ActionNumbers) -> str:
 
 
 def lose_marked(stage: Stage, words: ActionNumbers) -> str:
-    """Kill a leader that is about to receive a transaction's marker."""
+    """Kill a partition leader that will soon receive a transaction's marker."""
     event, world = _await_decision(stage, words), stage.world
     names = [] if event is None else [name for name in _marked(world, event) if world.is_running(name)]
     if not names:

@@ -1,7 +1,7 @@
 """Files and directories of a simulated file system, as processes read them and as they are on the platter.
 
-Content consists of blocks; a block that was never written is a hole and reads as zeros. All versions of a block since
-the last sync are kept, because the system may have written any of them to the platter.
+Content consists of blocks; a block that was never written is a hole and reads as zeros. The module stores all versions
+of a block since the last sync, because the system may have written any of them to the platter.
 """
 
 from __future__ import annotations
@@ -12,21 +12,24 @@ from random import Random
 from typing import NamedTuple
 
 BLOCK_BYTES = 4096
-"""The unit in which file content is kept in memory and synced."""
+"""Block size: the unit in which file content is stored in memory and synced."""
 SECTOR_BYTES = 512
-"""The unit that a disk writes atomically: blocks can be torn at sector boundaries."""
+"""Sector size: the unit that a disk writes atomically.
+
+After a power loss, a block can consist of sectors of different versions.
+"""
 HOLE = bytes(BLOCK_BYTES)
 
 
 class FileNode:
-    """One file."""
+    """One file of a simulated file system."""
 
     def __init__(self, mtime_s: float) -> None:
         self.blocks: dict[int, bytes] = {}
         self.size = 0
         self.mtime_s = mtime_s
         self.names = 0
-        """Number of names of the file in memory; `opened` is the number of open descriptors."""
+        """Number of directory entries of the file in memory.  `opened` is the number of open descriptors."""
         self.opened = 0
         self.platter: dict[int, bytes] = {}
         self.platter_size = 0
@@ -34,12 +37,12 @@ class FileNode:
         """Versions of each block since the last sync, oldest first."""
         self._sizes: list[int] = []
         self._on_platter: bytes | None = None
-        """Cached result of `on_platter`, until the platter changes."""
+        """Cached result of `on_platter`, or None after the platter has changed."""
 
-    # -- as it is read -----------------------------------------------------------------------------------------------
+    # -- content that processes read ---------------------------------------------------------------------------------
 
     def read(self, position: int, size: int) -> bytes:
-        """Read up to `size` bytes from that position."""
+        """Return up to `size` bytes from `position`."""
         end = min(position + size, self.size)
         parts: list[bytes] = []
         while position < end:
@@ -50,11 +53,11 @@ class FileNode:
         return b"".join(parts)
 
     def new_blocks(self, position: int, size: int) -> list[int]:
-        """Return the numbers of the hole blocks that a write would fill, in order."""
+        """Return the numbers of the blocks that a write would allocate because they are holes, in order."""
         return [number for number in _touched(position, size) if number not in self.blocks]
 
     def write(self, position: int, data: bytes) -> None:
-        """Write bytes at that position."""
+        """Write bytes at `position`."""
         end = position + len(data)
         for number in _touched(position, len(data)):
             start = number * BLOCK_BYTES
@@ -65,7 +68,7 @@ class FileNode:
             self._resize(end)
 
     def truncate(self, size: int) -> None:
-        """Truncate the file, or extend it by a hole."""
+        """Truncate the file to `size`, or extend it with a hole."""
         if size < self.size:
             for number in [number for number in self.blocks if number * BLOCK_BYTES >= size]:
                 self._put(number, HOLE)
@@ -77,12 +80,12 @@ class FileNode:
             self._resize(size)
 
     def next_data(self, position: int) -> int | None:
-        """Return the next position with data, or None if only a hole follows."""
+        """Return the next position at or after `position` that has data, or None if only a hole follows."""
         later = [number for number in self.blocks if (number + 1) * BLOCK_BYTES > position]
         return max(min(later) * BLOCK_BYTES, position) if later and position < self.size else None
 
     def next_hole(self, position: int) -> int:
-        """Return the next position in a hole; the end of the file counts as a hole."""
+        """Return the next position at or after `position` that is in a hole.  The end of the file counts as a hole."""
         number = position // BLOCK_BYTES
         while number in self.blocks:
             number += 1
@@ -96,10 +99,10 @@ class FileNode:
         self.size = size
         self._sizes.append(size)
 
-    # -- the platter -------------------------------------------------------------------------------------------------
+    # -- content on the platter --------------------------------------------------------------------------------------
 
     def on_platter(self) -> bytes:
-        """Return the synced content, without the zeros after the last block."""
+        """Return the content that is on the platter, without the zeros after the last block."""
         if self._on_platter is None:
             last = max(self.platter, default=-1)
             blocks = [self.platter.get(number, HOLE) for number in range(last + 1)]
@@ -108,11 +111,11 @@ class FileNode:
 
     @property
     def is_dirty(self) -> bool:
-        """Whether there is anything to sync."""
+        """Whether the file has changes that are not on the platter."""
         return bool(self._versions or self._sizes)
 
     def sync(self) -> None:
-        """Write everything to the platter."""
+        """Write all unsynced blocks and the file size to the platter."""
         self._on_platter = None
         for number in self._versions:
             self._bring(number)
@@ -121,9 +124,9 @@ class FileNode:
         self._sizes.clear()
 
     def fail_to_sync(self, random: Random) -> None:
-        """Apply a failed sync: some blocks were written, and all are marked clean afterwards.
+        """Simulate a failed sync: only some blocks reach the platter, but all count as clean afterwards.
 
-        The file size is written at the next sync.
+        The next sync writes the file size.
         """
         self._on_platter = None
         for number in self._versions:
@@ -138,13 +141,13 @@ class FileNode:
             self.platter.pop(number, None)
 
     def evict(self, position: int, size: int) -> None:
-        """Drop clean blocks from the cache, so that the next read returns the platter's content."""
+        """Drop clean blocks from the page cache, so that the next read returns the content of the platter."""
         for number in range(position // BLOCK_BYTES, -(-(position + size) // BLOCK_BYTES)):
             if number in self.blocks and number not in self._versions and (number + 1) * BLOCK_BYTES <= self.size:
                 self.blocks[number] = self.platter.get(number, HOLE)
 
     def flip(self, bit: int) -> None:
-        """Flip a bit on the platter.  Later reads return the flipped bit if the block was clean."""
+        """Flip a bit on the platter.  If the block is clean, later reads return the flipped bit."""
         self._on_platter = None
         number, inside = divmod(bit, 8 * BLOCK_BYTES)
         clean = number not in self._versions and self.blocks.get(number, HOLE) == self.platter.get(number, HOLE)
@@ -155,7 +158,7 @@ class FileNode:
             self.blocks[number] = self.platter[number]
 
     def lose_power(self, random: Random) -> None:
-        """Apply a power loss: each unsynced block survives in some version, possibly torn at sectors, or not at all."""
+        """Simulate a power loss: of each unsynced block, one version survives, or sectors of several, or nothing."""
         self._on_platter = None
         for number, versions in self._versions.items():
             self.platter[number] = _remains([self.platter.get(number, HOLE), *versions], random)
@@ -168,7 +171,7 @@ class FileNode:
             number: block for number, block in self.platter.items() if number < last or (number == last and offset)
         }
         if last in self.platter:
-            # Beyond its end a file reads as zeros, even after it grows again.
+            # Bytes beyond the end of a truncated file read as zeros, even after the file grows again.
             self.platter[last] = self.platter[last][:offset] + bytes(BLOCK_BYTES - offset)
         self.blocks = dict(self.platter)
         self.opened = 0
@@ -179,7 +182,7 @@ def _touched(position: int, size: int) -> range:
 
 
 def _remains(versions: list[bytes], random: Random) -> bytes:
-    """Return a block's content after a power loss: one of its versions, or sectors of several versions."""
+    """Return a block's content after a power loss: one of its versions, or a mix of sectors of several versions."""
     if random.random() < 0.7:
         return random.choice(versions)
     return b"".join(
@@ -199,7 +202,7 @@ class NameChange(NamedTuple):
 
 
 class DirectoryNode:
-    """One directory."""
+    """One directory of a simulated file system."""
 
     def __init__(self, mtime_s: float) -> None:
         self.entries: dict[str, Node] = {}
@@ -208,13 +211,13 @@ class DirectoryNode:
         self.unsynced: list[NameChange] = []
 
     def change(self, number: int, means: dict[str, Node | None]) -> None:
-        """Apply one operation to the directory."""
+        """Apply an operation to the directory: `means` maps names to their new nodes (None: removed)."""
         _apply(self.entries, means)
         self.unsynced.append(NameChange(number, means))
 
     @property
     def is_dirty(self) -> bool:
-        """Whether there is anything to sync."""
+        """Whether the directory has operations that are not on the platter."""
         return bool(self.unsynced)
 
     def sync(self) -> None:
@@ -224,7 +227,7 @@ class DirectoryNode:
         self.unsynced.clear()
 
     def lose_power(self, keeps: Iterable[bool]) -> None:
-        """Apply a power loss.  `keeps` has a flag for each unsynced operation: whether it survives."""
+        """Simulate a power loss.  `keeps` states for each unsynced operation, in order, whether it survives."""
         for operation, is_kept in zip(self.unsynced, keeps, strict=False):
             if is_kept:
                 _apply(self.platter, operation.means)

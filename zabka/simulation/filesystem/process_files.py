@@ -1,4 +1,4 @@
-"""A simulated file system as one process sees it: `zabka.ensemble.runtime.files.Files`."""
+"""A simulated file system from the point of view of one process; implements `zabka.ensemble.runtime.files.Files`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from zabka.simulation.filesystem.volume import Volume, trouble
 SECTORS_OF_A_BLOCK = BLOCK_BYTES // 512
 BUFFER_BYTES = 8192
 ROOM_BYTES = 1 << 40
-"""Free space if no limit is set."""
+"""Free space in bytes that is reported if the disk has no limit."""
 
 
 class SimStat(NamedTuple):
-    """The fields of stat(2) that are used."""
+    """Those fields of a stat(2) result that production code uses."""
 
     st_mode: int
     st_size: int
@@ -36,9 +36,9 @@ class _Open(NamedTuple):
 
 
 class ProcessFiles:
-    """One process's files. `took_us` sums the durations of its operations since it was last set to 0.
+    """File operations of one process. `took_us` is their total time in µs since it was last set to 0.
 
-    Operations of a killed process have no effect, even while its code is still unwinding.
+    After the process is killed, its operations have no effect, even if its code still unwinds.
     """
 
     def __init__(self, volume: Volume) -> None:
@@ -50,7 +50,7 @@ class ProcessFiles:
         volume.attach(self.kill)
 
     def kill(self) -> None:
-        """Handle SIGKILL: written data remains, descriptors are closed, locks are released."""
+        """Handle SIGKILL: close the descriptors and release the locks; written data remains readable."""
         for descriptor in list(self._open):
             self.close(descriptor)
         self.is_alive = False
@@ -101,12 +101,12 @@ class ProcessFiles:
             self.volume.free(node)
 
     def pread(self, descriptor: int, size: int, position: int, /) -> bytes:
-        """Read from a position (pread(2))."""
+        """Read up to `size` bytes at a position (pread(2))."""
         node = self._file("read", descriptor)
         return node.read(position, size)
 
     def pwrite(self, descriptor: int, data: bytes | bytearray | memoryview, position: int, /) -> int:
-        """Write at a position (pwrite(2)); if the disk becomes full, write a part."""
+        """Write at a position (pwrite(2)).  If the disk becomes full, write only a part of the data."""
         if not self.is_alive:
             return len(data)
         node = self._file("write", descriptor, writes=True)
@@ -145,11 +145,11 @@ class ProcessFiles:
         volume.sync(opened.node)
 
     def node_at(self, descriptor: int) -> Node:
-        """Return the file that the descriptor refers to."""
+        """Return the file or directory that the descriptor refers to."""
         return self._at(descriptor).node
 
     def fdatasync(self, descriptor: int, /) -> None:
-        """Sync a file (fdatasync(2)) and its size, because the size is needed to read the data."""
+        """Sync a file's data and its size (fdatasync(2)): without the size, the data could not be read."""
         self.fsync(descriptor)
 
     def fstat(self, descriptor: int, /) -> SimStat:
@@ -157,7 +157,10 @@ class ProcessFiles:
         return _stat_of(self._at(descriptor).node)
 
     def lseek(self, descriptor: int, position: int, whence: int, /) -> int:
-        """Find data or a hole: lseek(2) with SEEK_DATA or SEEK_HOLE only, because descriptors have no position."""
+        """Return the next position with data or in a hole (lseek(2)).
+
+        Supports only SEEK_DATA and SEEK_HOLE, because simulated descriptors have no position.
+        """
         node = self._file("seek", descriptor)
         if whence not in (os.SEEK_DATA, os.SEEK_HOLE):
             raise trouble(errno.EINVAL)
@@ -167,12 +170,12 @@ class ProcessFiles:
         return found
 
     def posix_fadvise(self, descriptor: int, start: int, length: int, advice: int, /) -> None:
-        """Apply posix_fadvise(2): POSIX_FADV_DONTNEED drops clean pages from the cache."""
+        """Apply posix_fadvise(2): POSIX_FADV_DONTNEED drops clean pages from the page cache."""
         if self.is_alive and advice == os.POSIX_FADV_DONTNEED:
             self._file("advise", descriptor).evict(start, length)
 
     def flock(self, descriptor: int, operation: int, /) -> None:
-        """Lock a file (flock(2)) without ever waiting."""
+        """Lock a file (flock(2)).  Raises OSError instead of waiting if the file is locked."""
         self._begin("lock", self._at(descriptor).path)
         locks, key = self.volume.locks, self._at(descriptor).node
         if operation & fcntl.LOCK_UN:
@@ -194,7 +197,7 @@ class ProcessFiles:
         return cast(IO[bytes], io.BufferedWriter(_Raw(self, descriptor, path), BUFFER_BYTES))
 
     def _stream_of_updates(self, path: Path, mode: str) -> IO[bytes]:
-        """Open a file for appending, for exclusive creation, or for reading and writing."""
+        """Open a file as a stream for appending, for exclusive creation, or for both reading and writing."""
         flags = {"r": 0, "w": os.O_CREAT | os.O_TRUNC, "a": os.O_CREAT, "x": os.O_CREAT | os.O_EXCL}[mode[0]]
         reads = "+" in mode
         raw = _Raw(self, self.open(path, flags | (os.O_RDWR if reads else os.O_WRONLY), 0o666), path)
@@ -203,7 +206,7 @@ class ProcessFiles:
         made = io.BufferedRandom(raw, BUFFER_BYTES) if reads else io.BufferedWriter(raw, BUFFER_BYTES)
         return cast(IO[bytes], made)
 
-    # -- names -------------------------------------------------------------------------------------------------------
+    # -- file and directory names ------------------------------------------------------------------------------------
 
     def stat(self, path: Path, /) -> SimStat:
         """Return the status of a file (stat(2))."""
@@ -221,7 +224,7 @@ class ProcessFiles:
         return names
 
     def rename(self, path: Path, to: Path, /) -> None:
-        """Rename a file (rename(2)) within one directory."""
+        """Rename a file (rename(2)).  Both names must be in the same directory."""
         if not self.is_alive:
             return
         self._begin("rename", str(path))
@@ -274,7 +277,7 @@ class ProcessFiles:
         self.volume.change(self.volume.parent(path), {path.name: None})
 
     def resolve(self, path: Path, /) -> Path:
-        """Return the path itself, because there are no symbolic links."""
+        """Return the path unchanged, because there are no symbolic links."""
         return path
 
     def room(self, path: Path, /) -> int:
@@ -282,11 +285,11 @@ class ProcessFiles:
         return ROOM_BYTES if self.volume.room_bytes is None else self.volume.room_bytes
 
     def capacity(self, path: Path, /) -> int:
-        """Return the size of the whole volume in bytes: free space plus the blocks of its files."""
+        """Return the size of the whole volume in bytes: its free space plus the blocks of its files."""
         used = sum(len(node.blocks) for _, node in self.volume.files()) * BLOCK_BYTES
         return self.room(path) + used
 
-    # -- the rest ----------------------------------------------------------------------------------------------------
+    # -- other operations --------------------------------------------------------------------------------------------
 
     def _now_s(self) -> float:
         return self.volume.now_us() / 1e6
@@ -327,7 +330,7 @@ def _stat_of(node: Node) -> SimStat:
 
 
 class _Raw(io.RawIOBase):
-    """The unbuffered file below a buffered stream."""
+    """The unbuffered file under a buffered stream."""
 
     def __init__(self, files: ProcessFiles, descriptor: int, path: Path) -> None:
         self._files = files

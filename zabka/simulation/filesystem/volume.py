@@ -1,12 +1,12 @@
-"""A host's file system: its contents for all processes, and the effects of a power loss.
+"""The simulated file system of a host, shared by all its processes, and the effects of a power loss.
 
 Processes can read what other processes have written, even if the writer was killed. Synced data survives a power loss.
-Of unsynced data a random part survives:
+Of unsynced data, a random part survives:
 
-a file's blocks     each in any version since the last sync, torn at sectors, or unchanged
+a file's blocks     each in any version since the last sync, in a mix of sectors of versions, or unchanged
 a file's size       any size since the last sync; a missing block before that size reads as zeros
-names               any subset of the directory operations or, on a file system with a journal, those before a
-                    point in time; a sync of the directory, and with a journal any sync, makes them durable
+names               any subset of the directory operations or, on a file system with a journal, all operations before
+                    some point in time; a sync of the directory, or with a journal any sync, makes them durable
 
 A failed sync leaves clean blocks that are not on the platter: the next sync succeeds and writes nothing.
 """
@@ -31,7 +31,7 @@ EVERYWHERE = ""
 
 
 class PowerLost(BaseException):
-    """The host lost power during an operation.  The code of its processes must not catch this."""
+    """The host lost power during a file operation.  Simulated processes must not catch this exception."""
 
 
 class _Fault(NamedTuple):
@@ -41,7 +41,7 @@ class _Fault(NamedTuple):
 
 
 def trouble(number: int, path: object = None) -> OSError:
-    """Return the operating system's error with that number."""
+    """Return the OSError with that error number."""
     return OSError(number, os.strerror(number), None if path is None else str(path))
 
 
@@ -52,22 +52,20 @@ class Volume:
         self.random = random
         self.now_us = now_us
         self.has_journal = random.random() < 0.5
-        """Whether directory operations reach the platter in order, and at every sync (ext4, XFS)."""
+        """Whether directory operations become durable in order, and at every sync (as on ext4 and XFS)."""
         self.slow_factor = 1
         self.room_bytes: int | None = None
         """Free space in bytes; None means unlimited."""
         self.operations = 0
         """Number of operations started so far."""
         self.locks: dict[Node, object] = {}
-        """The lock holder of each locked file."""
+        """The holder of the lock on each locked file."""
         self.failed_syncs = 0
         self.faults_met = 0
-        """Number of operations that failed because of a requested fault or a full disk."""
+        """Number of operations that failed because of an injected fault or a full disk."""
         self._root = DirectoryNode(0)
         self.changes = 0
-        """Number of directory operations and power losses so far, by which a cached lookup is recognised as
-        outdated.
-        """
+        """Number of directory operations and power losses so far.  A cached lookup is outdated if it has increased."""
         self._changed: dict[int, DirectoryNode] = {}
         """Directories with unsynced operations."""
         self._faults: list[_Fault] = []
@@ -78,7 +76,7 @@ class Volume:
         self._start()
 
     def _start(self) -> None:
-        """Boot the host with a new boot id."""
+        """Boot the host: generate a new boot id."""
         directory = self._root
         *parents, name = parts_of(BOOT_ID)
         for parent in parents:
@@ -94,29 +92,30 @@ class Volume:
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def fail_next(self, operation: str, number: int = errno.EIO, within: str = EVERYWHERE) -> None:
-        """Make the next operation of that kind fail with that error.
+        """Make the next operation of one kind fail with error number `number`.
 
-        Kinds are read, write, sync, open, rename, unlink and so on. Only paths that contain `within` are affected.
+        Kinds are read, write, sync, open, rename, unlink and others. Only operations on paths that contain `within`
+        fail.
         """
         self._faults.append(_Fault(operation, number, within))
 
     def break_path(self, within: str) -> None:
-        """Make every operation on paths that contain `within` fail with EIO, until `repair`."""
+        """Until `repair` is called, make every operation on paths that contain `within` fail with EIO."""
         self._broken.append(within)
 
     def repair(self) -> None:
-        """Cancel all faults and remove the limit on space."""
+        """Cancel all faults, and remove the limit on free space."""
         self._faults.clear()
         self._broken.clear()
         self._stall_us = 0
         self.room_bytes = None
 
     def stall_next_sync(self, for_us: int) -> None:
-        """Make the next sync take that much longer."""
+        """Make the next sync take `for_us` longer."""
         self._stall_us = for_us
 
     def lose_power_after(self, operations: int) -> None:
-        """Lose power after that many more operations: the operation after them raises PowerLost.
+        """Make the operation after `operations` more operations raise PowerLost.
 
         The caller must then call `lose_power`.
         """
@@ -132,11 +131,11 @@ class Volume:
     # -- processes and power -----------------------------------------------------------------------------------------
 
     def attach(self, kill: Callable[[], None]) -> None:
-        """Register a function that kills a process at a power loss."""
+        """Register a function that kills a process when the host loses power."""
         self._killed_with_power.append(kill)
 
     def lose_power(self) -> None:
-        """End all processes, lose the data that is not on the platter, and restart the host."""
+        """Kill all processes, lose the data that is not on the platter, and reboot the host."""
         for kill in self._killed_with_power:
             kill()
         self._killed_with_power.clear()
@@ -171,7 +170,10 @@ class Volume:
     # -- operations of processes -------------------------------------------------------------------------------------
 
     def begin_operation(self, operation: str, path: str) -> int:
-        """Start an operation and return its duration in µs. Raises OSError and PowerLost according to the faults."""
+        """Start an operation and return its duration in µs.
+
+        Raises OSError or PowerLost if a fault is injected for it.
+        """
         if self._power_until is not None and self.operations >= self._power_until:
             raise PowerLost
         self.operations += 1
@@ -200,7 +202,7 @@ class Volume:
             self._changed.clear()
 
     def find(self, path: PurePath) -> Node:
-        """Return the node with that path. Raises OSError."""
+        """Return the file or directory with that path. Raises OSError."""
         node: Node = self._root
         for part in parts_of(path):
             if not isinstance(node, DirectoryNode):
@@ -218,7 +220,7 @@ class Volume:
         return node
 
     def change(self, directory: DirectoryNode, means: dict[str, Node | None]) -> None:
-        """Apply an operation to a directory."""
+        """Apply an operation to a directory: `means` maps names to their new nodes (None: removed)."""
         before = [directory.entries.get(name) for name in means]
         self.changes += 1
         self._changed[id(directory)] = directory
@@ -233,7 +235,7 @@ class Volume:
                 after.names += 1
 
     def allocate(self, size: int) -> int:
-        """Reserve space for new blocks. Return how many bytes of `size` are available."""
+        """Reserve space for new blocks. Return how many of `size` bytes are available."""
         if self.room_bytes is None:
             return size
         taken = min(size, self.room_bytes // BLOCK_BYTES * BLOCK_BYTES)
@@ -241,12 +243,12 @@ class Volume:
         return taken
 
     def free(self, node: FileNode) -> None:
-        """Free the space of a file that has no name and is not open."""
+        """Free the space of a file, if it has no name and is not open."""
         if not node.names and not node.opened and self.room_bytes is not None:
             self.room_bytes += len(node.blocks) * BLOCK_BYTES
 
     def files(self) -> Iterator[tuple[str, FileNode]]:
-        """Yield every file that has a name, with its path; sorted by name in each directory."""
+        """Yield every file that has a name, with its path.  The files of each directory are sorted by name."""
         waiting: list[tuple[str, DirectoryNode]] = [("", self._root)]
         while waiting:
             path, directory = waiting.pop()
@@ -257,7 +259,7 @@ class Volume:
                     waiting.append((f"{path}/{name}", node))
 
     def platter_directory(self, path: PurePath) -> dict[str, bytes]:
-        """Return a directory's files as they would be if power were lost now and no unsynced data survived."""
+        """Return a directory's files as they would be after a power loss from which no unsynced data survived."""
         directory = self._root
         for part in parts_of(path):
             node = directory.platter.get(part)

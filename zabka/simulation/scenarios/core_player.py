@@ -1,4 +1,4 @@
-"""Plays a script on the bare protocol, then ends all faults and checks that the ensemble recovers.
+"""Runs a script on the bare protocol, then ends all faults and checks that the ensemble recovers.
 
 `BareEnsemble` checks safety at every step. Liveness is checked at the end: with all processes up and no more faults,
 the peers must elect a leader, commit a write and have the same history, including every acknowledged write.
@@ -33,15 +33,15 @@ from zabka.simulation.steps.bare_file_ensemble import BareFileEnsemble
 
 HEALING_ROUNDS_MAX = 12
 ROUNDS_OF_PATIENCE = 2
-"""Number of rounds without a serving leader after which peers that lead without followers time out.
+"""Number of recovery rounds without an established leader after which leaders without followers time out.
 
-Two peers may wait for each other while a third peer, which has no vote, remains LOOKING.
+Otherwise two peers could wait for each other forever, while a third peer, which has no vote, remains LOOKING.
 """
 _FAULTS = (Crash, Break, Isolate, Vanish, Rot, CutOut, LoseNewestLog, Replace, SpoilSnapshot)
 
 
 def play(scenario: CoreScenario) -> Verdict:
-    """Play the scenario and return its verdict."""
+    """Run the scenario's script and return its verdict."""
     if not isinstance(scenario, FileScenario):
         return _play(
             scenario, BareEnsemble(scenario.peers, scenario.snap_count, scenario.cumulative, keeps_journal=True)
@@ -97,7 +97,7 @@ def _counter_ends_at(counter_max: int) -> Iterator[None]:
 def play_steps(
     cores: BareEnsemble, steps: Sequence[FileSteps], before: Callable[[FileSteps], None] = lambda _: None
 ) -> list[str]:
-    """Play the steps until a check fails; call `before` with each. Return the problems."""
+    """Run the steps until a check fails, and return the problems. `before` is called with each step before it runs."""
     for number, step in enumerate(steps, 1):
         before(step)
         try:
@@ -137,9 +137,9 @@ def recover(cores: BareEnsemble) -> list[str]:
 
 
 def _lose_patience(cores: BareEnsemble) -> None:
-    """Make every peer that follows or leads without serving time out and return to LOOKING.
+    """Make every peer whose leader is not established, or that leads without a quorum, time out and return to LOOKING.
 
-    Otherwise some peers may wait for a lost peer, without which there is no quorum.
+    Otherwise some peers could wait forever for a lost peer that their quorum needs.
     """
     for peer in cores.voters:
         status = cores.nodes[peer].status
@@ -148,7 +148,7 @@ def _lose_patience(cores: BareEnsemble) -> None:
 
 
 def unsettled(cores: BareEnsemble) -> list[str]:
-    """Return the problems of an ensemble that has no possible step left."""
+    """Return what is wrong with an ensemble in which no further step is possible."""
     if _leader(cores) is None:
         return ["liveness: nothing can happen any more, and nobody leads"]
     if not _all_serve(cores):
@@ -165,7 +165,7 @@ def _leader(cores: BareEnsemble) -> int | None:
 
 
 def _leads(cores: BareEnsemble) -> bool:
-    """Return whether any peer leads, established or not."""
+    """Return whether any peer is LEADING, with or without a quorum of followers."""
     return any(node.status is not None and node.status.state is PeerState.LEADING for node in cores.nodes.values())
 
 

@@ -1,7 +1,7 @@
-"""Steps of a script for the bare protocol (`zabka.simulation.steps`), as values that can be written to a file.
+"""Steps of a script for the bare protocol (`zabka.simulation.steps`), as data that can be saved to a file.
 
-Peers are numbered from 1. Only steps change the state; a packet, an fsync and a timeout are each one step. `Run` takes
-all possible steps except held ones.
+Peers are numbered from 1. Nothing happens between steps: each packet, fsync and timeout is one step. The step `Run`
+performs all possible steps, except those that it holds back.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from zabka.simulation.steps.bare_ensemble import BareEnsemble
 STEPS_MAX = 5_000
 ROUNDS_MAX = 30
 SILENCE_MS = 10_000
-"""Longer than any peer waits for a message from another peer."""
+"""Time in ms that is longer than any timeout of a peer for messages from other peers."""
 _DIGITS_MAX = 10
 FINALIZE, RESEND = "election.finalize", "election.resend"
 
 
 class CoreStep(msgspec.Struct, frozen=True, tag=True):
-    """One step.  `play` performs it, and raises StepFailed if that is not possible."""
+    """One step.  `play` performs it, and raises StepFailed if the step is not possible."""
 
 
 class Start(CoreStep, frozen=True):
-    """Start the processes of these peers; without peers, of all peers that are down."""
+    """Start the processes of these peers, or of all peers that are down if the list is empty."""
 
     peers: tuple[int, ...] = ()
 
     def play(self, cores: BareEnsemble) -> None:
-        """Start each of the peers that is down."""
+        """Start each of these peers that is down."""
         for peer in self.peers or cores.voters:
             if cores.nodes[peer].peer is None:
                 cores.start(peer)
 
 
 class Elect(CoreStep, frozen=True):
-    """Peers of this list that are LOOKING elect a leader, or join the leader that the others follow.
+    """Let the LOOKING peers of this list elect a leader, or join the leader that the other peers of the list follow.
 
-    Other peers receive no election messages.
+    Peers that are not in the list receive no election messages.
     """
 
     peers: tuple[int, ...]
@@ -55,16 +55,16 @@ class Elect(CoreStep, frozen=True):
 
 
 class Run(CoreStep, frozen=True):
-    """Take all possible steps in turn, until only held ones are left.
+    """Perform all possible steps in turn, until only steps remain that `hold` holds back.
 
-    `hold` names the steps that are held: `disk 2` (no operation reaches that disk), `3 > 1` (no packet from 3 to 1),
-    `Commit 3 > 1` (that direction is held as soon as a COMMIT is the next packet from 3 to 1).
+    `hold` contains `disk 2` (perform no operation on that disk), `3 > 1` (deliver no packet from 3 to 1), or `Commit 3
+    > 1` (deliver packets from 3 to 1 only until the next packet is a COMMIT).
     """
 
     hold: tuple[str, ...] = ()
 
     def play(self, cores: BareEnsemble) -> None:
-        """Take one step after another until none is left."""
+        """Perform one possible step after another until none remains."""
         for _ in range(STEPS_MAX):
             if not run_once(cores, self.hold):
                 return
@@ -72,10 +72,10 @@ class Run(CoreStep, frozen=True):
 
 
 class Deliver(CoreStep, frozen=True):
-    """Deliver the next packets from source to target; with `until`, all up to and including the first of that type.
+    """Deliver the next `count` packets from source to target, or all packets up to the first one of type `until`.
 
-    They arrive on the oldest connection between the two peers that has packets in flight, or on a later one with
-    `link`.
+    The packets are taken from the oldest connection between the two peers that has packets in flight, or from a later
+    one if `link` is not 0.
     """
 
     source: int
@@ -95,9 +95,9 @@ class Deliver(CoreStep, frozen=True):
 
 
 class Lose(CoreStep, frozen=True):
-    """Lose all packets that source sent on a connection before source closed the connection or died.
+    """Lose all packets in flight on a connection that the source peer has closed, or on which it died.
 
-    The target receives only the close.
+    The target peer receives only the close of the connection.
     """
 
     source: int
@@ -113,13 +113,13 @@ class Lose(CoreStep, frozen=True):
 
 
 class SyncDisk(CoreStep, frozen=True):
-    """A peer's disk performs its operations up to its next barrier (or truncation), `count` times."""
+    """Perform the operations waiting for a peer's disk up to the next fsync barrier or truncation, `count` times."""
 
     peer: int
     count: int = 1
 
     def play(self, cores: BareEnsemble) -> None:
-        """Perform the disk's operations up to the next barrier, `count` times."""
+        """Perform the waiting disk operations up to the next barrier, `count` times."""
         for _ in range(self.count):
             if not cores.nodes[self.peer].queue:
                 raise StepFailed(f"nothing waits for the disk of {self.peer}")
@@ -127,7 +127,7 @@ class SyncDisk(CoreStep, frozen=True):
 
 
 class Write(CoreStep, frozen=True):
-    """A client of that peer sends `count` writes."""
+    """Let a client of that peer send `count` writes."""
 
     peer: int
     count: int = 1
@@ -139,17 +139,17 @@ class Write(CoreStep, frozen=True):
 
 
 class Sync(CoreStep, frozen=True):
-    """A client of that peer sends a sync."""
+    """Let a client of that peer send a sync request."""
 
     peer: int
 
     def play(self, cores: BareEnsemble) -> None:
-        """Send the sync to that server."""
+        """Send the sync request to that peer."""
         cores.sync(self.peer)
 
 
 class Crash(CoreStep, frozen=True):
-    """Crash these peers. The first `written` operations that wait for each disk are performed; -1 means all."""
+    """Crash these peers. Before that, perform the first `written` operations that wait for each disk (-1: all)."""
 
     peers: tuple[int, ...]
     written: int = 0
@@ -163,19 +163,19 @@ class Crash(CoreStep, frozen=True):
 
 
 class Isolate(CoreStep, frozen=True):
-    """Reset every connection of that peer, and notify both ends of each."""
+    """Reset every connection of that peer, and notify both ends of each connection."""
 
     peer: int
 
     def play(self, cores: BareEnsemble) -> None:
-        """Reset every connection of that server."""
+        """Reset every connection of that peer."""
         for other in cores.voters:
             if other != self.peer:
                 Break(self.peer, other).play(cores)
 
 
 class Break(CoreStep, frozen=True):
-    """Reset the connections between two peers, and notify both peers."""
+    """Reset the connections between two peers, and notify both."""
 
     one: int
     other: int
@@ -189,21 +189,22 @@ class Break(CoreStep, frozen=True):
 
 
 class GiveUp(CoreStep, frozen=True):
-    """Expire a peer's time limit for its leader or for its followers."""
+    """Let a peer's timeout for messages from its leader, or from a quorum of followers, expire."""
 
     peer: int
 
     def play(self, cores: BareEnsemble) -> None:
-        """Advance time until the peer's time limits have expired."""
+        """Advance time until the peer's timeout has expired."""
         give_up(cores, self.peer)
 
 
 class Expect(CoreStep, frozen=True):
-    """Check the state of the script: the value that `what` names must equal `value`.
+    """Check that the part of a peer's state that `what` names equals `value`.
 
-    `what` is `log` (the history on that disk, as `1.1 1.2`), `tree` (the history that the peer serves), `up`, `leads`,
-    `serves`, `looks` (is LOOKING), `phase` (of its role), `epochs` (accepted and current on disk), `synced` (its
-    synchronisations so far, as `DIFF SNAP`) or `answered` (the number of replies to all clients).
+    `what` is `log` (the zxids in the log on disk, such as `1.1 1.2`), `tree` (the zxids applied in memory), `up`,
+    `leads`, `serves` (accepts client requests), `looks` (is LOOKING), `phase` (of its role), `epochs` (accepted and
+    current epoch on disk), `synced` (its synchronisations so far, such as `DIFF SNAP`) or `answered` (the number of
+    replies to all clients).
     """
 
     what: str
@@ -211,7 +212,7 @@ class Expect(CoreStep, frozen=True):
     value: str = "True"
 
     def play(self, cores: BareEnsemble) -> None:
-        """Compare the value with the expected value."""
+        """Compare the peer's state with the expected value."""
         seen = observed(cores, self.what, self.peer)
         if seen != self.value:
             raise StepFailed(f"{self.what} of {self.peer} is {seen!r}, the script expects {self.value!r}")
@@ -223,28 +224,28 @@ ALL = (1, 2, 3)
 
 
 def started(peers: tuple[int, ...] = ALL) -> tuple[CoreSteps, ...]:
-    """Return steps: these peers start, elect a leader and follow it."""
+    """Return steps in which these peers start, elect a leader and follow it."""
     return (Start(peers), Elect(peers), Run())
 
 
 def joined(peer: int) -> tuple[CoreSteps, ...]:
-    """Return steps: another peer starts and follows the leader of the others."""
+    """Return steps in which another peer starts and follows the existing leader."""
     return (Start((peer,)), Elect(ALL), Run())
 
 
 def rejoined(peer: int) -> tuple[CoreSteps, ...]:
-    """Return steps: a peer crashes, restarts from its disk and follows the leader."""
+    """Return steps in which a peer crashes, restarts from its disk and follows the leader."""
     return (Crash((peer,)), Run(), *joined(peer))
 
 
 LED_BY_3: tuple[CoreSteps, ...] = (Start(), Elect(ALL), Run(), Expect("leads", 3))
 ONE_WRITE: tuple[CoreSteps, ...] = (Write(3), Run(), Expect("log", 1, "1.1"))
 X_ON_3_ALONE: tuple[CoreSteps, ...] = (Write(3), SyncDisk(3))
-"""Result: the leader has logged a transaction that no other peer has received."""
+"""Steps after which the leader, peer 3, has logged a transaction that no other peer has received."""
 
 
 def zxid_list(zxids: list[int]) -> str:
-    """Format a history as `1.1 1.2 2.1`: epoch and counter."""
+    """Format zxids as `1.1 1.2 2.1`: epoch and counter of each."""
     return " ".join(f"{zxid >> 32}.{zxid & 0xFFFFFFFF}" for zxid in zxids)
 
 
@@ -257,7 +258,7 @@ def parsed_zxid(text: str) -> int:
 
 
 def observed(cores: BareEnsemble, what: str, peer: int) -> str:
-    """Return the value that `Expect` compares with."""
+    """Return the part of a peer's state that `what` names, as text (see `Expect`)."""
     if what == "answered":
         return str(len(cores.answered))
     if what == "synced":
@@ -285,11 +286,11 @@ def observed(cores: BareEnsemble, what: str, peer: int) -> str:
     return str(facts[what])
 
 
-# -- how steps are made ----------------------------------------------------------------------------------------------
+# -- helpers of the steps --------------------------------------------------------------------------------------------
 
 
 def run_once(cores: BareEnsemble, hold: tuple[str, ...] = ()) -> bool:
-    """Take one step for every link direction and every disk with pending work. Return False if there is none."""
+    """Perform one step for every link direction and every disk that has pending work. Return False if there is none."""
     moved = False
     for source, target in _directions(cores):
         found = cores.next_to(source, target)
@@ -315,20 +316,20 @@ def _directions(cores: BareEnsemble) -> Iterator[tuple[int, int]]:
 
 
 def looking(cores: BareEnsemble, peers: tuple[int, ...]) -> list[int]:
-    """Return the peers in `peers` that are LOOKING."""
+    """Return those of `peers` that are LOOKING."""
     states = [(peer, cores.nodes[peer].status) for peer in peers if cores.is_up(peer)]
     return [peer for peer, status in states if status is not None and status.state is PeerState.LOOKING]
 
 
 def elect(cores: BareEnsemble, peers: tuple[int, ...]) -> bool:
-    """Exchange election messages only among these peers until none is LOOKING. Return whether that succeeded."""
+    """Exchange election messages among these peers only, until none is LOOKING. Return whether that succeeded."""
     return not confer(cores, peers)
 
 
 def confer(cores: BareEnsemble, peers: tuple[int, ...]) -> list[int]:
-    """Exchange election messages only among these peers, for a limited number of rounds.
+    """Exchange election messages among these peers only, for a limited number of rounds.
 
-    Return the peers that are still LOOKING. If the messages never end, this is recorded as a problem.
+    Return the peers that are still LOOKING. If the peers still send messages after the last round, record a problem.
     """
     cores.notifications = ()
     said = 0
@@ -355,7 +356,7 @@ def confer(cores: BareEnsemble, peers: tuple[int, ...]) -> list[int]:
 
 
 def give_up(cores: BareEnsemble, peer: int) -> None:
-    """Advance time until the peer's time limits for messages from its leader, or from a quorum, have expired."""
+    """Advance time until the peer's timeout for messages from its leader, or from a quorum, has expired."""
     status = cores.nodes[peer].status
     if status is not None and status.serving and HALF_TICK_TIMER in cores.nodes[peer].timers:
         cores.fire(peer, HALF_TICK_TIMER, SILENCE_MS)

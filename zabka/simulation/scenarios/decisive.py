@@ -1,8 +1,8 @@
-"""The decisive moment of a play: the event that settles its outcome. The page opens the play at this event.
+"""The decisive event of a scenario run: the event that settles the outcome. The dashboard opens the run at this event.
 
-A scenario can name its moment.  Otherwise it is derived.  If the scenario was also played with its bug, the moment is
-the first difference that leads to the outcome (`zabka.journal.outcomes`).  If not, it is the first violation, or else
-the last decision before the script heals everything.
+A scenario can name its decisive event.  Otherwise this module derives it.  If the scenario was also run with its bug,
+the decisive event is the first difference between the two runs that leads to the outcome (`zabka.journal.outcomes`).
+If not, it is the first violation, or else the last decision of a node before the script heals all faults.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from zabka.simulation.scenarios.story import HEALING
 
 
 class Decisive(NamedTuple):
-    """Numbers of the decisive events in each journal, from 1; None if that journal has no such event."""
+    """Number of the decisive event in the journals of the run (`played`) and of the run with the bug (`outage`).
+
+    Numbers start at 1; None if the journal has no decisive event.
+    """
 
     played: int | None
     outage: int | None
 
 
 def decisive(scenario: AnyScenario, verdict: Verdict) -> Decisive:
-    """Return the decisive moments of a play and of the play with its bug."""
+    """Return the decisive events of a scenario's run and of its run with the bug."""
     if verdict.shown is None:
         return Decisive(_alone(scenario, verdict), None)
     one, other = _on_world_time(verdict.journal), _on_world_time(verdict.shown.journal)
@@ -45,9 +48,9 @@ def _on_world_time(journal: Sequence[Entry]) -> list[Entry]:
 
 
 def _number(entries: Sequence[Entry], entry: Entry | None, at_us: int) -> int:
-    """Return the number of an entry, or of the last decision up to that time.
+    """Return the number of `entry` in the journal, or of the last decision up to `at_us` if `entry` is None.
 
-    If a node makes several decisions in one microsecond, the first one counts, because nodes report causes first.
+    If a node makes several decisions in one microsecond, return the first, because nodes write causes before effects.
     """
     if entry is not None:
         return next(number for number, each in enumerate(entries, 1) if each is entry)
@@ -68,7 +71,7 @@ def _alone(scenario: AnyScenario, verdict: Verdict) -> int | None:
     end = next((step.entries for step in reversed(verdict.taken) if step.text == HEALING), len(journal))
     begin = verdict.taken[1].entries if len(verdict.taken) > 1 else 0
     decided = [n for n, e in enumerate(journal[:end], 1) if n > begin and _is_caused(e)]
-    # If the script only sends client requests, no decision has a cause, and the end shows the outcome.
+    # If the script only sends client requests, no decision has a cause. Then the last event shows the outcome.
     return decided[-1] if decided else min(end, len(journal)) or None
 
 

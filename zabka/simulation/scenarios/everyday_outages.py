@@ -1,4 +1,4 @@
-"""Common outages without a bug: a lagging follower, a killed leader, a lost quorum, a cut link."""
+"""Scripts of common outages that need no bug: a lagging follower, a killed leader, a lost quorum, a cut link."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
             *OPENED,
             Cut("second", PEERS, both_ways=False),
             State("orders-0", leader="third"),
-            # A client that does not know the new leader yet sends to the old one, and fails.
+            # A client that does not know the new leader yet sends a record to the old leader, which fails.
             Produce("orders-0", 3),
             Heal(),
             State("orders-0", leader="third", isr=("second", "third")),

@@ -1,4 +1,4 @@
-"""Steps of a script for the bare protocol on real files: disk faults and silent failures of machines."""
+"""Steps of a script for the bare protocol on real files: disk faults, and power losses that no peer is notified of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.simulation.steps.bare_file_ensemble import BareFileEnsemble
 
 
 class FileStep(CoreStep, frozen=True):
-    """One step that requires peers whose disks are files."""
+    """A step that requires peers with real files as disks."""
 
 
 def _on_files(cores: BareEnsemble) -> BareFileEnsemble:
@@ -21,7 +21,7 @@ def _on_files(cores: BareEnsemble) -> BareFileEnsemble:
 class Confer(FileStep, frozen=True):
     """Exchange election messages among the peers of this list that are LOOKING.
 
-    They stop when they have a leader or nothing more to send. Other peers receive no messages.
+    The exchange ends when they have a leader, or have nothing more to send. Other peers receive no messages.
     """
 
     peers: tuple[int, ...]
@@ -42,13 +42,13 @@ class Vanish(FileStep, frozen=True):
 
 
 class Purge(FileStep, frozen=True):
-    """Run autopurge on that peer: keep the newest snapshots and the logs that they need."""
+    """Run autopurge on that peer: delete all but the newest snapshots and the logs that these need."""
 
     peer: int
     retain: int = 3
 
     def play(self, cores: BareEnsemble) -> None:
-        """Remove the files that PurgeTxnLog would remove."""
+        """Delete the files that PurgeTxnLog would delete."""
         _on_files(cores).files(self.peer).purge(self.retain)
 
 
@@ -70,7 +70,7 @@ class Rot(FileStep, frozen=True):
 
 
 class CutOut(FileStep, frozen=True):
-    """Remove the last record of a log file of that peer without a trace, which leaves a hole in its history."""
+    """Remove the last record of one of a peer's log files, so that its history has a hole that it cannot detect."""
 
     peer: int
     zxid: str
@@ -84,7 +84,7 @@ class CutOut(FileStep, frozen=True):
 
 
 class LoseNewestLog(FileStep, frozen=True):
-    """Delete the newest log file of a peer that is down, as if its disk were not mounted."""
+    """Delete the newest log file of a peer that is down, as if the disk with this file were not mounted."""
 
     peer: int
 
@@ -107,7 +107,7 @@ class Replace(FileStep, frozen=True):
 
 
 class SpoilSnapshot(FileStep, frozen=True):
-    """Make that peer's storage detect an unreadable newest snapshot; the storage then requests another snapshot."""
+    """Make that peer's storage report an unreadable newest snapshot, so that it requests another snapshot."""
 
     peer: int
 

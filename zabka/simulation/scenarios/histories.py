@@ -1,6 +1,6 @@
-"""Committed history that was lost or split between a leader's log on disk and the data sent to its learners.
+"""Scripts in which committed transactions are missing from a leader's log on disk or from the data sent to a learner.
 
-Each scenario needs real files: a log shortened by autopurge, a flipped bit, a missing marker file.
+Each script needs real files, because it purges logs, flips a bit or deletes a marker file.
 """
 
 from __future__ import annotations

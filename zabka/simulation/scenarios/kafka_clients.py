@@ -1,6 +1,6 @@
-"""The Kafka clients of a script: a producer, a consumer and an operator. Their history is checked at the end.
+"""The Kafka clients of a script: a producer, a consumer and an operator. Checkers examine their history at the end.
 
-They run on any runtime, so a script is checked in the same way in the simulated world and on real processes.
+The clients run on any runtime, so a script can be checked in the same way in a simulated world and on real processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zabka.kafka.record_batch import Record, build_batch, decode_records
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 PATIENCE_MS = 8_000
-"""How long a client retries. A script has its reply within this time."""
+"""Time in ms during which a client retries a request. Within this time, each request of a script has a result."""
 COMMITTED_POLL_MS = 100
 OK = "ok"
 UNAVAILABLE = "unavailable"
@@ -34,7 +34,7 @@ def partition_of(name: str) -> TopicPartition:
 
 
 class Environment(NamedTuple):
-    """Environment of the clients: how to reach brokers, and the leaders' log end offsets, where known."""
+    """What the clients need: a runtime, connections to brokers, and the leaders' log end offsets where known."""
 
     runtime: Runtime
     channel: BrokerChannel
@@ -44,7 +44,7 @@ class Environment(NamedTuple):
 
 
 class KafkaClients:
-    """A producer and a consumer. `acks` is the producer's setting."""
+    """A producer with the setting `acks`, a consumer, and an operator."""
 
     def __init__(self, around: Environment, acks: int = ACKS_ALL) -> None:
         self.history = KafkaHistory()
@@ -62,8 +62,11 @@ class KafkaClients:
         return self._runtime.now().mono_ms * 1000
 
     async def produce(self, name: TopicPartition, broker: str) -> str:
-        """Send the next record to the leader or to the given broker. Return `ok`, an error's name, or `unavailable`."""
-        # Count started requests, not finished ones: two requests in flight are two records.
+        """Send the next record to the leader, or to `broker` if given.
+
+        Return `ok`, an error's name, or `unavailable`.
+        """
+        # Count requests when they start, because two requests in flight send two different records.
         self._begun += 1
         value = f"{name}:{self._begun}"
         began_us = self._now_us()
@@ -116,7 +119,10 @@ class KafkaClients:
         return int(row.base_offset)
 
     async def poll(self, name: TopicPartition, broker: str = "") -> int:
-        """Read all records since the last poll from the leader or the given broker. Return the high watermark."""
+        """Read all records since the last poll from the leader, or from `broker` if given.
+
+        Return the high watermark.
+        """
         while True:
             position = self._positions.get(name, 0)
             try:
@@ -137,8 +143,8 @@ class KafkaClients:
                 self.history.polled.append(Polled("consumer", self._assignments.get(name, 1), str(name), rows))
                 self._positions[name] = records[-1].offset + 1
             elif position > mark:
-                # The position is above the high watermark, so its records are lost. Without a reset the consumer would
-                # wait for ever.
+                # The position is above the high watermark, so the records below it are lost. Without a reset the
+                # consumer would wait forever.
                 self._positions[name] = 0
                 self._assignments[name] = self._assignments.get(name, 1) + 1
             else:
@@ -160,7 +166,7 @@ class KafkaClients:
         return decode_records(bytes(got.records or b""), offset), int(got.high_watermark)
 
     async def read_to_the_end(self) -> None:
-        """Read every written partition until all records are committed and read, and record its end."""
+        """Read every written partition until all its records are committed and read, then store its end offset."""
         for name in dict.fromkeys(sent.partition for sent in self.history.sent):
             partition = partition_of(name)
             while (end := await self.poll(partition)) != self._around.log_end(partition):
@@ -168,7 +174,7 @@ class KafkaClients:
             self.history.ends[name] = end
 
     async def reassign(self, name: TopicPartition, replicas: tuple[int, ...]) -> None:
-        """Reassign a partition's replicas."""
+        """Reassign a partition to these replicas."""
         row = {"partition_index": name.partition, "replicas": replicas}
         topics = [{"name": name.topic, "partitions": [row]}]
         asked = request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, timeout=PATIENCE_MS, topics=topics)

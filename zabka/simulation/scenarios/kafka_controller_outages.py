@@ -1,4 +1,4 @@
-"""Outages of Kafka's controller and of its use of ZooKeeper, each with and without the old behaviour."""
+"""Scripts of controller outages and of its use of ZooKeeper, each run with and without Kafka's former behaviour."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def late_watches(ms: int, *brokers: str) -> tuple[AnyWorldStep, ...]:
 
 
 def historical(*names: str) -> dict[str, str]:
-    """Return the broker key that enables these historical behaviours."""
+    """Return the broker configuration that enables these former behaviours of Kafka, each a known bug."""
     return {HISTORICAL_KEY: ",".join(names)}
 
 
@@ -167,7 +167,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
             Wait(12_000),
             Heal(),
             Restart(("third",)),
-            # Write a record: if a broker was not notified of the leader, it does not fetch this record.
+            # Write a record: a broker that was not notified of the new leader does not fetch it.
             Produce("orders-0"),
         ),
     ),
@@ -220,7 +220,8 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
             *OPENED,
             Kill(("first", "second", "third")),
             Wait(9_000),
-            # Delay the watches, so that all brokers are registered when the new controller reads the registrations.
+            # Delay the watch events, so that all brokers are registered when the new controller reads the
+            # registrations.
             *late_watches(100, "first", "second", "third"),
             Restart(("first", "second", "third")),
             Settled(),

@@ -1,4 +1,4 @@
-"""Outages of Kafka's replication, each with and without the old behaviour or the unsafe setting."""
+"""Scripts of replication outages, each run with and without Kafka's former behaviour or an unsafe setting."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Wait(1_000),
             Cut("fourth", ("second",)),
             Produce("orders-0", expect=OK),
-            # This record is committed, but the third broker does not know that, and the fourth does not have the
-            # record.
+            # This record is committed, but the third broker does not know that yet, and the fourth broker does not have
+            # the record.
             Pause("second"),
             Cut("third", ("fifth",)),
             Delay("third", ("fourth",), 1_000),
@@ -173,7 +173,8 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Produce("orders-0"),
             State("orders-0", isr=("second",)),
             Heal(),
-            # The third broker catches up. Its return to the ISR is still in flight when it requests a shutdown.
+            # The third broker catches up. The request to add it to the ISR is still in flight when it requests a
+            # controlled shutdown.
             Delay("second", ("first",), 4_000),
             Wait(1_200),
             Stop("third"),
@@ -262,7 +263,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Wait(5),
             Stop("second"),
             State("orders-0", leader="third"),
-            # Wait until the third broker knows that it leads. Records held on the link must not arrive before that.
+            # Wait until the third broker knows that it is the leader: records held on the link must not arrive earlier.
             Wait(100),
             Heal(),
             Wait(3_000),
@@ -285,7 +286,8 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Heal(),
             Delay("second", ("first",), 6_000),
             Wait(1_300),
-            # The request to add the third broker to the ISR is slow; it times out and is immediately sent again.
+            # The request to add the third broker to the ISR is slow: it times out, and the leader sends it again at
+            # once.
             Heal(),
             State("orders-0", isr=("second", "third")),
             Cut("third", ("second",)),
@@ -309,7 +311,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             *FOUR,
             Produce("orders-0", 3, expect=OK),
             Wait(1_000),
-            # The fourth broker receives nothing from the controller, and is the second broker's only follower.
+            # The fourth broker receives nothing from the controller. It is the only follower of the second broker.
             Cut("fourth", ("first",)),
             Cut("second", ("first", "third", *PEERS)),
             Send("orders-0", at="second"),
@@ -318,7 +320,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Produce("orders-0", 2),
             Heal(("second",)),
             State("orders-0", isr=("second", "third")),
-            # The second broker becomes leader again, with a log that differs from the fourth broker's.
+            # The second broker becomes leader again. Its log differs from the fourth broker's log.
             Elect("orders-0"),
             State("orders-0", leader="second"),
             Produce("orders-0"),

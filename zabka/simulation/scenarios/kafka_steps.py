@@ -1,4 +1,4 @@
-"""Steps of a script about Kafka: topics, records, elections, operators, and checks of the state in the quorum.
+"""Steps of a script about Kafka: topics, records, elections, operator commands, and checks of the state in ZooKeeper.
 
 Brokers have the names that `Stage.node` accepts; partitions are named like `topic-0`.
 """
@@ -34,7 +34,10 @@ def _broker_id(stage: Stage, name: str) -> int:
 
 
 def asked(stage: Stage, coroutine: Any, what: str) -> Any:
-    """Return the reply to a client's request. Raises StepFailed if the request fails or gets no reply."""
+    """Wait for the reply to a Kafka client's request, and return it.
+
+    Raises StepFailed if the request fails or times out.
+    """
 
     async def answer() -> Any:
         try:
@@ -49,13 +52,13 @@ def asked(stage: Stage, coroutine: Any, what: str) -> Any:
 
 
 class Cast(WorldStep, frozen=True):
-    """Wait until every broker is registered and one is controller, then name the controller and the other brokers."""
+    """Wait until all brokers are registered and one is controller; then assign the names that steps use for brokers."""
 
     controller: str = "first"
     others: tuple[str, ...] = ("second", "third")
 
     def play(self, stage: Stage) -> None:
-        """Wait until the cluster has settled, then name its brokers."""
+        """Wait until the cluster has settled, then assign the brokers' names."""
         _until(stage, lambda: stage.world.unsettled() is None, WITHIN_MS, lambda: str(stage.world.unsettled()))
         controller = stage.node("controller")
         rest = [name for name in stage.broker_names() if name != controller]
@@ -83,10 +86,10 @@ class Topic(WorldStep, frozen=True):
 
 
 class Produce(WorldStep, frozen=True):
-    """Send records one after another. Each result must be in `expect`; if `expect` is empty, any result is allowed.
+    """Send `count` records one after another. Each result must be in `expect`, unless `expect` is empty.
 
-    A result is `ok`, the name of an error, or `unavailable`. With `at`, the records are sent to that broker even if it
-    is not the leader.
+    A result is `ok`, the name of an error, or `unavailable`. With `at`, the producer sends to that broker even if it is
+    not the leader.
     """
 
     partition: str
@@ -105,25 +108,28 @@ class Produce(WorldStep, frozen=True):
 
 
 class Send(WorldStep, frozen=True):
-    """Send a record without waiting for the reply; with `at`, to that broker even if it is not the leader."""
+    """Send a record without waiting for the result.  With `at`, send to that broker even if it is not the leader."""
 
     partition: str
     at: str = ""
 
     def play(self, stage: Stage) -> None:
-        """Send the record. Its result is used when the history is checked."""
+        """Send the record. Its result matters only for the check of the clients' history at the end."""
         broker = stage.node(self.at) if self.at else ""
         stage.kafka_machine.begin(stage.kafka.produce(partition_of(self.partition), broker), "send")
 
 
 class Poll(WorldStep, frozen=True):
-    """Make the consumer read all available records; with `at`, from that broker even if it is not the leader."""
+    """Make the consumer read all available records.
+
+    With `at`, it reads from that broker even if that is not the leader.
+    """
 
     partition: str
     at: str = ""
 
     def play(self, stage: Stage) -> None:
-        """Read the records and wait for the reply."""
+        """Make the consumer read, and wait until it has read."""
         broker = stage.node(self.at) if self.at else ""
         asked(stage, stage.kafka.poll(partition_of(self.partition), broker), f"a poll of {self.partition}")
 
@@ -135,13 +141,13 @@ class Elect(WorldStep, frozen=True):
     kind: int = 0
 
     def play(self, stage: Stage) -> None:
-        """Request the election and wait for the reply, which can have any result."""
+        """Request the election and wait for the reply.  Any reply is allowed."""
         electing = stage.kafka.admin.elect_leaders(self.kind, [partition_of(self.partition)], timeout_ms=PATIENCE_MS)
         asked(stage, electing, f"an election for {self.partition}")
 
 
 class Configure(WorldStep, frozen=True):
-    """Set a config override of a topic as an operator, or remove it with None."""
+    """Set a topic's configuration override as an operator, or remove it if the value is None."""
 
     topic: str
     key: str
@@ -156,7 +162,7 @@ class Configure(WorldStep, frozen=True):
 
 
 class Reassign(WorldStep, frozen=True):
-    """Reassign a partition's replicas as an operator."""
+    """Reassign a partition to other replicas as an operator."""
 
     partition: str
     replicas: tuple[str, ...]
@@ -180,7 +186,7 @@ class Stop(WorldStep, frozen=True):
 
 
 class LoseDisk(WorldStep, frozen=True):
-    """Kill a broker's machine and erase its disk."""
+    """Cut the power of a broker's machine, and erase its disk."""
 
     node: str
 
@@ -192,7 +198,7 @@ class LoseDisk(WorldStep, frozen=True):
 
 
 class Delay(WorldStep, frozen=True):
-    """Delay messages from a node (or a client's machine) to others, until `Heal`."""
+    """Delay messages from a node (or a client's machine) to other nodes, until `Heal`."""
 
     node: str
     others: tuple[str, ...]
@@ -206,7 +212,7 @@ class Delay(WorldStep, frozen=True):
 
 
 class Edit(WorldStep, frozen=True):
-    """Change one key of a znode's JSON with a ZooKeeper shell, or remove it with None."""
+    """Change one key in a znode's JSON with a ZooKeeper shell, or remove the key if the value is None."""
 
     path: str
     key: str
@@ -226,7 +232,7 @@ class Edit(WorldStep, frozen=True):
 
 
 class State(WorldStep, frozen=True):
-    """Wait until a partition has this state in the quorum: leader (`nobody` for none) and ISR."""
+    """Wait until a partition's state in ZooKeeper has this leader (`nobody` for none) and this ISR."""
 
     partition: str
     leader: str = ""
@@ -234,7 +240,7 @@ class State(WorldStep, frozen=True):
     within_ms: int = WITHIN_MS
 
     def play(self, stage: Stage) -> None:
-        """Advance time until the partition has that state in the quorum."""
+        """Advance time until the partition has that state in ZooKeeper."""
         leader = -1 if self.leader == "nobody" else _broker_id(stage, self.leader) if self.leader else None
         isr = sorted(_broker_id(stage, name) for name in self.isr)
 
@@ -253,14 +259,14 @@ class State(WorldStep, frozen=True):
 
 
 class ControllerTerms(WorldStep, frozen=True):
-    """Wait until another broker is controller, and name that broker."""
+    """Wait until another broker has become controller, and assign it a name."""
 
     other_than: str
     name: str
     within_ms: int = WITHIN_MS
 
     def play(self, stage: Stage) -> None:
-        """Advance time until another broker is controller."""
+        """Advance time until another broker has become controller."""
         old = _broker_id(stage, self.other_than)
         _until(
             stage,
@@ -276,14 +282,14 @@ class Undisturbed(WorldStep, frozen=True):
     """Check that no controller was elected after the last `ControllerTerms` step."""
 
     def play(self, stage: Stage) -> None:
-        """Compare the present controller epoch with the recorded controller epoch."""
+        """Compare the current controller epoch with the epoch that the last `ControllerTerms` step stored."""
         found = stage.world.record.state.controller_epoch
         if found != stage.controller_epoch:
             raise StepFailed(f"controller epoch {found} has begun behind {stage.controller_epoch}")
 
 
 class Settled(WorldStep, frozen=True):
-    """Wait until every partition has a leader and a full ISR, and all brokers know them."""
+    """Wait until every partition has a leader and a full ISR, and all brokers know this state."""
 
     within_ms: int = WITHIN_MS
 

@@ -1,4 +1,4 @@
-"""All scenarios by name, and a function to play one."""
+"""All scenarios by name, and a function that runs one."""
 
 from __future__ import annotations
 
@@ -35,14 +35,17 @@ LIBRARY = {scenario.name: scenario for scenario in _ALL}
 
 
 def seeded(scenario: AnyScenario, seed: int) -> AnyScenario:
-    """Return the scenario with another seed. Scenarios for the bare protocol have none and are returned unchanged."""
+    """Return a copy of the scenario with another seed.
+
+    A scenario for the bare protocol has no seed: return it unchanged.
+    """
     return scenario if isinstance(scenario, CoreScenario) else msgspec.structs.replace(scenario, seed=seed)
 
 
 def configured(scenario: AnyScenario, settings: Iterable[str]) -> AnyScenario:
-    """Return the scenario with these `KEY=VALUE` settings.
+    """Return a copy of the scenario with these `KEY=VALUE` settings.
 
-    They take precedence over the scenario's settings; the keys of its bug take precedence over both. Raises BadSetting.
+    They override the scenario's own settings, but not the settings that enable its bug. Raises BadSetting.
     """
     own, broker_keys = split_settings(settings)
     if not own and not broker_keys:
@@ -57,10 +60,10 @@ def configured(scenario: AnyScenario, settings: Iterable[str]) -> AnyScenario:
 
 
 def play(scenario: AnyScenario, tap: MessageTap | None = None, tap_of_bug: MessageTap | None = None) -> Verdict:
-    """Play the scenario and return its verdict.
+    """Run the scenario's script and return the verdict.
 
-    `tap` receives the messages of the play, `tap_of_bug` the messages of the play with the bug. The bare protocol uses
-    no taps.
+    `tap` receives the messages of the run, and `tap_of_bug` the messages of the run with the bug. Scenarios of the bare
+    protocol do not use taps.
     """
     if isinstance(scenario, CoreScenario):
         return core_player.play(scenario)

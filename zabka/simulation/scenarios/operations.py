@@ -1,4 +1,4 @@
-"""Operations that a script can request from a client; their results are strings."""
+"""Operations that a step of a script can request from a ZooKeeper client.  Each returns its result as a string."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def _watch(client: Client, path: str, data: str, watcher: Watcher) -> str:
 
 
 async def _watch_many(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    """Watch `data` paths of about 3,000 characters each, so that one packet cannot contain all of them."""
+    """Set watches on `data` paths of about 3,000 characters each, so that they do not fit into one packet."""
     for number in range(int(data)):
         await client.exists(f"{path}/{number}-{'x' * 3_000}", watcher)
     return "ok"
@@ -73,7 +73,7 @@ async def _children(client: Client, path: str, data: str, watcher: Watcher) -> s
 
 
 async def _pairs(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    """Return `whole` if every `-left` znode has its `-right` znode, else `torn`."""
+    """Return `whole` if every znode NAME-left has its pair NAME-right and vice versa, else `torn`."""
     names = await client.get_children(path)
     ends = {end: {name.removesuffix(end) for name in names if name.endswith(end)} for end in ("-left", "-right")}
     return "whole" if ends["-left"] == ends["-right"] else "torn"
@@ -114,4 +114,7 @@ OPERATIONS: dict[str, Callable[[Client, str, str, Watcher], Awaitable[str]]] = {
     "sync": _sync,
     "close": _close,
 }
-"""Operations by name. `create_both` is a multi of two creates; `stat` shows the fields that all peers share."""
+"""Operations by name.
+
+`create_both` is a multi of two creates; `stat` returns the stat fields that are equal on all peers.
+"""

@@ -1,4 +1,4 @@
-"""Read-only service (readonlymode.enabled): what a minority serves to clients, and what it must not do."""
+"""Scripts of read-only mode (readonlymode.enabled): which requests a peer without a quorum accepts and rejects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UPGRADING = {**KEYS, "localSessionsUpgradingEnabled": "true"}
 MAJORITY = ("peer-1", "peer-2")
 REFUSED = ("NotReadOnly",)
 CUT_OFF: tuple[WorldSteps, ...] = (Cut("peer-3", MAJORITY), Wait(6_000))
-"""Cuts a peer off long enough to lose its leader, plus the two seconds in which it searches for another."""
+"""Steps that cut peer-3 off until it has given up its leader and has searched for another leader for two seconds."""
 READS_ON: tuple[WorldSteps, ...] = (
     Join("reader", (3,), read_only=True),
     Becomes("reader", "connected read-only"),
@@ -114,7 +114,7 @@ READ_ONLY_SERVICE: tuple[WorldScenario, ...] = (
             Ask("owner", "create_ephemeral", "/e", "", ("/e",)),
             SessionIs("owner", "global"),
             *CUT_OFF,
-            # The client tries peer-2 without success and then peer-3 again.
+            # The client tries to connect to peer-2 without success, and then connects to peer-3 again.
             Wait(2_500),
             Becomes("owner", "suspended"),
             Heal(("client-owner",)),

@@ -1,4 +1,4 @@
-"""Scenarios and their results as JSON: `zabka scenarios list --json` and `run --json`."""
+"""Scenarios and their results as JSON, for `zabka scenarios list --json` and `run --json`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from zabka.simulation.scenarios.story import Line, story
 
 
 class Play(msgspec.Struct, frozen=True):
-    """One play of a script.
+    """One run of a script.
 
-    `journal_sha256` is the hash of the play's journal as written by `--out`; `decisive` is the number of the event that
+    `journal_sha256` is the hash of the run's journal as written by `--out`; `decisive` is the number of the event that
     settles the outcome.
     """
 
@@ -33,7 +33,7 @@ class Play(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """A scenario's verdict. `outage` is the play with the bug, if the scenario has a bug."""
+    """The verdict on a scenario. `outage` is the run with the bug, if the scenario has a bug."""
 
     name: str
     held: bool
@@ -45,10 +45,10 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def description(scenario: AnyScenario, obstacle: str | None, running: str | None) -> dict[str, Any]:
-    """Return the whole scenario with additional derived fields.
+    """Return all fields of the scenario, and fields derived from them.
 
-    `obstacle` is the reason why it cannot be played live, and `running` why it cannot be played on a cluster that is
-    already running.
+    `obstacle` is the reason why the script cannot be run on real processes, and `running` the reason why it cannot be
+    run on a cluster that is already running.
     """
     bug = scenario.bug if isinstance(scenario, WorldScenario) else {}
     switches = [name for name in bug.get(HISTORICAL_KEY, "").split(",") if name]
@@ -58,7 +58,7 @@ def description(scenario: AnyScenario, obstacle: str | None, running: str | None
 
 
 def report(scenario: AnyScenario, verdict: Verdict, replay: str) -> Report:
-    """Return the report of a play."""
+    """Return the report about a run of the scenario. `replay` is the command that repeats it."""
     moments = decisive(scenario, verdict)
     return Report(
         name=scenario.name,
@@ -88,6 +88,6 @@ def _play(verdict: Verdict, moment: int | None) -> Play:
 
 
 def replay_command(name: str, seed: int | None, settings: Iterable[str]) -> str:
-    """Return the command that plays a scenario again."""
+    """Return the command that runs a scenario again."""
     asked = "" if seed is None else f" --seed {seed}"
     return f"zabka scenarios run {name}{asked}" + "".join(f" --set {shlex.quote(setting)}" for setting in settings)

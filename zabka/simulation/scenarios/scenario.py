@@ -1,4 +1,4 @@
-"""A scenario: a possible failure as a script, with the expected result."""
+"""A scenario: a failure as a script of steps, with the expected result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zabka.simulation.steps.bare_ensemble import SNAP_COUNT
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """The first event of that type with these field values."""
+    """The first event of a type whose fields have the given values."""
 
     type: str
     fields: dict[str, str | int | bool] = {}
@@ -31,7 +31,7 @@ class Scenario(msgspec.Struct, frozen=True, tag_field="driver", tag="base"):
 
     `source` is where the failure was reported; `fixed` is the first release without it, or `open`.
 
-    `decisive` is the event that settles a play without a bug, if the module `decisive` cannot derive it.
+    `decisive` is the event that settles the outcome without a bug, if the module `decisive` cannot derive it.
     """
 
     name: str
@@ -52,9 +52,9 @@ class CoreScenario(Scenario, frozen=True, tag="cores"):
     snap_count: int = SNAP_COUNT
     cumulative: bool = True
     counter_max: int = COUNTER_MAX
-    """The maximum of the zxid counter. ZooKeeper's own maximum needs about four billion writes."""
+    """Maximum of the zxid counter. ZooKeeper's own maximum would require about four billion writes."""
     steps: tuple[FileSteps, ...] = ()
-    """The steps. Steps of `file_steps` need a `FileScenario`."""
+    """Steps of the script. Steps from `file_steps` require a `FileScenario`."""
 
     def __post_init__(self) -> None:
         """Raise ValueError if the scenario has no peer, or if a step names an unknown peer."""
@@ -75,14 +75,12 @@ class FileScenario(CoreScenario, frozen=True, tag="files"):
 
 
 class WithBug(WorldStep, frozen=True):
-    """Steps that are taken only in the play with the bug, because they are the bug, such as a wrong edit of a
-    znode.
-    """
+    """Steps performed only in the run with the bug, because they are the bug, such as a wrong edit of a znode."""
 
     steps: tuple[WorldSteps | KafkaSteps | TransactionSteps, ...]
 
     def play(self, stage: Stage) -> None:
-        """Play the steps if this play includes the bug."""
+        """Perform the steps if this is the run with the bug."""
         if stage.with_bug:
             for step in self.steps:
                 step.play(stage)
@@ -94,8 +92,8 @@ AnyWorldStep = WorldSteps | KafkaSteps | TransactionSteps | WithBug
 class WorldScenario(Scenario, frozen=True, tag="world"):
     """A script for a whole simulated cluster with clients.
 
-    A scenario that shows an outage is played twice. Without `bug` the hypothesis must hold; with `bug` a problem must
-    occur whose message contains `shows`. `bug` contains broker keys (`zabka.historical`,
+    A scenario that shows an outage runs twice. Without `bug`, the hypothesis must hold. With `bug`, there must be a
+    problem whose message contains `shows`. `bug` contains broker settings (`zabka.historical`,
     `unclean.leader.election.enable`), or `acks` for the producer.
     """
 
@@ -105,7 +103,7 @@ class WorldScenario(Scenario, frozen=True, tag="world"):
     seed: int = 1
     keys: dict[str, str] = {}
     peer_keys: dict[str, str] = {}
-    """Keys of zoo.cfg that `--set` accepts."""
+    """Settings for every peer (zoo.cfg keys), and those in BROKERS_OWN_KEYS for every broker."""
     bug: dict[str, str] = {}
     shows: str = ""
     provokes: tuple[str, ...] = ()
@@ -114,7 +112,7 @@ class WorldScenario(Scenario, frozen=True, tag="world"):
 
 
 class StepTaken(msgspec.Struct, frozen=True):
-    """A step of the script as text, its time, and the length of the journal at that time."""
+    """A performed step as text, with its time and the number of journal entries at that time."""
 
     at_ms: int
     text: str
@@ -122,7 +120,7 @@ class StepTaken(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct):
-    """The result of one scenario. `problems` is empty if everything is as expected; `journal` contains the events.
+    """The result of one scenario. `problems` is empty if the run was as expected; `journal` contains the events.
 
     `shown` is the result with the bug, if the scenario has a bug.
     """
@@ -137,13 +135,13 @@ class Verdict(msgspec.Struct):
     taken: list[StepTaken] = []
 
     def lines(self) -> Iterator[bytes]:
-        """Return the journal as lines of a file."""
+        """Return each journal entry as a line for a journal file."""
         for entry in self.journal:
             yield encode_line(entry.node, entry.node_seq, entry.wall_us, entry.mono_us, entry.event)
 
     @property
     def held(self) -> bool:
-        """Whether the scenario went as its script expects."""
+        """Whether the run had the result that the script expects."""
         return not self.problems
 
 

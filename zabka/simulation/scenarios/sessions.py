@@ -1,4 +1,4 @@
-"""Failures of ZooKeeper clients: moved sessions, ephemerals that were not deleted, lost watches, stale reads."""
+"""Scripts of ZooKeeper client failures: moved sessions, ephemerals that were not deleted, lost watches, stale reads."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
             Ask("a", "set", "/x", "late", (LOST,)),
             Wait(1_000),
             Ask("a", "set", "/x", "moved", ("ok",)),
-            # The late request arrives at peer-1, because TCP retransmits it seconds later.
+            # TCP retransmits the request for several seconds, so it arrives at peer-1 late.
             Heal(),
             Wait(6_000),
             Ask("b", "sync"),

@@ -1,4 +1,4 @@
-"""The stage of a script on a simulated cluster: the world, its clients, and the active link faults."""
+"""The stage of a script on a simulated cluster: its world, its clients, and the active link faults."""
 
 from __future__ import annotations
 
@@ -51,26 +51,26 @@ def _environment(world: ClusterWorld, machine: ScriptedMachine) -> Environment:
 
 
 class Stage:
-    """The world of one script."""
+    """The simulated world in which one script runs, with the clients and faults of the script."""
 
     def __init__(self, world: ClusterWorld, with_bug: bool = False, acks: int = ACKS_ALL) -> None:
         self.world = world
         self.with_bug = with_bug
-        """Whether this play includes the bug."""
+        """Whether this is the run with the bug."""
         self.names: dict[str, str] = {}
         self.controller_epoch = 0
-        """The controller epoch when the script last waited for a controller."""
+        """The controller epoch that the last step which waited for a controller found."""
         self.kafka_machine = world.scripted_client(KAFKA_MACHINE)
         self.kafka = KafkaClients(_environment(world, self.kafka_machine), acks)
         self.heals: list[tuple[tuple[str, str], Callable[[], None]]] = []
-        """Links with a fault, and the function that ends the fault."""
+        """Pairs of nodes whose link has a fault, each with the function that ends the fault."""
         self.clients: dict[str, Client] = {}
         self._producers: dict[str, ScriptedProducer] = {}
         self.fired: dict[str, int] = {}
         self.messages = MessageFaults(world)
 
     def heal(self, nodes: list[str] | None = None) -> None:
-        """End every cut and delay, or only the cuts and delays of these nodes."""
+        """End all cuts and delays, or only those of links of these nodes."""
         kept = []
         for link, heal in self.heals:
             if nodes is None or link[0] in nodes or link[1] in nodes:
@@ -82,17 +82,23 @@ class Stage:
     def add_message_fault(
         self, source: str, target: str, kind: str, begin: Callable[[str, str, str], Callable[[], None]]
     ) -> None:
-        """Begin a message fault between two nodes; `heal` ends it.  Raises StepFailed for an unknown kind."""
+        """Begin a fault of messages between two nodes; `heal` ends it.
+
+        Raises StepFailed for an unknown message kind.
+        """
         link = self.node(source), self.node(target)
         try:
             self.heals.append((link, begin(*link, kind)))
         except UnknownKind as unknown:
             raise StepFailed(str(unknown)) from None
 
-    # -- nodes -------------------------------------------------------------------------------------------------------
+    # -- nodes of the cluster ----------------------------------------------------------------------------------------
 
     def node(self, name: str) -> str:
-        """Return the node for a name: a name from a step, `controller`, `leader:topic-0`, or the node's own name."""
+        """Return the node that a step's `name` refers to.
+
+        `name` is a name that a step assigned, `controller`, `leader:topic-0`, or a node's own name.
+        """
         if name in self.names:
             return self.names[name]
         if name == "controller":
@@ -100,32 +106,32 @@ class Stage:
         if name.startswith("leader:"):
             return broker_name(self.partition_state(name.removeprefix("leader:")).leader)
         if name.startswith(CLIENT):
-            # Create the client now, because a script can cut its links before the client's first request.
+            # Create the client's machine now, because a script can cut its links before its first request.
             self.world.scripted_client(name)
         return name
 
     def partition_state(self, name: str) -> LeaderAndIsr:
-        """Return the state of a partition in the quorum. Raises StepFailed if there is none."""
+        """Return the state of a partition in ZooKeeper. Raises StepFailed if the partition has none."""
         found = self.world.replication.znodes.states.get(partition_of(name))
         if found is None:
             raise StepFailed(f"{name} has no state")
         return found
 
     def peer_names(self) -> list[str]:
-        """The node names of all peers."""
+        """Node names of all peers."""
         return [machine.name for machine in self.world.peers.values()]
 
     def broker_names(self) -> list[str]:
-        """The node names of all brokers."""
+        """Node names of all brokers."""
         return [machine.name for machine in self.world.brokers.values()]
 
     def nodes(self, names: tuple[str, ...], but: str = "") -> list[str]:
-        """Return the nodes for these names, except `but`; `peers` and `brokers` mean all peers or brokers."""
+        """Return the nodes that these names refer to, except `but`; `peers` and `brokers` mean all of that kind."""
         groups = {"peers": self.peer_names(), "brokers": self.broker_names()}
         return [node for name in names for node in groups.get(name, [self.node(name)]) if node != but]
 
     def server(self, name: str) -> ServerMachine:
-        """Return the machine of a node. Raises StepFailed if it does not exist."""
+        """Return the machine of a peer or broker. Raises StepFailed if there is no such node."""
         found = next((machine for machine in self.world.servers() if machine.name == name), None)
         if found is None:
             raise StepFailed(f"there is no node {name!r}")
@@ -163,7 +169,7 @@ class Stage:
             machine.pause()
 
     def everybody_serves(self) -> bool:
-        """Whether a peer leads, and every running peer serves and has committed as much as the leader."""
+        """Whether all running peers follow an established leader, and have committed its last transaction."""
         leader = self.world.leader()
         if leader is None or leader.running is None:
             return False
@@ -196,7 +202,7 @@ class Stage:
         return self._producers[name], self._machine_of(name)
 
     def reported(self, kind: type[E], partition: TopicPartition) -> list[E]:
-        """Return the events of that type for the partition, in the order of the world's journal."""
+        """Return the partition's events of that type, in journal order."""
         events = (entry.event for entry in self.world.record.entries)
         return [each for each in events if isinstance(each, kind) and _is_about(each, partition)]
 
@@ -204,7 +210,7 @@ class Stage:
         return self.world.scripted_client(f"{CLIENT}{client}")
 
     def join(self, name: str, peers: tuple[int, ...], session_timeout_ms: int, *, read_only: bool = False) -> None:
-        """Connect a client to these peers."""
+        """Create a client with that name, and connect it to one of these peers."""
         machine = self._machine_of(name)
         hosts = ",".join(f"{peer_address(peer)}:{CLIENT_PORT}" for peer in peers)
         runtime, connector = machine.runtime(), machine.connector()
@@ -225,7 +231,7 @@ class Stage:
         self.clients[name] = self.finish(machine, connect(), f"{name} to connect")
 
     def vanish(self, name: str) -> None:
-        """Stop a client's machine including its kernel, so that no connection is closed."""
+        """Stop a client's machine without closing its connections."""
         self._machine_of(name).lose_power()
         del self.clients[name]
 
@@ -268,7 +274,7 @@ class Stage:
         return "local" if session_id in listed else "unknown"
 
     def ask(self, name: str, operation: str, path: str, data: str) -> str:
-        """Send a request and return the reply."""
+        """Send a client's request for an operation, and return the result."""
         self.client(name)
         asked = self._answer(name, operation, path, data)
         answer = self.finish(self._machine_of(name), asked, f"{name}'s {operation} {path}")
@@ -276,12 +282,12 @@ class Stage:
         return answer
 
     def start_operation(self, name: str, operation: str, path: str, data: str) -> None:
-        """Send a request without waiting for the reply."""
+        """Start a client's request for an operation without waiting for the result."""
         self.client(name)
         self._machine_of(name).begin(self._answer(name, operation, path, data), operation)
 
     def ask_peer(self, peer: int, operation: str, path: str) -> str:
-        """Return that peer's reply to the operation after a sync."""
+        """Send a sync to that peer, then request the operation from it and return the result."""
         name = f"at-{peer}"
         if name not in self.clients:
             self.join(name, (peer,), 4_000)

@@ -1,7 +1,7 @@
-"""Definitions that the steps of all scenarios share, for any kind of cluster."""
+"""Definitions shared by the steps of all scenarios."""
 
 from __future__ import annotations
 
 
 class StepFailed(AssertionError):
-    """The run deviated from the script's expectations."""
+    """The run of a script deviated from what the script expects."""

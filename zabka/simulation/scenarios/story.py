@@ -1,7 +1,6 @@
-"""The story of a scenario: the steps of its script, and the events that follow each step.
+"""The story of a scenario's run: the steps of its script, and the events after each step.
 
-Events are described by the journal's sentences (`zabka/journal/sentences.json`); that file also selects the events that
-a story contains.
+`zabka/journal/sentences.json` has the sentences that describe events; it also selects the events that a story contains.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ _WORDS = {
     "TransactionIs": "wait for the state of transactional id",
     "Undisturbed": "nobody else has begun to controller term",
 }
-"""Descriptions of steps whose names are unclear."""
+"""Texts for the steps whose class names do not describe them well."""
 _CLAUSES = ("Cast", "Run", "Serving", "Settled", "Undisturbed")
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line: its virtual time, `who` (`script` for a step, otherwise a node), and its text."""
+    """One line of a story: its virtual time, `who` (`script` for a step, otherwise a node), and its text."""
 
     at_ms: int
     who: str
@@ -51,7 +50,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def story(verdict: Verdict) -> list[Line]:
-    """Return the story in order: at most `LINES_MAX` lines, plus a line with the number of omitted lines."""
+    """Return the lines of the story in order: at most `LINES_MAX`, and then a line with the number of omitted lines."""
     lines = list(_lines(verdict))
     if len(lines) <= LINES_MAX:
         return lines
@@ -59,7 +58,7 @@ def story(verdict: Verdict) -> list[Line]:
 
 
 def performed_actions(verdict: Verdict) -> list[str]:
-    """Return the actions on the world: the script's steps or, without a script, the faults."""
+    """Return texts for the actions of the run: the script's steps or, without a script, the injected faults."""
     sentences = read_sentences()
     faults = [entry for entry in verdict.journal if isinstance(entry.event, FaultInjected)]
     return [step.text for step in verdict.taken] or [sentences.sentence(each.node, each.event) for each in faults]
@@ -82,11 +81,11 @@ def _lines(verdict: Verdict) -> Iterator[Line]:
         step = next(steps, None)
 
 
-# ---- steps ------------------------------------------------------------------------------------------------------
+# ---- texts of steps ---------------------------------------------------------------------------------------------
 
 
 def step_text(step: msgspec.Struct, names: Mapping[str, str] | None = None) -> str:
-    """Describe a step by its name and its non-default fields. `names` maps roles to nodes."""
+    """Describe a step by its name and its non-default fields. `names` maps roles, such as `controller`, to nodes."""
     name = type(step).__name__
     is_clause = name in _CLAUSES
     words = _WORDS.get(name) or _CAPITAL.sub(" ", name).lower()

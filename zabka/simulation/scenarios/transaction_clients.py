@@ -1,4 +1,4 @@
-"""The transactional clients of a script: producers, each on its own machine, and a read_committed consumer."""
+"""Transactional clients of a script: producers, each on its own machine, and read_committed reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zabka.simulation.scenarios.kafka_clients import OK, PATIENCE_MS, UNAVAILABL
 
 
 class CommittedRead(NamedTuple):
-    """The values that a read_committed consumer receives, where it stops, and the high watermark."""
+    """Values that a read_committed consumer received, the offset at which it stopped, and the high watermark."""
 
     values: tuple[str, ...]
     end: int
@@ -52,14 +52,14 @@ class ScriptedProducer:
         self._sent = 0
 
     async def start(self) -> str:
-        """Get the producer id and epoch. Return `ok`, an error's name, or `unavailable`."""
+        """Send InitProducerId to get a producer id and epoch. Return `ok`, an error's name, or `unavailable`."""
         return await _outcome(self._producer.begin())
 
     async def send(self, partition: TopicPartition) -> str:
         """Send the next record in the transaction. Return `ok`, an error's name, or `unavailable`."""
         self._sent += 1
         value, now = f"{self._name}:{self._sent}", self._runtime.now()
-        # Only the end of the transaction acknowledges the record, so its outcome is still unknown.
+        # Store the record as unacknowledged: it is acknowledged only when the transaction is committed.
         self._history.sent.append(Sent(self._name, str(partition), value, now.mono_ms * 1000, now.mono_ms * 1000, None))
         return await _outcome(self._producer.send(partition, [Record(None, value.encode(), now.wall_ms)]))
 

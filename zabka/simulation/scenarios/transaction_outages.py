@@ -1,7 +1,7 @@
-"""Outages of Kafka's transactions, each with and without an old behaviour, an unsafe setting or an injected bug.
+"""Scripts of transaction outages, each run with and without a former behaviour of Kafka, an unsafe setting or a bug.
 
-In every script the broker `third` coordinates all transactional ids (`__transaction_state` has one partition), and the
-broker `first` is the controller.
+In every script, the broker `third` is the coordinator of all transactional ids, because `__transaction_state` has only
+one partition, and the broker `first` is the controller.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ TRANSACTION_OUTAGES: tuple[WorldScenario, ...] = (
             *CAST,
             StartProducer("shop", "payments"),
             SendInTransaction("shop", "orders-0", 2),
-            # The third broker's transaction markers do not reach the second broker, which leads the partition.
+            # The third broker's transaction markers do not arrive at the second broker, which is the partition's
+            # leader.
             Cut("third", ("second",)),
             EndTransaction("shop", commit=True),
             Wait(500),

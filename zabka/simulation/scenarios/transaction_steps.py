@@ -1,6 +1,6 @@
 """Steps of a script about transactions: transactional producers, and what read_committed consumers read.
 
-Each producer has its own machine, `client-` and its name, so that a script can cut its links or stop it.
+Each producer runs on its own machine, named `client-NAME`, so that a script can cut its links or stop it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _POLL_MS = 200
 
 
 class StartProducer(WorldStep, frozen=True):
-    """Start a producer with a transactional id: it gets an epoch, and earlier producers with the id are fenced."""
+    """Start a producer with a transactional id.
+
+    It gets a new producer epoch, which fences earlier producers with the id.
+    """
 
     producer: str
     transactional_id: str
@@ -35,7 +38,7 @@ class StartProducer(WorldStep, frozen=True):
 
 
 class SendInTransaction(WorldStep, frozen=True):
-    """Send records in a producer's transaction, one after another; each result must be in `expect`.
+    """Send records in a producer's transaction, one after another. Each result must be in `expect`.
 
     A result is `ok`, the name of an error, or `unavailable`.
     """
@@ -68,14 +71,14 @@ class SendLate(WorldStep, frozen=True):
 
 
 class EndTransaction(WorldStep, frozen=True):
-    """Commit or abort a producer's transaction; the result must be in `expect`."""
+    """Commit or abort a producer's transaction. The result must be in `expect`."""
 
     producer: str
     commit: bool
     expect: tuple[str, ...] = (OK,)
 
     def play(self, stage: Stage) -> None:
-        """Send the request and wait for the reply, which precedes the writing of the markers."""
+        """Send EndTxn and wait for the reply.  The coordinator replies before it writes the transaction's markers."""
         producer, machine = stage.producer(self.producer)
         answer = stage.finish(machine, producer.end(commit=self.commit), f"the end of {self.producer}'s transaction")
         if answer not in self.expect:
@@ -83,19 +86,22 @@ class EndTransaction(WorldStep, frozen=True):
 
 
 class KillProducer(WorldStep, frozen=True):
-    """Kill a producer's process; its transaction is left unchanged."""
+    """Kill a producer's process.  Its transaction stays open."""
 
     producer: str
 
     def play(self, stage: Stage) -> None:
-        """Kill the process and write this to the journal."""
+        """Kill the process, and write an event for this to the journal."""
         _, machine = stage.producer(self.producer)
         stage.world.announce("crash", machine.name)
         machine.kill()
 
 
 class TransactionIs(WorldStep, frozen=True):
-    """Wait until the coordinator reports this state for a transactional id; states are named as in Kafka's tools."""
+    """Wait until the coordinator reports this state for a transactional id.
+
+    The states have the names of Kafka's tools.
+    """
 
     transactional_id: str
     state: str
@@ -116,10 +122,10 @@ class TransactionIs(WorldStep, frozen=True):
 
 
 class ReadCommitted(WorldStep, frozen=True):
-    """Check that a read_committed consumer reads these values from a partition, up to its high watermark.
+    """Check that a read_committed consumer reads exactly these values from a partition, up to the high watermark.
 
-    The value of a transactional record is its producer's name and a number: `shop:1`. With `stuck` the consumer must
-    stop before the high watermark.
+    The value of a transactional record is its producer's name and a number, such as `shop:1`. With `stuck`, the
+    consumer must stop before the high watermark.
     """
 
     partition: str
@@ -128,7 +134,7 @@ class ReadCommitted(WorldStep, frozen=True):
     within_ms: int = READ_MS
 
     def play(self, stage: Stage) -> None:
-        """Read from the start until the consumer reaches that position."""
+        """Read from offset 0 to the high watermark or, with `stuck`, as far as the consumer can read."""
         deadline_ms = stage.world.now_ms + self.within_ms
         while True:
             reading = read_committed(stage.kafka.admin, partition_of(self.partition))
@@ -147,13 +153,13 @@ class ReadCommitted(WorldStep, frozen=True):
 
 
 class HeldBack(WorldStep, frozen=True):
-    """Wait until a leader reports that an open transaction holds read_committed consumers back."""
+    """Wait until a leader reports that an open transaction limits how far read_committed consumers can read."""
 
     partition: str
     within_ms: int = STATE_MS
 
     def play(self, stage: Stage) -> None:
-        """Advance time until the journal contains the leader's report."""
+        """Advance time until the leader has written that report to the journal."""
         partition = partition_of(self.partition)
         try:
             stage.world.until(
@@ -164,12 +170,12 @@ class HeldBack(WorldStep, frozen=True):
 
 
 class MarkersInOrder(WorldStep, frozen=True):
-    """Check that the coordinator epochs of each producer's markers never decrease in a partition's log."""
+    """Check that in a partition's log, the coordinator epochs of each producer's markers never decrease."""
 
     partition: str
 
     def play(self, stage: Stage) -> None:
-        """Compare each marker with the previous marker."""
+        """Compare each marker with the producer's previous marker."""
         newest: dict[int, int] = {}
         for marker in stage.reported(MarkerWritten, partition_of(self.partition)):
             before = newest.get(marker.producer_id, marker.coordinator_epoch)

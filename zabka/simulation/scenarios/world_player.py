@@ -1,4 +1,4 @@
-"""Plays a script on a simulated cluster, then ends all faults and checks that the cluster recovers."""
+"""Runs a script on a simulated cluster, then ends all faults and checks that the cluster recovers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ SHOWN_MAX = 12
 
 
 def play(scenario: WorldScenario, tap: MessageTap | None = None, tap_of_bug: MessageTap | None = None) -> Verdict:
-    """Play the scenario, and again with its bug if it has one; return the verdict. Each play has its own tap."""
+    """Run the scenario, and run it again with its bug if it has one; return the verdict.
+
+    `tap` receives the messages of the first run, `tap_of_bug` those of the run with the bug.
+    """
     verdict = _play(scenario, with_bug=False, tap=tap)
     if scenario.shows:
         verdict.shown = shown = _play(scenario, with_bug=True, tap=tap_of_bug)
@@ -37,7 +40,7 @@ def play(scenario: WorldScenario, tap: MessageTap | None = None, tap_of_bug: Mes
 
 
 def _shape(scenario: WorldScenario, broker_keys: dict[str, str]) -> ClusterShape:
-    """Return the shape of a script's cluster; it has no random properties."""
+    """Return the shape of the script's cluster.  Nothing in it is random."""
     own = scenario.peer_keys
     ensemble = Shape(
         peers=scenario.peers,
@@ -58,7 +61,7 @@ def _shape(scenario: WorldScenario, broker_keys: dict[str, str]) -> ClusterShape
     keys = {
         "zookeeper.session.timeout.ms": "6000",
         "replica.lag.time.max.ms": "1500",
-        # Far below Kafka's 30 s, so that requests time out and arrive late within a run.
+        # Kafka uses 30 s by default. This much shorter timeout lets requests time out, and arrive late, within a run.
         "replica.socket.timeout.ms": "1500",
         "controller.socket.timeout.ms": "1500",
         "offsets.topic.num.partitions": "3",
@@ -83,7 +86,7 @@ def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Ve
         problems = _played(scenario, stage, taken)
         virtual_ms = world.now_ms
         world.end_world()
-    # Snapshots freeze all objects (gc.freeze); unfreeze them, so that those of the ended world are freed.
+    # Taking a snapshot freezes all objects (gc.freeze). Unfreeze them, so that Python can free the ended world.
     gc.unfreeze()
     problems = [problem for problem in [*_found(world), *problems] if not _is_among(problem, scenario.provokes)]
     return Verdict(
@@ -98,7 +101,7 @@ def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Ve
 
 
 def _played(scenario: WorldScenario, stage: Stage, taken: list[StepTaken]) -> list[str]:
-    """Play every step, check the recovery, and return the problems."""
+    """Perform every step, check the recovery, and return the problems."""
     problems: list[str] = []
     stage.world.start()
     for number, step in enumerate((Serving(), *scenario.steps)):
@@ -122,7 +125,7 @@ def _taken(stage: Stage, text: str) -> StepTaken:
 
 
 def _announced(stage: Stage, step: AnyWorldStep) -> list[StepTaken]:
-    """Return the step about to be played, or the steps of a `WithBug` if this play includes the bug."""
+    """Return the step that is performed next, or the steps of a `WithBug` step if this is the run with the bug."""
     if isinstance(step, WithBug):
         return [_taken(stage, step_text(inner, stage.names)) for inner in step.steps] if stage.with_bug else []
     return [_taken(stage, step_text(step, stage.names))]
@@ -133,7 +136,7 @@ def _is_among(problem: str, provoked: tuple[str, ...]) -> bool:
 
 
 def _found(world: ClusterWorld) -> list[str]:
-    """Return the violations that the checkers found, and uncaught exceptions of processes."""
+    """Return the violations that the checkers found, and the exceptions that processes did not catch."""
     record = world.record
     found = [f"{v.invariant}: {v.detail}" for v in record.violations]
     found += [f"{v.invariant}: {v.detail}" for v in broken_chains(record.entries)]
@@ -141,7 +144,7 @@ def _found(world: ClusterWorld) -> list[str]:
 
 
 def _recover(stage: Stage) -> list[str]:
-    """End all faults, then check that ensemble and brokers serve and commit within bounded time."""
+    """End all faults, then check that the ensemble and the brokers recover within a bounded time."""
     world = stage.world
     stage.heal()
     for machine in world.servers():
@@ -160,7 +163,7 @@ def _recover(stage: Stage) -> list[str]:
 
 
 def _recover_brokers(stage: Stage) -> list[str]:
-    """Wait until every partition has a leader and a full ISR, then check the clients' history."""
+    """Wait until every partition has a leader and a full ISR, then check the history of the Kafka clients."""
     world, kafka, problems = stage.world, stage.kafka, []
     try:
         world.until(lambda: world.unsettled() is None, RECOVERY_MS_MAX, "brokers that agree")

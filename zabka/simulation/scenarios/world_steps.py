@@ -1,7 +1,7 @@
-"""Steps of a script for a whole simulated cluster (`ClusterWorld`), as values that can be written to a file.
+"""Steps of a script for a whole simulated cluster (`ClusterWorld`), as data that can be saved to a file.
 
-Nodes are named as in the journal (`peer-1`, `broker-2`) or as in `Stage.node`; a client's machine is named `client-`
-plus the client's name. A step that sends a request waits for the reply, in virtual time.
+Nodes have the names of the journal (`peer-1`, `broker-2`) or those that `Stage.node` accepts; a client's machine is
+named `client-NAME`. A step that sends a request waits for the reply, in virtual time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from zabka.simulation.scenarios.step import StepFailed
 
 PATIENCE_MS = 60_000
 REQUESTS = "requests"
-"""Entry in the list of active faults that represents the other end of a request fault."""
+"""In the list of active faults, the name in place of the second node of a link if the fault is a request fault."""
 
 
 class WorldStep(msgspec.Struct, frozen=True, tag=True):
-    """One step. `play` performs it, and raises StepFailed if that is not possible."""
+    """One step. `play` performs it, and raises StepFailed if the step is not possible."""
 
 
 class Wait(WorldStep, frozen=True):
@@ -42,13 +42,13 @@ class Kill(WorldStep, frozen=True):
     power_loss: bool = False
 
     def play(self, stage: Stage) -> None:
-        """Kill all these nodes at the same moment."""
+        """Kill all these nodes at the same time."""
         for node in stage.nodes(self.nodes):
             stage.kill(node, power_loss=self.power_loss)
 
 
 class Restart(WorldStep, frozen=True):
-    """Start nodes that are down; without names, all of them."""
+    """Start those of these nodes that are down, or all nodes that are down if no names are given."""
 
     nodes: tuple[str, ...] = ()
 
@@ -79,7 +79,7 @@ class Resume(WorldStep, frozen=True):
 
 
 class Cut(WorldStep, frozen=True):
-    """Drop all messages between a node (or a client's machine) and others, until `Heal`."""
+    """Drop all messages between a node (or a client's machine) and other nodes, until `Heal`."""
 
     node: str
     others: tuple[str, ...]
@@ -93,9 +93,10 @@ class Cut(WorldStep, frozen=True):
 
 
 class Disturb(WorldStep, frozen=True):
-    """Apply a fault to clients' requests, until its uses are exhausted or until `Heal`.
+    """Inject a fault into clients' requests, as often as its rule allows, or until `Heal`.
 
-    `node` is the node that applies the fault, or * for all nodes that serve such requests; `rule` does not name a node.
+    `node` is the node that injects the fault, or * for all nodes that handle such requests; `rule` does not name a
+    node.
     """
 
     rule: RequestFault
@@ -114,7 +115,7 @@ class Disturb(WorldStep, frozen=True):
 class Hold(WorldStep, frozen=True):
     """Hold messages of one kind from one node to another, until `Heal`; `message_faults` lists the kinds.
 
-    Later messages of the same connections wait for them.
+    Later messages on the same connections wait for the held messages.
     """
 
     source: str
@@ -154,7 +155,7 @@ class DelayMessages(WorldStep, frozen=True):
 
 
 class Reorder(WorldStep, frozen=True):
-    """Swap the next `count` messages of one kind from one node to another with the messages after them."""
+    """Send each of the next `count` messages of one kind from one node to another after the message that follows it."""
 
     source: str
     target: str
@@ -168,14 +169,14 @@ class Reorder(WorldStep, frozen=True):
 
 
 class StopAt(WorldStep, frozen=True):
-    """Kill a node at its next journal event of that type, just before or just after the event."""
+    """Kill a node at its next journal event of a type, just before or just after it writes the event."""
 
     node: str
     event: str
     before: bool = False
 
     def play(self, stage: Stage) -> None:
-        """Prepare the kill, without waiting until it happens."""
+        """Register the kill.  The step does not wait until it happens."""
         EventStop(stage.world, stage.server(stage.node(self.node)).name, self.event, before=self.before)
 
 
@@ -194,7 +195,7 @@ class Down(WorldStep, frozen=True):
 
 
 class Heal(WorldStep, frozen=True):
-    """End all faults of links, messages and requests, or only the faults of these nodes.
+    """End all faults of links, messages and requests, or only those of these nodes.
 
     Held and delayed messages then arrive.
     """
@@ -202,15 +203,15 @@ class Heal(WorldStep, frozen=True):
     nodes: tuple[str, ...] = ()
 
     def play(self, stage: Stage) -> None:
-        """End all faults, or only the faults of these nodes."""
+        """End all faults, or only those of these nodes."""
         stage.heal(stage.nodes(self.nodes) or None)
 
 
 class Serving(WorldStep, frozen=True):
-    """Wait until a peer leads and every running peer serves."""
+    """Wait until there is an established leader that all other running peers follow."""
 
     def play(self, stage: Stage) -> None:
-        """Advance time until all running peers serve."""
+        """Advance time until all running peers have an established leader."""
         try:
             stage.world.until(stage.everybody_serves, PATIENCE_MS, "an ensemble that serves")
         except Deadlock as stuck:
@@ -224,7 +225,7 @@ class Join(WorldStep, frozen=True):
     peers: tuple[int, ...] = (1, 2, 3)
     session_timeout_ms: int = 4_000
     read_only: bool = False
-    """Whether the client accepts a server without a leader (canBeReadOnly)."""
+    """Whether the client also connects to a peer that has no leader (canBeReadOnly)."""
 
     def play(self, stage: Stage) -> None:
         """Wait until the client has a session."""
@@ -232,20 +233,20 @@ class Join(WorldStep, frozen=True):
 
 
 class Vanish(WorldStep, frozen=True):
-    """Stop a client's machine without closing a connection."""
+    """Stop a client's machine without closing its connections."""
 
     client: str
 
     def play(self, stage: Stage) -> None:
-        """Stop the client's process without closing connections."""
+        """Stop the client's machine without closing its connections."""
         stage.vanish(self.client)
 
 
 class Ask(WorldStep, frozen=True):
-    """Send a client's request. The result must be in `expect`; if `expect` is empty, any result is allowed.
+    """Send a client's request and wait for the result, which must be in `expect` unless `expect` is empty.
 
-    A result is a created path, the data, `yes` or `no` for exists, `ok`, or the name of an error.
-    `operations.OPERATIONS` lists the operations.
+    A result is the path of a created znode, the data of a znode, `yes` or `no` for exists, `ok`, or the name of an
+    error. `operations.OPERATIONS` lists the operations.
     """
 
     client: str
@@ -262,7 +263,7 @@ class Ask(WorldStep, frozen=True):
 
 
 class Begin(WorldStep, frozen=True):
-    """Send a client's request without waiting for the reply."""
+    """Start a client's request without waiting for the result."""
 
     client: str
     operation: str
@@ -270,12 +271,12 @@ class Begin(WorldStep, frozen=True):
     data: str = ""
 
     def play(self, stage: Stage) -> None:
-        """Send the request without waiting for the reply."""
+        """Send the request without waiting for the result."""
         stage.start_operation(self.client, self.operation, self.path, self.data)
 
 
 class Becomes(WorldStep, frozen=True):
-    """Wait until a client's session has this state: `connected`, `connected read-only`, `suspended`, `expired`."""
+    """Wait until a client's session has this state: `connected`, `connected read-only`, `suspended` or `expired`."""
 
     client: str
     state: str
@@ -290,7 +291,7 @@ class Becomes(WorldStep, frozen=True):
 
 
 class SessionIs(WorldStep, frozen=True):
-    """Check that a client's session is `global` (in a peer's tree), `local` (known only to its server) or `unknown`."""
+    """Check that a client's session is `global` (in a peer's tree), `local` (known to one peer) or `unknown`."""
 
     client: str
     kind: str
@@ -316,14 +317,14 @@ class Fired(WorldStep, frozen=True):
 
 
 class Agree(WorldStep, frozen=True):
-    """Check that all peers return the same result, which must equal `expect` if that is not empty."""
+    """Check that an operation has the same result on all peers, which must be `expect` unless that is empty."""
 
     operation: str
     path: str
     expect: str = ""
 
     def play(self, stage: Stage) -> None:
-        """Send the request to each peer through a separate client, after a sync."""
+        """For each peer, send a sync and then the request through a separate client."""
         answers = {peer: stage.ask_peer(peer, self.operation, self.path) for peer in stage.world.peers}
         first = next(iter(answers.values()))
         if any(answer != first for answer in answers.values()) or (self.expect and first != self.expect):

@@ -1,4 +1,4 @@
-"""Data losses of ZooKeeper between the logs of leader and followers: elections, epochs, acknowledgements."""
+"""Scripts of ZooKeeper data losses while the leader replicates its log: elections, epochs, acknowledgements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data losses of ZooKeeper during the synchronisation of a learner: DIFF, TRUNC, SNAP, and concurrent events."""
+"""Scripts of ZooKeeper data losses while a learner is synchronised: DIFF, TRUNC, SNAP, concurrent events."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NEEDS_A_SNAPSHOT: tuple[CoreSteps, ...] = (
     Start((1,)),
     Elect(ALL),
 )
-"""Result: peer 1 is empty, and only its leader's snapshot has the missing transactions."""
+"""Steps after which peer 1 is empty, and the leader can send it the missing transactions only in a snapshot."""
 PENDING_WHILE_1_JOINS: tuple[CoreSteps, ...] = (
     *started((2, 3)),
     Write(3),
@@ -43,7 +43,7 @@ PENDING_WHILE_1_JOINS: tuple[CoreSteps, ...] = (
     Start((1,)),
     Elect(ALL),
 )
-"""Peer 1 joins while 1.2 is proposed but not committed."""
+"""Steps after which peer 1 joins while transaction 1.2 is proposed but not committed."""
 TRUNCATION_OF_3: tuple[CoreSteps, ...] = (
     *LED_BY_3,
     *ONE_WRITE,
@@ -53,7 +53,7 @@ TRUNCATION_OF_3: tuple[CoreSteps, ...] = (
     Run(),
     Expect("leads", 2),
 )
-"""Result: only peer 3 has 1.2; peer 2 leads and has not proposed anything yet."""
+"""Steps after which only peer 3 has transaction 1.2, and peer 2 leads and has not proposed anything yet."""
 
 SYNCHRONISATION: tuple[CoreScenario, ...] = (
     CoreScenario(

@@ -1,7 +1,7 @@
-"""The search: plays seeds and mutated choice sequences, keeps sequences with new features, records violations.
+"""The search: runs seeds and mutated choice sequences, keeps sequences with new features, and records violations.
 
-The next choice sequence depends on the search's own seed and on the results of earlier runs in their order. So a search
-in one process is deterministic.
+The next choice sequence depends only on the search's own seed and on the results and the order of earlier runs. So a
+search in one process is deterministic.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from zabka.simulation.settings import WorldSettings, world_settings
 PLAIN_FIRST = 24
 PLAIN_SHARE = 0.35
 GOING_ON = 0.5
-"""Share of mutated choice sequences that continue from a known position.  The others are changed anywhere."""
+"""Share of mutated choice sequences that repeat a prefix with a rare feature and then make new random choices.
+
+The other mutated choice sequences are changed at any position.
+"""
 SHRINKING_RUNS_MAX = 160
 OUTSIDERS = ("liveness", "assertion", "crash")
-"""Kinds of problems for which the text after the colon identifies the finding, not the text before it."""
+"""Kinds of problems that are not invariants: the text after the colon distinguishes the findings."""
 
 
 class Requested(NamedTuple):
-    """The subject of a search: scenario, settings (KEY=VALUE), and an injected bug (MODULE:NAME), if any."""
+    """What a search runs: a scenario, settings (KEY=VALUE), and an injected bug (MODULE:NAME), if any."""
 
     scenario: str
     settings: tuple[str, ...] = ()
@@ -42,7 +45,10 @@ class Requested(NamedTuple):
 
 
 def injected(injected_bug: str) -> AbstractContextManager[None]:
-    """Return a context manager that injects the bug MODULE:NAME, or does nothing without one. Raises ValueError."""
+    """Return a context manager that injects the bug MODULE:NAME, or does nothing if the name is empty.
+
+    Raises ValueError.
+    """
     if not injected_bug:
         return nullcontext()
     module, colon, name = injected_bug.partition(":")
@@ -57,7 +63,7 @@ def injected(injected_bug: str) -> AbstractContextManager[None]:
 
 
 class Found(NamedTuple):
-    """A violation: its run, its invariant, the problems, and the choice sequence with all choices recorded."""
+    """A finding: the number of the run, the invariant, the problems, and the choice sequence with all its choices."""
 
     run: int
     invariant: str
@@ -69,7 +75,7 @@ class ChoiceSearch:
     """One search; `runs` counts the runs so far."""
 
     def __init__(self, wanted: Requested, plain_share: float = PLAIN_SHARE) -> None:
-        """Create a search. With a `plain_share` of 1 it plays only plain seeds, as a baseline."""
+        """Create a search. With a `plain_share` of 1 it runs only plain seeds, as a baseline."""
         self.wanted = wanted
         self.corpus = Corpus()
         self.runs = 0
@@ -80,7 +86,7 @@ class ChoiceSearch:
         self._random = Random(wanted.seed)
 
     def next_choices(self) -> Choices:
-        """Return the next choice sequence to play."""
+        """Return the next choice sequence to run."""
         self._asked += 1
         random = self._random
         if not self.corpus.kept or self._asked <= PLAIN_FIRST or random.random() < self._plain_share:
@@ -92,14 +98,17 @@ class ChoiceSearch:
         return mutated(chosen.choices, self.corpus.any(random), random)
 
     def resume(self, kept: list[Kept], runs: int) -> None:
-        """Continue from the results of an earlier search of the same kind."""
+        """Continue an earlier search with the same parameters from its kept choice sequences and its number of runs."""
         self.runs = self._asked = runs
         self._random = Random(f"{self.wanted.seed} {runs}")
         for each in kept:
             self.corpus.keep_run(each.choices, dict.fromkeys(each.news, 1), each.places)
 
     def record_run(self, ran: Ran) -> tuple[Kept | None, Found | None]:
-        """Record a finished run. Return its choice sequence if it is kept, and its finding if that is new."""
+        """Process the result of a run.
+
+        Return its choice sequence if the corpus keeps it, and its finding if that is new.
+        """
         self.runs += 1
         self.cpu_s += ran.cpu_s
         if not ran.problems:
@@ -111,15 +120,19 @@ class ChoiceSearch:
         return None, found
 
     def run_here(self, runs_max: int) -> Iterator[tuple[Kept | None, Found | None]]:
-        """Search in this process. The caller must have entered the context of an injected bug."""
+        """Search in this process, and yield the result of `record_run` for each run.
+
+        If there is an injected bug, the caller must have entered its context manager.
+        """
         settings = self.wanted.world()
         for number in range(runs_max):
             yield self.record_run(run_one_of_many(number, self.next_choices(), self.wanted.scenario, settings))
 
 
 def kind_of(problem: str) -> str:
-    """Return the key by which findings are distinguished: the invariant, for some kinds with the beginning of the
-    message.
+    """Return the key that distinguishes findings: the name of the invariant.
+
+    For kinds in OUTSIDERS, the key also contains the beginning of the message.
     """
     invariant = invariant_of(problem)
     if invariant in OUTSIDERS:

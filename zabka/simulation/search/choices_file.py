@@ -1,4 +1,7 @@
-"""Choice sequences as files: findings and kept choice sequences of a search, which `zabka replay FILE` plays."""
+"""Choice sequences as files: the findings and kept choice sequences of a search.
+
+`zabka replay FILE` runs such a file.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from zabka.simulation.choices import Choices
 
 
 class ChoicesFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A choice sequence and its world.
+    """A choice sequence and the world in which it runs.
 
-    `settings` are KEY=VALUE, `plant` is the context manager of an injected bug (MODULE:NAME), `violated` contains the
-    problems of the run, and `actions` describes its actions.
+    `settings` are KEY=VALUE, `plant` names the context manager that injects a bug (MODULE:NAME), `violated` contains
+    the problems of the run, and `actions` has a text for each of its actions.
     """
 
     scenario: str

@@ -1,7 +1,7 @@
-"""The directory of a search: its parameters, kept choice sequences, findings and progress.
+"""The directory of a search: the parameters, the kept choice sequences, the findings and the progress.
 
-`search.json` contains the parameters and the number of runs, `kept/` the choice sequences that reached something new,
-and `found/` the violations, each as a choice sequence that `zabka replay` can play.
+`search.json` contains the parameters and the number of runs, `kept/` the choice sequences that reached new features,
+and `found/` the violations, each as a choice sequence that `zabka replay` can run.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class State(msgspec.Struct):
 
 
 class OtherSearch(Exception):
-    """The directory contains a search with other parameters, a running search, or unrelated files."""
+    """The directory belongs to a search with other parameters or to a running search, or contains unrelated files."""
 
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Lock the directory of a search for one process, creating it if missing. Raises OtherSearch, OSError."""
+    """Lock the directory of a search for this process, and create it if missing. Raises OtherSearch, OSError."""
     path.mkdir(parents=True, exist_ok=True)
     with (path / ".lock").open("w") as lock:
         try:
@@ -73,7 +73,7 @@ class ChoicesFolder:
         return [_decoded(file, Kept) for file in _files(self.path / KEPT)]
 
     def findings(self) -> dict[Path, Found]:
-        """Return the findings so far, keyed by file, in order. Raises OtherSearch, OSError."""
+        """Return the findings so far, keyed by the paths of their files, in order. Raises OtherSearch, OSError."""
         found: dict[Path, Found] = {}
         for path in _files(self.path / FOUND):
             try:
@@ -84,7 +84,7 @@ class ChoicesFolder:
         return found
 
     def keep(self, run: int, kept: Kept) -> None:
-        """Save one more choice sequence that is kept."""
+        """Save a choice sequence that the corpus has kept."""
         _write(self.path / KEPT / f"{run:08}.json", msgspec.json.encode(kept))
 
     def save(self, runs: int, cpu_s: float) -> None:
@@ -114,7 +114,7 @@ def _decoded(path: Path, kind: type[T]) -> T:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Replace the file atomically, because a search can be killed at any moment and resumed later."""
+    """Replace the file atomically, because the search can be killed at any time and resumed later."""
     partial = path.with_suffix(".part")
     partial.write_bytes(data)
     partial.replace(path)

@@ -1,10 +1,11 @@
-"""The choice sequences that reached something new, and the selection of the next choice sequence to mutate.
+"""Stores the choice sequences that reached new features, and selects the next choice sequence to mutate.
 
-A choice sequence is kept if it is the first to reach a feature, or reaches it more often than any before. Choice
-sequences with features that are rare among all runs are chosen more often, and choice sequences that were already
-chosen often are chosen less often (a small version of AFLFast's power schedule).
+A choice sequence is kept if it is the first to reach a feature, or reaches it more often than any earlier one. The
+selection prefers choice sequences with features that are rare among all runs, and choice sequences that were rarely
+selected before (a small version of AFLFast's power schedule).
 
-For some features the number of steps that precede them is known, so that a run can continue from there (Go-Explore).
+For some features, the number of steps before them is known, so that a run can repeat these steps and then continue with
+new ones (Go-Explore).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from zabka.simulation.choices import Choices
 
 NEWS_WEIGHED = 48
 CANDIDATES = 16
-"""Number of choice sequences compared in one selection. Comparing all would take as long as a run."""
+"""Number of choice sequences compared in one selection. Comparing all of them would take as long as a run."""
 
 NOWHERE: Mapping[int, int] = MappingProxyType({})
 
@@ -27,8 +28,8 @@ NOWHERE: Mapping[int, int] = MappingProxyType({})
 class Kept(msgspec.Struct):
     """A kept choice sequence.
 
-    `news` lists the features that it was the first to reach, or reached more often than any before. `chosen` counts how
-    often it was chosen since then, and `places` maps features to the number of steps before them, where known.
+    `news` lists the features that it was the first to reach, or reached more often than any earlier one. `chosen`
+    counts how often it has been selected, and `places` maps features to the number of steps before them, where known.
     """
 
     choices: Choices
@@ -38,9 +39,10 @@ class Kept(msgspec.Struct):
 
 
 class Corpus:
-    """All kept choice sequences.
+    """All kept choice sequences of a search.
 
-    `reached` is the highest count of each feature in one run, `hits` the number of runs with the feature.
+    `reached` is the highest count of each feature in any one run, and `hits` the number of runs that reached the
+    feature.
     """
 
     def __init__(self) -> None:
@@ -49,9 +51,9 @@ class Corpus:
         self.hits: dict[int, int] = {}
 
     def keep_run(self, choices: Choices, reached: dict[int, int], places: Mapping[int, int] = NOWHERE) -> Kept | None:
-        """Record the features of a run and the number of steps before them.
+        """Update the corpus with the features of a run and the number of steps before them.
 
-        Return the choice sequence if it is kept.
+        Return the choice sequence if the corpus keeps it, else None.
         """
         news = [feature for feature, count in reached.items() if self.reached.get(feature, 0) < count]
         for feature, count in reached.items():
@@ -66,7 +68,7 @@ class Corpus:
         return kept
 
     def choose(self, random: Random) -> Kept:
-        """Choose a choice sequence to mutate. The corpus must not be empty."""
+        """Select a choice sequence to mutate. The corpus must not be empty."""
         asked = [self.kept[random.randrange(len(self.kept))] for _ in range(CANDIDATES)]
         weights = [sum(1 / self.hits.get(feature, 1) for feature in kept.news) / (1 + kept.chosen) for kept in asked]
         chosen = random.choices(asked, weights)[0]
@@ -74,11 +76,14 @@ class Corpus:
         return chosen
 
     def place(self, kept: Kept, random: Random) -> int:
-        """Return the number of steps before a rare feature of this choice sequence, or 0 if unknown."""
+        """Return the number of steps before one of the choice sequence's features, or 0 if none is known.
+
+        Prefer rare features.
+        """
         if not kept.places:
             return 0
         return random.choices([*kept.places.values()], [1 / self.hits.get(feature, 1) for feature in kept.places])[0]
 
     def any(self, random: Random) -> Choices:
-        """Choose a random choice sequence for a crossover. The corpus must not be empty."""
+        """Select any choice sequence at random, for a crossover. The corpus must not be empty."""
         return self.kept[random.randrange(len(self.kept))].choices

@@ -1,14 +1,14 @@
-"""Exhaustive search within bounds: every order of steps of the bare protocol.
+"""Exhaustive search within bounds: runs every order of steps of the bare protocol.
 
 In every state, every possible step is tried: the next packet on any connection in either direction, the next fsync of
-any disk, a client's write at any server that serves, a crash at any point of a disk's pending operations that gives a
-different result on disk, a restart, the loss of packets that a dead server had sent, an election among any quorum, and
-a timeout once no packet or fsync is pending. States are visited breadth first, so the first counter-example is a
-shortest one.
+any disk, a client's write at any server that accepts writes, a crash at any point of a disk's pending operations that
+leads to a different content of the disk, a restart, the loss of packets that a dead server had sent, an election among
+any quorum, and a timeout once no packet or fsync is pending. States are visited breadth first, so the first
+counter-example is a shortest one.
 
 All invariants are checked at every step, for every order that leads to a state, because the history that they need (the
-monitor) is part of the state. If no step is possible, a leader must serve and all peers must have the same history.
-Such an end must be reachable from every state without another fault.
+monitor) is part of the state. If no step is possible, there must be an established leader and all peers must have the
+same history. Such an end must be reachable from every state without another fault.
 
 These measures keep three servers feasible:
 
@@ -16,7 +16,7 @@ These measures keep three servers feasible:
   once. So a state of the ensemble is a few numbers, and most steps are table look-ups (like SPIN's
   collapse compression).
 - Parts that cannot affect behaviour are left out of a state (`zabka.simulation.steps.canonical`). Election rounds count
-  from the lowest among the running servers: rounds are only compared with one another, and a starting server has the
+  from the lowest round of the running servers: rounds are only compared with one another, and a starting server has the
   lowest round.
 - An election is one step: its members exchange votes in the order sent until none of them is LOOKING, and other
   servers receive no votes. `elections` limits how often a peer begins to lead, because the search would never end
@@ -53,7 +53,7 @@ PROGRESS_EVERY = 100
 
 
 class Begin(StrEnum):
-    """The start of a search: newly started processes, or a leader that all other peers follow."""
+    """How a search begins: with newly started processes, or with a leader that all other peers follow."""
 
     POWER_ON = "power-on"
     LEADER = "leader"
@@ -62,8 +62,8 @@ class Begin(StrEnum):
 class Bounds(msgspec.Struct, frozen=True):
     """The bounds of a search: the number of servers, and the maximum number of each kind of event.
 
-    `timeouts` counts timeouts of servers with intact links; a server that waits in vain always times out. `breaks`
-    counts broken connections. `elections` counts elections after which a peer begins to lead; -1 allows one more than
+    `timeouts` limits timeouts of servers with intact links; a server whose peer is lost always times out. `breaks`
+    limits broken connections. `elections` limits elections after which a peer begins to lead; -1 allows one more than
     the faults can cause. `losses` allows the loss of packets that a server had sent before it died or closed the
     connection.
     """
@@ -79,20 +79,20 @@ class Bounds(msgspec.Struct, frozen=True):
     states_max: int = 10_000_000
 
     def first_steps(self) -> tuple[CoreSteps, ...]:
-        """Return the steps that lead to the start of the search."""
+        """Return the steps to the state in which the search begins."""
         if self.begin is Begin.POWER_ON:
             return (Start(),)
         return Start(), Elect(tuple(range(1, self.peers + 1))), Run()
 
     def allowance(self) -> Left:
-        """Return the maximum number of each event, before the first step."""
+        """Return how many events of each kind are allowed, before the first step."""
         needed = self.crashes + self.timeouts + self.breaks + (self.begin is Begin.POWER_ON)
         elections_max = needed + 1 if self.elections < 0 else self.elections
         return Left(self.writes, self.crashes, self.timeouts, self.breaks, elections_max)
 
 
 class Left(msgspec.Struct, frozen=True):
-    """The number of each event that is still allowed."""
+    """How many events of each kind are still allowed."""
 
     writes: int
     crashes: int
@@ -106,7 +106,8 @@ class Exploration(msgspec.Struct):
 
     If `exhausted`, every state within the bounds was visited; otherwise every state up to `depth` steps from the start
     was visited. `settled` counts states in which only writes and faults were possible, `cut` the elections beyond the
-    limit, and `turns` the inputs of single servers that were computed. `steps` leads to `problems`, if there are any.
+    limit, and `turns` the inputs of single servers that were computed. If there are `problems`, `steps` reproduces
+    them.
     """
 
     bounds: Bounds
@@ -122,14 +123,17 @@ class Exploration(msgspec.Struct):
     cpu_s: float
 
     def scenario(self) -> CoreScenario:
-        """Return the failure as a scenario that can be played."""
+        """Return the failure as a scenario that can be run."""
         return CoreScenario(
             "explored", "Found by the exhaustive search", self.problems[0], peers=self.bounds.peers, steps=self.steps
         )
 
 
 class _Space:
-    """Every visited state as numbers of nodes, connections, monitors and allowances, and the step that led to it."""
+    """All visited states, each stored as the numbers of its nodes, connections, monitor and allowances.
+
+    For each state, the step that led to it is stored as well.
+    """
 
     def __init__(self, bounds: Bounds) -> None:
         self.bounds = bounds
@@ -146,7 +150,7 @@ class _Space:
         self._layout = struct.Struct(f"<{bounds.peers + 3}I")
 
     def pack(self, cores: BareEnsemble, left: Left) -> bytes:
-        """Pack the state into a few bytes. States with the same possible behaviour give the same bytes."""
+        """Encode a state in a few bytes.  States with the same possible behaviour have the same encoding."""
         cores.reset_rounds()
         network = self._networks.setdefault(tuple([link.key() for link in cores.links]), len(self._links))
         if network == len(self._links):
@@ -158,7 +162,7 @@ class _Space:
         return self._layout.pack(*numbers, network, self.turns.keep_monitor(cores.monitor).number, remainder)
 
     def unpack(self, index: int) -> tuple[BareEnsemble, Left]:
-        """Unpack a state, to continue from it."""
+        """Decode a state, to continue the search from it."""
         *nodes, network, monitor, remainder = self._layout.unpack(self.states[index])
         cores = self.begin.fork()
         cores.nodes = {peer: self.turns.nodes[number - 1] for peer, number in zip(cores.voters, nodes, strict=True)}
@@ -169,7 +173,7 @@ class _Space:
         return cores, left
 
     def add(self, packed: bytes, parent: int, step: CoreSteps) -> int:
-        """Return the number of a state; a new state will be visited later."""
+        """Return the number of a state.  If the state is new, the search will visit it later."""
         index = self._known.setdefault(packed, len(self.states))
         if index == len(self.states):
             self.states.append(packed)
@@ -197,13 +201,14 @@ class _Search:
         self.problems: list[str] = []
         self.steps = bounds.first_steps()
         self._level_ends = 1
-        # One element per visited state: whether it is an end, and which states follow it without another fault.
+        # One element for each visited state: whether it is an end state, and which states follow it without another
+        # fault.
         self._ends = bytearray()
         self._ways = array("I")
         self._ways_end = array("Q")
 
     def run(self, progress: Callable[[int, int, int], None]) -> bool:
-        """Visit all states. Return False if the limit on states or an interruption ended this early."""
+        """Visit all states. Return False if the limit on states or an interruption ended the search early."""
         space = self.space
         cores = space.begin.fork()
         self.problems = play_steps(cores, self.steps)
@@ -256,7 +261,7 @@ class _Search:
         self.visited += 1
 
     def _check_that_all_can_settle(self) -> None:
-        """Check that every state can reach an end, or an election beyond the limit, without another fault."""
+        """Check that every state can lead to an end state, or to an election beyond the limit, without more faults."""
         good, changed = self._ends, True
         while changed:
             changed = False
@@ -274,8 +279,8 @@ class _Search:
 def explore(bounds: Bounds, progress: Callable[[int, int, int], None] = lambda *_: None) -> Exploration:
     """Run a search.
 
-    `progress` is called from time to time with the numbers of visited states, depth, and states still to visit.
-    KeyboardInterrupt ends the search, which then returns the results so far.
+    `progress` is called from time to time with the number of visited states, the depth, and the number of states to
+    visit. KeyboardInterrupt ends the search, which then returns the results so far.
     """
     begin_s = time.process_time()
     search = _Search(bounds)
@@ -296,13 +301,16 @@ def explore(bounds: Bounds, progress: Callable[[int, int, int], None] = lambda *
 
 
 def _controller_terms(cores: BareEnsemble) -> list[tuple[int, int]]:
-    """Return the leaders, each with the election round of its term."""
+    """Return the peers that are LEADING, each with the election round in which it was elected."""
     statuses = [node.status for node in cores.nodes.values()]
     return [(each.peer_id, each.round) for each in statuses if each is not None and each.state is PeerState.LEADING]
 
 
 def possible(cores: BareEnsemble, left: Left, bounds: Bounds) -> Iterator[tuple[CoreSteps, Left]]:
-    """Yield every possible step with the allowance after it, which is `left` itself if the step is not bounded."""
+    """Yield every possible step, each with the numbers of events that are still allowed after it.
+
+    For a step that is not limited, this is `left` itself.
+    """
     ordinary = list(explore_steps.ordinary_steps(cores))
     for step in chain(
         ordinary,
@@ -330,4 +338,4 @@ _BOUNDED: dict[str, Callable[[BareEnsemble], Iterator[CoreSteps]]] = {
     "breaks": explore_steps.breaks,
     "timeouts": explore_steps.timeouts,
 }
-"""Bounded steps, keyed by the field of `Left` that counts them."""
+"""Functions that yield the limited steps, keyed by the field of `Left` that counts the step."""

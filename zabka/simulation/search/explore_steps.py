@@ -28,7 +28,7 @@ def _deliver(source: int, target: int, link: int) -> Deliver:
 
 
 def ordinary_steps(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Yield every possible delivery and fsync."""
+    """Yield every possible delivery of a packet and every possible fsync."""
     for target in cores.voters:
         node = cores.nodes[target]
         if node.is_up:
@@ -44,7 +44,7 @@ def ordinary_steps(cores: BareEnsemble) -> Iterator[CoreSteps]:
 
 
 def losses(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Yield a loss for every connection that one side has closed and that has packets in flight before the close."""
+    """Yield a loss for every connection that one side closed while packets from that side were in flight."""
     for source in cores.voters:
         for target in cores.voters:
             if source != target and cores.is_up(target):
@@ -55,7 +55,7 @@ def losses(cores: BareEnsemble) -> Iterator[CoreSteps]:
 
 
 def elections(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Yield an election for every quorum that has a LOOKING peer."""
+    """Yield an election for every quorum that contains a LOOKING peer."""
     up = tuple(peer for peer in cores.voters if cores.is_up(peer))
     for size in range(len(cores.voters) // 2 + 1, len(up) + 1):
         for members in combinations(up, size):
@@ -64,7 +64,7 @@ def elections(cores: BareEnsemble) -> Iterator[CoreSteps]:
 
 
 def crashes(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Yield a crash for every process, at every point of its disk's pending operations with a different result."""
+    """Yield a crash of every process, at every point of its disk's pending operations that changes the disk."""
     for peer in cores.voters:
         if cores.is_up(peer):
             node = cores.nodes[peer]
@@ -78,14 +78,14 @@ def crashes(cores: BareEnsemble) -> Iterator[CoreSteps]:
 
 
 def restarts(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Yield a start for every process that is down."""
+    """Yield a start of every process that is down."""
     for peer in cores.voters:
         if cores.nodes[peer].peer is None:
             yield Start((peer,))
 
 
 def breaks(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Yield a break for every pair of connected servers."""
+    """Yield a connection break for every pair of connected servers."""
     for one, other in combinations(cores.voters, 2):
         if any(link.joins(one, other) for link in cores.links):
             yield Break(one, other)
@@ -100,7 +100,7 @@ def serving(cores: BareEnsemble) -> Iterator[int]:
 
 
 def leading(cores: BareEnsemble) -> Iterator[int]:
-    """Yield every leader that serves."""
+    """Yield every established leader."""
     for peer in serving(cores):
         status = cores.nodes[peer].status
         if status is not None and status.state is PeerState.LEADING:
@@ -108,7 +108,7 @@ def leading(cores: BareEnsemble) -> Iterator[int]:
 
 
 def patient(cores: BareEnsemble) -> Iterator[int]:
-    """Yield every peer that follows or leads but does not serve."""
+    """Yield every peer that follows or leads, but is still without an established leader."""
     for peer in cores.voters:
         status = cores.nodes[peer].status
         if cores.is_up(peer) and status is not None and not status.serving and not looking(cores, (peer,)):
@@ -116,7 +116,7 @@ def patient(cores: BareEnsemble) -> Iterator[int]:
 
 
 def timeouts(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Yield a timeout for every peer that follows or leads, as if the other peers had been silent for too long."""
+    """Yield a timeout of every peer that follows or leads, as if other peers had been silent for too long."""
     for peer in cores.voters:
         if cores.is_up(peer) and not looking(cores, (peer,)):
             yield GiveUp(peer)

@@ -1,7 +1,7 @@
-"""Actions for random runs on real files. Each lasts until nothing is pending except on held links and disks.
+"""Actions for random runs on real files. An action ends when nothing is pending, except on held links and disks.
 
-Histories on disk diverge only after several actions in a row (a load, a restart, a purge, a replacement), each of many
-steps. Runs of single random steps rarely get that far; runs of actions do so within thirty actions.
+Logs on disk diverge only after several actions in a row (some writes, a restart, a purge, a replacement), each of many
+steps. A run of single random steps rarely leads there, but a run of thirty actions does.
 """
 
 from __future__ import annotations
@@ -42,37 +42,40 @@ from zabka.simulation.steps.bare_ensemble import BareEnsemble
 from zabka.simulation.steps.bare_file_ensemble import BareFileEnsemble
 
 RETAINED = 3
-"""The minimum number of snapshots that autopurge keeps."""
+"""Number of newest snapshots that autopurge keeps (its minimum)."""
 LOADS = (1, 2, 3, 5, 9)
-"""Numbers of successive writes; the largest fills one or two logs."""
+"""Possible numbers of successive writes.  The largest number fills one or two log files."""
 ABSENCES = ((1, 2, 4), (1, 3))
-"""Numbers of missed writes: in the leader's term that ends during the absence, and in the next term."""
+"""Numbers of writes that an absent peer misses: in the leader term that ends meanwhile, and in the next one."""
 MISSED = 3
 ROT_REACH = 12
 PARTS_OF_A_RETURN = ("LeaderInfo", "Diff", "Trunc", "Snap", "NewLeader", "UpToDate")
-"""Packets that a leader sends to a returning server."""
+"""Types of packets that a leader sends to a returning server."""
 EARLIER_WRITES_MAX = 5
-"""Maximum writes before the restart. With a larger snapCount, servers restart without a snapshot, from the log."""
+"""Maximum number of writes before the restart.
+
+If this is below snapCount, the restarted servers have no snapshot and read only the log.
+"""
 LATEST = 2
-"""A power loss can flip a bit only in this many latest transactions."""
+"""Number of latest transactions in which a power loss can flip a bit."""
 
 
 def loads(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield loads: a serving peer accepts writes, each after the previous write is on all peers."""
+    """Yield series of writes through one peer.  Each write is sent after the previous write is on all peers."""
     for peer in serving(cores):
         for count in LOADS:
             yield (Write(peer), Run()) * count
 
 
 def loads_and_purges(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield loads, each followed by autopurge on all peers."""
+    """Yield series of writes, each followed by autopurge on all peers."""
     purge = next(purges(cores))
     for load in loads(cores):
         yield (*load, *purge)
 
 
 def earlier_life(peers: int, shape: Random) -> Stretch:
-    """Return steps: an ensemble accepts writes and is restarted."""
+    """Return steps in which an ensemble accepts a few writes and is restarted."""
     everybody = tuple(range(1, peers + 1))
     load = (Write(peers), Run()) * shape.randrange(1, EARLIER_WRITES_MAX + 1)
     return (Run(), *load, *_restart(everybody))
@@ -88,14 +91,14 @@ def restarts_of_all(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def returns(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield returns of a peer that is down, possibly with a slow disk, after which peers without a leader find one."""
+    """Yield returns of a peer that is down, possibly with a slow disk.  Afterwards peers without a leader find one."""
     for peer, up in _comebacks(cores):
         back = (Start((peer,)), Confer(up))
         yield from ((*back, Run()), (*back, Run((f"disk {peer}",))))
 
 
 def interrupted_returns(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield returns of a peer to a leader, with a fault just after the peer has received the next part."""
+    """Yield returns of a peer, with a fault just after it has received one of the leader's packets."""
     for leader, (peer, up), part in product(leading(cores), _comebacks(cores), PARTS_OF_A_RETURN):
         performed = (Run((f"{part} {way(leader, peer)}",)), Deliver(leader, peer, until=part))
         for mishap in (SpoilSnapshot(peer), Vanish(peer), Crash((leader,)), Isolate(leader)):
@@ -103,7 +106,7 @@ def interrupted_returns(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def returns_to_damage(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
-    """Yield a bit flip on the fragile server's disk, followed by the return of a peer that is down."""
+    """Yield a bit flip on the disk of the server `fragile`, followed by the return of a peer that is down."""
     assert isinstance(cores, BareFileEnsemble)
     for rot, back in product(_flips(cores, fragile, ROT_REACH), returns(cores)):
         yield (rot, *back)
@@ -112,7 +115,8 @@ def returns_to_damage(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
 def absences(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
     """Yield absences of a peer, during which the others accept writes, restart, and accept more writes.
 
-    The peer returns or stays away. A bit of the writes that it missed may flip on the fragile server's disk.
+    The peer returns or stays down. In some cases a bit of the missed writes is flipped on the disk of the server
+    `fragile`.
     """
     assert isinstance(cores, BareFileEnsemble)
     for (leader, away, others, gone), many, few in product(_absentees(cores), *ABSENCES):
@@ -125,9 +129,7 @@ def absences(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
 
 
 def second_terms(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield second terms: a leader is partitioned, the others elect another leader, which dies, and the first leads
-    again.
-    """
+    """Yield second terms of a leader: it is partitioned, a new leader is elected and dies, the first leads again."""
     for leader in leading(cores):
         others = tuple(other for other in _up(cores) if other != leader)
         if len(others) > len(cores.voters) // 2:
@@ -135,8 +137,9 @@ def second_terms(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def _second_term(cores: BareEnsemble, leader: int, others: Sequence[int]) -> Stretch:
-    """Return steps: the old leader follows the new one, and leads again after the new one dies. Each accepts
-    writes.
+    """Return steps in which the old leader follows the new one, and leads again after the new one dies.
+
+    Both leaders accept writes.
     """
     assert isinstance(cores, BareFileEnsemble)
     chosen = max(others, key=lambda other: (cores.files(other).last_durable(), other))
@@ -146,10 +149,10 @@ def _second_term(cores: BareEnsemble, leader: int, others: Sequence[int]) -> Str
 
 
 def returns_in_vain(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield returns of a peer that missed some writes and alone receives the leader's last write.
+    """Yield returns of a peer that missed some writes, and that is the only peer to receive the leader's last write.
 
-    The peer then dies. The leader is partitioned and may die as well, and the others elect another leader. In some
-    cases the old leader then leads again.
+    Then this peer dies. The leader is partitioned and in some cases dies as well, and the others elect another leader.
+    In some cases the old leader then leads again.
     """
     for leader, peer, up, gone in _absentees(cores):
         others = tuple(other for other in up if other != leader)
@@ -165,9 +168,9 @@ def returns_in_vain(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def _absentees(cores: BareEnsemble) -> Iterator[tuple[int, int, tuple[int, ...], Stretch]]:
-    """Yield a leader, an absent peer, the other peers, and the steps that make the peer absent.
+    """Yield a leader, an absent peer, the other running peers, and the steps that make the peer absent.
 
-    The peer is already down or can leave without a new election.
+    The absent peer is already down, or can stop without causing an election.
     """
     for leader, away in product(leading(cores), cores.voters):
         others = tuple(other for other in _up(cores) if other != away)
@@ -176,7 +179,7 @@ def _absentees(cores: BareEnsemble) -> Iterator[tuple[int, int, tuple[int, ...],
 
 
 def replacements(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
-    """Yield replacements of the fragile server by an empty server, if all others serve with equal histories."""
+    """Yield replacements of the server `fragile` by an empty server, if all other servers run with equal histories."""
     assert isinstance(cores, BareFileEnsemble)
     others = tuple(peer for peer in cores.voters if peer != fragile)
     if cores.is_up(fragile) and hold_the_same(cores, others):
@@ -184,9 +187,9 @@ def replacements(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
 
 
 def hold_the_same(cores: BareFileEnsemble, peers: Sequence[int]) -> bool:
-    """Return whether all these peers serve, one as leader, with equal histories and epochs.
+    """Return whether all these peers run with a leader among them, and have equal histories and epochs.
 
-    No other peer may have accepted a higher epoch.
+    If any other peer has accepted a higher epoch, return False.
     """
     states = [status.state for peer in peers if (status := cores.nodes[peer].status) is not None]
     disks = [cores.files(peer) for peer in peers]
@@ -196,27 +199,30 @@ def hold_the_same(cores: BareFileEnsemble, peers: Sequence[int]) -> bool:
 
 
 def or_else(wanted: Possible, otherwise: Possible, cores: BareEnsemble) -> Iterator[FileSteps | Stretch]:
-    """Yield the wanted steps, or the alternative steps if no wanted step is possible."""
+    """Yield the steps of `wanted`, or those of `otherwise` if `wanted` has none."""
     found = list(wanted(cores))
     yield from found or otherwise(cores)
 
 
 def stops(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield stops of a process: all peers are notified, and peers without a leader find one."""
+    """Yield stops of one process.  All peers are notified, and peers without a leader find one."""
     up = _up(cores)
     for peer in up:
         yield (Crash((peer,)), Run(), Confer(tuple(other for other in up if other != peer)), Run())
 
 
 def bounces(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield restarts of a process before any peer is notified; peers that lose their leader by this may be LOOKING."""
+    """Yield restarts of one process before any peer is notified; peers that lose their leader become LOOKING."""
     up = _up(cores)
     for peer in up:
         yield (Crash((peer,)), Start((peer,)), Confer(up), Run(), Confer(up), Run())
 
 
 def blinks(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
-    """Yield short power losses of a machine that no peer notices, with a bit flipped if it is the fragile server."""
+    """Yield short power losses of a machine that no peer notices.
+
+    On the server `fragile`, a bit is flipped as well.
+    """
     assert isinstance(cores, BareFileEnsemble)
     for peer in _up(cores):
         back = (Start((peer,)), Confer(_up(cores)), Run())
@@ -226,7 +232,10 @@ def blinks(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
 
 
 def blackouts(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
-    """Yield short power losses of two machines that no peer notices, with a bit flipped on the fragile server."""
+    """Yield short power losses of two machines that no peer notices.
+
+    On the server `fragile`, a bit is flipped as well.
+    """
     assert isinstance(cores, BareFileEnsemble)
     for dark in combinations(_up(cores), 2):
         lights: Stretch = tuple(map(Vanish, dark))
@@ -239,8 +248,8 @@ def blackouts(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
 def blinks_in_a_row(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
     """Yield short power losses of a leader's machine and then of another, which no peer notices.
 
-    A bit is flipped if the leader is the fragile server. The leader's last write may still be in flight to the other
-    machine.
+    If the leader is the server `fragile`, a bit on its disk is flipped. In some cases the leader's last write is still
+    in flight to the other machine.
     """
     assert isinstance(cores, BareFileEnsemble)
     up = _up(cores)
@@ -257,15 +266,15 @@ def blinks_in_a_row(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
 
 
 def depositions(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield depositions: a leader is cut off from all other peers, which elect another leader."""
+    """Yield depositions of a leader: it is cut off from all other peers, which elect another leader."""
     for peer in leading(cores):
         yield (Isolate(peer), Confer(tuple(other for other in _up(cores) if other != peer)), Run())
 
 
 def last_writes(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield last writes of a leader that reach only its own disk, or one other disk as well.
+    """Yield last writes of a leader that are written only to its own disk, or also to one other disk.
 
-    The leader is partitioned and may die, and the others elect another leader.
+    The leader is partitioned and in some cases dies, and the others elect another leader.
     """
     for peer in leading(cores):
         others = [other for other in _up(cores) if other != peer]
@@ -276,9 +285,9 @@ def last_writes(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def talks(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield election messages between peers without a leader and all other peers, or all but one.
+    """Yield exchanges of election messages among all running peers, or all but one, if a peer has no leader.
 
-    One peer may have a slow disk.
+    In some cases one peer has a slow disk.
     """
     up = _up(cores)
     seeking = looking(cores, up)
@@ -290,7 +299,7 @@ def talks(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def settling(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield notifications of peers that wait for a lost machine, after which peers without a leader find one."""
+    """Yield connection resets for peers that wait for a lost machine, after which peers without a leader find one."""
     up = _up(cores)
     ends = tuple(half_open(cores))
     if ends or looking(cores, up):
@@ -298,14 +307,14 @@ def settling(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def half_open(cores: BareEnsemble) -> Iterator[Break]:
-    """Yield a break for every connection that only one side has closed."""
+    """Yield a connection break for every connection that only one side has closed."""
     for link in cores.links:
         if not (link.opener_open and link.acceptor_open):
             yield Break(link.opener, link.acceptor)
 
 
 def impatience(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield timeouts of a peer, which then is LOOKING together with the peers that lose their leader by this."""
+    """Yield a timeout of one peer, which becomes LOOKING together with the peers that thereby lose their leader."""
     up = _up(cores)
     for peer in up:
         yield (GiveUp(peer), Confer(up), Run(), Confer(up), Run())
@@ -322,15 +331,15 @@ def purges(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def spoilt(cores: BareEnsemble) -> Iterator[FileSteps]:
-    """Yield a storage's detection of a damaged newest snapshot."""
+    """Yield steps in which a peer's storage finds its newest snapshot damaged."""
     yield from map(SpoilSnapshot, _up(cores))
 
 
 def damages(cores: BareEnsemble, fragile: int) -> Iterator[FileSteps]:
-    """Yield faults of the fragile server's disk.
+    """Yield faults of the disk of the server `fragile`.
 
-    An empty server replaces the fragile server only while that is down and all others serve with equal histories,
-    because the new server does not know what the old disk had acknowledged.
+    An empty server replaces it only while it is down and all others run with equal histories, because the empty server
+    does not have the transactions that the old server had acknowledged.
     """
     assert isinstance(cores, BareFileEnsemble)
     yield from _flips(cores, fragile, ROT_REACH)
@@ -357,7 +366,7 @@ def _restart(peers: tuple[int, ...]) -> Stretch:
 
 
 def _comebacks(cores: BareEnsemble) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Yield each peer that is down, with the peers that run once it has returned."""
+    """Yield each peer that is down, together with the peers that will run after its return."""
     for peer in cores.voters:
         if cores.nodes[peer].peer is None:
             yield peer, tuple(other for other in cores.voters if other == peer or cores.is_up(other))

@@ -1,12 +1,12 @@
 """The scenario `swarm-files`: a random run on real files, with the production storage.
 
 In addition to the faults of the bare protocol, machines lose power without closing connections, autopurge runs, a bit
-flips, the newest log is lost, a snapshot is damaged, and an empty server replaces another. Only one server's disk can
-be damaged, so data on a majority is never lost.
+flips, the newest log is lost, a snapshot is damaged, and an empty server replaces another. Only the disk of one server
+(`fragile`) can be damaged, so data that a majority has stored is never lost.
 
-Two in five runs draw both single steps and actions (`file_actions`); the others draw only actions, about half of these
-runs without faults. Half of the ensembles were restarted before the run. A run takes a seventh of a second, half of
-which is spent on files.
+Two in five runs consist of random single steps and random actions (`file_actions`). The others consist only of actions,
+about half of them without faults. Half of the ensembles were restarted before the run. A run takes a seventh of a
+second, half of which is spent on files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SNAP_COUNTS = (3, 8, 8, 24)
 COMMIT_LOG_COUNTS = (1, 2, 500)
 ELECTIONS_MAX = 5
 UNHURRIED = 0.6
-"""Share of runs that draw only actions."""
+"""Share of runs that consist only of actions, without single steps."""
 OLD = 0.5
 """Share of runs whose servers were restarted before the run."""
 PURGING = 0.5
@@ -43,25 +43,25 @@ IN_MEMORY = Path("/dev/shm")
 
 
 def play_files(seed: int) -> Played:
-    """Draw the steps from a seed or a choice sequence, and play them on temporary files."""
+    """Run steps that a seed or a choice sequence selects, on temporary files."""
     shape = derive_random(seed, "shape")
     peers, snap_count = (3, 3, 5)[shape.randrange(0, 3)], SNAP_COUNTS[shape.randrange(0, len(SNAP_COUNTS))]
     commit_log_count, fragile = COMMIT_LOG_COUNTS[shape.randrange(0, 3)], 1 + shape.randrange(0, peers)
     always, sometimes = _unhurried(shape, fragile) if shape.random() < UNHURRIED else _step_by_step(fragile)
     before = file_actions.earlier_life(peers, shape) if shape.random() < OLD else ()
-    # A file system in memory avoids waiting for a disk.
+    # Use a file system in memory, to avoid waiting for a disk.
     with TemporaryDirectory(prefix="zabka-search-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as place:
         cores = BareFileEnsemble(Path(place), peers, snap_count, commit_log_count=commit_log_count, keeps_journal=True)
         try:
             return play_drawn(seed, cores, sometimes, partial(_find_out, cores, fragile), always, before)
         finally:
             cores.close()
-            # Snapshots freeze all objects (gc.freeze); unfreeze them, so that those of the ended world are freed.
+            # Taking a snapshot freezes all objects (gc.freeze). Unfreeze them, so that Python can free the ended world.
             gc.unfreeze()
 
 
 def _step_by_step(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
-    """For runs with single steps: return the steps that every run has, and the steps that some runs have."""
+    """Return the kinds of steps for a run with single steps: those of every such run, and those of some."""
     ordinary = [_crashes if each is crashes else each for each in SOMETIMES]
     damages, replaced = (
         partial(file_actions.damages, fragile=fragile),
@@ -75,7 +75,7 @@ def _step_by_step(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]
 
 
 def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
-    """For runs with actions only: return the actions that every run has, and the actions that some runs have."""
+    """Return the kinds of actions for a run without single steps: those of every such run, and those of some."""
     loads = file_actions.loads_and_purges if shape.random() < PURGING else file_actions.loads
     damages, replaced = (
         partial(file_actions.damages, fragile=fragile),
@@ -99,9 +99,9 @@ def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequenc
 
 
 def _crashes(cores: BareEnsemble) -> Iterator[FileSteps]:
-    """Yield a crash for every process and every part of its disk's pending operations.
+    """Yield a crash of every process at every point of its disk's pending operations.
 
-    On files, crashes with the same result cannot be recognised in advance.
+    With real files, it is not known in advance which crashes have the same result.
     """
     for peer in cores.voters:
         if cores.is_up(peer):
@@ -110,10 +110,10 @@ def _crashes(cores: BareEnsemble) -> Iterator[FileSteps]:
 
 
 def _find_out(cores: BareFileEnsemble, fragile: int) -> None:
-    """Notify peers that wait for a lost machine, and restart the fragile server once the others have a leader.
+    """Notify peers that wait for a lost machine, and restart the server `fragile` once the others have a leader.
 
-    The restart is needed because a process that uses cached data finds damage only at its next start. The notification
-    is needed because an election step does not create connections, however long it takes.
+    The restart is needed because a process with cached data finds damage on its disk only at its next start. The
+    notification is needed because an election step does not create connections, however long it takes.
     """
     for end in file_actions.half_open(cores):
         end.play(cores)

@@ -1,7 +1,7 @@
-"""Mutation of choice sequences: change words, omit, repeat or move spans, and cross two choice sequences.
+"""Mutation of choice sequences: changes words, omits, repeats or moves spans, and crosses two choice sequences.
 
-Two streams are known to contain the choices that matter: the actions (`zabka.simulation.faults.actions`), and the
-nemesis of the older scenarios. Most changes are made in these streams; the words of one action are changed together.
+Most changes are made in the streams whose choices matter most: actions (`zabka.simulation.faults.actions`), steps of
+the bare protocol, and the nemesis of the older scenarios. The words of one action are changed together.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zabka.simulation.faults.actions import ACTION_NUMBERS, ACTIONS
 from zabka.simulation.search.protocol import STEP_WORDS, STEPS
 
 MIDDLE = (ACTIONS, STEPS, "nemesis")
-"""The streams to which most changes are made."""
+"""Streams in which most changes are made."""
 MIDDLE_CHANCE = 0.75
 CHANGES_MAX = 4
 SPAN_MAX = 6
@@ -25,19 +25,19 @@ ActionNumbers = list[int]
 
 
 def unit_of(purpose: str) -> int:
-    """Return how many words of a stream form one unit."""
+    """Return how many words of a stream form one action or step."""
     return {ACTIONS: ACTION_NUMBERS, STEPS: STEP_WORDS}.get(purpose, 1)
 
 
 def mutated(choices: Choices, other: Choices, random: Random) -> Choices:
-    """Return a choice sequence similar to the first, sometimes with a part of the other."""
+    """Return a choice sequence similar to `choices`, in some cases with a part of `other`."""
     for _ in range(1 + int(random.random() ** 2 * CHANGES_MAX)):
         choices = _changed(choices, other, random)
     return choices
 
 
 def gone_on_from(choices: Choices, place: int, random: Random) -> Choices:
-    """Return the first steps or actions of a choice sequence, followed by new random ones."""
+    """Return the first `place` steps or actions of a choice sequence, followed by new random ones."""
     purpose = STEPS if STEPS in choices.streams else ACTIONS
     words = choices.streams.get(purpose, Stream()).words[: place * unit_of(purpose)]
     return choices.changed(purpose, Stream(words=words, tail=random.randrange(LAST_BORN)))
@@ -62,7 +62,7 @@ def _changed(choices: Choices, other: Choices, random: Random) -> Choices:
 
 
 def _with_other_luck(choices: Choices, random: Random) -> Choices:
-    """Redraw all unrecorded choices, such as network delays and disk latencies."""
+    """Replace the seed, and so all choices that are not recorded, such as network delays and disk latencies."""
     return Choices(random.randrange(LAST_BORN), choices.streams)
 
 
@@ -70,7 +70,7 @@ def _with_other_luck(choices: Choices, random: Random) -> Choices:
 
 
 def _span(words: ActionNumbers, unit: int, random: Random) -> tuple[int, int]:
-    """Choose a few successive units; return their begin and end."""
+    """Choose a few successive actions or steps of `unit` words each; return the indexes of their begin and end."""
     units = max(1, len(words) // unit)
     begin = random.randrange(units)
     length = 1 + int(random.random() ** 3 * min(SPAN_MAX, units - begin))
@@ -89,7 +89,7 @@ def _nudge(words: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
 
 
 def _copy_one(words: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
-    """Replace a word by another word that has the same position in its unit."""
+    """Replace a word by the word at the same position of another action or step."""
     place, units = random.randrange(len(words)), max(1, len(words) // unit)
     words[place] = words[(place % unit + unit * random.randrange(units)) % len(words)]
     return words
@@ -124,7 +124,7 @@ def _move(words: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
 
 
 def _cut_off(words: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
-    """Redraw everything after some position."""
+    """Replace all words after a random position by new random words."""
     begin, _ = _span(words, unit, random)
     return words[: max(begin, unit)]
 
@@ -135,7 +135,7 @@ _CHANGES: tuple[Callable[[ActionNumbers, int, Random], ActionNumbers], ...] = (
 
 
 def _crossed(one: ActionNumbers, other: ActionNumbers, unit: int, random: Random) -> ActionNumbers:
-    """Join the first part of one and the last part of the other, or insert a span of the other into the first."""
+    """Join the first part of `one` and the last part of `other`, or insert a span of `other` into `one`."""
     begin, _ = _span(one, unit, random)
     if random.random() < 0.5:
         return one[:begin] + other[_span(other, unit, random)[0] :]

@@ -1,8 +1,8 @@
 """The scenario `swarm-protocol`: a run of the bare protocol with random steps.
 
-In `zabka.simulation.steps` nothing happens unless it is chosen, so a choice sequence chooses each delivery, each fsync
-and each crash. A run of fifty steps takes some hundredths of a second. A step is STEP_WORDS words of the stream
-`steps`: its kind, and its index among the possible steps of that kind.
+In `zabka.simulation.steps` nothing happens by itself, so a choice sequence chooses each delivery, each fsync and each
+crash. A run of fifty steps takes some hundredths of a second. Each step uses STEP_WORDS words of the choice sequence's
+stream `steps`: one selects the kind of step, and one selects a step among the possible steps of that kind.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ LENGTH_MIN, LENGTH_MAX = 10, 120
 SNAP_COUNTS = (3, 1_000, 1_000)
 FAULT_STAYS = 0.7
 RANKS_MAX = 2
-"""How many of the shortest log lengths are distinguished; all longer logs count as equal."""
+"""Number of shortest log lengths that features distinguish; all longer logs count as equally long."""
 
 
 class Quiet:
-    """Disks and link directions that are held until they are released; they are named as in `Run`.
+    """Disks and link directions that a run holds until it releases them, named as in the step `Run`.
 
-    Election messages use separate connections and are never held.
+    Election messages use separate connections, which are never held.
     """
 
     def __init__(self) -> None:
         self.held: dict[str, None] = {}
 
     def allows(self, step: FileSteps) -> bool:
-        """Whether that step is possible with the links and disks that are held."""
+        """Return whether a step is possible with the disks and links that are held."""
         if isinstance(step, Deliver):
             return way(step.source, step.target) not in self.held
         if isinstance(step, SyncDisk):
@@ -73,11 +73,11 @@ class Quiet:
         return True
 
     def held_back(self, step: FileSteps) -> FileSteps:
-        """Return that step; if it is a `Run`, add everything that is currently held to its `hold`."""
+        """Return the step.  If it is a `Run`, add all held disks and links to its `hold`."""
         return Run((*step.hold, *self.held)) if isinstance(step, Run) else step
 
     def follow(self, step: FileSteps) -> None:
-        """Update the held links after a step: broken links are released, and links that the step holds stay held."""
+        """Update the held links and disks after a step: remove links that it broke, add those that a `Run` held."""
         if isinstance(step, Break):
             self._forget(way(step.one, step.other), way(step.other, step.one))
         elif isinstance(step, Crash | Isolate | Vanish):
@@ -91,7 +91,7 @@ class Quiet:
             self.held.pop(each, None)
 
     def turn(self, cores: BareEnsemble, which: int) -> str:
-        """Hold a disk or links, or release them. Return a description."""
+        """Hold a disk or links, or release them if they are held. Return a description."""
         choices = _choices(cores)
         choice = choices[which * len(choices) >> WORD_BITS]
         if all(each in self.held for each in choice):
@@ -101,13 +101,13 @@ class Quiet:
         return f"hold {', '.join(choice)}"
 
     def let_go(self) -> str:
-        """Release everything that is held. Return a description."""
+        """Release all held disks and links. Return a description."""
         self.held = {}
         return "let everything go"
 
 
 def _choices(cores: BareEnsemble) -> list[tuple[str, ...]]:
-    """Return the groups that can be held together: a disk, all links of a peer, or one direction."""
+    """Return groups that can be held together: a disk, all links of a peer, or one direction of a link."""
     found: list[tuple[str, ...]] = []
     for peer in cores.voters:
         others = [other for other in cores.voters if other != peer]
@@ -131,12 +131,12 @@ def _run(cores: BareEnsemble) -> Iterator[CoreSteps]:
 
 
 def hold(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Mark the kind of step that `Quiet.turn` performs; yield nothing."""
+    """Placeholder in the list of step kinds for `Quiet.turn`; yields no steps."""
     yield from ()
 
 
 def let_go(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Mark the kind of step that `Quiet.let_go` performs; yield nothing."""
+    """Placeholder in the list of step kinds for `Quiet.let_go`; yields no steps."""
     yield from ()
 
 
@@ -155,7 +155,7 @@ SOMETIMES: tuple[Possible, ...] = (
 
 
 class Played(NamedTuple):
-    """The result of a run. `places` maps each kind of state to the number of steps drawn before it."""
+    """The result of a run. `places` maps each feature to the number of steps drawn before the run first reached it."""
 
     problems: list[str]
     taken: list[StepTaken]
@@ -164,7 +164,7 @@ class Played(NamedTuple):
 
 
 class _Syncs:
-    """Checks that a reply to a sync includes every write that was acknowledged before the sync was sent."""
+    """Checks that the reply to a sync includes every write that was acknowledged before the sync was sent."""
 
     def __init__(self, cores: BareEnsemble) -> None:
         self._cores = cores
@@ -173,11 +173,11 @@ class _Syncs:
         self._highest = 0
 
     def asked(self) -> None:
-        """Record that a sync has just been sent."""
+        """Note which writes are acknowledged at the time when a sync is sent."""
         self._told[self._cores.asked] = self._highest
 
     def look(self) -> Iterator[str]:
-        """Check the replies since the last call; yield problems."""
+        """Check the replies that arrived after the last call, and yield problems."""
         for number, zxid in self._cores.answered[self._seen :]:
             promised = self._told.get(number, 0)
             if zxid < promised:
@@ -187,7 +187,7 @@ class _Syncs:
 
 
 def play_protocol(seed: int) -> Played:
-    """Draw the steps from a seed or a choice sequence, and play them."""
+    """Run steps that a seed or a choice sequence selects."""
     shape = derive_random(seed, "shape")
     peers, snap_count = (3, 3, 5)[shape.randrange(0, 3)], SNAP_COUNTS[shape.randrange(0, 3)]
     cores = BareEnsemble(peers, snap_count, cumulative=shape.random() < 0.9, keeps_journal=True)
@@ -202,9 +202,10 @@ def play_drawn(
     always: Sequence[Possible] = ALWAYS,
     before: Stretch = (),
 ) -> Played:
-    """Play the steps `before` on these servers, then draw further steps and play them.
+    """Perform the steps `before` on these servers, and then randomly selected steps.
 
-    Each of `sometimes` is omitted from some runs. At the end `before_the_end` is called, and all faults end.
+    Each kind of step in `sometimes` is omitted from some runs. At the end, `before_the_end` is called and all faults
+    end.
     """
     kinds = derive_random(seed, "kinds")
     possible = [*always, *(each for each in sometimes if kinds.random() < FAULT_STAYS)]
@@ -242,7 +243,7 @@ def play_drawn(
 
 
 def _stretch(cores: BareEnsemble, quiet: Quiet, possible: Possible, which: int) -> Stretch:
-    """Return the chosen steps among the possible ones."""
+    """Return the steps that `which` selects among the possible ones, or no steps if none is possible."""
     stretches = [each if isinstance(each, tuple) else (each,) for each in possible(cores)]
     found = [stretch for stretch in stretches if all(map(quiet.allows, stretch))]
     return found[which * len(found) >> WORD_BITS] if found else ()

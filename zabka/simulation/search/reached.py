@@ -1,7 +1,7 @@
-"""Features that a run reached: states of peers, brokers, partitions and sessions, and the order of events.
+"""Extracts the features of a run: states of peers, brokers, partitions and sessions, and the order of events.
 
-Features are derived from the journal, which every node writes. Each event becomes a token: its type and its fields for
-states, modes, causes and so on, without names and numbers. The features are:
+Features are derived from the journals of all nodes. Each event becomes a token: its type, and the fields that contain a
+state, mode, cause or similar, but no names and no numbers. The features are:
 
 - every token;
 - every two tokens in sequence on a node, on a partition or in the whole cluster;
@@ -11,9 +11,9 @@ states, modes, causes and so on, without names and numbers. The features are:
 
 Each feature is counted as reached once, twice or often.
 
-This takes one hundredth of a run's time. Recording code edges with `sys.settrace`, only in the pure modules of ZAB or
-of controller and replication, would make a run take four to six times as long (Python 3.11, which has no
-`sys.monitoring`).
+Extracting features takes one hundredth of a run's time. The alternative, recording code edges with `sys.settrace` in
+the pure modules of ZAB or of controller and replication only, would make a run take four to six times as long (Python
+3.11, which has no `sys.monitoring`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TOO_FREQUENT = frozenset(
         "ZxidCheckpoint",
     )
 )  # fmt: skip
-"""Events of every write, which carry no information about later behaviour."""
+"""Events that every write causes.  They are ignored, because they say nothing about later behaviour."""
 _WORDS = ("state", "phase", "mode", "cause", "kind", "request", "process", "operation", "action", "invariant")
 _FLAGS = ("unclean", "recovering", "is_controller", "both_ways")
 _SIZES = ("isr", "eligible", "left", "live", "added", "removed", "bounced", "adding", "removing", "quorum")
@@ -58,7 +58,7 @@ _PAIRS = (
     ("leader", "previous"),
     ("from_zxid", "to_zxid"),
 )
-"""Pairs of numeric fields; a token includes which of the two is larger."""
+"""Pairs of numeric fields.  The token of an event states which of the two values is larger."""
 SIZE_MAX = 3
 MASK = (1 << 48) - 1
 OFTEN = 4
@@ -73,7 +73,7 @@ class _Tokens:
         self._codes: dict[tuple[object, ...], int] = {}
 
     def of(self, event: Event) -> int:
-        """Return the token of an event, or 0 if the event contains no information for features."""
+        """Return the token of an event, or 0 for an event that is ignored."""
         kind = type(event)
         if kind not in self._fields:
             self._learn(kind)
@@ -107,7 +107,7 @@ def _order(one: int, other: int) -> int:
 
 
 class _Standing:
-    """The state of a partition: ISR size, whether it has a leader, and the events since its state was last written."""
+    """State of a partition: ISR size, whether it has a leader, and the events since this state was last written."""
 
     __slots__ = ("_isr", "_led", "_since")
 
@@ -128,18 +128,18 @@ class _Standing:
 
 _TOKENS = _Tokens()
 _TOUCHING = (BrokerRegistered, ControllerElected, IsrProposed, LogTruncated, LeadershipTaken, ReplicaLoaded)
-"""Events that `_Standing` records between two writes of a partition's state."""
+"""Events that are part of a partition's state until the next write of its ISR or leader (`_Standing`)."""
 
 
 class Reached(NamedTuple):
-    """The reached features: how often each was reached (1, 2 or OFTEN), and the number of its first journal entry."""
+    """Features of a run: how often each was reached (1, 2 or OFTEN), and the number of its first journal entry."""
 
     counts: dict[int, int]
     firsts: dict[int, int]
 
 
 def reached(entries: Iterable[Entry]) -> Reached:
-    """Return the features that the history reached."""
+    """Return the features of the history that these journal entries describe."""
     counts: Counter[int] = Counter()
     firsts: dict[int, int] = {}
     standings: dict[tuple[str, int], _Standing] = {}
@@ -185,7 +185,7 @@ def reached(entries: Iterable[Entry]) -> Reached:
 
 
 def _concerned(standings: dict[tuple[str, int], _Standing], event: Event) -> Iterable[_Standing]:
-    """Return the partitions that an event concerns: one, or all known partitions."""
+    """Return the states of the partitions that an event concerns: one partition, or all known ones if it names none."""
     topic = getattr(event, "topic", None)
     if topic is None:
         return standings.values()
@@ -197,8 +197,9 @@ def _kind(node: str) -> str:
 
 
 def _sum(holding: dict[str, int]) -> int:
-    """Return a number for the set of kinds of active faults: their order, and the count of each kind, do not
-    matter.
+    """Return a number for the set of kinds of active faults.
+
+    It does not depend on the order of the kinds or on the number of faults of each kind.
     """
     return sum(dict.fromkeys(holding.values())) & MASK
 

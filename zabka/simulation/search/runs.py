@@ -1,4 +1,4 @@
-"""One run of a choice sequence: its result, the features that it reached, and the recorded choices."""
+"""Runs a choice sequence, and returns the result, the features of the run, and the recorded choices."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PROTOCOL, FILES = "swarm-protocol", "swarm-files"
 _DRAWN_STEPS = {PROTOCOL: play_protocol, FILES: play_files}
 PROTOCOL_RUNS_A_COLLECTION = 128
 SEARCHED = (*SCENARIOS, *_DRAWN_STEPS, *WHOLE_RUNS)
-"""The scenarios that can be searched."""
+"""Scenarios that the search supports."""
 
 
 class Ran(NamedTuple):
-    """The result of a choice sequence.
+    """The result of running a choice sequence.
 
     `written` is the choice sequence with every choice recorded, except in streams with too many choices. `places` maps
-    some of the reached features to the number of steps or actions before them.
+    some of the features to the number of steps or actions before the run reached them.
     """
 
     problems: list[str]
@@ -42,7 +42,7 @@ class Ran(NamedTuple):
 
 
 def run_choices(choices: Choices, scenario: str, settings: WorldSettings) -> Ran:
-    """Play the choice sequence and return its result."""
+    """Run the choice sequence and return its result."""
     begin = time.process_time()
     seed = ReplayedSeed(choices)
     if scenario in _DRAWN_STEPS:
@@ -64,16 +64,16 @@ def run_choices(choices: Choices, scenario: str, settings: WorldSettings) -> Ran
 
 
 def run_one_of_many(number: int, choices: Choices, scenario: str, settings: WorldSettings) -> Ran:
-    """Play one of many choice sequences in a process, which collects the garbage of ended worlds from time to time."""
+    """Run a choice sequence in a process that runs many of them, and collect garbage after some of the runs."""
     ran = run_choices(choices, scenario, settings)
-    # The bare protocol leaves almost no garbage, and a collection takes longer than a run.
+    # Runs of the bare protocol leave almost no garbage, and a collection takes longer than such a run.
     if scenario != PROTOCOL or number % PROTOCOL_RUNS_A_COLLECTION == 0:
         collect_after(number)
     return ran
 
 
 def play_choices(choices: Choices, scenario: str, settings: WorldSettings) -> Verdict:
-    """Play the choice sequence, and return the verdict with its journal and story."""
+    """Run the choice sequence, and return the verdict with the journal and the performed actions."""
     seed = ReplayedSeed(choices)
     if scenario in _DRAWN_STEPS:
         played = _DRAWN_STEPS[scenario](seed)
@@ -103,7 +103,7 @@ def _verdict(
 
 
 def _written(seed: ReplayedSeed) -> Choices:
-    """Return the choice sequence with all drawn choices, except in streams with too many choices."""
+    """Return the run's choice sequence with all choices recorded, except in streams with too many choices."""
     streams = {purpose: Stream(words=words) for purpose, words in seed.recorded().items() if words}
     busy = seed.busy()
     streams |= {purpose: stream for purpose, stream in seed.choices.streams.items() if purpose in busy}

@@ -1,7 +1,7 @@
-"""Shortens a finding: removes actions and faults, sets words to zero, and resets streams to draws from the seed.
+"""Shortens a finding: removes actions and faults, sets words to zero, and resets streams to the values from the seed.
 
-Each attempt is a run, which succeeds if it violates the same invariant. Spans are halved as in delta debugging (Zeller
-and Hildebrandt, 2002).
+Each attempt is a run, which succeeds if it violates the same invariant. The size of removed spans is halved after each
+pass, as in delta debugging (Zeller and Hildebrandt, 2002).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from zabka.simulation.search.mutation import unit_of
 from zabka.simulation.search.protocol import STEPS
 
 Shows = Callable[[Choices], Choices | None]
-"""Plays a choice sequence. Returns it with all choices recorded if it has the same violation, else None."""
+"""Runs a choice sequence.  Returns it with all choices recorded if the run has the same violation, else None."""
 ENDING = (ACTIONS, STEPS)
-"""Streams in which zeros have no effect."""
+"""Streams in which words of zero select steps that do nothing."""
 
 
 class Shrinking:
-    """Shortens one finding within a limited number of runs."""
+    """Shortens the choice sequence of one finding within a limited number of runs."""
 
     def __init__(self, choices: Choices, shows: Shows, runs_max: int) -> None:
         self.choices = choices
@@ -29,7 +29,7 @@ class Shrinking:
         self._runs_max = runs_max
 
     def shrink(self) -> Choices:
-        """Return the shortest choice sequence found."""
+        """Return the shortest choice sequence found that still has the violation."""
         self._without_other_streams()
         self._without_faults()
         for purpose in ENDING:
@@ -41,7 +41,7 @@ class Shrinking:
         return self.choices
 
     def _holds(self, choices: Choices) -> bool:
-        """Return whether this choice sequence has the violation; if it has, continue with it."""
+        """Return whether the run of this choice sequence has the violation; if so, make it the current one."""
         if self.runs >= self._runs_max:
             return False
         self.runs += 1
@@ -51,7 +51,7 @@ class Shrinking:
         return True
 
     def _without_other_streams(self) -> None:
-        """Reset as many streams as possible to the seed's own, except the streams of actions and steps."""
+        """Reset as many streams as possible to the values from the seed, except the streams of actions and steps."""
         streams = self.choices.streams
         if self._holds(Choices(self.choices.seed, {name: each for name, each in streams.items() if name in ENDING})):
             return
@@ -59,7 +59,7 @@ class Shrinking:
             self._holds(Choices(self.choices.seed, {n: e for n, e in self.choices.streams.items() if n != purpose}))
 
     def _without_faults(self) -> None:
-        """Remove as many as possible of the faults that have separate streams."""
+        """Remove as many faults as possible, if each fault has its own stream."""
         written = self._shows(self.choices)
         self.runs += 1
         if written is None:
@@ -78,7 +78,7 @@ class Shrinking:
             size //= 2
 
     def _end(self, purpose: str) -> None:
-        """Try to make all draws after the recorded words zero, so that nothing happens after them."""
+        """Try to set all values after the recorded words to zero, so that nothing happens after these words."""
         self._holds(self.choices.changed(purpose, Stream(words=self.choices.streams[purpose].words, ends=True)))
 
     def _shorten(self, purpose: str) -> None:
@@ -96,7 +96,7 @@ class Shrinking:
             size //= 2
 
     def _without_pairs(self, purpose: str) -> None:
-        """Remove pairs of actions: an action that holds something can be removed only together with its release."""
+        """Remove pairs of actions: an action that holds messages can only be removed together with their release."""
         unit = unit_of(purpose)
         one = 0
         while (one + 1) * unit < len(self.choices.streams[purpose].words):
@@ -111,7 +111,7 @@ class Shrinking:
             yield self.choices.changed(purpose, Stream(words=left, tail=stream.tail, ends=stream.ends))
 
     def _level(self, purpose: str) -> None:
-        """Set words to zero that do not affect the violation."""
+        """Set all words to zero that the violation does not depend on."""
         for place in range(len(self.choices.streams[purpose].words)):
             stream = self.choices.streams[purpose]
             if stream.words[place]:

@@ -1,7 +1,7 @@
 """Sequences of related steps for random runs; single random steps rarely form such sequences.
 
-Broadcast can fail if a message reaches only some peers, and synchronisation can fail if a peer returns at that time.
-Each of these sequences leads to such a situation; held links and disks stay held.
+Bugs of the broadcast phase need a message that arrives at only some peers, and bugs of synchronisation need a peer that
+returns at that time.  Each of these sequences leads to such a situation; held links and disks stay held.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from zabka.simulation.search.explore_steps import breaks, leading, serving
 from zabka.simulation.steps.bare_ensemble import BareEnsemble
 
 Stretch = tuple[FileSteps, ...]
-"""Steps that are played one after another."""
+"""Steps that are performed one after another."""
 Possible = Callable[[BareEnsemble], Iterator[FileSteps | Stretch]]
 
 
 def way(one: int, other: int) -> str:
-    """Return the name that `Run` uses for the direction from one server to another."""
+    """Return the name that the step `Run` uses for the link direction from one server to another."""
     return f"{one} > {other}"
 
 
 def blips(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield broken connections between two servers, after which each finds a leader again if necessary."""
+    """Yield steps that break the connections between two servers, after which each finds a leader if it has none."""
     up = tuple(peer for peer in cores.voters if cores.is_up(peer))
     for broken in breaks(cores):
         yield (broken, Run(), Elect(up), Run())
 
 
 def uneven_writes(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield writes that are held on some links, on some disks, and in the acknowledgements of some followers."""
+    """Yield writes whose packets are held on some links, disks, or the links of some followers' acknowledgements."""
     for leader in leading(cores):
         others = [peer for peer in cores.voters if peer != leader and cores.is_up(peer)]
         places = [("", way(leader, other), way(other, leader), f"disk {other}") for other in others]

@@ -1,4 +1,4 @@
-"""Steps of the bare protocol as text: each step, its effects, and the resulting states of the servers."""
+"""Describes steps of the bare protocol as text: each step, its effects, and the resulting states of the servers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from zabka.simulation.steps.transitions import DirectTransitions
 
 
 class _Reported(DirectTransitions):
-    """Changes nodes in place and describes the effects."""
+    """Applies inputs to nodes in place, and adds a line of text for each effect."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -45,7 +45,7 @@ class _Reported(DirectTransitions):
 
 
 def transcript(peers: int, steps: Iterable[CoreSteps]) -> Iterator[str]:
-    """Yield one line per step, followed by lines that describe its effects."""
+    """Run the steps, and yield a line for each step, followed by lines for its effects."""
     told = _Reported()
     cores = BareEnsemble(peers, turns=told)
     for number, step in enumerate(steps, 1):
@@ -67,7 +67,7 @@ def transcript(peers: int, steps: Iterable[CoreSteps]) -> Iterator[str]:
 
 
 def step_text(cores: BareEnsemble, step: CoreSteps) -> str:
-    """Describe one step."""
+    """Return a text for one step."""
     if isinstance(step, Deliver | Lose):
         under_way = cores.carrying(step.source, step.target)
         packet = under_way[step.link].under_way_to(step.target)[0] if step.link < len(under_way) else None
@@ -92,7 +92,7 @@ def step_text(cores: BareEnsemble, step: CoreSteps) -> str:
 
 
 def packet_text(packet: Packet) -> str:
-    """Describe a packet by its name and its main field."""
+    """Return a text for a packet: its name and its main field."""
     name = type(packet).__name__
     if isinstance(packet, Proposal):
         return f"{name} {zxid_list([txn.zxid for txn in packet.txns])}"
@@ -106,7 +106,7 @@ def packet_text(packet: Packet) -> str:
 
 
 def event_text(event: Event) -> Iterator[str]:
-    """Describe a journal event, if it is important enough for a line."""
+    """Yield a text for a journal event, if the event is important enough."""
     if isinstance(event, e.TxnCommitted):
         yield f"commits {_zxid(event.zxid)}"
     elif isinstance(event, e.WriteAcknowledged):
@@ -120,7 +120,7 @@ def event_text(event: Event) -> Iterator[str]:
 
 
 def standing(cores: BareEnsemble) -> str:
-    """Describe every server: its role, and the epochs and log on its disk."""
+    """Return a text for every server: its role, and the epochs and the log on its disk."""
     said = []
     for peer, node in cores.nodes.items():
         status = node.status

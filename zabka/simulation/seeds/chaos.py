@@ -1,6 +1,6 @@
-"""The scenarios that most seeds are run with: chaos in the whole cluster, chaos among the peers alone, and none.
+"""The most frequently run scenarios: random faults in a cluster, in an ensemble alone, and no faults.
 
-`requests` is the chaos of the whole cluster with faults of single requests among the others.
+`requests` is `chaos` in a whole cluster with request faults in addition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _as_wished(settings: WorldSettings, random: Random) -> WorldSettings:
 
 
 def _peers_alone(settings: WorldSettings, random: Random) -> WorldSettings:
-    """Return a world without brokers whose size and shape depend on the seed."""
+    """Return settings for a world without brokers, with a random number of peers and random ZooKeeper settings."""
     return msgspec.structs.replace(
         settings,
         brokers=0,
@@ -32,14 +32,14 @@ def _peers_alone(settings: WorldSettings, random: Random) -> WorldSettings:
 
 
 def _calm(run: SeedRun) -> None:
-    """Run without faults."""
+    """Run the workloads without faults."""
     run.boot()
     run.world.run(run.world.settings.faults.duration_ms)
     run.recover()
 
 
 def _chaos(run: SeedRun) -> None:
-    """Inject a random mix of faults, then recover."""
+    """Inject a random mix of faults, then wait for recovery."""
     run.boot()
     run.inject_faults()
     run.recover()
@@ -55,11 +55,11 @@ PLAYED: dict[str, tuple[str, ...]] = {
     CALM.name: (*(key for key in PLAYED_KEYS if not key.startswith("faults.")), "faults.ms"),
     ENSEMBLE.name: tuple(key for key in PLAYED_KEYS if key.startswith("faults.")),
 }
-"""For each scenario that accepts settings for faults and clients, the keys that it accepts."""
+"""Settings for faults and clients that each scenario accepts, keyed by scenario name."""
 
 
 def check_played(scenario: str, settings: WorldSettings, keys: Iterable[str]) -> None:
-    """Raise BadSetting if a scenario does not accept one of these keys, or has no such fault."""
+    """Raise BadSetting if a scenario does not accept one of these settings, or has no fault of a chosen kind."""
     given = [key for key in keys if key in PLAYED_KEYS]
     for key in given:
         if key not in PLAYED.get(scenario, ()):

@@ -1,8 +1,8 @@
 """The scenario `disks`: chaos with disk failures.
 
 In addition to the faults of `chaos`, disks return errors, are full for a while, stall, and lose synced data
-(`zabka.simulation.faults.disk_faults`).  Only a minority of the peers loses synced data, because ZooKeeper may lose a
-transaction that is damaged on a quorum.
+(`zabka.simulation.faults.disk_faults`).  Only disks of a minority of the peers lose synced data, because ZooKeeper can
+lose a transaction that is damaged on a quorum.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PEERS_ALONE_CHANCE = 0.5
 
 
 def _shape(settings: WorldSettings, random: Random) -> WorldSettings:
-    """Return a world with or without brokers, with three peers or five."""
+    """Return settings for a world with or without brokers, and with three or five peers."""
     alone = random.random() < PEERS_ALONE_CHANCE
     return msgspec.structs.replace(
         settings,
@@ -34,7 +34,7 @@ def _shape(settings: WorldSettings, random: Random) -> WorldSettings:
 
 
 def _play(run: SeedRun) -> None:
-    """Inject chaos with disk failures, then recover."""
+    """Inject random faults including disk failures, then wait for recovery."""
     run.boot()
     more = PEER_DISK_FAULTS | LOG_DIR_FAULTS if run.world.brokers else PEER_DISK_FAULTS
     run.inject_faults(chaos(run.world, derive_random(run.seed, "nemesis"), more))

@@ -1,4 +1,4 @@
-"""The end of a run with disk failures: a broker loses a log directory, and the cluster continues (KIP-112)."""
+"""Last part of a run with disk faults: a broker loses a log directory, and the cluster must continue (KIP-112)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ GOES_ON_MS_MAX = 30_000
 
 
 def go_on_without_a_directory(world: World) -> None:
-    """Make a log directory fail on a broker that has several.
+    """Make one log directory fail on a broker that has several.
 
-    Other brokers must become leaders of its partitions, and its replicas must leave the ISRs.  Then repair the
-    directory.  Raises Deadlock.
+    Wait until other brokers lead the directory's partitions, and its replicas have left the ISRs.  Then repair the
+    directory.  Raises Deadlock if the cluster does not get that far.
     """
     draw = derive_random(world.seed, "last directory")
     machines = [machine for machine in world.brokers.values() if len(machine.log_dirs) > 1]
@@ -38,6 +38,6 @@ def go_on_without_a_directory(world: World) -> None:
 
 
 def _is_counted_on(world: World, broker: int, name: TopicPartition) -> bool:
-    """Return whether, in the quorum's state, that broker is the leader or one of several in-sync replicas."""
+    """Return whether ZooKeeper has the broker as the partition's leader or as one of several in-sync replicas."""
     state = world.replication.znodes.states.get(name)
     return state is not None and (state.leader == broker or (broker in state.isr and len(state.isr) > 1))

@@ -1,4 +1,4 @@
-"""Read-only service (readonlymode.enabled): minorities of an ensemble serve reads while faults occur."""
+"""The scenario of read-only mode (readonlymode.enabled): minorities of an ensemble accept reads while faults occur."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SPLIT_MS_MIN, SPLIT_MS_MAX = 5_000, 10_000
 
 
 class Splits:
-    """Repeatedly partitions a few peers from the others, for long enough that they serve reads as a minority.
+    """Repeatedly cuts a minority of peers off from the others, for so long that they accept reads in read-only mode.
 
-    In half of the cases a client's machine is on their side.  Splits begin while `active`; a split that exists when
-    `active` ends is still healed.
+    In half of the cases, a client's machine is on the minority's side.  New splits begin only while `active`; a split
+    that exists when `active` becomes False is still healed.
     """
 
     def __init__(self, world: World, client: str) -> None:
@@ -58,7 +58,7 @@ class Splits:
 
 
 def _shape(settings: WorldSettings, random: Random) -> WorldSettings:
-    """Return a world of two to five peers without brokers, usually with local sessions."""
+    """Return settings for a world of two to five peers without brokers, in most cases with local sessions."""
     local = random.random() < 0.75
     return msgspec.structs.replace(
         settings,
@@ -73,7 +73,7 @@ def _shape(settings: WorldSettings, random: Random) -> WorldSettings:
 
 
 def _play(run: SeedRun) -> None:
-    """Play minorities that serve reads under random faults, then recover and check that no local session is left."""
+    """Let minorities accept reads under random faults, then recover and check that no local session is left."""
     writer = run.boot_writer()
     world = run.world
     run.reading = reading = Reading(world, writer)

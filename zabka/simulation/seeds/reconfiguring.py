@@ -13,12 +13,12 @@ from zabka.simulation.settings import WorldSettings
 
 
 def _shape(settings: WorldSettings, random: Random) -> WorldSettings:
-    """Return a world of three to five peers without brokers."""
+    """Return settings for a world of three to five peers without brokers."""
     return msgspec.structs.replace(settings, brokers=0, peers=3 + random.randrange(0, 3), changes_members=True)
 
 
 def _play(run: SeedRun) -> None:
-    """Change members under a random mix of faults, then recover with every server as a participant again."""
+    """Change the membership under random faults, then make every server a participant again and recover."""
     run.boot()
     changing = Changing(derive_random(run.seed, "changes"), len(run.world.peers))
     run.world.add_client("reconfigurer", changing.work)

@@ -1,4 +1,4 @@
-"""One seed's run of a scenario with drawn faults: boot, inject faults, heal, recover, and return the outcome."""
+"""One run of a scenario with randomly chosen faults: boot, inject faults, heal, recover, and return the outcome."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from zabka.simulation.workloads.writer import Writer
 
 BOOT_MS_MAX = 60_000
 HANGING_MS = 20_000
-"""How long a run waits for transaction markers if a lost log may leave transactions open forever."""
+"""Time in ms that a run waits for transaction markers if a lost log can leave transactions open forever."""
 RECOVERY_MS_MAX = 120_000
 TOPIC = "orders"
 GROUP_EVERY = 2
-"""In one of this many seeds a consumer group runs; it takes a fifth of the run's time."""
+"""One in this many seeds has a consumer group, which takes a fifth of the run's time."""
 
 
 class Outcome(msgspec.Struct):
-    """The outcome of a seed's run. `problems` is empty if no invariant was violated and the cluster recovered."""
+    """The outcome of a run. `problems` is empty if no invariant was violated and the cluster recovered."""
 
     seed: int
     scenario: str
@@ -64,7 +64,7 @@ class Outcome(msgspec.Struct):
     wall_s: float
     cpu_s: float
     reached: dict[str, int] = {}
-    """How often the run reached each counted situation, if the scenario counts them."""
+    """How often the run reached each rare situation that the scenario counts."""
     checked: dict[str, int] = {}
     """How often each invariant was checked."""
 
@@ -75,24 +75,24 @@ class Outcome(msgspec.Struct):
 
 
 class SeedScenario(NamedTuple):
-    """A scenario with drawn faults: the draws from a seed, and the function that plays the scenario."""
+    """A scenario with randomly chosen faults: the shape of its world, its options, and the function that runs it."""
 
     name: str
     shape: Callable[[WorldSettings, Random], WorldSettings]
-    """Returns the world of a seed, from the user's settings and from random draws."""
+    """Returns the settings of a seed's world: the user's settings, completed by random choices."""
     play: Callable[[SeedRun], None]
     draws_topics: bool = True
-    """Whether the run may have topics with shapes drawn from the seed, in addition to the fixed topic."""
+    """Whether a run can have randomly shaped topics in addition to the fixed topic."""
     more_faults: Mapping[str, Action] = MappingProxyType({})
-    """Faults of which each seed has at least one, with double weight."""
+    """Faults of which at least one is injected in each run, with double weight."""
     transactions_chance: float = 0.0
-    """The share of seeds with transactional clients, whose runs take twice (chaos) or three times (swarm) as long."""
+    """Share of seeds with transactional clients.  Such a run takes twice (chaos) or three times (swarm) as long."""
 
 
 def has_transactions(seed: int, scenario: SeedScenario, settings: WorldSettings) -> bool:
-    """Return whether a seed has transactional clients: always if a chosen fault needs them, else for a share of seeds.
+    """Return whether a seed's run has transactional clients: always if a configured fault needs them, else at random.
 
-    The draw uses a separate stream, so that it does not change other draws.
+    The random choice uses a separate stream, so that it does not change other choices.
     """
     if not scenario.transactions_chance or not settings.brokers:
         return False
@@ -105,7 +105,7 @@ def has_transactions(seed: int, scenario: SeedScenario, settings: WorldSettings)
 
 
 class SeedRun:
-    """A seed's world with its workloads.  `execute` plays it to the end."""
+    """A seed's world with its workloads.  `execute` runs it to the end."""
 
     def __init__(
         self,
@@ -131,12 +131,12 @@ class SeedRun:
         self.stage: Stage | None = None
         self.recovery_ms = 0
         self.harmed_us = (0, 0)
-        """Virtual time at which faults began, and at which they ended."""
+        """Virtual times in µs at which the faults began and ended."""
         self.failures: list[str] = []
-        """Failures that no checker records."""
+        """Failures that are not violations found by a checker."""
 
     def execute(self) -> Outcome:
-        """Play the scenario and return its outcome."""
+        """Run the scenario and return its outcome."""
         begin, cpu_begin = time.perf_counter(), time.process_time()
         try:
             self.scenario.play(self)
@@ -148,7 +148,7 @@ class SeedRun:
             self.failures.append(f"crash: {crash!r}")
         world = self.world
         world.end_world()
-        # Snapshots freeze all objects (gc.freeze); unfreeze them, so that those of the ended world are freed.
+        # Taking a snapshot freezes all objects (gc.freeze). Unfreeze them, so that Python can free the ended world.
         gc.unfreeze()
         self.failures += [f"process: {line}" for line in world.ground.failures]
         self.failures += [f"{v.invariant}: {v.detail}" for v in broken_chains(world.record.entries)]
@@ -169,7 +169,10 @@ class SeedRun:
         )
 
     def _had_to_check(self) -> dict[str, int]:
-        """Return how often each invariant was checked; client invariants count the compared observations."""
+        """Return how often each invariant was checked.
+
+        For client invariants, this is the number of compared observations.
+        """
         every = CheckCounts()
         every.add(self.world.record.had_to_check())
         every.note(CAUSE_CHAINS, sum(isinstance(entry.event, DECISIONS) for entry in self.world.record.entries))
@@ -194,10 +197,10 @@ class SeedRun:
         found += [f"transactions: {line}" for line in (self.transacting.violations if self.transacting else [])]
         return found + self.failures
 
-    # -- the parts scenarios are made of -----------------------------------------------------------------------------
+    # -- building blocks of scenarios --------------------------------------------------------------------------------
 
     def boot(self) -> None:
-        """Start every node and both workloads, and wait until both make progress."""
+        """Start every node, the ensemble's clients and, with brokers, Kafka clients; wait until all make progress."""
         world, writer = self.world, self.boot_writer()
         client, machine = world.zookeeper_client(WATCHER)
         self.watching = watching = Watching(client, machine.runtime(), lambda: writer.acknowledged)
@@ -215,7 +218,7 @@ class SeedRun:
             self.boot_transactions()
 
     def boot_transactions(self) -> None:
-        """Start the transactional clients if the seed has them, and wait until they make progress."""
+        """Start the transactional clients if the run has them, and wait until they make progress."""
         world = self.world
         if self.has_transactions:
             logs = TransactionLogs(
@@ -228,7 +231,7 @@ class SeedRun:
             world.until(lambda: transacting.moved > 0, BOOT_MS_MAX, "the first records of a transaction that are moved")
 
     def boot_writer(self) -> Writer:
-        """Start every node and only the writer, and wait until it makes progress."""
+        """Start every node and the writer, but no other client, and wait until the writer makes progress."""
         world = self.world
         world.start()
         client, machine = world.zookeeper_client(WRITER)
@@ -237,7 +240,7 @@ class SeedRun:
         return writer
 
     def _topics(self) -> list[TopicPlan]:
-        """Return the fixed topic and, for chaos, a few more topics of drawn shapes."""
+        """Return the fixed topic and, in chaos, a few randomly shaped topics."""
         brokers, settings = len(self.world.brokers), self.world.settings
         topics = [TopicPlan(TOPIC, settings.workload.partitions, settings.replication_factor, {})]
         if self.scenario.draws_topics and settings.workload.draws_topics:
@@ -251,7 +254,7 @@ class SeedRun:
         return topics
 
     def inject_faults(self, nemesis: Nemesis | None = None) -> None:
-        """Run the nemesis (by default the one of `chaos`), then undo every fault."""
+        """Let the nemesis (by default that of `chaos`) inject faults for a while, then undo every fault."""
         nemesis = nemesis or self._nemesis()
         began_us = self.world.scheduler.now_us
         nemesis.start()
@@ -268,7 +271,7 @@ class SeedRun:
         return chaos(self.world, derive_random(self.seed, "nemesis"), more)
 
     def recover(self) -> None:
-        """Check that everything recovers within bounded time once all faults have ended."""
+        """Check that the cluster and all clients recover within a bounded time after all faults have ended."""
         world, writer, producing = self.world, self.writer, self.producing
         assert writer is not None
         before = writer.acknowledged
@@ -317,8 +320,8 @@ class SeedRun:
     def _recover_transactions(self, transacting: Transacting) -> None:
         world, committed = self.world, transacting.committed
         if not transacting.may_hang:
-            # Wait only if no epochs were lost: otherwise partitions reject the markers, and the id stays in Prepare for
-            # ever, as in Kafka.
+            # Wait only if no producer epoch was lost. Otherwise partitions reject the markers, and the transaction
+            # stays in Prepare forever, as in Kafka.
             world.until(lambda: transacting.committed > committed, RECOVERY_MS_MAX, "a committed transaction")
         transacting.stop()
         world.until(lambda: transacting.is_stopped, RECOVERY_MS_MAX, "the end of the last transactions")

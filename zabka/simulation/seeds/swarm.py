@@ -1,10 +1,10 @@
-"""The scenarios made for searches: a short sequence of actions whose roles and times are drawn.
+"""The scenarios made for searches: a short sequence of actions whose targets and times are chosen at random.
 
-`swarm` is a whole cluster and focuses on one partition, `swarm-ensemble` has only peers and clients that come and go,
-and `swarm-disks` is either of them with disk failures.  The choice sequence's stream `actions`
+`swarm` is a whole cluster with a focus on one partition, `swarm-ensemble` has only peers and clients that connect and
+disconnect, and `swarm-disks` is either of them with disk failures.  The choice sequence's stream `actions`
 (`zabka.simulation.faults.actions`) defines the actions; `shape` and `kinds` define the settings, the size of the world
-and the omitted kinds of actions.  A run omits some kinds (swarm testing), because a run that can do everything rarely
-does one thing often.
+and the omitted kinds of actions.  A run omits some kinds (swarm testing), because a run with all kinds of actions
+rarely repeats one kind often.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CALM_MS = 1_200
 MIN_IN_SYNC = "min.insync.replicas"
 FORGETTING = ("power_loss", "disk_replaced")
 KIND_STAYS = (0.15, 0.3, 0.45, 0.6)
-"""Probability that a run keeps each kind of action. Some runs keep only two or three kinds, and repeat these."""
+"""Probabilities that a run includes each kind of action.  Some runs have only two or three kinds, and repeat them."""
 WEATHER_CHANCE = 0.4
 WEATHER_MS = (0, 0, 20, 100, 300, 800)
 GONE_MS_MAX = 60_000
@@ -76,7 +76,7 @@ def _on_disks(settings: WorldSettings, random: Random) -> WorldSettings:
 
 
 def _boot(run: SeedRun) -> None:
-    """Start every node and the workloads, and wait until all make progress."""
+    """Start every node and all clients, and wait until all clients make progress."""
     world = run.world
     world.start()
     client, machine = world.zookeeper_client(WRITER)
@@ -107,7 +107,7 @@ def _topic(run: SeedRun) -> TopicPlan:
 
 
 def _actions(run: SeedRun, stage: Stage) -> list[SearchAction]:
-    """Return the actions that this run can use; each occurs as often as its drawn weight."""
+    """Return the kinds of actions of this run, each repeated according to its random weight."""
     random, world = derive_random(run.seed, "kinds"), run.world
     known: dict[str, SearchAction] = dict(EVERYWHERE)
     if world.brokers:
@@ -126,9 +126,9 @@ def _actions(run: SeedRun, stage: Stage) -> list[SearchAction]:
 
 
 def _weather(run: SeedRun, stage: Stage) -> None:
-    """In some runs, delay everything that one kind of node sends to brokers, with a different delay on each link.
+    """In some runs, delay all messages from one kind of node to brokers, with a different delay on each link.
 
-    Nodes then learn of events in an unusual order.
+    Brokers then receive messages in an unusual order.
     """
     random, world = derive_random(run.seed, "weather"), run.world
     if not world.brokers or random.random() >= WEATHER_CHANCE:
@@ -139,7 +139,7 @@ def _weather(run: SeedRun, stage: Stage) -> None:
 
 
 def _play(run: SeedRun) -> None:
-    """Perform the actions, then recover."""
+    """Perform random actions on the cluster, then heal all faults and wait for recovery."""
     _boot(run)
     world = run.world
     run.stage = stage = Stage(world, FOCUS)
@@ -165,10 +165,10 @@ def _play(run: SeedRun) -> None:
 
 
 def _lost_for_no_reason(run: SeedRun) -> list[str]:
-    """Return the violations that no allowed loss explains.
+    """Return losses of acknowledged records that Kafka does not allow.
 
-    Acknowledged records are on min.insync.replicas disks.  Nothing is lost while fewer disks have lost data, and there
-    was no unclean election and no reassignment (KIP-966).
+    Acknowledged records are on min.insync.replicas disks.  So no record can be lost if fewer disks than that have lost
+    data and there was no unclean election and no reassignment (KIP-966).
     """
     assert run.producing is not None
     world, topic = run.world, _topic(run)

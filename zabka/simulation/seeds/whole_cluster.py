@@ -1,4 +1,4 @@
-"""One seed's run of a cluster of whole processes with brokers: boot, inject faults, heal, recover, check."""
+"""The scenario `whole-cluster`, a run with brokers: boot, inject faults, heal, recover, check."""
 
 from __future__ import annotations
 
@@ -27,20 +27,23 @@ from zabka.simulation.workloads.producing import Producing
 from zabka.simulation.workloads.writer import Writer
 
 WHOLE_CLUSTER = "whole-cluster"
-"""The name of this scenario."""
+"""Name of this scenario."""
 BOOT_MS_MAX = 60_000
 FAULTS_MS = 15_000
 RECOVERY_MS_MAX = 120_000
 WRITER_PAUSE_MS = 500
 TOPIC = "orders"
 GROUP_CHANCE = 0.3
-"""The share of seeds that have a consumer group."""
+"""Share of seeds with a consumer group."""
 COMMITS_CHANCE = 0.4
-"""The share of seeds that have a consumer that commits offsets without being a group member."""
+"""Share of seeds with a consumer that commits offsets without being a group member."""
 
 
 class ClusterRun(WholeRun):
-    """A seed's cluster with its clients.  `shape` is drawn unless it is given; `tap` receives every message."""
+    """A seed's cluster with its clients.
+
+    `shape` is chosen at random unless it is given; `tap` receives every message.
+    """
 
     scenario = WHOLE_CLUSTER
 
@@ -59,7 +62,7 @@ class ClusterRun(WholeRun):
         return self.producing.acknowledged if self.producing is not None else 0
 
     def reached(self) -> dict[str, int]:
-        """Return how often the run reached each counted situation."""
+        """Return how often the run reached each rare situation that it counts."""
         return dict(self._reached.counts)
 
     def had_to_check(self) -> CheckCounts:
@@ -77,7 +80,7 @@ class ClusterRun(WholeRun):
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def play(self) -> None:
-        """Boot, inject faults, heal and recover, and then read all records back."""
+        """Boot the cluster, inject faults, heal them, wait for recovery, and then read all records back."""
         producing = self.boot()
         world = self.cluster
         nemesis = draw_cluster_nemesis(world, derive_random(self.seed, "cluster nemesis"))
@@ -117,7 +120,7 @@ class ClusterRun(WholeRun):
         return Committing(world.run_kafka_client, name, check)
 
     def _topics(self) -> list[TopicPlan]:
-        """Return the fixed topic and perhaps a topic of a drawn shape, each with drawn durability settings."""
+        """Return the fixed topic and in some runs a randomly shaped topic, each with random durability settings."""
         brokers, draw = len(self.cluster.brokers), derive_random(self.seed, "topics")
         topics = [TopicPlan(TOPIC, 2, 3, {"min.insync.replicas": str(draw.randrange(1, 3))})]
         if draw.random() < 0.5:
@@ -130,7 +133,7 @@ class ClusterRun(WholeRun):
         await forever(client, runtime)
 
     def _recover(self, producing: Producing) -> None:
-        """Wait for recovery.  Without faults, everything must recover within bounded time."""
+        """Wait until the cluster and its clients have recovered, for a bounded time after the last fault."""
         world, before = self.cluster, self.acknowledged()
         self.recovery_ms += world.until(lambda: self.acknowledged() > before, RECOVERY_MS_MAX, "a serving ensemble")
         self.recovery_ms += world.until(world.every_peer_serves, RECOVERY_MS_MAX, "every peer back in service")
@@ -145,7 +148,7 @@ class ClusterRun(WholeRun):
         )
 
     def _end(self, producing: Producing) -> None:
-        """Read all records back, and wait until all replicas have the same log."""
+        """Read all records back, and wait until all replicas of each partition have the same log."""
         world = self.cluster
         producing.stop()
         world.until(lambda: producing.verified, RECOVERY_MS_MAX, "reading every record back")
@@ -163,7 +166,10 @@ class ClusterRun(WholeRun):
 
 
 def serve_cluster(seed: int, injected_bugs: Iterable[InjectedBug] = ()) -> ClusterRun:
-    """Run a seed with injected bugs in the production code.  `problems()` of the returned run lists the violations."""
+    """Run a seed while bugs are injected into the production code.
+
+    `problems()` of the returned run lists the violations.
+    """
     with ExitStack() as injected:
         for injected_bug in injected_bugs:
             injected.enter_context(injected_bug)

@@ -1,4 +1,4 @@
-"""One seed's run of an ensemble of whole processes: boot, inject faults, heal, recover, check."""
+"""The scenario `whole`, a run of an ensemble of whole processes: boot, inject faults, heal, recover, check."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zabka.simulation.workloads.watching import Watching
 from zabka.simulation.workloads.writer import Writer
 
 WHOLE = "whole"
-"""The name of this scenario."""
+"""Name of this scenario."""
 BOOT_MS_MAX = 60_000
 FAULTS_MS = 20_000
 RECOVERY_MS_MAX = 120_000
@@ -38,7 +38,7 @@ InjectedBug = AbstractContextManager[object]
 class ServingRun(WholeRun):
     """A seed's world with its clients.  `execute` runs it to the end.
 
-    `shape` and `episode` are drawn unless they are given; `tap` receives every message.
+    `shape` and `episode` are chosen at random unless they are given; `tap` receives every message.
     """
 
     scenario = WHOLE
@@ -54,21 +54,24 @@ class ServingRun(WholeRun):
         self.watching: Watching | None = None
 
     def had_to_check(self) -> CheckCounts:
-        """Return how often each invariant was checked; client invariants count the compared observations."""
+        """Return how often each invariant was checked.
+
+        For client invariants, this is the number of compared observations.
+        """
         every = super().had_to_check()
         every.note("reads and watches", self.watching.watches_fired if self.watching else 0)
         every.note("clients' histories", len(self.playing.history.operations) + len(self.playing.history.seen))
         return every
 
     def clients_problems(self) -> list[str]:
-        """Return the violations that watchers and players observed."""
+        """Return the violations that the watching client and the clients that record a history observed."""
         found = [f"reads and watches: {line}" for line in (self.watching.violations if self.watching else [])]
         return found + [f"clients' histories: {line}" for line in check_history(self.playing.history, []).wrong]
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def play(self) -> None:
-        """Boot, inject faults, heal and recover, and then cut the power of every machine."""
+        """Boot the ensemble, inject faults, heal them, wait for recovery, and then cut the power of every machine."""
         self.boot()
         world = self.world
         nemesis = draw_nemesis(world, derive_random(self.seed, "serving nemesis"))
@@ -117,7 +120,7 @@ class ServingRun(WholeRun):
                     machine.resume()
 
     def _recover(self) -> None:
-        """Wait for recovery.  Without faults, everything must recover within bounded time."""
+        """Wait until the ensemble and its clients have recovered, for a bounded time after the last fault."""
         world, before = self.world, self.acknowledged()
         self.recovery_ms = world.until(lambda: self.acknowledged() > before + 2, RECOVERY_MS_MAX, "a serving ensemble")
         if self.changing is None:
@@ -155,7 +158,10 @@ class ServingRun(WholeRun):
 
 
 def serve_seed(seed: int, injected_bugs: Iterable[InjectedBug] = ()) -> ServingRun:
-    """Run a seed with injected bugs in the production code.  `problems()` of the returned run lists the violations."""
+    """Run a seed while bugs are injected into the production code.
+
+    `problems()` of the returned run lists the violations.
+    """
     with ExitStack() as injected:
         for injected_bug in injected_bugs:
             injected.enter_context(injected_bug)

@@ -1,4 +1,4 @@
-"""A seed's run of whole processes, from the start to the outcome."""
+"""A run of whole processes with one seed, from the start to the outcome."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class WholeRun(ABC):
     """A seed's world with its clients; `execute` runs it to the end."""
 
     scenario = ""
-    """The name of the scenario."""
+    """Name of the scenario."""
 
     def __init__(self, seed: int, world: ServingWorld) -> None:
         self.seed = seed
@@ -34,10 +34,13 @@ class WholeRun(ABC):
 
     @abstractmethod
     def play(self) -> None:
-        """Boot, inject faults, heal and recover.  Raises Deadlock."""
+        """Boot the nodes and clients, inject faults, heal them and wait for recovery.
+
+        Raises Deadlock if there is none.
+        """
 
     def execute(self) -> Outcome:
-        """Execute the run and return its outcome."""
+        """Run the scenario and return its outcome."""
         begin, cpu_begin = time.perf_counter(), time.process_time()
         world = self.world
         try:
@@ -48,7 +51,7 @@ class WholeRun(ABC):
         except Exception as crash:  # Any exception is a finding of this seed; other seeds may still run.
             self._failures.append(f"crash: {crash!r}")
         world.end_world()
-        # Snapshots freeze all objects (gc.freeze); unfreeze them, so that those of the ended world are freed.
+        # Taking a snapshot freezes all objects (gc.freeze). Unfreeze them, so that Python can free the ended world.
         gc.unfreeze()
         return Outcome(
             seed=self.seed,
@@ -80,11 +83,14 @@ class WholeRun(ABC):
         return 0
 
     def reached(self) -> dict[str, int]:
-        """Return how often the run reached each counted situation."""
+        """Return how often the run reached each rare situation that it counts."""
         return dict(self.world.reached.counts)
 
     def had_to_check(self) -> CheckCounts:
-        """Return how often each invariant was checked; client invariants count the compared observations."""
+        """Return how often each invariant was checked.
+
+        For client invariants, this is the number of compared observations.
+        """
         every = CheckCounts()
         every.add(self.world.record.had_to_check())
         every.note(CAUSE_CHAINS, sum(isinstance(entry.event, DECISIONS) for entry in self.world.record.entries))

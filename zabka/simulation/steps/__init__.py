@@ -1,4 +1,4 @@
-"""The bare protocol, one step at a time: peers without processes, where every packet and every fsync is a step.
+"""The bare ZAB protocol, one step at a time: peers without processes, where every packet and every fsync is a step.
 
 States omit what cannot affect behaviour (`canonical`), results of inputs are cached (`transitions`), and states share
 unchanged parts (`cloning`).  `rules` compares each packet with its sender's disk.  `bare_file_ensemble` uses the real

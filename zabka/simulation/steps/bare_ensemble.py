@@ -1,8 +1,8 @@
-"""The bare protocol, one step at a time: peers on simulated links and disks, driven only by the caller.
+"""The bare ZAB protocol, one step at a time: peers on simulated links and disks, whose steps the caller starts.
 
-The caller chooses every delivery, every fsync and every crash. The pure protocol cores are the production code.
-Scenarios that need a crash between two particular steps, the exhaustive search and the tests' state machine are built
-on this module. All invariants of ZAB are checked after every step; `problems` lists the violations.
+The caller chooses every delivery, every fsync and every crash. The protocol code itself is the production code. This
+module is used by scenarios that need a crash between two particular steps, by the exhaustive search, and by the state
+machine of the tests. All invariants of ZAB are checked after every step; `problems` lists the violations.
 
 A `BareEnsemble` can be forked. With `CachedTransitions` a fork costs almost nothing, and no input is computed twice.
 """
@@ -45,9 +45,9 @@ class BareEnsemble:
         self.links: CoreLinks = ()
         self.notifications: tuple[tuple[int, int, Notification], ...] = ()
         self.answered: tuple[tuple[int, int], ...] = ()
-        """The numbers of all requests that got a reply, with the zxid in the reply."""
+        """Every request that has received a reply: its number, and the zxid in the reply."""
         self.synced: tuple[tuple[int, str], ...] = ()
-        """Every synchronisation so far, as the learner and the mode."""
+        """Every synchronisation so far: the learner and the mode (such as DIFF)."""
         self.asked = 0
         self.steps = 0
         self.problems: list[str] = []
@@ -61,7 +61,7 @@ class BareEnsemble:
         return CoreNode(config, cumulative)
 
     def fork(self) -> BareEnsemble:
-        """Return an independent copy, which can take other steps."""
+        """Return an independent copy, on which other steps can be performed."""
         twin = copy(self)
         twin.nodes, twin.monitor = self.turns.fork(self.nodes, self.monitor)
         twin.problems = list(self.problems)
@@ -83,7 +83,7 @@ class BareEnsemble:
         return self.nodes[1].now_ms
 
     def reset_rounds(self) -> None:
-        """Lower all election rounds so that the lowest round of a running process is 1, like in a starting process."""
+        """Lower all election rounds so that the lowest round of a running process is 1, as after its start."""
         rounds = [node.status.round for node in self.nodes.values() if node.status is not None]
         lowest = min(rounds, default=1)
         if lowest > 1:
@@ -97,11 +97,11 @@ class BareEnsemble:
         return self.nodes[peer].is_up
 
     def start(self, peer: int) -> None:
-        """Start the peer's process from the content of its disk."""
+        """Start the peer's process with the data on its disk."""
         self._turn(peer, CoreNode.start)
 
     def crash(self, peer: int, written: int = 0) -> None:
-        """Kill the peer. The first `written` operations that wait for its disk are performed; the others are lost."""
+        """Kill the peer. Its disk still performs the first `written` of the waiting operations; the others are lost."""
         self._turn(peer, CoreNode.crash, written)
         self.notifications = tuple(n for n in self.notifications if peer not in n[:2])
         for link in self.links:
@@ -125,16 +125,16 @@ class BareEnsemble:
         return [link for link in self.links if link.joins(source, target) and link.under_way_to(target)]
 
     def next_to(self, source: int, target: int) -> tuple[LinkId, Packet | None] | None:
-        """Return the oldest item in flight from source to target, or None."""
+        """Return the oldest packet (None: close) in flight from source to target with its connection, or None."""
         for link in self.links:
             if link.joins(source, target) and (queue := link.under_way_to(target)):
                 return link.link_id, queue[0]
         return None
 
     def deliver(self, source: int, target: int, link_number: int = 0) -> Packet | None:
-        """Deliver the next packet (or None for the end of the connection) from source to target.
+        """Deliver the next packet from source to target, or the close of the connection, and return the packet or None.
 
-        `link_number` counts the connections that have packets in flight, oldest first.
+        `link_number` is the index of the connection among those that have packets in flight, oldest first.
         """
         carrying = self.carrying(source, target)
         assert link_number < len(carrying), f"nothing is under way from {source} to {target}"
@@ -151,26 +151,26 @@ class BareEnsemble:
         return packet
 
     def lose(self, source: int, target: int, link_number: int = 0) -> None:
-        """Lose everything that source sent on a connection before closing it; only the close arrives."""
+        """Lose everything that source sent on a connection before it closed the connection; only the close arrives."""
         link = self.carrying(source, target)[link_number]
         assert link.under_way_to(target)[-1] is None, "the connection is open"
         self.links = replaced(self.links, link, link.with_queue(target, (None,)))
         self.deliver(source, target, link_number)
 
     def sync_disk(self, peer: int) -> None:
-        """Perform the disk's operations up to the next barrier or truncation, and notify the process."""
+        """Perform the waiting disk operations up to the next barrier or truncation, and notify the process."""
         self._turn(peer, CoreNode.sync_disk)
 
     def fire(self, peer: int, timer: str, silence_ms: int = 0) -> None:
-        """Advance time until that timer is due, and by at least `silence_ms`."""
+        """Advance the peer's clock until the timer is due, and by at least `silence_ms`."""
         self._turn(peer, CoreNode.fire, timer, silence_ms)
 
     def write(self, peer: int) -> int:
-        """Send a write from a client of that peer. Return the number of the request in `answered`."""
+        """Send a write from a client of that peer. Return the number under which its reply will be in `answered`."""
         return self._request(peer, OpCode.SET_DATA)
 
     def sync(self, peer: int) -> int:
-        """Send a sync from a client of that peer. Return the number of the request."""
+        """Send a sync from a client of that peer. Return the number under which its reply will be in `answered`."""
         return self._request(peer, OpCode.SYNC)
 
     def _request(self, peer: int, op: OpCode) -> int:
@@ -179,7 +179,7 @@ class BareEnsemble:
         return self.asked
 
     def notify(self, position: int = 0) -> None:
-        """Deliver one of the election messages in flight."""
+        """Deliver the election message at index `position` of those in flight."""
         source, target, notification = self.notifications[position]
         self.notifications = self.notifications[:position] + self.notifications[position + 1 :]
         if self.is_up(target):

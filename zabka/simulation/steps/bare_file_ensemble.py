@@ -1,4 +1,4 @@
-"""The bare protocol on real files: production storage replaces the value in `disk`, and damage changes bytes."""
+"""The bare protocol on real files: peers use the production storage, and damage changes bytes of the files."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from zabka.simulation.steps.list_application import ListApplication
 from zabka.simulation.steps.node import CoreNode
 
 ALWAYS_FROM_THE_LOG = 1e9
-"""A snapshotSizeFactor with which a log that has everything a learner lacks is never too large to be sent."""
+"""Value of snapshotSizeFactor with which a leader always synchronises a learner from the log if the log is complete."""
 
 
 class DigestedList(ListApplication):
-    """A list whose transactions contain the digest of the leader's list, so that a learner detects a difference."""
+    """A list application whose transactions contain the list's digest, so that a learner detects a difference."""
 
     def __init__(self) -> None:
         super().__init__()
         self._foreseen = 0
 
     def start_leading(self, now: Instant, epoch: Epoch) -> None:
-        """Compute the digests of proposals from the current digest."""
+        """Start to compute the digests for proposals, beginning with the digest of the current list."""
         super().start_leading(now, epoch)
         self._foreseen = self.digest
 
     def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
-        """Turn a request into an entry that contains the digest of the list after it."""
+        """Turn a request into a transaction that contains the digest of the list after it."""
         txn = super().prepare(now, request, zxid, origin)
         txn.digest = self._foreseen = self.digest_after(self._foreseen, zxid, request.body)
         return txn
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Append the entries and compare the digests."""
+        """Append the transactions to the list, and report any difference between the digests."""
         effects: list[Effect] = []
         for txn in txns:
             effects += super().apply(now, [txn])
@@ -51,10 +51,10 @@ class DigestedList(ListApplication):
 
 
 class FileNode(CoreNode):
-    """One server with a separate directory.
+    """One server that stores its data in a directory of its own.
 
-    `begins_again` is True if a truncation found damage. The process must then restart, because the state that it serves
-    may include lost transactions (`PeerDriver.on_truncated`).
+    `begins_again` is True if a truncation found damage. The process must then restart, because its state in memory can
+    include lost transactions (`PeerDriver.on_truncated`).
     """
 
     __slots__ = ("begins_again",)
@@ -73,18 +73,21 @@ class FileNode(CoreNode):
         return DigestedList()
 
     def logged(self) -> list[int]:
-        """Return all zxids on the disk or applied by the process, including records damaged by a flipped bit."""
+        """Return all zxids that are on the disk or applied by the process, including records with a flipped bit."""
         served = [] if self.application is None else [zxid for zxid, _ in self.application.entries]
         return sorted(dict.fromkeys(super().logged() + served))
 
     @property
     def files(self) -> FileDisk:
-        """Return the server's disk."""
+        """Return the server's disk as a FileDisk."""
         assert isinstance(self.disk, FileDisk)
         return self.disk
 
     def rule_broken_by(self, packet: Packet) -> str | None:
-        """Return the rule that the packet breaks, or None. After damage this cannot be checked and None is returned."""
+        """Return the rule that the packet breaks, or None.
+
+        After damage to the disk this cannot be checked: return None.
+        """
         return None if self.files.was_damaged else super().rule_broken_by(packet)
 
     def receive_spoiled_snapshot(self) -> None:
@@ -93,7 +96,7 @@ class FileNode(CoreNode):
 
 
 class BareFileEnsemble(BareEnsemble):
-    """All servers of one ensemble, each with a separate directory below `place`."""
+    """All servers of one ensemble, each with a directory of its own below `place`."""
 
     def __init__(
         self,
@@ -124,7 +127,7 @@ class BareFileEnsemble(BareEnsemble):
         return node
 
     def start(self, peer: int) -> None:
-        """Start the process from the content of its files; record a problem if it rejects them."""
+        """Start the process with the data in its files.  If it rejects them, record a problem."""
         try:
             super().start(peer)
         except (DataDirectoryError, DiskFailed) as refused:
@@ -136,7 +139,7 @@ class BareFileEnsemble(BareEnsemble):
         self.files(peer).close()
 
     def sync_disk(self, peer: int) -> None:
-        """Perform disk operations up to the next barrier or truncation. If the disk fails, the process ends as well."""
+        """Perform the waiting disk operations up to the next barrier or truncation.  If one fails, the process ends."""
         node = self._file_node(peer)
         try:
             super().sync_disk(peer)
@@ -162,13 +165,13 @@ class BareFileEnsemble(BareEnsemble):
         self._turn(peer, FileNode.receive_spoiled_snapshot)
 
     def vanish(self, peer: int) -> None:
-        """Cut the server's power: connected servers are not notified, and packets that it sent are lost."""
+        """Cut the server's power: other servers are not notified, and packets that it sent are lost."""
         for link in self.links:
             if peer in (link.opener, link.acceptor):
                 self.links = replaced(self.links, link, link.with_queue(link.other(peer), ()).closed_at(peer))
         self.crash(peer)
 
     def close(self) -> None:
-        """Close all storages."""
+        """Close the storage of every server."""
         for peer in self.voters:
             self.files(peer).close()

@@ -1,21 +1,21 @@
-"""Equality of server states: parts that cannot affect later behaviour are ignored.
+"""Equality of server states for the search: parts that cannot affect later behaviour are ignored.
 
 - The time of the last contact does not matter: when a server times out, the caller advances the time beyond all its
-  limits at once. So only for election timers does it matter how soon they are due. Only a leader that is not
-  established checks its age, against `LOOKING_GRACE_MS`.
+  limits at once. How soon a timer is due matters only for election timers. The age of a leader matters only while the
+  leader is not established, for the check against `LOOKING_GRACE_MS`.
 - Barriers are numbered from the oldest outstanding one: only their order matters.
 - A barrier of a role that has ended has no effect.
-- The votes of a finished election are discarded unread when the next election begins. A leader reads the
-  accepted epochs and acknowledgements that it received only until it has opened its epoch and a quorum has acknowledged
-  it.
+- The votes of a finished election are discarded unread when the next election begins. A leader uses the
+  accepted epochs and acknowledgements that it received only until it has proposed its epoch and a quorum has
+  acknowledged it.
 - The order of keys in a dict of links or voters determines only the order of effects on different links, which do not
   interact. The order is kept only for parked links, because their packets are processed one after another.
-- What leader and follower know of each other's logs matters only beyond the last commit. The requester of the last
-  proposal matters only until that proposal is committed.
+- What a leader and a follower know of each other's logs matters only for transactions after the last commit. Who sent
+  the request for the last proposal matters only until that proposal is committed.
 - An active learner does not read how it was synchronised, and its leader does not read how far the learner was behind.
 - The reason why a peer became LOOKING is only written to the journal.
-- The number of applied transactions affects only journal checkpoints, every thousand transactions, and snapshots,
-  neither of which occurs within small bounds.
+- The number of applied transactions affects only snapshots and the journal's checkpoints, which are a thousand
+  transactions apart. Neither occurs in a search with small bounds.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _of_pace(pace: Any) -> frozenset[str]:
 
 
 def _of_peer(peer: Any) -> frozenset[str]:
-    # `_lost_leader` matters while a new election is awaited, after the peer left its role or after a truncation.
+    # `_lost_leader` matters while the peer waits for a new election, after it left its role or after a truncation.
     return _PEER if peer._core.awaiting_recovery else _PEER | {"_lost_leader"}
 
 
@@ -160,7 +160,7 @@ LEFT_OUT = {
 
 
 def tidy(node: CoreNode) -> None:
-    """Renumber the barriers, and remove callbacks of ended roles."""
+    """Renumber a node's barriers, and remove the barriers' callbacks that belong to roles that have ended."""
     if node.peer is None:
         return
     core: Any = node.peer._core
@@ -178,7 +178,7 @@ def _renumbered(effect: Effect, before: int) -> Effect:
 
 
 def node_digest(node: CoreNode) -> bytes:
-    """Return a digest that is equal for servers with the same behaviour."""
+    """Return a digest that is equal for servers whose later behaviour is the same."""
     tidy(node)
     rules = Rules(node.now_ms, {"_started_ms": LOOKING_GRACE_MS}, ANY_ORDER, LEFT_OUT)
     timers = [

@@ -1,9 +1,9 @@
-"""Copies and fingerprints of pure objects, for a search that returns to earlier states.
+"""Copies and fingerprints of a peer's objects, for a search that returns to earlier states.
 
-A peer is plain data: numbers, immutable messages, containers, objects of zabka's classes, and functions that wait
-for a barrier. A clone shares immutable parts and copies the rest, including functions and their closures. Two
-objects that behave the same have equal fingerprints, whatever their memory addresses; `Rules` lists the parts that
-do not affect behaviour.
+A peer is plain data: numbers, immutable messages, containers, objects of zabka's classes, and functions that wait for a
+barrier. A clone shares immutable parts and copies the rest, including functions and their closures. Two objects that
+behave the same have equal fingerprints, whatever their memory addresses; `Rules` lists the parts that do not affect
+behaviour.
 """
 
 from __future__ import annotations
@@ -131,9 +131,9 @@ _CLONERS: dict[type, Callable[[Any, _Memo], Any]] = {
 
 
 class Rules(NamedTuple):
-    """What a fingerprint ignores in an object, in three fields.
+    """What a fingerprint of an object ignores.
 
-    - `ages`: for fields that contain an instant, only the age at `now_ms` counts, up to the given maximum.
+    - `ages`: of these fields, which contain an instant, only the age at `now_ms` counts, up to the given maximum.
     - `any_order`: the key order of dicts in these fields (None: of all dicts) is ignored.
     - `left_out`: for each type, the fields of an object that are ignored.
     """
@@ -145,14 +145,14 @@ class Rules(NamedTuple):
 
 
 def fingerprint(thing: Any, rules: Rules = Rules()) -> bytes:  # noqa: B008 - it is a value
-    """Return 16 bytes that are equal for objects that behave the same."""
+    """Return a fingerprint of 16 bytes, which is equal for objects that behave in the same way."""
     description = _Description(rules)
     description.add(thing)
     return blake2b("\n".join(description.parts).encode(), digest_size=16).digest()
 
 
 class _Description:
-    """The text that describes an object, built part by part."""
+    """Text from which the fingerprint of an object is computed, built part by part."""
 
     __slots__ = ("parts", "rules", "seen")
 
@@ -209,7 +209,7 @@ class _Description:
         self.add(thing.__self__)
 
     def object(self, thing: Any) -> None:
-        # Number each object at its first visit, because objects can form reference cycles.
+        # Number each object when it is first visited, because objects can form reference cycles.
         number = self.seen.get(id(thing))
         if number is not None:
             self.parts.append(f"^{number}")

@@ -1,4 +1,4 @@
-"""A disk on which every operation is a separate step: performed operations are durable, waiting ones are not."""
+"""A disk on which every operation is a separate step: performed operations are durable, waiting operations are not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DISK_EFFECTS: tuple[type[effects.Effect], ...] = (
     effects.Append, effects.Barrier, effects.SaveAcceptedEpoch, effects.SaveCurrentEpoch, effects.SaveDoubt,
     effects.SaveMembership, effects.SaveNextMembership, effects.SaveSnapshot, effects.TruncateLog,
 )  # fmt: skip
-"""The effects that a disk performs."""
+"""Types of effects of the protocol code that are disk operations."""
 
 
 class NodeDisk(Protocol):
@@ -67,20 +67,20 @@ class CoreDisk(msgspec.Struct, frozen=True):
         return self
 
     def recovered(self) -> effects.Recovered:
-        """Return the newest snapshot and the log after it."""
+        """Return what a starting process reads: the epochs, the newest snapshot, and the log after the snapshot."""
         snapshot = max(self.snapshots, key=lambda s: s.zxid, default=None)
         base = snapshot.zxid if snapshot else 0
         return effects.Recovered(self.accepted, self.current, snapshot, [t for t in self.log if t.zxid > base])
 
     def read_log(self, wanted: effects.ReadLog) -> list[Txn] | None:
-        """Return some of the requested transactions, or None if they have a gap in the log."""
+        """Return the transactions in the log after the requested zxid, or None if not all of them are there."""
         after = wanted.after
         if after != wanted.base and all(txn.zxid != after for txn in self.log):
             return None
         return [txn for txn in self.log if txn.zxid > after] or None
 
     def last_durable(self) -> Zxid:
-        """Return the zxid at the end of the history."""
+        """Return the zxid of the last transaction on the disk."""
         snapshot = max((s.zxid for s in self.snapshots), default=0)
         return Zxid(max(snapshot, self.log[-1].zxid if self.log else 0))
 
@@ -91,11 +91,11 @@ class CoreDisk(msgspec.Struct, frozen=True):
         )
 
     def history(self) -> list[int]:
-        """Return all zxids on the disk, in order."""
+        """Return the zxids of all transactions on the disk, in order."""
         newest = max(self.snapshots, key=lambda s: s.zxid, default=None)
         held = [image.czxid for image in newest.nodes] if newest else []
         return held + [txn.zxid for txn in self.log if not newest or txn.zxid > newest.zxid]
 
     def outline(self) -> tuple[int, ...]:
-        """Return an empty tuple, because a search does not distinguish disks with equal histories."""
+        """Return an empty tuple: apart from the history, a search does not distinguish these disks."""
         return ()

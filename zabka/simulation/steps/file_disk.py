@@ -1,7 +1,7 @@
 """The disk of a bare-protocol node in real files, with the production `Storage`.
 
-Every operation is passed to the storage's jobs and awaited. So it is one step, and its results are the same in every
-run. The checkers use the bytes of the files, which are read again after every change.
+The module passes every operation to the storage's jobs and waits for its result, so that an operation is one step with
+the same result in every run. Checkers use the content of the files, which is read again after every change.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from zabka.simulation.steps.inline_workers import InlineWorkers
 
 PREALLOCATE_BYTES = 4096
 MANY = 4
-"""Maximum file count that is distinguished: one more than the minimum that autopurge keeps."""
+"""A search distinguishes file counts up to this one, which is one more than the minimum that autopurge keeps."""
 _ROOT = NodeImage(
     path="", data=None, acl=OPEN_ACL, czxid=0, mzxid=0, ctime=0, mtime=0, version=0, cversion=0, aversion=0,
     ephemeral_owner=0, pzxid=0,
 )  # fmt: skip
-"""The root znode.  A list has none, but a snapshot file begins with it."""
+"""The root znode, with which every snapshot file begins.  A list application has no root."""
 
 
 class DiskFailed(Exception):
@@ -49,7 +49,7 @@ class DiskFailed(Exception):
 
 
 class _Bytes:
-    """Contents of the files, each read once at first use."""
+    """Cache of the contents of files."""
 
     def __init__(self, directories: Directories, whole_log: Callable[[], list[Txn]]) -> None:
         self._directories = directories
@@ -90,7 +90,10 @@ class _Bytes:
 
 
 class FileDisk:
-    """One peer's dataDir. `Storage`, with its cached state of the files, exists while the process runs."""
+    """The dataDir of one peer.
+
+    The `Storage`, which caches the state of the files, exists only while the process runs.
+    """
 
     def __init__(self, directory: Path, other_voters: int) -> None:
         self.directories = Directories(directory, directory)
@@ -101,20 +104,21 @@ class FileDisk:
         self._truncated: Recovery | None = None
         self._read: list[Txn] | None = None
         self._heard = {"durable": 0, "snapshot": 0, "read": 0}
-        """The number of notifications of each kind from the storage."""
+        """Number of notifications of each kind that the storage has sent."""
         self._bytes = _Bytes(self.directories, self._whole_log)
         self._flipped: list[tuple[Path, int]] = []
-        """Flipped bits that no recovery has found yet. Until then, their records count as intact."""
+        """Flipped bits that no recovery has found yet. Until one does, their records count as intact."""
         self._taken: dict[int, None] = {}
-        """Transactions that were lost through damage."""
+        """Zxids of transactions that were lost because of damage."""
         directory.mkdir(parents=True, exist_ok=True)
 
     # -- interface for a node of the bare protocol -------------------------------------------------------------------
 
     def recovered(self) -> Recovered:
-        """Return what a process finds when it opens the disk; if a process runs, what the last truncation left.
+        """Open the disk as a starting process does, and return the data on it.
 
-        Raises DataDirectoryError or OSError.
+        If the process is already running, return the data after the last truncation. Raises DataDirectoryError or
+        OSError.
         """
         if self._storage is not None:
             assert self._truncated is not None, "nothing was loaded again"
@@ -123,7 +127,7 @@ class FileDisk:
         found = recover(self.directories, self._policy).recovered
         self._damage_was_met(before)
         if found.snapshot is None:
-            # Same as `peer_process`: later starts can distinguish an empty tree from a lost one.
+            # As in `peer_process`: with this snapshot, later starts can distinguish an empty tree from a lost tree.
             write_snapshot(self.directories.data, _with_root(TreeSnapshot(Zxid(0), {}, [], 0)))
         self._storage = Storage(
             self.directories,
@@ -137,7 +141,7 @@ class FileDisk:
         return _without_root(found)
 
     def after(self, effect: Effect) -> FileDisk:
-        """Perform one more durable operation, and return this disk."""
+        """Perform one more operation durably, and return this disk."""
         storage = self._running
         if isinstance(effect, Barrier):
             return self
@@ -160,7 +164,7 @@ class FileDisk:
         return self
 
     def read_log(self, wanted: ReadLog) -> list[Txn] | None:
-        """Return the log reader's reply to a leader."""
+        """Return the transactions that the storage's log reader returns for a leader's request."""
         self._wait_for("read", partial(self._running.read_log, wanted))
         return self._read
 
@@ -174,7 +178,7 @@ class FileDisk:
 
     @property
     def met_damage(self) -> bool:
-        """Whether the last truncation found missing transactions."""
+        """Whether the last truncation found that transactions were missing because of damage."""
         return self._truncated is not None and bool(self._truncated.damages) and not self._truncated.recovered.complete
 
     @property
@@ -197,34 +201,34 @@ class FileDisk:
     # -- notifications from the storage ------------------------------------------------------------------------------
 
     def on_durable(self, tokens: list[int]) -> None:
-        """Note that every submitted operation is done."""
+        """Note that all submitted operations are durable."""
         self._heard["durable"] += 1
 
     def on_truncated(self, recovery: Recovery) -> None:
-        """Note that the log was truncated and the rest was loaded."""
+        """Store what the storage loaded again after it truncated the log."""
         self._truncated = recovery
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
-        """Note that the snapshot exists under its final name."""
+        """Note that the snapshot file has its final name."""
         self._heard["snapshot"] += 1
 
     def on_snapshot_spoiled(self) -> None:
-        """Raise AssertionError, because snapshots of a list do not reuse earlier snapshots."""
+        """Raise AssertionError: snapshots of a list do not depend on an earlier snapshot, so this cannot happen."""
         raise AssertionError("nothing was taken over")
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: list[Txn] | None) -> None:
-        """Handle the reply to a ReadLog."""
+        """Store the log reader's result."""
         self._read = txns
         self._heard["read"] += 1
 
     def on_storage_warning(self, line: str) -> None:
-        """Ignore the warning, because the duration of a sync does not matter to a script."""
+        """Ignore a warning about a slow sync, because the duration of a sync does not matter here."""
 
     def on_storage_failed(self, reason: str) -> None:
         """Raise DiskFailed, because the storage accepts no more operations."""
         raise DiskFailed(reason)
 
-    # -- contents of the files ---------------------------------------------------------------------------------------
+    # -- contents of files -------------------------------------------------------------------------------------------
 
     @property
     def accepted(self) -> Epoch:
@@ -237,39 +241,39 @@ class FileDisk:
         return self._bytes.current
 
     def last_durable(self) -> Zxid:
-        """Return the zxid at the end of the history."""
+        """Return the zxid of the last transaction on the disk."""
         return Zxid(max(self.history(), default=0))
 
     @property
     def was_damaged(self) -> bool:
-        """Whether damage has ever removed anything, or a flipped bit has not been found yet."""
+        """Whether damage has ever removed transactions, or there is a flipped bit that no recovery has found yet."""
         return bool(self._taken or self._flipped)
 
     def holds(self, zxid: Zxid) -> bool:
-        """Return whether that transaction is in the log or in the newest snapshot, or was lost by damage."""
+        """Return whether that transaction is in the log or in the newest snapshot, or was lost because of damage."""
         return zxid in self._taken or zxid in self._bytes.snapshot or zxid in self._bytes.log
 
     def history(self) -> list[int]:
         """Return all zxids in the newest intact snapshot and in the log after it, in order, up to the first damage.
 
-        A flipped bit counts as damage once a start or a truncation has found it.
+        A flipped bit counts as damage only after a start or a truncation has found it.
         """
         return list(self._bytes.history)
 
     def outline(self) -> tuple[int, ...]:
-        """Return the properties by which a search distinguishes disks with equal histories.
+        """Return properties by which a search distinguishes disks that have equal histories.
 
-        These are the numbers of logs and snapshots, whether the oldest log begins with an epoch, by how many epochs (at
-        most 2) it begins after the history does, and which damage exists.
+        These are the numbers of log and snapshot files, whether the oldest log file begins with the first transaction
+        of an epoch, how many epochs (at most 2) later than the history it begins, and which damage exists.
         """
         return (*self._bytes.outline, bool(self._flipped), bool(self._taken))
 
     def _look_again(self) -> None:
-        """Read the files again at next use, because they may have changed."""
+        """Clear the cache of the files' contents, because the files may have changed."""
         self._bytes = _Bytes(self.directories, self._whole_log)
 
     def _whole_log(self) -> list[Txn]:
-        """Return all transactions up to the first damage."""
+        """Return all transactions in the log files up to the first damage."""
         txns: list[Txn] = []
         self._turn_bits()
         for _, path in list_logs(self.directories.log):
@@ -281,13 +285,13 @@ class FileDisk:
         return txns
 
     def _turn_bits(self) -> None:
-        """Invert all flipped bits: the first call restores the original bits, the second flips them again."""
+        """Flip all damaged bits: the first call restores the original files, and the second call the damaged ones."""
         self._flipped = [where for where in self._flipped if where[0].exists()]
         for path, position in self._flipped:
             _flip(path, position)
 
     def _damage_was_met(self, before: list[int]) -> None:
-        """Record transactions as lost if recovery moved away or truncated their files."""
+        """Note which transactions are lost because a recovery moved their files away or truncated them."""
         self._flipped = [(path, at) for path, at in self._flipped if path.exists() and path.stat().st_size > at]
         self._look_again()
         self._note_taken(before)
@@ -299,7 +303,7 @@ class FileDisk:
     # -- faults ------------------------------------------------------------------------------------------------------
 
     def purge(self, retain: int) -> None:
-        """Run autopurge: keep the newest snapshots and the logs that they need."""
+        """Run autopurge: delete all but the `retain` newest snapshots and the logs that these need."""
         purge(self.directories, retain)
         self._look_again()
 
@@ -333,7 +337,7 @@ class FileDisk:
         self._note_taken(before)
 
     def erase(self) -> None:
-        """Replace the machine by an empty machine."""
+        """Delete all files, as if the machine had been replaced by an empty one."""
         shutil.rmtree(self.directories.data)
         self.directories.data.mkdir()
         self._flipped = []

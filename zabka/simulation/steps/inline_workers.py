@@ -1,4 +1,4 @@
-"""Workers for a storage's jobs.  Jobs run only when `work` is called, in the order of their start."""
+"""Runs a storage's jobs in the calling thread: only when `work` is called, in the order in which they were started."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ T = TypeVar("T")
 
 
 class InlineWorkers:
-    """Accepts jobs and runs none until `work` is called. The clock does not advance, so every pause ends
-    immediately.
-    """
+    """Queues jobs, and runs them only in `work`.  Its clock does not advance, so every pause of a job ends at once."""
 
     def __init__(self) -> None:
         self._under_way: list[_Held] = []
 
     def start(self, job: Job, name: str) -> Work:
-        """Accept a job."""
+        """Queue a job."""
         held = _Held(job, name)
         self._under_way.append(held)
         return held
 
     def work(self) -> None:
-        """Run steps of jobs until every job has ended or waits to be woken."""
+        """Run steps of the jobs until every job has ended or waits for `wake`."""
         while any(held.go_on() for held in self._under_way):
             self._under_way = [held for held in self._under_way if held.is_under_way()]
 
@@ -35,7 +33,7 @@ class InlineWorkers:
         raise AssertionError("nothing runs beside these jobs")
 
     def breathe(self) -> None:
-        """Do nothing, because no event loop runs during a step."""
+        """Do nothing: on a real host, the event loop gets time here, but no event loop runs during this step."""
 
     def now_s(self) -> float:
         """Return 0, because the clock does not advance."""
@@ -62,7 +60,7 @@ class _Held:
         assert self._job is None, f"{self._name} is waited for, and waits itself"
 
     def go_on(self) -> bool:
-        """Run one step of the job. Return False if the job has ended or waits to be woken."""
+        """Run one step of the job. Return False if the job has ended or waits for `wake`."""
         if self._job is None or not self._woken:
             return False
         self._woken = False

@@ -1,4 +1,4 @@
-"""Connections of the bare protocol as values: a queue in each direction, and flags for open ends."""
+"""Connections of the bare protocol as immutable values: a queue in each direction, and flags for open ends."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from zabka.ensemble.zab.messages import Packet, Proposal
 
 LINKS_A_PAIR_MAX = 100
 UnderWay = tuple[Packet | None, ...]
-"""Items that one end will receive, oldest first. None is the close of the other end."""
+"""Packets in flight to one end of a connection, oldest first. None stands for the close of the other end."""
 
 
 class CoreLink:
-    """One immutable connection: its opener, the items in flight to each end, and which ends are open."""
+    """One immutable connection: its opener, the packets in flight to each end, and which ends are open."""
 
     __slots__ = ("_key", "acceptor", "acceptor_open", "link_id", "opener", "opener_open", "to_acceptor", "to_opener")
 
@@ -33,7 +33,7 @@ class CoreLink:
         self._key: tuple[object, ...] | None = None
 
     def under_way_to(self, peer: int) -> UnderWay:
-        """Return the items in flight to that end."""
+        """Return the packets and closes in flight to that end."""
         return self.to_opener if peer == self.opener else self.to_acceptor
 
     def is_open_at(self, peer: int) -> bool:
@@ -49,7 +49,7 @@ class CoreLink:
         return (self.opener, self.acceptor) in ((one, other), (other, one))
 
     def with_queue(self, peer: int, queue: UnderWay) -> CoreLink:
-        """Return this link with a different queue to that end."""
+        """Return a copy of this link with another queue of packets to that end."""
         to_acceptor, to_opener = (self.to_acceptor, queue) if peer == self.opener else (queue, self.to_opener)
         return self._but(to_acceptor=to_acceptor, to_opener=to_opener)
 
@@ -60,7 +60,7 @@ class CoreLink:
         opener_open: bool = True,
         acceptor_open: bool = True,
     ) -> CoreLink:
-        """Return this link with different queues, or with an end closed."""
+        """Return a copy of this link with other queues, or with an end closed."""
         return CoreLink(
             self.link_id,
             self.opener,
@@ -72,7 +72,10 @@ class CoreLink:
         )
 
     def with_sent(self, sender: int, packet: Packet | None) -> CoreLink:
-        """Return this link with one more packet from `sender`. After a close or to a closed end, nothing is added."""
+        """Return this link with one more packet (None: close) from `sender`.
+
+        Nothing is added if the sender has closed its end, or if the other end is closed.
+        """
         to = self.other(sender)
         queue = self.under_way_to(to)
         if not self.is_open_at(to) or (queue and queue[-1] is None):
@@ -80,19 +83,21 @@ class CoreLink:
         return self.with_queue(to, (*queue, packet))
 
     def closed_at(self, peer: int) -> CoreLink:
-        """Return this link closed at that end, which then receives nothing more."""
+        """Return this link with that end closed, so that the end receives nothing more."""
         if peer == self.opener:
             return self._but(to_opener=(), opener_open=False)
         return self._but(to_acceptor=(), acceptor_open=False)
 
     @property
     def is_over(self) -> bool:
-        """Whether both sides of the link have ended."""
+        """Whether both ends of the link are closed."""
         return not self.opener_open and not self.acceptor_open
 
     def key(self) -> tuple[object, ...]:
-        """Return a key that is equal for equal links, if each packet exists once
-        (`zabka.simulation.steps.transitions`)."""
+        """Return a key that is equal for equal links.
+
+        This requires that equal packets are the same object (`zabka.simulation.steps.transitions`).
+        """
         if self._key is None:
             queues = tuple(map(id, self.to_acceptor)), tuple(map(id, self.to_opener))
             self._key = (self.link_id, self.opener, self.opener_open, self.acceptor_open, *queues)
@@ -104,9 +109,9 @@ CoreLinks = tuple[CoreLink, ...]
 
 
 def opened(links: CoreLinks, opener: int, acceptor: int) -> tuple[CoreLinks, LinkId]:
-    """Add a connection with the lowest free number of its pair of servers.
+    """Add a connection, with the lowest number that is free for this pair of servers.
 
-    This makes states equal that differ only in the number of earlier connections.
+    So states that differ only in the number of earlier connections are equal.
     """
     pair = [link.link_id for link in links if link.joins(opener, acceptor)]
     low, high = sorted((opener, acceptor))
@@ -132,7 +137,7 @@ def found(links: CoreLinks, link_id: LinkId) -> CoreLink | None:
 
 
 def one_by_one(packets: Sequence[Packet]) -> list[Packet]:
-    """Return packets as a link carries them, with one packet per proposed transaction."""
+    """Return the packets as they are sent on a link: each proposed transaction in a packet of its own."""
     out: list[Packet] = []
     for packet in packets:
         if isinstance(packet, Proposal):

@@ -1,7 +1,7 @@
-"""The simplest replicated service: a list of payloads, one per transaction.
+"""The simplest replicated application: a list of payloads, one per transaction.
 
 Searches of the bare protocol use it instead of the znode tree, because its state is the sequence that ZAB replicates,
-and its digest represents the whole sequence so far.
+and its digest depends on the whole sequence so far.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from zabka.journal.events import TxnCommitted, WriteAcknowledged, ZxidCheckpoint
 
 
 class ListApplication:
-    """`zabka.ensemble.zab.application.Application` for a list. Every connection is a separate session."""
+    """Implements `zabka.ensemble.zab.application.Application` as a list. Every connection is a separate session."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[int, bytes]] = []
@@ -36,11 +36,11 @@ class ListApplication:
 
     @property
     def last_applied(self) -> Zxid:
-        """Return the zxid of the newest entry, or of the snapshot if there is none."""
+        """Return the zxid of the newest entry, or the zxid of the restored snapshot if there is no entry after it."""
         return Zxid(self.entries[-1][0]) if self.entries else self.base
 
     def snapshot(self) -> TreeSnapshot:
-        """Return a snapshot with one node per entry."""
+        """Return a snapshot of the list with one znode per entry."""
         nodes = [
             NodeImage(
                 path=f"/{zxid:x}",
@@ -62,11 +62,11 @@ class ListApplication:
 
     @property
     def snapshot_bytes(self) -> int:
-        """Return the size of all entries."""
+        """Return the total size of the entries."""
         return sum(len(data) for _, data in self.entries)
 
     def checkpoint(self) -> ZxidCheckpoint:
-        """Return a checkpoint of the list."""
+        """Return a journal checkpoint of the list: its last zxid and its digest."""
         return ZxidCheckpoint(self.last_applied, self.digest, len(self.entries), 0)
 
     def restore(self, snapshot: TreeSnapshot | None) -> None:
@@ -82,11 +82,11 @@ class ListApplication:
 
     @staticmethod
     def digest_after(digest: int, zxid: int, data: bytes) -> int:
-        """Return the digest of a list after one more entry, given the digest before it."""
+        """Return the digest of a list after one more entry; `digest` is the digest before it."""
         return crc32(b"%x %s" % (zxid, data), digest)
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Append the entries, and reply to this peer's clients that wait for them."""
+        """Append the transactions as entries, and reply to those clients of this peer that wait for them."""
         return [effect for txn in txns for effect in self._apply(txn)]
 
     def _apply(self, txn: Txn) -> list[Effect]:
@@ -111,27 +111,27 @@ class ListApplication:
             effects.append(Answer(connection, Reply(cxid, txn.zxid, 0)))
         return effects
 
-    # -- leading -----------------------------------------------------------------------------------------------------
+    # -- calls on the leader -----------------------------------------------------------------------------------------
 
     def start_leading(self, now: Instant, epoch: Epoch) -> None:
         """Do nothing, because the list has no sessions."""
         self.leading = epoch
 
     def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
-        """Turn a request into an entry."""
+        """Turn a request into a transaction that appends its payload."""
         body = SetDataTxn("/", request.body, 0)
         return Txn(request.session_id, request.cxid, zxid, 0, OpCode.SET_DATA, body)
 
     def prepare_all(
         self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
     ) -> list[Txn]:
-        """Prepare each request separately."""
+        """Turn each request into a transaction, independently of the others."""
         return [self.prepare(now, request, Zxid(zxid + i), origin) for i, request in enumerate(requests)]
 
     def prepare_reconfig(
         self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
     ) -> Txn:
-        """Raise AssertionError, because the ensemble never changes."""
+        """Raise AssertionError, because the membership of the ensemble never changes here."""
         raise AssertionError("nobody reconfigures a list")
 
     def describe_membership(self, now: Instant, text: str, version: int) -> None:
@@ -143,22 +143,22 @@ class ListApplication:
     def revalidate(
         self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
     ) -> bool:
-        """Accept every session."""
+        """Return True: every session is valid."""
         return True
 
     def expire_sessions(self, now: Instant) -> list[Effect]:
         """Return no effects, because sessions never expire."""
         return []
 
-    # -- clients -----------------------------------------------------------------------------------------------------
+    # -- calls for clients -------------------------------------------------------------------------------------------
 
     def start_serving(self, now: Instant, leading: bool) -> list[Effect]:
-        """Accept clients."""
+        """Start to accept clients."""
         self.serving = True
         return []
 
     def start_read_only(self, now: Instant) -> list[Effect]:
-        """Return no effects, because the list serves no reads."""
+        """Return no effects, because the list has no read-only mode."""
         return []
 
     def expire_local_sessions(self, now: Instant) -> list[Effect]:
@@ -170,7 +170,7 @@ class ListApplication:
         return []
 
     def stop_serving(self, now: Instant) -> list[Effect]:
-        """Close every client connection. The results of pending requests are unknown."""
+        """Close every client connection. The results of pending requests stay unknown."""
         self.serving = False
         self.leading = None
         closed = dict.fromkeys(self.waiting.values())
@@ -180,11 +180,11 @@ class ListApplication:
     def on_client_connected(
         self, now: Instant, connection: ConnectionId, identities: tuple[AuthId, ...] = ()
     ) -> list[Effect]:
-        """Return no effects, because there is no handshake."""
+        """Return no effects, because there is no session handshake."""
         return []
 
     def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
-        """Submit a write or a sync."""
+        """Submit a client's write or sync request."""
         assert isinstance(message, Request)
         if not self.serving:
             return [CloseConnection(connection)]
@@ -195,7 +195,7 @@ class ListApplication:
         return [Submit(ForwardedRequest(session, message.xid, message.op, b"%d.%d" % (connection, message.xid)))]
 
     def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
-        """Return no effects, because the list keeps no state for a connection."""
+        """Return no effects, because the list has no state for a connection."""
         return []
 
     def drain_touched(self) -> list[tuple[SessionId, int]]:
@@ -207,6 +207,6 @@ class ListApplication:
         return []
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
-        """Reply to the client with this peer's last applied zxid."""
+        """Reply to the client's sync with this peer's last applied zxid."""
         connection = self.waiting.pop((request.session_id, request.cxid), None)
         return [] if connection is None else [Answer(connection, Reply(request.cxid, self.last_applied, 0))]

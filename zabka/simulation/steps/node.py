@@ -1,7 +1,7 @@
-"""One server of the bare protocol: its disk, the operations waiting for the disk, and the process if it runs.
+"""One server of the bare protocol: its disk, the operations waiting for the disk, and its process if that runs.
 
-A node is affected only by its inputs (`CoreNode.apply_input`) and affects other nodes only by their results
-(`Outcome`). So the same node with the same input always behaves the same.
+A node's state changes only by its inputs (`CoreNode.apply_input`), and a node affects others only by the results of its
+inputs (`Outcome`). So the same input to the same node always has the same result.
 """
 
 from __future__ import annotations
@@ -33,27 +33,28 @@ WALL_MS = 1_000_000
 
 
 class Steady:
-    """A random source that always returns the lowest number, so that nothing is random."""
+    """A replacement for `Random` that always returns the lowest possible number, so that nothing is random."""
 
     def randrange(self, start: int, stop: int, /) -> int:
-        """Return the lowest number."""
+        """Return the lowest possible number, `start`."""
         return start
 
     def random(self) -> float:
-        """Return the lowest number."""
+        """Return the lowest possible number, 0.0."""
         return 0.0
 
     def getrandbits(self, k: int, /) -> int:
-        """Return the lowest number."""
+        """Return the lowest possible number, 0."""
         return 0
 
 
 class Outcome(msgspec.Struct, frozen=True, eq=False):
-    """The effects of one input to a node.
+    """The results of one input to a node.
 
-    `traffic` contains packets and closes (None) on links in order, `dials` the servers to connect to, `notes` election
-    messages and `events` journal events. `answers` lists the replies as request numbers and zxids, `commits` the
-    commits sent to learners, and `problems` the broken protocol rules. `waited_ms` is the time that passed.
+    `traffic` contains the packets and closes (None) on links in order, `dials` the servers to connect to, `notes` the
+    election messages, and `events` the journal events. `answers` lists the replies as request numbers and zxids,
+    `commits` the commits sent to learners, and `problems` the broken protocol rules. `waited_ms` is the time that
+    passed.
     """
 
     traffic: tuple[tuple[LinkId, Packet | None], ...] = ()
@@ -67,7 +68,7 @@ class Outcome(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Collected:
-    """Collects an outcome."""
+    """Collects the results of an input while it is handled."""
 
     __slots__ = ("answers", "commits", "dials", "events", "notes", "problems", "reads", "traffic")
 
@@ -95,7 +96,7 @@ class _Collected:
 
 
 class CoreNode:
-    """One server. `number` identifies its state in a search; 0 means that no number was assigned yet."""
+    """One server. `number` identifies its state in a search; 0 means that the search has not numbered the state yet."""
 
     __slots__ = (
         "_collected", "_status", "application", "config", "cumulative", "disk", "halted", "now_ms", "number", "peer",
@@ -134,7 +135,7 @@ class CoreNode:
         return self._status
 
     def twin(self) -> CoreNode:
-        """Return a copy with an independent process."""
+        """Return a copy of the node whose process is independent of the original."""
         other = copy(self)
         other.timers = dict(self.timers)
         other.number = 0
@@ -146,7 +147,7 @@ class CoreNode:
     # -- inputs ------------------------------------------------------------------------------------------------------
 
     def apply_input(self, call: Callable[..., None], *args: object) -> Outcome:
-        """Apply one of the inputs below, and return its outcome."""
+        """Call one of the input methods below, and return its results."""
         self._collected = collected = _Collected()
         self._status = None
         before_ms = self.now_ms
@@ -156,11 +157,11 @@ class CoreNode:
         return collected.outcome(self.now_ms - before_ms)
 
     def make_application(self) -> ListApplication:
-        """Return the replicated service for a process."""
+        """Create the replicated application for a new process."""
         return ListApplication()
 
     def start(self) -> None:
-        """Start the process from the content of the disk."""
+        """Start the process with the data on the disk."""
         assert self.peer is None, f"{self.id} runs already"
         self.halted = None
         self.application = self.make_application()
@@ -169,7 +170,7 @@ class CoreNode:
         self._turn(self.peer.on_start)
 
     def crash(self, written: int) -> None:
-        """Kill the process. The first `written` operations that wait for the disk are performed; others are lost."""
+        """Kill the process. The disk first performs the first `written` waiting operations; the others are lost."""
         for effect in self.queue[:written]:
             self.disk = self.disk.after(effect)
         self.queue = ()
@@ -181,27 +182,28 @@ class CoreNode:
         self._turn(lambda now: self._running.on_packets(now, link, [packet]))
 
     def lose_link(self, link: LinkId) -> None:
-        """Handle the loss of a link, which the other end has closed or whose other end has died."""
+        """Handle the end of a link: the other server closed it or died."""
         self._turn(lambda now: self._running.on_link_down(now, link))
 
     def accept_link(self, link: LinkId) -> None:
-        """Handle the connection of a learner."""
+        """Handle a link that a learner has opened to this server."""
         self._turn(lambda now: self._running.on_link_accepted(now, link))
 
     def gain_link(self, link: LinkId, to: int) -> None:
-        """Handle an established link that this server dialled."""
+        """Handle the establishment of a link that this server has opened."""
         self._turn(lambda now: self._running.on_link_up(now, link, PeerId(to)))
 
     def dial_in_vain(self, to: int) -> None:
-        """Handle a failed connection attempt of this server.
+        """Handle the failure of this server's attempts to connect to another server.
 
-        The server retries until its time limit. Because this affects no other server, it is one step.
+        The server retries until its timeout. All attempts together are one step, because they do not affect other
+        servers.
         """
         self.now_ms += DIALS_FOR_MS
         self._turn(lambda now: self._running.on_link_failed(now, PeerId(to)))
 
     def sync_disk(self) -> None:
-        """Perform the disk's operations up to the next barrier or truncation, and notify the process."""
+        """Perform the waiting disk operations up to the next barrier or truncation, and notify the process."""
         while self.queue:
             effect, self.queue = self.queue[0], self.queue[1:]
             self.disk = self.disk.after(effect)
@@ -219,25 +221,25 @@ class CoreNode:
         self._turn(lambda now: self._running.on_recovered(now, recovered))
 
     def fire(self, timer: str, silence_ms: int = 0) -> None:
-        """Advance time until that timer is due, and by at least `silence_ms`."""
+        """Advance the clock until the timer is due, and by at least `silence_ms`."""
         self.now_ms = max(self.now_ms + silence_ms, self.timers.pop(timer))
         self._turn(lambda now: self._running.on_timer(now, timer))
 
     def wait(self, waited_ms: int) -> None:
-        """Advance the time, without any other input."""
+        """Advance the clock by `waited_ms`, without any other input."""
         self.now_ms += waited_ms
 
     def ask(self, number: int, op: OpCode) -> None:
-        """Handle a client's request; the reply to it has the same `number`."""
+        """Handle a client's request.  The reply will have the same `number`."""
         request = Request(number, op, None)
         self._turn(lambda now: self._running.on_clients(now, [(ConnectionId(number), request)]))
 
     def receive_failure(self, source: int, notification: Notification) -> None:
-        """Handle an election message that arrives."""
+        """Handle an election message from the server `source`."""
         self._turn(lambda now: self._running.on_notification(now, PeerId(source), notification))
 
     def lower_round(self, by: int) -> None:
-        """Lower the election round by `by`, which is the same for all servers."""
+        """Lower the election round by `by`, which must be the same for all servers."""
         if self.peer is not None:
             lower_rounds(self.peer, by)
 
@@ -261,7 +263,7 @@ class CoreNode:
             self.halted = str(broken)
 
     def _append(self, effect: effects.Append) -> None:
-        # Queue each transaction separately, because after a crash any number of the first ones may be on disk.
+        # Queue each transaction separately: a crash can leave any number of the first transactions on disk.
         self.queue = (*self.queue, *(effects.Append([txn]) for txn in effect.txns))
 
     def _to_disk(self, effect: effects.Effect) -> None:
@@ -302,7 +304,7 @@ class CoreNode:
         self._collected.problems.append(f"peer-{self.id} halted: {effect.reason}")
 
     def _ignore(self, effect: effects.Effect) -> None:
-        """Ignore the effect, because there are no addresses and no client connections to close."""
+        """Ignore an effect about addresses or client connections, which do not exist here."""
 
     def _check(self, packet: Packet) -> None:
         broken = self.rule_broken_by(packet)
@@ -312,11 +314,11 @@ class CoreNode:
             self._collected.commits.append(Zxid(packet.zxid))
 
     def rule_broken_by(self, packet: Packet) -> str | None:
-        """Return the rule that the packet breaks according to the disk, or None."""
+        """Return the rule that the packet breaks according to the disk's content, or None."""
         return broken_rule(packet, self.disk, self._running.accepted_epoch)
 
     def logged(self) -> list[int]:
-        """Return all zxids on the disk and in the appends that wait for it."""
+        """Return all zxids on the disk and in the append operations that wait for it."""
         return self.disk.history() + [txn.zxid for txn in appended(self.queue)]
 
 
@@ -341,7 +343,7 @@ _PERFORMED_BY: dict[type[effects.Effect], Callable[[CoreNode, Any], None]] = {
 def lower_rounds(peer: Any, by: int) -> None:
     """Subtract `by` from a peer's election round.
 
-    Raises AssertionError if the peer is LOOKING and has received votes of that round.
+    Raises AssertionError if the peer is LOOKING and has received votes in its round.
     """
     core, election = peer._core, peer._election
     assert not election.looking or not (election._received or election._settled), "an election is under way"
@@ -350,5 +352,5 @@ def lower_rounds(peer: Any, by: int) -> None:
 
 
 def appended(queue: tuple[effects.Effect, ...]) -> list[Txn]:
-    """Return the transactions that wait for the disk."""
+    """Return the transactions in the operations that wait for the disk."""
     return [txn for effect in queue if isinstance(effect, effects.Append) for txn in effect.txns]

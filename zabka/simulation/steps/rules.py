@@ -1,8 +1,9 @@
-"""Rules that compare a peer's messages with its disk, to prove that its acknowledgements are true.
+"""Rules that compare the packets that a peer sends with its disk, to prove that its acknowledgements are true.
 
-The drivers check them at every send, against the disk and not against the core's memory.  The rules are numbered as in
-the tests of `zabka.ensemble.zab`.  1: accepted epochs are durable.  2: history and epoch are durable before NEWLEADER
-is acknowledged.  3: a proposal is durable before it is acknowledged.  A commit needs a quorum of disks.
+The rules are checked whenever a peer sends a packet, against the content of its disk and not of its memory.  The rules
+are numbered as in the tests of `zabka.ensemble.zab`.  1: accepted epochs are durable.  2: history and epoch are durable
+before NEWLEADER is acknowledged.  3: a proposal is durable before it is acknowledged.  A commit requires that the
+transaction is on the disks of a quorum.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from zabka.ensemble.zab.sync import follows
 
 
 class DurableState(Protocol):
-    """The content that a disk would have after a power loss at this moment."""
+    """The data that would be on a disk after a power loss at this time."""
 
     @property
     def accepted(self) -> Epoch: ...
@@ -36,7 +37,7 @@ class Quorums(Protocol):
 
 
 def broken_rule(packet: Packet, disk: DurableState, accepted: Epoch) -> str | None:
-    """Return the rule that a peer with that disk breaks by sending this packet, or None.
+    """Return the rule that a peer with that disk would break by sending this packet, or None.
 
     `accepted` is the accepted epoch in the peer's memory.
     """
@@ -58,7 +59,7 @@ def broken_rule(packet: Packet, disk: DurableState, accepted: Epoch) -> str | No
 
 
 def without_quorum(zxid: Zxid, quorum: Quorums, disks: dict[int, DurableState]) -> str | None:
-    """Return why `zxid` must not be committed now, or None. It must be on the disks of a quorum."""
+    """Return why `zxid` must not be committed yet (it is not on the disks of a quorum), or None."""
     holders = {voter: None for voter in quorum.voters if voter in disks and disks[voter].holds(zxid)}
     if quorum.contains(holders):
         return None
@@ -68,7 +69,7 @@ def without_quorum(zxid: Zxid, quorum: Quorums, disks: dict[int, DurableState]) 
 def is_prefix(follower: Iterable[int], leader: Sequence[int]) -> bool:
     """Return whether the follower's log is a contiguous part of the leader's log (processConsistency).
 
-    Entries before the first entry of `leader` are ignored.
+    Entries of the follower before the first entry of `leader` are ignored.
     """
     if not leader:
         return True

@@ -1,8 +1,8 @@
-"""Two ways to apply inputs to nodes of the bare protocol: compute the result, or look it up in a cache.
+"""Two ways to apply inputs to nodes of the bare protocol: compute the result, or look the result up in a cache.
 
-`DirectTransitions` is for one history and changes nodes in place. `CachedTransitions` is for a search: each distinct
-node, packet and monitor exists once and never changes, so a known input costs one table look-up. This works because an
-ensemble has millions of states, but each of its servers has only thousands.
+`DirectTransitions` is for a single run and changes nodes in place. `CachedTransitions` is for a search: each distinct
+node state, packet and monitor exists once and never changes, so a known input costs one table look-up. This pays off
+because an ensemble has millions of states, but each of its servers has only thousands.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ from zabka.simulation.steps.node import CoreNode, Outcome
 
 
 def _counts(checker: object) -> frozenset[str]:
-    """Return the fields to ignore: the number of checks so far does not affect later checks."""
+    """Return the fields of a checker that its digest ignores: the number of checks does not affect later checks."""
     return frozenset(("checked",))
 
 
 class Monitor:
-    """Checks all invariants of ZAB on the history so far. `number` has the same meaning as in a node."""
+    """Checks all invariants of ZAB on the history so far.
+
+    `number` identifies the monitor's state in a search, as in `CoreNode`.
+    """
 
     __slots__ = ("_checkers", "_watchdog", "number")
 
@@ -45,7 +48,7 @@ class Monitor:
 
     @property
     def last_committed(self) -> Zxid:
-        """Return the newest transaction that any peer has delivered; 0 before the first."""
+        """Return the zxid of the newest transaction that any peer has delivered, or 0 before the first."""
         return next(Zxid(each.last) for each in self._checkers if isinstance(each, CommittedLog))
 
     def digest(self) -> bytes:
@@ -54,7 +57,7 @@ class Monitor:
         return fingerprint(self._checkers, Rules(any_order=None, left_out=counts))
 
     def see(self, entries: list[Entry]) -> list[str]:
-        """Append entries to the history, and return the violations."""
+        """Check more journal entries against the invariants, and return the violations."""
         for entry in entries:
             self._watchdog.see(entry)
         found = [f"{violation.invariant}: {violation.detail}" for violation in self._watchdog.violations]
@@ -63,20 +66,20 @@ class Monitor:
 
 
 class Transitions(Protocol):
-    """Strategy for changing nodes and monitors."""
+    """Interface of the ways to change nodes and monitors."""
 
     def apply_input(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
-        """Return the node after that input, and the outcome of the input."""
+        """Apply an input to a node; return the resulting node and the outcome of the input."""
         ...
 
     def watch(
         self, monitor: Monitor, peer: int, outcome: Outcome, entries: Callable[[], list[Entry]]
     ) -> tuple[Monitor, list[str]]:
-        """Return the monitor after the journal entries of that outcome, and the violations."""
+        """Check the journal entries of an outcome; return the resulting monitor and the violations."""
         ...
 
     def fork(self, nodes: dict[int, CoreNode], monitor: Monitor) -> tuple[dict[int, CoreNode], Monitor]:
-        """Return an independent copy of the state."""
+        """Return an independent copy of the nodes and the monitor."""
         ...
 
 
@@ -90,7 +93,7 @@ class DirectTransitions:
     def watch(
         self, monitor: Monitor, peer: int, outcome: Outcome, entries: Callable[[], list[Entry]]
     ) -> tuple[Monitor, list[str]]:
-        """Check the entries with the monitor itself."""
+        """Check the entries with the monitor, which changes in place."""
         return monitor, monitor.see(entries())
 
     def fork(self, nodes: dict[int, CoreNode], monitor: Monitor) -> tuple[dict[int, CoreNode], Monitor]:
@@ -102,7 +105,7 @@ T = TypeVar("T")
 
 
 class CachedTransitions:
-    """Keeps one object for each distinct node state, monitor state and packet."""
+    """Looks results up in a cache, which has one object for each distinct node state, monitor state and packet."""
 
     def __init__(self) -> None:
         self.nodes: list[CoreNode] = []
@@ -116,7 +119,7 @@ class CachedTransitions:
         self._watched: dict[tuple[int, int, int], tuple[Monitor, list[str]]] = {}
 
     def apply_input(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
-        """Look up the result, or compute it on a copy of the node."""
+        """Look up the result of the input, or compute it on a copy of the node."""
         node = self.keep_node(node)
         key = (node.number, call, *[arg if type(arg) in (int, str) else id(arg) for arg in args])
         known = self._turns.get(key)
@@ -130,7 +133,7 @@ class CachedTransitions:
     def watch(
         self, monitor: Monitor, peer: int, outcome: Outcome, entries: Callable[[], list[Entry]]
     ) -> tuple[Monitor, list[str]]:
-        """Look up the result, or check the entries with a copy of the monitor."""
+        """Look up the result of the check, or check the entries with a copy of the monitor."""
         monitor = self.keep_monitor(monitor)
         key = monitor.number, peer, id(outcome)
         known = self._watched.get(key)
@@ -142,11 +145,11 @@ class CachedTransitions:
         return known
 
     def fork(self, nodes: dict[int, CoreNode], monitor: Monitor) -> tuple[dict[int, CoreNode], Monitor]:
-        """Return the same objects, because kept states never change."""
+        """Return the same nodes and the same monitor, because cached states never change."""
         return dict(nodes), monitor
 
     def keep_node(self, node: CoreNode) -> CoreNode:
-        """Return the kept node that represents all nodes with the same behaviour."""
+        """Return the canonical (cached) instance of all nodes with the same behaviour."""
         if node.number:
             return node
         number = self._node_numbers.setdefault(node_digest(node), len(self.nodes) + 1)
@@ -156,7 +159,7 @@ class CachedTransitions:
         return self.nodes[number - 1]
 
     def keep_monitor(self, monitor: Monitor) -> Monitor:
-        """Return the kept monitor that represents all monitors with the same state."""
+        """Return the canonical (cached) instance of all monitors with the same state."""
         if monitor.number:
             return monitor
         number = self._monitor_numbers.setdefault(monitor.digest(), len(self.monitors) + 1)

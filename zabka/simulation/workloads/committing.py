@@ -1,7 +1,8 @@
-"""A consumer that commits offsets to a group without being a member.
+"""A consumer that commits offsets for a group without being a member of it.
 
-It commits one offset after another for a while.  At the end, when another broker may be the coordinator, it fetches the
-committed offset.  It runs on a machine without faults.  It does not retry a failed commit, but commits the next offset.
+It commits one offset after another for a while.  At the end, when the coordinator may have moved to another broker, it
+fetches the committed offset.  It runs on a machine without faults.  It does not retry a failed commit, but commits the
+next offset.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 class Committing:
-    """Commits offsets 1, 2, ... of one partition until `rest()`.
+    """Commits the offsets 1, 2, ... for one partition until `rest()` is called.
 
-    After `ask()`, `verified` is set once the coordinator has returned the committed offset.
+    After `ask()`, `verified` becomes True when the coordinator has returned the committed offset.
     """
 
     def __init__(self, run_client: RunKafkaClient, name: TopicPartition, check: StoredCommits) -> None:
@@ -45,7 +46,7 @@ class Committing:
         self._rests = True
 
     def ask(self) -> None:
-        """Stop committing, and fetch the committed offset."""
+        """Stop committing, and then fetch the committed offset."""
         self._rests = self._asks = True
 
     async def _run(self, client: KafkaClient, runtime: Runtime) -> None:

@@ -2,7 +2,7 @@
 
 The members run on machines without faults.  The records that they poll are added to the producers' history, which is
 checked for order and for one value at each offset.  In addition, the group as a whole must not skip an acknowledged
-record when one member continues after another, and no two members of one generation may read the same partition.
+record when a partition moves to another member, and two members must not read a partition in the same generation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REBALANCE_TIMEOUT_MS = 8_000
 
 
 class Consuming:
-    """The members of one group that consumes one topic."""
+    """The members of one consumer group, which consumes one topic."""
 
     def __init__(
         self,
@@ -46,19 +46,19 @@ class Consuming:
         self._readers: dict[tuple[int, TopicPartition], str] = {}
         self._overlaps: dict[str, None] = {}
         self.read_to: dict[TopicPartition, int] = {}
-        """The offset up to which the group has read, by partition."""
+        """Offset up to which the group has read each partition."""
         self.members = [_Member(f"member-{number}", self) for number in range(1, members + 1)]
         for number, member in enumerate(self.members, 1):
             run_client(f"member-{number}", member.run)
 
     @property
     def consumed(self) -> int:
-        """Return the number of records that the group has read, each counted once."""
+        """Return the number of different records that the group has read."""
         return sum(self.read_to.values())
 
     @property
     def is_whole(self) -> bool:
-        """Return whether every member is in the current generation and has its share of the partitions."""
+        """Return whether all members run in the same generation."""
         consumers = [member.consumer for member in self.members]
         statuses = [consumer.status() for consumer in consumers if consumer is not None]
         if len(statuses) < len(consumers):
@@ -66,14 +66,14 @@ class Consuming:
         return len({status.generation_id for status in statuses}) == 1 and statuses[0].generation_id >= 0
 
     def has_read_to(self, ends: dict[str, int]) -> bool:
-        """Return whether the group has read each partition to its known end."""
+        """Return whether the group has read each partition of its topic to the end offset in `ends`."""
         of_topic = {name: end for name, end in ends.items() if name.rpartition("-")[0] == self.topic}
         return all(self.read_to.get(_partition(name), 0) >= end for name, end in of_topic.items())
 
     def took(
         self, member: str, generation_id: int, assignment: int, name: TopicPartition, records: list[Record]
     ) -> None:
-        """Handle records that a member has received."""
+        """Add records that a member has received to the history, and check that it is the partition's only reader."""
         values = tuple((record.offset, (record.value or b"").decode()) for record in records)
         self._history.polled.append(Polled(member, assignment, str(name), values))
         self._seen.setdefault(str(name), {}).update(dict.fromkeys(record.offset for record in records))
@@ -84,11 +84,11 @@ class Consuming:
 
     @property
     def violations(self) -> list[str]:
-        """Return the violations by the group itself; the history has the violations about records.
+        """Return the violations by the group itself; the history of the producers has the violations about records.
 
-        If a log was truncated and rewritten, records may have been skipped; the invariants check such runs.  If the log
-        that stores this group was lost, as Kafka allows, the generations start again from the beginning, so a repeated
-        generation is no violation.  The group then continues from an older offset, but skips nothing.
+        If a log was truncated and rewritten, the group can have skipped records; the invariants check such runs.  If
+        the log that stores this group lost records in a way that Kafka allows, generation ids start again from 1, so a
+        repeated generation id is no violation.  The group then continues from an older offset, but skips nothing.
         """
         forgiven = self._replication.forgiven()
         overlaps = () if self._kept_in() in forgiven else self._overlaps
@@ -103,13 +103,13 @@ class Consuming:
         return [*overlaps, *passed_over]
 
     def _kept_in(self) -> str | None:
-        """Return the partition that stores the group's generations and offsets, or None before it exists."""
+        """Return the partition of `__consumer_offsets` that stores the group, or None if it does not exist yet."""
         offsets = self._replication.znodes.topics.get(CONSUMER_OFFSETS)
         return None if offsets is None else f"{CONSUMER_OFFSETS}-{java_hash(GROUP) % len(offsets.partitions)}"
 
 
 class _Member:
-    """The program of one member."""
+    """The program of one member of the group."""
 
     def __init__(self, name: str, group: Consuming) -> None:
         self.consumer: GroupConsumer | None = None
@@ -117,7 +117,7 @@ class _Member:
         self._group = group
 
     async def run(self, client: KafkaClient, runtime: Runtime) -> None:
-        """Run the member on a separate machine."""
+        """Run the member on a machine of its own."""
         settings = GroupSettings(GROUP, (self._group.topic,), None, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
         self.consumer = GroupConsumer(client, runtime, settings, self._take, poll_period_ms=POLL_MS)
         self.consumer.start()

@@ -1,4 +1,4 @@
-"""Producers and consumers in the simulated world, whose history is checked as in Jepsen's Kafka workload.
+"""Producers and consumers in the simulated world.  Their history is checked as in Jepsen's Kafka workload.
 
 Every topic has a producer that writes with acks=all, and a consumer that reads all records as they arrive
 (`zabka.kafka.client.history_clients`).  They run on hosts without faults.
@@ -18,10 +18,11 @@ from zabka.simulation.cluster.client_machine import KafkaProgram, RunKafkaClient
 
 
 class Producing:
-    """All clients of one run.  `stop()` ends the sending; `verified` is True once everything was read to the end.
+    """All producers and consumers of one run.
 
-    `run_client` provides a machine for each client; `replication` knows the log end offsets and which records may be
-    lost.
+    `stop()` stops the producers; `verified` becomes True when the consumers have read every partition to its end.
+    `run_client` runs each client on a machine of its own; `replication` has the log end offsets, and the partitions
+    that are allowed to lose records.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Producing:
         return self._replication.leader_log_end(name) == offset
 
     def stop(self) -> None:
-        """Stop sending."""
+        """Stop the producers."""
         self._stopping = True
 
     @property
@@ -86,16 +87,16 @@ class Producing:
         return all(topic in self._readers and self._readers[topic].done for topic in self.topics)
 
     def every_topic_took_records(self) -> bool:
-        """Return whether at least one record was acknowledged in each topic."""
+        """Return whether at least one record of each topic was acknowledged."""
         return all(topic in self._writers and self._writers[topic].acknowledged for topic in self.topics)
 
     @property
     def violations(self) -> list[str]:
-        """Return the anomalies in the history.
+        """Return the anomalies in the history of the producers and consumers.
 
-        If a partition lost records by an unclean election or a replica's power loss, offsets are assigned twice.  Then
-        every anomaly of the partition is allowed, except records that were never sent; the invariants check such runs
-        record by record.
+        If a partition lost records because of an unclean election or a replica's power loss, its offsets are assigned
+        twice. Then every anomaly of the partition is allowed, except records that were never sent; the invariants check
+        such partitions record by record.
         """
         forgiven = self._replication.forgiven()
         return [

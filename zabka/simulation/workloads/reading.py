@@ -1,8 +1,8 @@
-"""A client that accepts a server without a leader (canBeReadOnly).
+"""A client that also connects to a server that has no leader (canBeReadOnly).
 
 It reads, tries to write, and switches to a read-write server as soon as there is one.  It checks the rules for a
-read-only server: serve committed data, reject every write, keep its clients' sessions local, and leave no trace once
-its ensemble has a leader again.
+read-only server: return only committed data, reject every write, open only local sessions, and leave no trace of them
+after the ensemble has a leader again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ MACHINE = "reader"
 OWN, REFUSED, EPHEMERAL = "/zabka-reader", "/zabka-reader-refused", "/zabka-reader-ephemeral"
 PAUSE_MS = 200
 TURNS_MAX = 60
-"""Maximum number of reads before a new client takes over."""
+"""Maximum number of reads before the client is replaced by a new client."""
 READ_ONLY, READ_WRITE = SessionState.CONNECTED_READ_ONLY, SessionState.CONNECTED
 
 
 class Reading:
-    """Reads PATH from any server and tries to write, on a separate machine."""
+    """Client that reads PATH from any server and tries to write; it runs on a machine of its own."""
 
     def __init__(self, world: World, writer: Writer) -> None:
         self._world = world
@@ -59,7 +59,7 @@ class Reading:
 
     @property
     def takes_writes(self) -> bool:
-        """Whether the client is connected to a server that has a leader."""
+        """Whether the client is connected to a server that has a leader, and so accepts writes."""
         return self._client.state is READ_WRITE
 
     def _moved(self, state: SessionState) -> None:
@@ -70,15 +70,16 @@ class Reading:
         elif state is READ_ONLY:
             self._check_session(session_id)
         elif state is SessionState.EXPIRED and self._last_session_id not in self._given_by_leaders:
-            # ClientCnxn never asks another server about a session of a read-only server (seenRwServerBefore).
+            # The session of a read-only server must not expire: ClientCnxn never presents it to another server
+            # (seenRwServerBefore).
             self.violations.append(f"session 0x{self._last_session_id:x} of a read-only server expired")
         self._last_session_id = session_id or self._last_session_id
 
     def _check_session(self, session_id: int) -> None:
-        """Check the session of a read-only server.
+        """Check that a read-only server was allowed to give the client this session.
 
-        With local sessions enabled, the session must be local.  Otherwise the server must not open sessions, and may
-        resume only sessions that a leader has created.
+        With local sessions enabled, the session must be local.  Otherwise the server must not open sessions, and is
+        allowed to resume only sessions that a leader has created.
         """
         if not self._world.settings.local_sessions:
             if session_id not in self._given_by_leaders:
@@ -102,7 +103,7 @@ class Reading:
                 except ZooKeeperError:
                     pass  # The connection is lost; continue with the current state.
             await self._client.close(PAUSE_MS)
-            # A new client starts without the previous client's session and reads.
+            # A new client has no session and no earlier reads, so forget those of the previous client.
             self._client = self._new_client()
             self._fired, self._seen_zxid, self._seen_number = True, 0, 0
 
@@ -132,7 +133,7 @@ class Reading:
             self._refused.append(path)
 
     async def _with_a_leader(self) -> None:
-        """Check that rejected creates left no znode, and that only global sessions own an ephemeral."""
+        """With a leader again, check that rejected creates left nothing and only global sessions own ephemerals."""
         await self._client.sync("/")
         refused, self._refused = self._refused, []
         for path in refused:
@@ -152,7 +153,7 @@ class Reading:
         await self._client.delete(EPHEMERAL)
 
     async def _read(self) -> None:
-        """Read PATH: its zxid and number must never decrease, and a watch must fire before a read shows the change."""
+        """Read PATH: its zxid and number must never decrease, and a watch must fire before a read shows a change."""
         arming, self._fired = self._fired, False
         try:
             data, stat = await self._client.get(PATH, self._changed if arming else None)

@@ -1,11 +1,12 @@
 """Transactions in the simulated world: producers, read-process-write loops, and a read_committed consumer.
 
-Payers write to the topic `ledger`.  Two of them share a transactional id and so fence each other.  They commit, abort,
-or pause in a transaction for so long that it times out, and then continue as zombies.  Movers form a group that writes
-every record of `ledger` to `totals` exactly once.  Some of their transactions fail after the offsets are sent, or wait
-until another member has their partitions; one mover leaves and rejoins repeatedly.  An auditor continuously reads both
-topics and the group's offsets, and reads everything again at the end.  All clients run on machines without faults, and
-their histories are checked (`transaction_history`, `transaction_logs`).
+Producers called payers write to the topic `ledger`.  Two of them share a transactional id and so fence each other.
+They commit, abort, or pause in a transaction for so long that it times out, and then continue as zombies.  Movers form
+a consumer group that copies every record of `ledger` to `totals` exactly once.  Some of their transactions fail after
+the offsets are sent, or wait until another member has their partitions; one mover leaves and rejoins the group
+repeatedly.  An auditor continuously reads both topics and the group's committed offsets, and reads everything again at
+the end.  All clients run on machines without faults.  `transaction_history` and `transaction_logs` check their
+histories.
 """
 
 from __future__ import annotations
@@ -40,23 +41,26 @@ from zabka.simulation.draws import derive_random
 
 LEDGER, TOTALS = "ledger", "totals"
 PARTITIONS = {LEDGER: 2, TOTALS: 1}
-"""The topics and their numbers of partitions."""
+"""Number of partitions of each topic."""
 GROUP = "movers"
 MOVERS = 2
 PAYERS: Mapping[str, tuple[str, int]] = {"payer-1": ("till", 900), "payer-2": ("till", 9_000), "payer-3": ("desk", 900)}
-"""The payers' machines, with their transactional ids and the longest pause before they begin again, in ms."""
+"""For each payer's machine: its transactional id, and its longest pause in ms before it starts again."""
 IDS = ("till", "desk")
 TIMEOUT_MS = 2_500
 """transaction.timeout.ms of the payers."""
 MOVER_TIMEOUT_MS = 15_000
-"""transaction.timeout.ms of the movers: longer than their sessions, so that only their generation fences them."""
+"""transaction.timeout.ms of the movers.
+
+It is longer than their group session timeout, so that movers are fenced only because of their generation.
+"""
 STALL_CHANCE, STALL_MS = 0.2, (500, 6_000)
 MOVER_STALL_CHANCE, MOVER_STALL_MS = 0.03, (6_500, 10_000)
 LINGER_CHANCE, LINGER_MS_MAX, FAILURE_CHANCE = 0.15, 1_500, 0.5
-"""Probability that a mover waits after sending offsets, the longest wait, and probability that it then fails."""
+"""Probability that a mover waits after sending offsets, the longest wait in ms, and probability that it then fails."""
 LEAVER = "mover-2"
 STAYS_MS, AWAY_MS = (3_000, 9_000), (500, 3_000)
-"""How long the leaving mover stays in the group, and how long it is away."""
+"""Shortest and longest times in ms that the leaving mover stays in the group, and that it stays away."""
 COMMIT_CHANCE = 0.8
 PAUSE_MS_MAX = 2_000
 RECORDS_MAX = 3
@@ -67,7 +71,7 @@ _FAILURES = (KafkaRequestFailed, KafkaUnavailable)
 
 
 def broker_keys(brokers: int) -> dict[str, str]:
-    """Return the broker keys for transactional clients: few logs, and an early abort of abandoned transactions."""
+    """Return broker settings for transactional clients: few internal partitions, early abort of open transactions."""
     factor = min(3, brokers)
     return {
         "offsets.topic.num.partitions": "1",
@@ -83,7 +87,7 @@ def _partitions(*topics: str) -> list[TopicPartition]:
 
 
 class _Producer(TransactionalProducer):
-    """A transactional producer that records its requests and the replies."""
+    """A transactional producer that records its requests and their replies in the history."""
 
     def __init__(
         self, client: AdminClient, runtime: Runtime, transactional_id: str, history: TransactionHistory,
@@ -98,18 +102,18 @@ class _Producer(TransactionalProducer):
 
     @property
     def attempt(self) -> Attempt:
-        """Return the open transaction, or a new one if none is open."""
+        """Return the open transaction, or start a new one if none is open."""
         if self._attempt is None:
             self._attempt = self._history.begin(self.transactional_id)
         return self._attempt
 
     async def begin(self) -> None:
-        """Get a new epoch, so that the coordinator aborts an open transaction."""
+        """Get a new producer epoch, which makes the coordinator abort an open transaction."""
         await super().begin()
         self._history.started(self.transactional_id, self.producer)
 
     async def send(self, partition: TopicPartition, records: Iterable[Record]) -> int:
-        """Send records, each with a unique value."""
+        """Send records in the transaction; each value must be unique."""
         batch, attempt = list(records), self.attempt
         for record in batch:
             self._history.sending(attempt, partition, (record.value or b"").decode())
@@ -121,7 +125,7 @@ class _Producer(TransactionalProducer):
     async def send_offsets(
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, int], metadata: str = ""
     ) -> None:
-        """Send offsets with the number of the transaction as metadata."""
+        """Send consumed offsets in the transaction, with the transaction's number as metadata."""
         draw, attempt, newest = self._draw, self.attempt, self._history.newest(self.transactional_id)
         if draw.random() < MOVER_STALL_CHANCE:
             await self._runtime.sleep(draw.randrange(*MOVER_STALL_MS))
@@ -134,7 +138,7 @@ class _Producer(TransactionalProducer):
                 raise KafkaUnavailable("the application has failed")
 
     async def end(self, *, commit: bool) -> None:
-        """Commit or abort the transaction."""
+        """Commit or abort the transaction, and record the outcome in the history."""
         attempt, newest = self.attempt, self._history.newest(self.transactional_id)
         self._attempt = None
         if not self._is_open:
@@ -150,7 +154,10 @@ class _Producer(TransactionalProducer):
 
 
 class Transacting:
-    """All transactional clients of one run. `stop()` ends the payers; `verified` is True once all was read again."""
+    """All transactional clients of one run.
+
+    `stop()` stops the payers; `verified` becomes True when the auditor has read everything again at the end.
+    """
 
     def __init__(
         self, run_client: RunKafkaClient, replication: ReplicationAudit, logs: TransactionLogs, seed: int, brokers: int
@@ -167,14 +174,14 @@ class Transacting:
         self._movers = [f"mover-{number}" for number in range(1, MOVERS + 1)]
         """The machines of the movers.  Their names are also the movers' transactional ids."""
         self._stuck: dict[str, None] = {}
-        """The logs that have an open transaction at the end."""
+        """Partitions whose log still has an open transaction at the end."""
         for name in PAYERS:
             run_client(name, self._payer(name, derive_random(seed, name)))
         for name in self._movers:
             run_client(name, self._mover(name, derive_random(seed, name)))
         run_client("auditor", self._audit)
 
-    # ---- the payers ------------------------------------------------------------------------------------------------
+    # ---- payers ----------------------------------------------------------------------------------------------------
 
     def _payer(self, name: str, draw: Random) -> KafkaProgram:
         transactional_id, back_ms_max = PAYERS[name]
@@ -207,7 +214,7 @@ class Transacting:
             timeout_ms=timeout_ms, draw=draw,
         )  # fmt: skip
 
-    # ---- the movers ------------------------------------------------------------------------------------------------
+    # ---- movers ----------------------------------------------------------------------------------------------------
 
     def _mover(self, name: str, draw: Random) -> KafkaProgram:
         settings = GroupSettings(GROUP, (LEDGER,), None, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
@@ -241,7 +248,7 @@ class Transacting:
         topic = self._replication.znodes.topics.get(CONSUMER_OFFSETS)
         return TopicPartition(CONSUMER_OFFSETS, java_hash(GROUP) % len(topic.partitions) if topic else 0)
 
-    # ---- the auditor -----------------------------------------------------------------------------------------------
+    # ---- auditor ---------------------------------------------------------------------------------------------------
 
     async def _audit(self, client: AdminClient, runtime: Runtime) -> None:
         positions = dict.fromkeys(_partitions(*PARTITIONS), 0)
@@ -260,7 +267,7 @@ class Transacting:
             await runtime.sleep(POLL_MS)
 
     async def _read(self, client: AdminClient, name: TopicPartition, position: int) -> int:
-        """Read from `position`, and return the next position."""
+        """Read records from `position`, and return the position after them."""
         try:
             fetched = await client.fetch(
                 name, position, max_wait_ms=0, timeout_ms=ASK_TIMEOUT_MS, isolation=Isolation.READ_COMMITTED
@@ -286,7 +293,7 @@ class Transacting:
         self.history.read_back = found
 
     async def _look_at_offsets(self, client: AdminClient, runtime: Runtime) -> dict[TopicPartition, int]:
-        """Return the committed offsets of the movers' group, without waiting for pending commits."""
+        """Return the committed offsets of the movers' group, ignoring pending transactional commits."""
         coordinator = await find_coordinator(client, runtime, KeyType.GROUP, GROUP, ASK_TIMEOUT_MS)
         rows = [{"name": LEDGER, "partition_indexes": list(range(PARTITIONS[LEDGER]))}]
         asked = request(ApiKey.OFFSET_FETCH, 7, group_id=GROUP, topics=rows, require_stable=False)
@@ -315,21 +322,21 @@ class Transacting:
 
     @property
     def moved(self) -> int:
-        """Return the number of records in acknowledged transactions of movers."""
+        """Return the number of records in the movers' acknowledged transactions."""
         return sum(loop.processed for loop in self._loops)
 
     def stop(self) -> None:
-        """Make the payers end."""
+        """Make the payers stop after their current transaction."""
         self._stopping = True
 
     @property
     def is_stopped(self) -> bool:
-        """Return whether the payers have ended."""
+        """Return whether all payers have stopped."""
         return len(self._done) == len(PAYERS)
 
     @property
     def is_decided(self) -> bool:
-        """Return whether no transaction is open and the movers have read everything."""
+        """Return whether no transaction is open, and the movers have copied all records."""
         return all(map(self._logs.is_decided, self._every_log())) and all(
             self._replication.leader_log_end(name) in [loop.position(name) for loop in self._loops]
             for name in _partitions(LEDGER)
@@ -337,27 +344,28 @@ class Transacting:
 
     @property
     def may_hang(self) -> bool:
-        """Return whether a log lost records as Kafka allows, which can leave transactions open forever."""
+        """Return whether a log lost records in a way that Kafka allows, which can leave transactions open forever."""
         return self.is_excused(self._every_log(), *IDS, *self._movers)
 
     def _every_log(self) -> list[TopicPartition]:
         return [*_partitions(*PARTITIONS), self._offsets_partition()]
 
     def read_back(self) -> None:
-        """Make the auditor read everything again, which sets `verified`."""
+        """Make the auditor read everything again, after which `verified` is True."""
         self._stuck = {str(name): None for name in self._every_log() if not self._logs.is_decided(name)}
         self._reads_back = True
 
     def check_markers(self) -> None:
-        """Check the markers of all transactions at the end of the run."""
+        """Check, at the end of the run, that each transaction has the same marker in all its partitions."""
         self._logs.check_markers(self.history.attempts)
 
-    # ---- the verdict -----------------------------------------------------------------------------------------------
+    # ---- results of the checks -------------------------------------------------------------------------------------
 
     def is_excused(self, partitions: Iterable[TopicPartition], *transactional_ids: str) -> bool:
-        """Return whether one of these logs, or the log with the state of one of these ids, lost records as allowed.
+        """Return whether one of these partitions lost records in a way that Kafka allows.
 
-        A log that still has an open transaction at the end of such a run is exempt as well.
+        The partitions of `__transaction_state` for the transactional ids count as well, and so do partitions that,
+        after such a loss, still have an open transaction at the end.
         """
         used = [*partitions, *map(self._logs.state_partition, transactional_ids)]
         excused = self._replication.forgiven() | self._stuck
@@ -365,12 +373,12 @@ class Transacting:
 
     @property
     def violations(self) -> list[str]:
-        """Return the violations in the history."""
+        """Return the violations in the history of the transactional clients."""
         return self.history.violations(self.is_excused)
 
 
 async def _pay(producer: _Producer, runtime: Runtime, draw: Random) -> None:
-    """Send one transaction, in some cases with a long pause, and commit or abort it."""
+    """Send the records of one transaction, in some cases after a long pause, and commit or abort it."""
     attempt = producer.attempt
     first, count = draw.randrange(0, PARTITIONS[LEDGER]), draw.randrange(1, RECORDS_MAX + 1)
     stalls = draw.random() < STALL_CHANCE

@@ -1,9 +1,9 @@
 """Clients of the ensemble with short sessions, and one with a long session.
 
-Each visitor opens a session, creates an ephemeral, stays for a while, and closes its session or crashes.  The ephemeral
-must be deleted when the session ends.  The session timeout of the patient client is so long that its session survives
-any fault of its server.  Its reads after a sync must show all writes that were acknowledged to any client before the
-sync.
+Each visitor opens a session, creates an ephemeral znode, waits for a while, and closes its session or crashes.  The
+ephemeral must be deleted when the session ends.  The session timeout of the patient client is so long that its session
+survives any fault of its server.  When it reads after a sync, it must see all writes that were acknowledged to any
+client before the sync.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PATIENT = "patient"
 PATIENCE_MS = 40_000
 PAUSE_MS = 120
 ASKED_MAX = 100
-"""Maximum number of requests in flight.  A paused server must reply to this many when it resumes."""
+"""Maximum number of requests in flight.  When a paused server resumes, it must reply to up to this many."""
 MACHINES = ("visitor-1", "visitor-2")
 PREFIX = "/visit-"
 SESSION_TIMEOUTS_MS = (2_000, 4_000, 8_000)
@@ -29,7 +29,10 @@ AWAY_MS = 500
 
 
 class Visiting:
-    """All visitors of one run.  `acknowledged` returns the last number that was acknowledged to the writer."""
+    """All visitors of one run, and the patient client.
+
+    `acknowledged` returns the last number acknowledged to the writer.
+    """
 
     def __init__(self, world: World, acknowledged: Callable[[], int]) -> None:
         self._world = world
@@ -43,7 +46,7 @@ class Visiting:
         self._visitors = [_Visitor(world, machine) for machine in MACHINES]
 
     async def _stay(self) -> None:
-        """Send requests periodically, without waiting for earlier replies."""
+        """Run the patient client: send requests periodically, without waiting for earlier replies."""
         await self._client.start()
         while True:
             await self._runtime.sleep(PAUSE_MS)
@@ -55,9 +58,7 @@ class Visiting:
                 self._runtime.spawn(self._ask(), PATIENT)
 
     async def _ask(self) -> None:
-        """Send a sync and a read without waiting in between, because a server replies to a session's requests in
-        order.
-        """
+        """Send a sync, and a read directly after it: the server handles the requests of a session in order."""
         promised = self._acknowledged()
         synced, read = self._client.sync(PATH), self._client.get(PATH)
         try:
@@ -74,7 +75,7 @@ class Visiting:
             self._asked -= 1
 
     def leave(self) -> None:
-        """Crash the current visitors, and start no more."""
+        """Crash the machines of the current visitors, and start no more visitors."""
         for visitor in self._visitors:
             visitor.vanish()
 
@@ -85,7 +86,7 @@ class Visiting:
 
 
 class _Visitor:
-    """One machine that runs one visiting client after another."""
+    """One machine that runs one visitor after another."""
 
     def __init__(self, world: World, machine: str) -> None:
         self._world = world

@@ -1,7 +1,8 @@
-"""A reading client of the ensemble: watches a znode, owns an ephemeral, and checks ZooKeeper's guarantees.
+"""A client of the ensemble that reads and watches a znode, owns an ephemeral, and checks ZooKeeper's guarantees.
 
 A watch event arrives before the read that shows its change.  Reads never return older data than earlier reads.  A read
-after a sync shows everything that was acknowledged to any client before.  A session that has ended has no ephemeral.
+after a sync shows all writes that were acknowledged to any client before the sync.  An ephemeral is deleted when its
+session ends.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PAUSE_MS = 150
 
 
 class Watching:
-    """Reads PATH repeatedly, with a watch on it."""
+    """Client that reads PATH repeatedly, with a watch on it."""
 
     def __init__(self, client: Client, runtime: Runtime, acknowledged: Callable[[], int]) -> None:
         self._runtime = runtime
@@ -54,7 +55,7 @@ class Watching:
                 await self._runtime.sleep(PAUSE_MS)
 
     async def _own(self) -> None:
-        """Create the ephemeral.  If it exists with another owner, it has outlived this client's previous session."""
+        """Create the ephemeral.  If it exists with another owner, report that it outlived its session."""
         session = self._client.session_id
         try:
             await self._client.create(EPHEMERAL, b"%d" % session, ephemeral=True)
@@ -64,7 +65,7 @@ class Watching:
                 self.violations.append(f"{EPHEMERAL} outlives its session 0x{stat.ephemeral_owner:x}")
 
     async def _watch(self) -> None:
-        """Set a watch, then read until it fires, which must be before a read shows a change."""
+        """Set a watch, then read until it fires.  It must fire before a read shows a change."""
         self._fired = False
         try:
             promised = self._acknowledged()

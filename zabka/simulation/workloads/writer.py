@@ -1,4 +1,4 @@
-"""A writing client of the ensemble: has several requests in flight, and records which were acknowledged."""
+"""A client of the ensemble that writes with several requests in flight, and counts acknowledged writes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from zabka.ensemble.records import Stat
 MACHINE = "writer"
 PATH = "/zabka-writer"
 KEPT = 20
-"""The number of children that the writer keeps; it deletes the oldest one when it creates another."""
+"""Number of children that the writer leaves: when it creates another child, it deletes the oldest one."""
 
 
 class Writer:
-    """Sets PATH to 1, 2, 3, …, and with every second set also creates a child; the other sets are sent alone.
+    """Client that sets PATH to 1, 2, 3, …, and creates a child together with every second set.
 
-    The sets overwrite each other, but the children remain, so that a peer that applied a transaction which no other
-    peer has keeps a different tree.
+    The sets overwrite each other, but the children remain. So if a peer applied a transaction that no other peer has,
+    its tree stays different.
     """
 
     def __init__(self, client: Client, runtime: Runtime, pause_ms: int = 100) -> None:
@@ -34,7 +34,7 @@ class Writer:
 
     @property
     def session_id(self) -> int:
-        """Return the id of the client's session."""
+        """Return the id of the client's current session."""
         return self._client.session_id
 
     async def _run(self) -> None:
@@ -68,8 +68,8 @@ class Writer:
             for other in others:
                 with suppress(NodeExists, NoNode):
                     await other
-        # After a sync, a read returns at least the last number acknowledged to this client, and at most the last
-        # number that it tried to write.
+        # After a sync, a read returns a number between the last one acknowledged to this client and the last one that
+        # it tried to write.
         await client.sync(PATH)
         data, _ = await client.get(PATH)
         if not self.acknowledged <= int(data) <= self.tried:

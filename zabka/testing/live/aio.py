@@ -1,8 +1,8 @@
 """Asynchronous variants of a live cluster's blocking calls, for tests whose clients need a running event loop.
 
-A client of aiokafka sends its heartbeats from the test's event loop, and is removed from its group if a call blocks
-that loop. Run the other blocking calls, such as `cluster.brokers[1].kill()`, in a thread with `await
-asyncio.to_thread(...)`.
+A client of aiokafka sends its heartbeats from the test's event loop. If a blocking call stops this loop for too long,
+the coordinator removes the client from its group. Run the other blocking calls, such as `cluster.brokers[1].kill()`, in
+a thread with `await asyncio.to_thread(...)`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ POLL_S = 0.05
 
 
 class AsyncWaits:
-    """The asynchronous wait of an ensemble, which does not block the event loop."""
+    """Asynchronous variant of an ensemble's `until`, which does not block the event loop."""
 
     @overload
     async def until(
@@ -38,8 +38,8 @@ class AsyncWaits:
     async def until(self, condition: Callable[[], Any], timeout_s: float = 30.0, what: str = "") -> Any:
         """Poll until the condition returns a true value, and return that value.
 
-        A coroutine function runs on the event loop; any other condition runs in a thread, because it may block. Raises
-        ClusterFailed after `timeout_s`, as `Cluster.until` does.
+        A condition that is a coroutine function runs on the event loop. Any other condition runs in a thread, because
+        it can block. Raises ClusterFailed after `timeout_s`, like `Cluster.until`.
         """
         wait = Wait[Any](condition, timeout_s, what)
         deadline = time.monotonic() + timeout_s
@@ -53,7 +53,7 @@ class AsyncWaits:
 
 
 class AsyncCalls(AsyncWaits):
-    """The asynchronous calls of a cluster, which do not block the event loop while they wait."""
+    """Asynchronous variants of a cluster's calls, which do not block the event loop."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -67,7 +67,7 @@ class AsyncCalls(AsyncWaits):
         acks: int = -1,
         timeout_s: float = 10.0,
     ) -> int:
-        """Write values or records, in one batch per partition, and return the first record's offset."""
+        """Write values or records, in one batch per partition, and return the offset of the first record."""
         return await asyncio.to_thread(self._cluster.produce, topic, values, partition, acks=acks, timeout_s=timeout_s)
 
     async def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
@@ -89,7 +89,10 @@ class AsyncCalls(AsyncWaits):
 
 
 async def _evaluate(condition: Callable[[], object], timeout_s: float) -> object:
-    """Return the condition's value. Raises TimeoutError if a coroutine takes longer; a thread continues."""
+    """Return the condition's value.
+
+    If a coroutine takes longer than `timeout_s`, raise TimeoutError; a thread is not stopped.
+    """
     value = condition() if inspect.iscoroutinefunction(condition) else await asyncio.to_thread(condition)
     if not inspect.isawaitable(value):
         return value

@@ -1,7 +1,7 @@
 """Runs coroutines in a separate thread, even if the calling thread runs an event loop.
 
-A fixture is set up in the thread of its test, in which the synchronous API of Playwright, or a plugin for asynchronous
-tests, may run a loop.
+pytest sets a fixture up in the thread of its test. An event loop can already run there, started by Playwright's
+synchronous API or by a plugin for asynchronous tests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A context manager for `with` and `async with`: the cluster or the ensemble of a block."""
+"""Context manager for `with` and `async with` that runs a cluster or an ensemble during the block."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class Block(AbstractContextManager[T], AbstractAsyncContextManager[T], Generic[T]):
-    """Processes that run during a block.
+    """Context manager that runs processes during a `with` or `async with` block.
 
-    An `async with` starts and stops them in a separate thread, so that the event loop is not blocked. That thread lives
-    as long as the block, because the processes end with the thread that started them.
+    An `async with` starts and stops the processes in a separate thread, so that it does not block the event loop. The
+    thread runs until the end of the block, because the processes are stopped when the thread that started them ends.
     """
 
     def __init__(self, manage: Callable[[], AbstractContextManager[T]]) -> None:

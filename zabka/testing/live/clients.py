@@ -1,4 +1,4 @@
-"""Clients of the ensemble for a script, over real sockets; each client appears to run on a separate machine."""
+"""ZooKeeper clients of a script, over real sockets.  Faults treat each client as if it ran on a machine of its own."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ ASKING_SESSION_MS = 4_000
 
 
 def creates(operation: str, path: str) -> list[str]:
-    """Return the znodes that an operation on a path creates."""
+    """Return the paths of the znodes that an operation on a path creates."""
     if operation == "create_both":
         return [f"{path}-left", f"{path}-right"]
     return [path] if operation.startswith("create") else []
 
 
 class LiveClients:
-    """Clients keyed by name; their coroutines and `cut` belong to one event loop."""
+    """ZooKeeper clients keyed by name.  Their coroutines and `cut` must run on one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, peers: Mapping[str, str]) -> None:
-        """Set up the clients; `peers` maps the peers' names to addresses."""
+        """Set up an empty collection of clients; `peers` maps each peer's name to its address."""
         self._loop = loop
         self._peers = dict(peers)
         self._clients: dict[str, Client] = {}
@@ -41,10 +41,10 @@ class LiveClients:
         self._vanished: list[Client] = []
         self._fired: dict[str, int] = {}
         self.made: set[str] = set()
-        """The znodes whose creation was acknowledged, and that no client of this script has deleted since."""
+        """Paths of znodes that clients of this script have created, as acknowledged, and not deleted since."""
 
     async def join(self, name: str, peers: tuple[int, ...], session_timeout_ms: int) -> None:
-        """Connect a client to only these peers; return when it has its session."""
+        """Connect a client to these peers only, and wait until it has a session."""
         runtime = AsyncioRuntime(self._loop, owns_loop=False)
         servers = ",".join(self._peers[f"peer-{number}"] for number in peers)
         connector = AsyncioConnector(self._links_of(name))
@@ -63,7 +63,7 @@ class LiveClients:
         return self._clients[name]
 
     async def ask(self, name: str, operation: str, path: str, data: str) -> str:
-        """Return the result of an operation, in the format that the simulated stage uses.
+        """Request an operation from a client, and return the result in the format of the simulated stage.
 
         Raises StepFailed if there is no such client.
         """
@@ -89,7 +89,10 @@ class LiveClients:
         return self._fired.get(name, 0)
 
     async def ask_all_peers(self, operation: str, path: str) -> dict[str, str]:
-        """Return each peer's result after a sync. Raises StepFailed if a peer does not reply."""
+        """Request the operation from each peer after a sync, and return the results.
+
+        Raises StepFailed if a peer does not reply.
+        """
         return {peer: await self._ask_peer(peer, operation, path) for peer in self._peers}
 
     async def _ask_peer(self, peer: str, operation: str, path: str) -> str:
@@ -108,27 +111,25 @@ class LiveClients:
     # -- faults --------------------------------------------------------------------------------------------------------
 
     async def cut(self, name: str, peers: list[str], *, both_ways: bool) -> None:
-        """Hold the traffic from the client's machine to these peers until `heal`; with `both_ways`, also their
-        replies.
-        """
+        """Hold packets from the client's machine to these peers (`both_ways`: and back) until `heal`."""
         links = self._links_of(name)
         cuts = [HeldFault(name, peer, "cut", both_ways=both_ways, id=f"{name} to {peer}") for peer in peers]
         links.apply(FaultTable([*links.faults, *cuts], name))
 
     async def heal(self, names: list[str] | None) -> None:
-        """Undo all cuts, or only the cuts of these clients."""
+        """End all cuts, or only those of these clients."""
         for name, links in self._links.items():
             if names is None or name in names:
                 links.apply(FaultTable())
 
     async def vanish(self, name: str) -> None:
-        """Make the client's machine disappear: no connection is closed, and its session expires."""
+        """Make the client's machine disappear: no connection is closed, so that its session expires."""
         gone = HeldFault(name, ANY, "cut", id="gone")
         self._links.pop(name).apply(FaultTable([gone], name))
         self._vanished.append(self._clients.pop(name))
 
     async def close(self) -> None:
-        """End every session, as far as a peer can be reached."""
+        """Close every client's session, if a peer can be reached."""
         await self.heal(None)
         for client in self._clients.values():
             await client.close()

@@ -1,7 +1,7 @@
-"""A live cluster for tests: real processes under a temporary directory, controlled through the HTTP API.
+"""A live cluster for tests: real processes with data in a temporary directory, controlled through the HTTP API.
 
-`LiveCluster` is the value of the fixture `zabka_cluster`: the interface of `zabka.testing.cluster`, and the API itself
-through `request`, `get` and `post`. `LiveEnsemble` is its part without brokers.
+`LiveCluster` is the value of the fixture `zabka_cluster`. It has the interface of `zabka.testing.cluster`, and gives
+access to the HTTP API with `request`, `get` and `post`. `LiveEnsemble` is the part of it that needs no brokers.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
 
     @property
     def controller(self) -> Broker | None:
-        """The broker that is controller according to the ensemble."""
+        """The broker that is controller according to the ensemble, or None."""
         return self.brokers.get(self.get("/api/v1/controller")["broker_id"])
 
     @property
@@ -70,7 +70,7 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         return {b.id: f"{bracketed(b.bind)}:{b.external_bind_port or b.external_port or b.port}" for b in brokers}
 
     def client_config(self, library: ClientLibrary) -> dict[str, Any]:
-        """Return the configuration for a client of that library, with the library's own keys.
+        """Return the configuration that connects a client of that library to the cluster, with the library's own keys.
 
         Raises ValueError for an unknown library.
         """
@@ -85,13 +85,16 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
     # ---- actions -----------------------------------------------------------------------------------------------------
 
     def elect(self, kind: str, topic: str, partition: int = 0) -> str | None:
-        """Hold a PREFERRED or UNCLEAN election; return None, or Kafka's error name if it failed."""
+        """Request a PREFERRED or UNCLEAN election; return None, or Kafka's error name if it failed."""
         body = {"type": kind, "partitions": [{"topic": topic, "partition": partition}]}
         error: str | None = self.post("/api/v1/elections", body)[0]["error"]
         return error
 
     def call(self, work: Work[T]) -> T:
-        """Run requests through a separate client. Raises ClusterFailed if they are rejected."""
+        """Run requests with a new Kafka client, and return the result.
+
+        Raises ClusterFailed if a request is rejected.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -111,17 +114,18 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
             return await work(client, AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False))
         finally:
             channel.close()
-            # The transports close on the loop's next iterations.
+            # Give the event loop a few iterations to close the transports.
             await asyncio.sleep(0.01)
 
     def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> Workload:
-        """Start a workload on all partitions of a topic."""
+        """Start a workload that writes to all partitions of a topic."""
         body = {"topic": topic, "acks": acks, "records_per_s": records_per_s}
         return Workload(self, str(self.post("/api/v1/workloads", body)["id"]))
 
     def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> Consumer:
-        """Start a member of a consumer group; `offsets="zookeeper"` starts an old consumer, which uses ZooKeeper
-        (before Kafka 0.9).
+        """Start a member of a consumer group.
+
+        With `offsets="zookeeper"`, it is an old consumer (before Kafka 0.9), which stores its offsets in ZooKeeper.
         """
         body = {"kind": "consumer", "topic": topic, "group": group, "offsets": offsets}
         return Consumer(self, str(self.post("/api/v1/workloads", body)["id"]))
@@ -129,7 +133,7 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
     def transactional_producer(
         self, topic: str, *, transactional_id: str | None = None, records_per_s: float = 50, abort_every: int = 0
     ) -> Transactions:
-        """Start a producer that writes one transaction after the other; every `abort_every`-th is aborted (0: none)."""
+        """Start a producer that writes one transaction after another, and aborts every `abort_every`-th (0: none)."""
         body = {
             "kind": "transactional-producer", "topic": topic, "transactional_id": transactional_id,
             "records_per_s": records_per_s, "abort_every": abort_every,
@@ -139,7 +143,7 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
     def read_process_write(
         self, topic: str, output: str, group: str, *, transactional_id: str | None = None
     ) -> Transactions:
-        """Start a member of a group that copies committed records to another topic, exactly once."""
+        """Start a member of a group that copies the committed records of a topic to another topic, exactly once."""
         body = {
             "kind": "read-process-write", "topic": topic, "output": output, "group": group,
             "transactional_id": transactional_id,
@@ -147,8 +151,10 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         return Transactions(self, str(self.post("/api/v1/workloads", body)["id"]))
 
     def heal(self) -> None:
-        """Start nodes that are down, resume paused nodes, remove faults and workloads; wait until the cluster is
-        ready."""
+        """Repair the cluster, and wait until it is ready.
+
+        This starts nodes that are down, resumes paused nodes, and removes faults and workloads.
+        """
         for workload in self.get("/api/v1/workloads"):
             if workload["state"] == "running":
                 self.request("DELETE", f"/api/v1/workloads/{workload['id']}")
@@ -160,8 +166,8 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
     def start_test(self) -> None:
         """Begin a test: repair the cluster, remove the state of earlier tests, and make `events` start here.
 
-        That state is every topic except Kafka's internal ones, all consumer groups, the dynamic configurations of
-        brokers, the quotas of clients, and the znodes of clients.
+        The removed state is all topics except Kafka's internal ones, all consumer groups, the dynamic configurations of
+        brokers, the quotas of clients, and the znodes that clients created.
         """
         super().start_test()
 

@@ -1,8 +1,8 @@
-"""A live ensemble for tests: real peers under a temporary directory, controlled through the HTTP API.
+"""A live ensemble for tests: real peers with data in a temporary directory, controlled through the HTTP API.
 
 `LiveEnsemble` is the value of the fixture `zabka_ensemble`, and the part of a `LiveCluster` that needs no brokers.
-Every call blocks, and `until` is the only way to wait: it polls until a condition is true, and reports the last value
-if it times out.
+Every call blocks. `until` waits for a condition: it polls until the condition is true, and reports the last value if it
+times out.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class LiveEnsemble(HttpApi):
 
     @property
     def zab_leader(self) -> Peer | None:
-        """The peer that leads the ensemble and serves."""
+        """The peer that is the established leader of the ensemble, or None."""
         serving = [p for p in self.get("/api/v1/peers") if p["process"] == "running" and p["phase"] == "BROADCAST"]
         return next((self.peers[p["id"]] for p in serving if p["state"] == "LEADING"), None)
 
     @property
     def now_us(self) -> int:
-        """The time of this machine's monotonic clock, which is also the source of every node's `mono_us`."""
+        """Current time of this machine's monotonic clock, which is also the clock of every node's `mono_us`."""
         return time.monotonic_ns() // 1000
 
     def settings(self, node: str = "peer-1") -> dict[str, str]:
@@ -64,7 +64,7 @@ class LiveEnsemble(HttpApi):
         return dict([e for e in self.events("node_started", after_us=-1) if e["node"] == node][-1]["config"])
 
     def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
-        """Return the events since the test began, or after a time of `now_us`. With types, return only those types."""
+        """Return the events since the test began, or since `after_us`; with `types`, only events of these types."""
         after_seq, since_us = self._began if after_us is None else (0, after_us)
         return [
             event
@@ -79,22 +79,25 @@ class LiveEnsemble(HttpApi):
             after_seq = page[-1]["seq"]
 
     def journal(self) -> list[Entry]:
-        """Return the whole journal, in order, from the nodes' files, also if the API does not respond."""
+        """Return all journal entries in order, from the nodes' files, so that it works without the API."""
         directories = sorted(self.data.glob("*/journal"))
         return merge(entry for directory in directories for entry in read_directory(directory))
 
     def replay(self, test: str) -> str:
-        """Return the command that shows the history of a failed test, which no seed can repeat."""
+        """Return the command that shows the history of a failed test.
+
+        No command can repeat a run on real processes.
+        """
         return f"zabka why EVENT --data {self.data}   (EVENT is such as peer-1#12; the page was {self.url})"
 
     @property
     def began_us(self) -> int:
-        """The time of `now_us` at which this test began; -1 before the first test."""
+        """Time (as `now_us`) at which this test began, or -1 before the first test."""
         return self._began[1]
 
     @property
     def seq(self) -> int:
-        """The journal's last sequence number."""
+        """Sequence number of the journal's last event."""
         return int(self.get("/api/v1/cluster")["seq"])
 
     # ---- actions -----------------------------------------------------------------------------------------------------
@@ -112,8 +115,8 @@ class LiveEnsemble(HttpApi):
     def expire_session(self, client_id: int | tuple[int, bytes] | Broker) -> None:
         """End a client's session as if it had expired: its ephemeral znodes are deleted, and it gets SessionExpired.
 
-        `client_id` is the session's id, kazoo's `client.client_id`, or a broker for the broker's own session. Raises
-        ClusterFailed if there is no such session.
+        `client_id` is the id of the session, kazoo's `client.client_id`, or a broker, whose own session then ends.
+        Raises ClusterFailed if there is no such session.
         """
         if isinstance(client_id, Broker):
             stat = self.get(f"/api/v1/znodes/brokers/ids/{client_id.id}")["stat"]
@@ -126,11 +129,11 @@ class LiveEnsemble(HttpApi):
         time.sleep(seconds)
 
     def until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until a quorum serves and, with brokers, there is a controller that knows every running broker."""
+        """Wait until the ensemble has a quorum and, with brokers, a controller knows every running broker."""
         self.until(lambda: self.get("/readyz"), timeout_s, "readiness")
 
     def heal(self) -> None:
-        """Start nodes that are down, resume paused nodes, remove faults; wait until the ensemble is ready."""
+        """Start nodes that are down, resume paused nodes and remove faults; then wait until the ensemble is ready."""
         self.faults.heal()
         for node in self._nodes():
             process = node.process
@@ -153,5 +156,5 @@ class LiveEnsemble(HttpApi):
         run_apart(partial(reset_znodes, self.zookeeper_connect, [], {}))
 
     def begin_here(self) -> None:
-        """Make `events` start at the present time."""
+        """Make `events` return only events after this call."""
         self._began = (self.seq, self.now_us)

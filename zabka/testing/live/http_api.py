@@ -1,4 +1,4 @@
-"""A client of a live cluster's HTTP API, for tests."""
+"""HTTP client for the API of a live cluster, for tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALL_TIMEOUT_S = 60.0
 
 
 class Refused(ClusterFailed):
-    """The API returned an error; `status` is the HTTP status."""
+    """The API returned an error response; `status` is its HTTP status."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
@@ -23,17 +23,17 @@ class Refused(ClusterFailed):
 
 
 class HttpApi:
-    """Calls the API at `url`. Every call blocks until the response arrives, and may come from any thread."""
+    """Client of the HTTP API at `url`. Every call blocks until the response arrives, and is possible in any thread."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        """Set the URL, and the `token` that an API requires if it does not listen on loopback."""
+        """Set the API's URL, and the `token` that the API requires if it does not listen on loopback."""
         self.url = url
         self.requester = "fixture"
-        """The requester of faults that the journal records."""
+        """Who requests faults, as written to the journal."""
         self._token = token
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Call the API and return the JSON of the response, or None.
+        """Call the API, and return the JSON of the response, or None if it has none.
 
         Raises ClusterFailed, or Refused for an error status.
         """
@@ -77,4 +77,4 @@ class HttpApi:
         thread.start()
 
     def close(self) -> None:
-        """Do nothing: there is no open connection between two calls, and the cluster keeps running."""
+        """Do nothing: calls do not leave connections open, and the cluster must continue to run."""

@@ -1,11 +1,12 @@
-"""The state of a cluster that outlives its topics, and its removal before the next test.
+"""Removes state of a cluster that earlier tests left and that is not deleted with their topics.
 
 This state consists of znodes of clients, dynamic configurations of brokers, quotas of clients, and consumer groups.
 `LiveCluster` resets nodes, faults, workloads and topics through the HTTP API. This module uses clients of the ensemble
 and of the brokers, because the API cannot change state that it does not show.
 
-A broker applies a changed configuration a moment after the znode changes, and it applies changes in order. So the last
-change is to an entity of no client, MARKER, and the reset waits until the journals of all brokers contain it.
+A broker applies a configuration change shortly after the znode changes, and it applies changes in order. So the reset
+makes one last change, to the entity MARKER, which no client uses, and waits until the journals of all brokers contain
+it.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ _KAFKA = frozenset(
         *("kafka-acl", "kafka-acl-changes", "kafka-acl-extended", "kafka-acl-extended-changes"),
     }
 )
-"""Names of znodes in the root that belong to brokers (kafka.zk.ZkData); all others except /zookeeper belong to
-clients.
+"""Names of top-level znodes that Kafka brokers create (kafka.zk.ZkData).
+
+All other top-level znodes except /zookeeper were created by clients.
 """
 
 
@@ -54,10 +56,10 @@ Configs = dict[str, dict[str, str]]
 
 
 async def reset_znodes(connect_string: str, journals: Sequence[Path], internal: Configs) -> None:
-    """Delete the znodes of clients, and reset dynamic configurations; return when all brokers have applied that.
+    """Delete the znodes of clients and reset dynamic configurations, and wait until all brokers have applied this.
 
-    `journals` are the brokers' directories; without brokers, all znodes outside /zookeeper belong to clients.
-    `internal` stores the configurations of internal topics that the first reset found. Raises ClusterFailed.
+    `journals` are the brokers' journal directories; if it is empty, all znodes outside /zookeeper count as clients'
+    znodes. `internal` stores the configurations of internal topics that the first reset found. Raises ClusterFailed.
     """
     try:
         async with asyncio.timeout(RESET_TIMEOUT_S), connect(connect_string, name="zabka-test-reset") as client:
@@ -83,7 +85,7 @@ async def _children(client: Client, path: str) -> list[str]:
 
 
 async def _delete(client: Client, path: str) -> None:
-    """Delete a znode and its descendants, even if a running client creates more of them in the meantime."""
+    """Delete a znode and its descendants, even if a running client creates more of them at the same time."""
     while True:
         for child in await _children(client, path):
             await _delete(client, f"{path}/{child}")
@@ -123,7 +125,7 @@ async def _reset_configs(client: Client, journals: Sequence[Path], internal: Con
 
 
 async def _entities(client: Client) -> list[str]:
-    """Return all entities with a configuration except topics, which are deleted together with their configuration."""
+    """Return all entities that have a configuration, except topics, whose configuration is deleted with them."""
     found = [f"{kind}/{name}" for kind in _ENTITY_KINDS for name in await _children(client, f"/config/{kind}")]
     users = [entity for entity in found if entity.startswith("users/")]
     for user in users:
@@ -143,14 +145,14 @@ async def _set_config(client: Client, entity: str, config: dict[str, str]) -> No
 
 
 def _is_journalled(text: str, journal: Path) -> bool:
-    """Return whether one of the two newest files of a journal contains a string; the newest may have just begun."""
+    """Return whether one of the two newest files of a journal contains a text; the newest may be almost empty."""
     return any(text.encode() in path.read_bytes() for path in node_files(journal)[-2:])
 
 
 async def remove_groups(client: AdminClient, runtime: Runtime) -> None:
     """Remove all members of all groups, and delete the groups. Raises KafkaRequestFailed, KafkaUnavailable.
 
-    A member whose client is still running joins again, and its group remains.
+    If a member's client is still running, the member joins again, and its group is not deleted.
     """
     groups = GroupAdmin(client, runtime)
     for listing in await groups.listed():

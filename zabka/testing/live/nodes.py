@@ -1,4 +1,4 @@
-"""The nodes of a live cluster: their state according to the API, and the actions on them."""
+"""The nodes of a live cluster: their state according to the API, and methods to control them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.testing.live.http_api import HttpApi
 
 
 class Node:
-    """One peer or broker: its state, and the actions on it."""
+    """One peer or broker: its state, and methods to control it."""
 
     def __init__(self, api: HttpApi, kind: str, number: int) -> None:
         self._api = api
@@ -21,7 +21,7 @@ class Node:
         return self.name
 
     def describe(self) -> dict[str, Any]:
-        """Return the API's complete response about the node."""
+        """Return the complete API response about the node."""
         found: dict[str, Any] = self._api.get(self._path)
         return found
 
@@ -32,7 +32,7 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """The process id, or None while the process is down."""
+        """Process id, or None while the process is down."""
         pid: int | None = self.describe()["pid"]
         return pid
 
@@ -44,7 +44,7 @@ class Node:
         self._apply("kill")
 
     def stop(self) -> None:
-        """Stop the node cleanly; a broker does a controlled shutdown."""
+        """Stop the node with SIGTERM; a broker performs a controlled shutdown."""
         self._apply("stop")
 
     def pause(self) -> None:
@@ -56,11 +56,11 @@ class Node:
         self._apply("resume")
 
     def start(self) -> None:
-        """Start the stopped node again."""
+        """Start the node after a stop or kill."""
         self._apply("start")
 
     def restart(self) -> None:
-        """Stop the node, then start it."""
+        """Stop the node, and start it again."""
         self._apply("restart")
 
 
@@ -69,12 +69,12 @@ class Peer(Node):
 
     @property
     def state(self) -> str:
-        """The state: LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
+        """The peer's state: LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
         return str(self.describe()["state"])
 
     @property
     def phase(self) -> str:
-        """The phase: ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
+        """The peer's ZAB phase: ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
         return str(self.describe()["phase"])
 
 
@@ -93,11 +93,11 @@ class Broker(Node):
 
     @property
     def believes(self) -> Believes:
-        """The controller in this broker's last report."""
+        """The controller that this broker believes in, according to its last report."""
         belief = self.describe()["believes"]
         return Believes(belief["controller_id"], belief["controller_epoch"])
 
     @property
     def session_state(self) -> str:
-        """The state of the broker's session with the ensemble, from its last report."""
+        """State of the broker's ZooKeeper session, according to its last report."""
         return str(self.describe()["session_state"])

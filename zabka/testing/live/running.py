@@ -1,9 +1,9 @@
-"""Plays scripts of the outage library on a running cluster: `zabka scenarios run NAME --on URL`.
+"""Runs scripts of the outage library on a running cluster: `zabka scenarios run NAME --on URL`.
 
-A script breaks the cluster. Afterwards the player repairs it, also if a step fails or the play is interrupted: nodes
-that the script killed or paused are started, its faults end, and the znodes and topics that it created are deleted.
-Topics of the script get unused names. Nothing else is changed: existing topics and workloads continue, and the cluster
-keeps its settings, so a script is played without its injected bug.
+A script breaks the cluster. Afterwards the player repairs it, even if a step fails or the run is interrupted: it starts
+or resumes nodes that the script killed or paused, ends the script's faults, and deletes the znodes and topics that the
+script created. The script's topics get unused names. Nothing else is changed: existing topics and workloads continue,
+and the cluster keeps its settings, so a script runs without its injected bug.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ from zabka.testing.live.scenarios import RECOVERY_S, SHOWN_MAX, LivePlayer, play
 from zabka.testing.live.stage import LiveStage
 
 WHOLE_S = 15.0
-"""How long a script waits for a healthy cluster before it begins."""
+"""Time in seconds that the player waits for a healthy cluster before a script begins."""
 UNDO_S = 30.0
-"""How long the player retries to undo a script's actions. An API that has ended is restarted within this time."""
+"""Time in seconds during which the player retries to undo a script's actions.
+
+An API server that has ended is restarted within this time.
+"""
 UNDO_AGAIN_S = 0.5
 
 LEASE = "/zabka-live-play"
@@ -48,22 +51,22 @@ OWNED_BY_THE_CLUSTER = frozenset({
     "feature", "isr_change_notification", "kafka-acl", "kafka-acl-changes", "kafka-acl-extended",
     "kafka-acl-extended-changes", "latest_producer_id_block", "log_dir_event_notification", "migration", "zookeeper",
 })  # fmt: skip
-"""The first names of the znode paths that belong to Kafka and ZooKeeper (kafka.zk.ZkData)."""
+"""First path components of znodes that Kafka and ZooKeeper use themselves (kafka.zk.ZkData)."""
 _WRITES = ("set", "delete", "restrict")
 
 _WRONG = (StepFailed, ClusterFailed, ZooKeeperError, LookupError, ValueError, OSError, CancelledError)
-"""The exceptions that a step, or its undoing, may raise if a cluster responds unexpectedly."""
+"""Exceptions that can be raised by a step, or when it is undone, if the cluster responds unexpectedly."""
 
 
 class RunningPlayer:
-    """Plays scenarios on the cluster whose API is at `url`, with a `token` if the API requires one."""
+    """Runs scenarios on the cluster whose API is at `url`, with a `token` if the API requires one."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self._url = url
         self._token = token
 
     def unreachable(self) -> str | None:
-        """Return why the API cannot be used (no response, or a response of another server), or None if it can."""
+        """Return why the API cannot be used (there is no response, or another server responds), or None if it can."""
         try:
             LiveCluster(self._url, Path(), token=self._token).close()
         except (*_WRONG, TypeError) as failed:
@@ -71,13 +74,13 @@ class RunningPlayer:
         return None
 
     def unplayable(self, scenario: AnyScenario) -> str | None:
-        """Return why the scenario cannot be played on any running cluster, or None if it can."""
+        """Return why the scenario cannot be run on any running cluster, or None if it can."""
         return running_obstacle(scenario)
 
     def play(self, scenario: AnyScenario) -> Verdict:
-        """Play the scenario to its verdict, according to the results of the script and its clients.
+        """Run the scenario, and return the verdict about its steps and the results of its clients.
 
-        The journal has the events since the script's start.
+        The verdict's journal contains the events since the script's start.
         """
         assert isinstance(scenario, WorldScenario), "asked before"
         verdict = Verdict(
@@ -123,7 +126,7 @@ class RunningPlayer:
 
 
 def running_obstacle(scenario: AnyScenario) -> str | None:
-    """Return why a script cannot be played on a running cluster, or None if it can."""
+    """Return why a script cannot be run on a running cluster, or None if it can."""
     obstacle = LivePlayer().unplayable(scenario)
     if obstacle is not None:
         return obstacle
@@ -138,7 +141,7 @@ def running_obstacle(scenario: AnyScenario) -> str | None:
 
 
 def _foreign_znode(script: WorldScenario) -> str | None:
-    """Return the first znode that a script writes without having created it, or that does not belong to its topics."""
+    """Return the first znode that a script writes without having created it or its topic, or None."""
     made = set(_created(script))
     topics = [f"/brokers/topics/{step.topic}" for step in script.steps if isinstance(step, kafka_steps.Topic)]
     for step in script.steps:
@@ -155,7 +158,7 @@ def _foreign_znode(script: WorldScenario) -> str | None:
 
 
 def with_own_topics(scenario: WorldScenario, taken: set[str]) -> WorldScenario:
-    """Return the script with unused names for its topics: `orders.2` for `orders`."""
+    """Return the script with unused names for its topics, for example `orders.2` for `orders`."""
     text = msgspec.json.encode(scenario).decode()
     for topic in {step.topic for step in scenario.steps if isinstance(step, kafka_steps.Topic)}:
         number = next(number for number in range(1, len(taken) + 2) if f"{topic}.{number}" not in taken)
@@ -164,7 +167,7 @@ def with_own_topics(scenario: WorldScenario, taken: set[str]) -> WorldScenario:
 
 
 def _pace(cluster: LiveCluster) -> float:
-    """Return the ratio of the cluster's session timeout to the simulated world's session timeout, at least 1."""
+    """Return the ratio of the cluster's session timeout to that of a simulated cluster, or 1 if the ratio is lower."""
     here = cluster.get("/api/v1/cluster")["settings"].get("session_timeout_ms", 0)
     return max(1.0, float(here) / WorldSettings().session_timeout_ms)
 
@@ -175,7 +178,10 @@ def _works(stage: LiveStage) -> bool:
 
 
 def _take_lease(stage: LiveStage, script: WorldScenario) -> None:
-    """Ensure that only one script runs at a time, and that its znodes do not exist yet. Raises ClusterFailed."""
+    """Take a lease so that no other script runs at the same time, and check that the script's znodes do not exist yet.
+
+    Raises ClusterFailed.
+    """
     stage.ask(stage.clients.join(_PLAYER, tuple(stage.cluster.peers), LEASE_SESSION_MS))
     answer = stage.ask(stage.clients.ask(_PLAYER, "create_ephemeral", LEASE, ""))
     if answer == "NodeExists":
@@ -189,8 +195,10 @@ def _take_lease(stage: LiveStage, script: WorldScenario) -> None:
 
 
 def _played_and_undone(stage: LiveStage, script: WorldScenario) -> tuple[list[str], list[str]]:
-    """Play and undo the script, also if it is interrupted; return the problems, and the actions that were not
-    undone."""
+    """Run the script and undo its actions, even if it is interrupted.
+
+    Return the problems, and descriptions of the actions that could not be undone.
+    """
     found: list[str] = []
     left: list[str] = []
     try:
@@ -200,7 +208,7 @@ def _played_and_undone(stage: LiveStage, script: WorldScenario) -> tuple[list[st
     except KeyboardInterrupt:
         found.append("it was ended from outside")
     finally:
-        # Undo the rest again, in case the first attempt was interrupted.
+        # Undo all actions once more, in case the first attempt was interrupted.
         left += _undone(stage)
         left += _topics_deleted(stage, script)
         with suppress(*_WRONG):
@@ -230,8 +238,7 @@ def _undone(stage: LiveStage) -> list[str]:
 
 
 def _undo(stage: LiveStage) -> list[str]:
-    """Undo each action independently, so that a failure does not prevent the others; return what could not be
-    undone."""
+    """Undo each action of the script, even if undoing another one failed; return what could not be undone."""
     missed = []
     nodes: list[Node] = [*stage.cluster.peers.values(), *stage.cluster.brokers.values()]
     undoing: list[tuple[str, Callable[[], None]]] = [("faults", partial(stage.heal, None))]
@@ -245,7 +252,7 @@ def _undo(stage: LiveStage) -> list[str]:
 
 
 def _topics_deleted(stage: LiveStage, script: WorldScenario) -> list[str]:
-    """Delete the script's topics, whose names are unique, and wait for the deletion; return the remaining topics."""
+    """Delete the script's topics, wait until they are deleted, and return the topics that remain."""
     made = {step.topic for step in script.steps if isinstance(step, kafka_steps.Topic)}
     deadline_s = time.monotonic() + UNDO_S
     missed: dict[str, str] = {}
@@ -293,7 +300,7 @@ def _checked(stage: LiveStage, script: WorldScenario) -> list[str]:
 
 
 def _created(script: WorldScenario) -> list[str]:
-    """Return the znodes that the script's own clients create."""
+    """Return the paths of the znodes that the script's own clients create."""
     asked = [step for step in script.steps if isinstance(step, world_steps.Ask | world_steps.Begin)]
     return sorted({path for step in asked for path in creates(step.operation, step.path)})
 

@@ -1,8 +1,8 @@
-"""Plays scripts of the outage library with real processes: `zabka scenarios run NAME --live`.
+"""Runs scripts of the outage library with real processes: `zabka scenarios run NAME --live`.
 
-The scripts are the same as in simulation; steps that take virtual time there take real time here. If a script has a
-step that real processes cannot do (cut a machine's power, choose when a disk responds), it is rejected before anything
-is started.
+The scripts are the same as in simulation, but their steps take real time instead of virtual time. A script that has a
+step which is impossible with real processes (cut a machine's power, choose when a disk responds) is rejected before
+anything is started.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from zabka.testing.live.start import start_live, stop_live
 RECOVERY_S = 90.0
 SHOWN_MAX = 12
 AUDITED = ("Isr", "StrongIsr", "OnlyTheLivingJoin", "min.insync.replicas")
-"""The invariants that `zabka.simulation.checkers.replication_audit` checks."""
+"""Invariants that `zabka.simulation.checkers.replication_audit` checks."""
 
 
-# -- steps -------------------------------------------------------------------------------------------------------------
+# -- steps of scripts --------------------------------------------------------------------------------------------------
 
 
 def _cast(stage: LiveStage, step: kafka_steps.Cast) -> None:
@@ -231,7 +231,7 @@ def _ignore(_: object) -> None:
 
 
 def play_step(stage: LiveStage, step: AnyWorldStep) -> None:
-    """Run one step.  Raises StepFailed."""
+    """Perform one step of a script.  Raises StepFailed."""
     try:
         _PLAYED[type(step)](stage, step)
     except ClusterFailed as failed:
@@ -239,10 +239,10 @@ def play_step(stage: LiveStage, step: AnyWorldStep) -> None:
 
 
 class LivePlayer:
-    """Plays scenarios with real processes, each on a separate cluster."""
+    """Runs scenarios with real processes, each scenario on a new cluster."""
 
     def unplayable(self, scenario: AnyScenario) -> str | None:
-        """Return why this player cannot play the scenario, or None if it can."""
+        """Return why this player cannot run the scenario, or None if it can."""
         if isinstance(scenario, WorldScenario) and scenario.shows in AUDITED:
             return f"what it shows ({scenario.shows}) is seen only by looking into every broker's disk and memory"
         if not isinstance(scenario, WorldScenario):
@@ -256,9 +256,9 @@ class LivePlayer:
         return None
 
     def play(self, scenario: AnyScenario) -> Verdict:
-        """Play the scenario to its verdict.
+        """Run the scenario and return its verdict.
 
-        If it has an injected bug to show, also play it with the bug on another cluster.
+        If the scenario has an injected bug, run it again with the bug on another cluster.
         """
         assert isinstance(scenario, WorldScenario), "asked before"
         verdict = _play(scenario, with_bug=False)
@@ -271,7 +271,7 @@ class LivePlayer:
 
 
 def _own_times() -> dict[str, str]:
-    """Return the time settings of the simulated world, because the waits in the scripts assume these times."""
+    """Return the simulated cluster's timeout settings, because the waits in the scripts assume these timeouts."""
     world = WorldSettings()
     return {
         "group.initial.rebalance.delay.ms": "3000",
@@ -310,7 +310,7 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
 
 
 def play_script(stage: LiveStage, scenario: WorldScenario, with_bug: bool) -> list[str]:
-    """Play a script on an existing cluster; return the problems, including problems of the recovery."""
+    """Run a script on an existing cluster; return the problems, including those of the recovery."""
     for number, step in enumerate(scenario.steps, start=1):
         try:
             play_step(stage, step)
@@ -324,7 +324,7 @@ def play_script(stage: LiveStage, scenario: WorldScenario, with_bug: bool) -> li
 
 
 def _recover_ensemble(stage: LiveStage) -> list[str]:
-    """Check that the ensemble serves and commits after all faults have ended."""
+    """Check, after all faults have ended, that the ensemble has a leader and commits a write; return the problems."""
     stage.heal(None)
     try:
         for peer in stage.cluster.peers.values():

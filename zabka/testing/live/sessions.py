@@ -1,4 +1,4 @@
-"""Ends a client's session with the ensemble as if it had expired."""
+"""Ends a client's ZooKeeper session as if it had expired."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ ANSWER_S = 30.0
 
 
 async def end_session(connect_string: str, session_id: int) -> None:
-    """End a session of a live ensemble.  Raises ClusterFailed if there is no such session, or no quorum."""
+    """End a session of a live ensemble.
+
+    Raises ClusterFailed if there is no such session, or if the ensemble has no quorum.
+    """
     runtime = AsyncioRuntime(asyncio.get_running_loop(), owns_loop=False)
     await take_over_and_close(connect_string, session_id, AsyncioConnector(), runtime)
 
 
 async def take_over_and_close(connect_string: str, session_id: int, connector: Connector, runtime: Runtime) -> None:
-    """Take over a session with its id and password, and close it.
+    """Connect with the id and password of a client's session, and close the session.
 
-    The servers then close the client's connection, and reply SessionExpired when it reconnects. Curator's KillSession
-    uses the same method. Raises ClusterFailed if there is no such session, or no quorum.
+    The servers then close the client's connection, and reply SessionExpired when the client reconnects. Curator's
+    KillSession uses the same method. Raises ClusterFailed if there is no such session, or if the ensemble has no
+    quorum.
     """
     servers, _ = parse_hosts(connect_string)
     resume = (session_id, password_of(SessionId(session_id)))

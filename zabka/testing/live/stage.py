@@ -1,4 +1,4 @@
-"""A live cluster for a script of the outage library: maps the script's node names to nodes, and runs its clients."""
+"""A live cluster on which a script of the outage library runs: maps the script's node names, and runs its clients."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 STEP_S_MAX = 60.0
 SLOWER = 3
-"""The factor by which deadlines exceed those of the simulated cluster, because a live machine may be busy."""
+"""Factor by which waits are longer than on the simulated cluster, because a real machine can be busy."""
 
 
 class LiveStage:
-    """A live cluster for a script: nodes by the script's names, and clients on an event loop in a separate thread."""
+    """A live cluster on which a script runs: nodes by the script's names, and clients on a thread's event loop."""
 
     def __init__(self, cluster: LiveCluster, with_bug: bool, acks: int, *, pace: float = 1.0) -> None:
-        """Set up the stage; `pace` is the ratio of real to simulated time for every wait for a timeout."""
+        """Set up the stage; `pace` is the factor by which every wait of the script is lengthened."""
         self.cluster = cluster
         self.pace = pace
         self.with_bug = with_bug
@@ -54,7 +54,7 @@ class LiveStage:
 
     @property
     def kafka(self) -> KafkaClients:
-        """The clients of the brokers. Raises StepFailed if there are none."""
+        """The Kafka clients of the script. Raises StepFailed if the cluster has no brokers."""
         if self._kafka is None:
             raise StepFailed("there are no brokers")
         return self._kafka
@@ -79,8 +79,9 @@ class LiveStage:
         return dict(found.log_end_offsets).get(found.leader)
 
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a client's coroutine. Raises StepFailed if its request is rejected or takes too
-        long.
+        """Run a client's coroutine and return its result.
+
+        Raises StepFailed if its request is rejected or takes too long.
         """
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result(STEP_S_MAX)
@@ -90,11 +91,11 @@ class LiveStage:
             raise StepFailed(str(refused)) from None
 
     def send(self, work: Coroutine[Any, Any, object]) -> None:
-        """Start a coroutine without waiting for it."""
+        """Start a client's coroutine without waiting for it."""
         asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def stop_clients(self) -> None:
-        """Stop all clients."""
+        """Stop all clients of the script."""
 
         async def close() -> None:
             await self.clients.close()
@@ -110,21 +111,21 @@ class LiveStage:
     # -- nodes and partitions ----------------------------------------------------------------------------------------
 
     def name(self, text: str) -> str:
-        """Return the cluster's name of a node that the script names."""
+        """Return the cluster's name for the node that a script's name refers to."""
         if text == "controller":
             found = self.cluster.controller
             return "broker--1" if found is None else str(found)
         return self.names.get(text, text)
 
     def node(self, text: str) -> Node:
-        """Return the node that the script names."""
+        """Return the node that a script's name refers to."""
         kind, _, number = self.name(text).partition("-")
         nodes: dict[int, Any] = self.cluster.brokers if kind == "broker" else self.cluster.peers
         found: Node = nodes[int(number)]
         return found
 
     def group(self, texts: tuple[str, ...], but: str = "") -> list[str]:
-        """Return the names of these nodes. `peers` and `brokers` mean all of them, except `but`."""
+        """Return the cluster's names for these nodes, except `but`. `peers` and `brokers` mean all of that kind."""
         groups = {
             "peers": [str(peer) for peer in self.cluster.peers.values()],
             "brokers": [str(broker) for broker in self.cluster.brokers.values()],
@@ -132,28 +133,28 @@ class LiveStage:
         return [node for text in texts for node in groups.get(text, [self.name(text)]) if node != but]
 
     def broker_id(self, text: str) -> int:
-        """Return the broker's id; -1 if the script names no broker ("nobody")."""
+        """Return the id of a broker, or -1 if the script's name is "nobody"."""
         return -1 if text == "nobody" else int(self.name(text).partition("-")[2])
 
     def partition(self, name: str) -> Any:
-        """Return a partition's state in the ensemble."""
+        """Return a partition's state according to the ensemble."""
         requested = partition_of(name)
         return self.cluster.topics[requested.topic].partitions[requested.partition]
 
     def until(self, condition: Callable[[], bool], within_ms: int, what: str) -> None:
-        """Wait until the condition is true. Raises StepFailed."""
+        """Wait until the condition is true. Raises StepFailed if it is not true in time."""
         try:
             self.cluster.until(condition, SLOWER * self.pace * within_ms / 1000, what)
         except ClusterFailed as failed:
             raise StepFailed(str(failed)) from None
 
     def all_serve(self) -> bool:
-        """Return whether there is a leader, and every running peer serves."""
+        """Return whether there is an established leader that all other running peers follow."""
         serving = [peer for peer in self.cluster.peers.values() if peer.process == "running"]
         return self.cluster.zab_leader is not None and all(peer.phase == "BROADCAST" for peer in serving)
 
     def partitions(self) -> Iterator[tuple[str, Any]]:
-        """Yield every partition and its name."""
+        """Yield the name and the state of every partition."""
         for topic in self.cluster.topics.names():
             for number, partition in enumerate(self.cluster.topics[topic].partitions):
                 yield f"{topic}-{number}", partition
@@ -163,7 +164,7 @@ class LiveStage:
         return next(self.unsettled(), None) is None
 
     def unsettled(self) -> Iterator[str]:
-        """Yield the differences from a recovered cluster, formatted as the simulated world does."""
+        """Yield the differences from a recovered cluster, in the words of the simulated cluster's report."""
         for number, broker in self.cluster.brokers.items():
             if not broker.registered:
                 yield f"broker {number} is not registered"
@@ -174,12 +175,15 @@ class LiveStage:
                 yield f"{name}: {partition.isr} of {partition.replicas} are in sync"
 
     def hold(self, link: tuple[str, str], fault: Fault | RequestFaults) -> None:
-        """Record a fault that must be removed later."""
+        """Store an active fault, so that `heal` can remove it."""
         self.faults.append((link, fault))
         self.faults_made += 1
 
     def heal(self, nodes: list[str] | None) -> None:
-        """Undo every fault, or only those of these nodes; a fault that cannot be undone stays in `faults`."""
+        """Remove all faults, or only those of links of these nodes.
+
+        A fault that cannot be removed stays in `faults`.
+        """
         for held in list(self.faults):
             link, fault = held
             if (nodes is None or link[0] in nodes or link[1] in nodes) and _ended(fault):
@@ -188,7 +192,7 @@ class LiveStage:
         self.ask(self.clients.heal(machines))
 
     def zookeeper(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Run `work` with a client of the ensemble. Raises StepFailed if its request is rejected."""
+        """Call `work` with a ZooKeeper client, and return its result. Raises StepFailed if a request is rejected."""
 
         async def session() -> T:
             client = Client(self.cluster.zookeeper_connect, AsyncioConnector(), AsyncioRuntime(self._loop))
@@ -208,7 +212,7 @@ def _ended(fault: Fault | RequestFaults) -> bool:
     try:
         fault.heal()
     except Refused as refused:
-        # NOT_FOUND is no error: the fault has ended with its node, which was killed.
+        # NOT_FOUND is no error: the fault ended when its node was killed.
         return refused.status == HTTPStatus.NOT_FOUND
     except ClusterFailed:
         return False

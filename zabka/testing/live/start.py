@@ -1,8 +1,8 @@
-"""A cluster of real processes under a directory: it is started on its own ports, and stopped completely.
+"""Starts a cluster of real processes with its data in a directory and with its own ports, and stops it completely.
 
-The host agent is started first. While it starts, this process imports the modules that it needs to wait for the cluster
-and to control it. The nodes' first processes are forks of the agent (`zabka.compose.forked`), which halves the start-up
-work; nodes that a test starts again are separate programs.
+The host agent is started first. While the agent starts, the test's process imports the modules that it needs to wait
+for the cluster and to control it. The agent forks the first process of each node (`zabka.compose.forked`), which halves
+the work of the start; nodes that a test starts again are new programs.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound="LiveEnsemble")
 
 Ports = Literal["free", "fixed"]
-"""Free ports for every cluster, or the default ports of ZooKeeper and Kafka."""
+"""Which ports a cluster uses: free ports, or the default ports of ZooKeeper and Kafka."""
 
 STOP_TIMEOUT_S = 25.0
 
 
 class _Silent:
-    """A reporter that prints nothing about a start; an exception contains the reason for a failure."""
+    """A reporter that prints nothing during a start.  If the start fails, an exception contains the reason."""
 
     def print_line(self, text: str) -> None:
         """Do nothing."""
@@ -62,11 +62,11 @@ def start_live(
     ports: Ports = "free",
     advertised: Mapping[int, str] | None = None,
 ) -> LiveCluster:
-    """Start a cluster and wait until it is ready. Raises ClusterFailed with the reason.
+    """Start a cluster and wait until it is ready. If that fails, raise ClusterFailed with the reason.
 
-    `ports` are free ones, or "fixed": 2181 and the following for peers, 9092 and the following for brokers.
+    `ports` is "free" for any free ports, or "fixed" for 2181, 2182, ... (peers) and 9092, 9093, ... (brokers).
     `advertised` is HOST:PORT of a proxy for each broker: clients connect to the proxy, and the proxy connects to
-    `LiveCluster.listeners`. The cluster ends with this process, also if this process is killed.
+    `LiveCluster.listeners`. The cluster is stopped when this process ends, even if this process is killed.
     """
     given = {**FIXTURE_SETTINGS, **(settings or {})}
     wanted = _wanted(given, peers=peers, brokers=brokers, ports=ports, advertised=advertised)
@@ -84,7 +84,7 @@ def start_ensemble(
     settings: Mapping[str, str] | None = None,
     ports: Ports = "free",
 ) -> LiveEnsemble:
-    """Start an ensemble without brokers, as `start_live` does for a cluster."""
+    """Start an ensemble without brokers, and wait until it is ready.  The parameters are those of `start_live`."""
     wanted = _wanted(settings, peers=peers, observers=observers, brokers=0, ports=ports)
     with _started(data, wanted) as (url, agent):
         from zabka.testing.live.ensemble import LiveEnsemble
@@ -101,7 +101,7 @@ def _wanted(
     ports: Ports = "free",
     advertised: Mapping[int, str] | None = None,
 ) -> Requested:
-    """Return the options of `up`. Raises ClusterFailed if one is not valid."""
+    """Return these parameters as options of `zabka up`. Raises ClusterFailed if one is invalid."""
     if ports not in get_args(Ports):
         raise ClusterFailed(
             f"the cluster cannot be started: ports is one of {', '.join(get_args(Ports))}, not {ports!r}"
@@ -125,7 +125,7 @@ def _wanted(
 
 @contextmanager
 def _started(data: Path, wanted: Requested) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Start the processes; provide the API's URL and the agent, and stop the agent if the block raises."""
+    """Start the processes; yield the API's URL and the agent's process, and stop the agent if the block raises."""
     data.mkdir(parents=True, exist_ok=True)
     try:
         topology, agent = _begin(data.absolute(), wanted)
@@ -135,13 +135,13 @@ def _started(data: Path, wanted: Requested) -> Iterator[tuple[str, subprocess.Po
         _wait(topology, agent, data)
         yield topology.api_url, agent
     except BaseException:
-        # Stop the agent after any exception, including Ctrl-C, even during the imports.
+        # Stop the agent after any exception, including Ctrl-C during the imports.
         _end(agent, data)
         raise
 
 
 def _wait(topology: Topology, agent: subprocess.Popen[bytes], data: Path) -> None:
-    """Return when the cluster is ready. Raises ClusterFailed with the reason."""
+    """Wait until the cluster is ready. If it cannot start, raise an exception with the reason."""
     from zabka.compose.up import CannotStart, wait_until_ready
 
     def trouble() -> None:
@@ -149,7 +149,7 @@ def _wait(topology: Topology, agent: subprocess.Popen[bytes], data: Path) -> Non
             log_text = (data / topology.hosts[0].name / "agent.log").read_text(errors="replace")
             raise CannotStart(f"the host agent ended with exit code {agent.returncode}:\n{log_text}")
 
-    # Import the module that drives the cluster while its processes start.
+    # Import the module that controls the cluster while the cluster's processes start.
     import_module("zabka.testing.live.cluster" if topology.brokers else "zabka.testing.live.ensemble")
     try:
         save_run(data, Run(agent.pid, topology.api_url))
@@ -160,11 +160,11 @@ def _wait(topology: Topology, agent: subprocess.Popen[bytes], data: Path) -> Non
 
 def _begin(data: Path, wanted: Requested) -> tuple[Topology, subprocess.Popen[bytes]]:
     with ExitStack() as held:
-        # Release lock and ports here, because the agent holds them as long as it runs.
+        # Release the lock and the ports in this process at the end: the agent holds them as long as it runs.
         lock = take_lock(data)
         held.callback(os.close, lock)
         forget_run(data)
-        # Claim the ports, so that no other cluster takes one while a node of this cluster is down.
+        # Claim the ports, so that no other cluster can use them while a node of this cluster is down.
         ports = claim_ports()
         held.callback(ports.close)
         topology = plan(wanted, load(data), ports.within)
@@ -200,9 +200,10 @@ def running_cluster(
     ports: Ports = "free",
     advertised: Mapping[int, str] | None = None,
 ) -> Block[LiveCluster]:
-    """Provide a cluster for a `with` or `async with` block, also without pytest; `data` is kept if given.
+    """Run a cluster during a `with` or `async with` block, with or without pytest.
 
-    `ports` and `advertised` have the same meaning as for `start_live`. The block raises ClusterFailed with the reason.
+    A directory given as `data` is not deleted. `ports` and `advertised` have the same meaning as for `start_live`. If
+    the cluster cannot start, the block raises ClusterFailed with the reason.
     """
 
     def start(directory: Path) -> LiveCluster:
@@ -221,8 +222,7 @@ def running_ensemble(
     data: Path | None = None,
     ports: Ports = "free",
 ) -> Block[LiveEnsemble]:
-    """Provide an ensemble without brokers for a `with` or `async with` block, as `running_cluster` does for a
-    cluster."""
+    """Run an ensemble without brokers during a `with` or `async with` block, like `running_cluster`."""
 
     def start(directory: Path) -> LiveEnsemble:
         return start_ensemble(directory, peers=peers, observers=observers, settings=settings, ports=ports)
@@ -232,7 +232,7 @@ def running_ensemble(
 
 @contextmanager
 def _kept(start: Callable[[Path], E], data: Path | None) -> Iterator[E]:
-    """Start the processes in a directory, by default a temporary one, and stop them at the end."""
+    """Start processes in a directory (by default a temporary one), yield them, and stop them at the end."""
     with TemporaryDirectory(prefix="zabka-") as directory:
         running = start(data or Path(directory))
         try:

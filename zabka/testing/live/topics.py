@@ -69,7 +69,7 @@ class Topics:
         assignment: Mapping[int, Sequence[int]] | None = None,
         config: Mapping[str, str] | None = None,
     ) -> Topic:
-        """Create a topic, by default with a replica on every broker."""
+        """Create a topic, by default with a replica on every broker, and return it."""
         body: dict[str, Any] = {"name": name, "config": dict(config or {})}
         if assignment is not None:
             body["assignment"] = {str(p): list(replicas) for p, replicas in assignment.items()}
@@ -80,13 +80,13 @@ class Topics:
         return self[name]
 
     def ask_for(self, name: str, partitions: int = 1) -> None:
-        """Ask the current controller to create a topic, without waiting for the reply."""
+        """Send the controller a request to create a topic, without waiting for the reply."""
         self._api.post_and_forget(
             "/api/v1/topics",
             {"name": name, "partitions": partitions, "replication_factor": self._brokers},
         )
 
     def names(self) -> list[str]:
-        """Return all names in order, without Kafka's internal topics."""
+        """Return the names of all topics in order, without Kafka's internal topics."""
         names = (topic["name"] for topic in self._api.get("/api/v1/topics"))
         return [name for name in names if name not in INTERNAL_TOPICS]

@@ -10,7 +10,7 @@ from zabka.testing.live.http_api import HttpApi
 
 
 class Workload:
-    """A workload that runs inside the API's process."""
+    """A workload that runs in the process of the API server."""
 
     def __init__(self, api: HttpApi, workload_id: str) -> None:
         self._api = api
@@ -18,7 +18,7 @@ class Workload:
 
     @property
     def counts(self) -> WorkloadCounts:
-        """The current counts."""
+        """The workload's current counts."""
         return _counts(self._api.get(self._path))
 
     def stop(self) -> WorkloadCounts:
@@ -27,7 +27,7 @@ class Workload:
 
 
 class Consumer:
-    """A member of a consumer group that runs inside the API's process."""
+    """A member of a consumer group, which runs in the process of the API server."""
 
     def __init__(self, api: HttpApi, workload_id: str) -> None:
         self._api = api
@@ -35,7 +35,7 @@ class Consumer:
 
     @property
     def counts(self) -> ConsumerCounts:
-        """The current counts."""
+        """The consumer's current counts."""
         return _consumer_counts(self._api.get(self._path))
 
     def stop(self) -> ConsumerCounts:
@@ -44,7 +44,7 @@ class Consumer:
 
 
 class Transactions:
-    """A transactional producer or a read-process-write loop that runs inside the API's process."""
+    """A transactional producer or a read-process-write loop, which runs in the process of the API server."""
 
     def __init__(self, api: HttpApi, workload_id: str) -> None:
         self._api = api
@@ -52,7 +52,7 @@ class Transactions:
 
     @property
     def counts(self) -> TransactionCounts:
-        """The current counts."""
+        """The workload's current counts."""
         return _transaction_counts(self._api.get(self._path))
 
     def stop(self) -> TransactionCounts:

@@ -1,7 +1,7 @@
-"""A simulated cluster for tests: the interface of `zabka.testing.cluster` over a simulated `World`.
+"""A simulated cluster for tests: implements the interface of `zabka.testing.cluster` with a simulated `World`.
 
-Only virtual time passes, and only during calls, so that waiting for a session to expire takes little real time. The
-test has a separate host in the world, which faults affect only if they name it ("test").
+Time in the world is virtual and passes only during calls, so that waiting for a session to expire takes little real
+time. The test has a host of its own in the world, which faults affect only if they name it ("test").
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ NO_ADDRESSES = (
     "use the fixture zabka_cluster (or running_cluster), or the world's own produce, consume, records and workload"
 )
 _TOPIC_DEFAULTS = ("num.partitions", "default.replication.factor")
-"""Topic settings that a test's cluster also passes to brokers, as the defaults of topics that clients create.
+"""Settings that a test's cluster also passes to its brokers, as defaults for topics that clients create.
 
-Chaos seeds use these keys only for their fixed topic.
+In chaos scenarios, these settings apply only to the fixed topic.
 """
 NODES = 3
-"""The default number of peers, and of brokers."""
+"""Default number of peers, and default number of brokers."""
 
 
 class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
@@ -70,7 +70,7 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
 
     @property
     def controller(self) -> SimBroker | None:
-        """The broker that is controller according to the ensemble."""
+        """The broker that is controller according to the ensemble, or None."""
         return self.brokers.get(self.world.record.state.controller_id)
 
     @property
@@ -80,22 +80,22 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
 
     @property
     def zab_leader(self) -> SimPeer | None:
-        """The peer that leads the ensemble and serves."""
+        """The peer that is the established leader of the ensemble, or None."""
         node = self.world.zab_leader()
         return None if node is None else self.peers[node.peer_id]
 
     @property
     def bootstrap(self) -> NoReturn:
-        """Raise ClusterFailed: clients outside a world cannot connect to it."""
+        """Raise ClusterFailed, because clients outside a simulated world cannot connect to it."""
         raise ClusterFailed(NO_ADDRESSES)
 
     @property
     def zookeeper_connect(self) -> NoReturn:
-        """Raise ClusterFailed: clients outside a world cannot connect to it."""
+        """Raise ClusterFailed, because clients outside a simulated world cannot connect to it."""
         raise ClusterFailed(NO_ADDRESSES)
 
     def client_config(self, library: ClientLibrary) -> NoReturn:
-        """Raise ClusterFailed: clients outside a world cannot connect to it."""
+        """Raise ClusterFailed, because clients outside a simulated world cannot connect to it."""
         raise ClusterFailed(NO_ADDRESSES)
 
     @property
@@ -108,22 +108,22 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         return dict([e for e in self.events("node_started", after_us=-1) if e["node"] == node][-1]["config"])
 
     def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
-        """Return the events of the journal, or only the events after a time of `now_us`."""
+        """Return the events of the journal, or those since `after_us`; with `types`, only events of these types."""
         since_us = -1 if after_us is None else after_us
         found = (entry.to_dict() for entry in self.world.record.entries if entry.mono_us > since_us)
         return [event for event in found if not types or event["type"] in types]
 
     @property
     def began_us(self) -> int:
-        """The time of `now_us` after which this test's events begin: -1, because each test has a separate world."""
+        """Time (as `now_us`) at which this test's events begin: always -1, because each test has its own world."""
         return -1
 
     def journal(self) -> list[Entry]:
-        """The whole journal, in order."""
+        """Return all journal entries in order."""
         return list(self.world.record.entries)
 
     def replay(self, test: str) -> str:
-        """Return the command that replays the same world, byte for byte."""
+        """Return the command that runs the same world again, with the same history, byte for byte."""
         quoted = test.replace("'", "'\\''")
         command = f"pytest '{quoted}' --zabka-seed {self.seed}"
         for option, number in (("--zabka-peers", len(self.peers)), ("--zabka-brokers", len(self.brokers))):
@@ -133,25 +133,29 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
     # ---- actions -----------------------------------------------------------------------------------------------------
 
     def elect(self, kind: str, topic: str, partition: int = 0) -> str | None:
-        """Hold a PREFERRED or UNCLEAN election; return None, or Kafka's error name if it failed."""
+        """Request a PREFERRED or UNCLEAN election; return None, or Kafka's error name if it failed."""
         name = TopicPartition(topic, partition)
         results = self.ask(self.admin.elect_leaders({"PREFERRED": PREFERRED, "UNCLEAN": UNCLEAN}[kind], [name]))
         error = results[name][0]
         return None if error == 0 else error.name.upper()
 
     def call(self, work: Work[T]) -> T:
-        """Run requests to their end in the world. Raises ClusterFailed if they are rejected."""
+        """Run requests with a Kafka client in the world, and return the result.
+
+        Raises ClusterFailed if a request is rejected.
+        """
         return self.ask(work(self.admin, self.runtime))
 
     def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> SimWorkload:
-        """Start a workload on all partitions of a topic."""
+        """Start a workload that writes to all partitions of a topic."""
         workload = SimWorkload(self, len(self._workloads) + 1, topic, acks, records_per_s)
         self._workloads.append(workload)
         return workload
 
     def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> SimConsumer:
-        """Start a member of a consumer group; `offsets="zookeeper"` starts an old consumer, which uses ZooKeeper
-        (before Kafka 0.9).
+        """Start a member of a consumer group.
+
+        With `offsets="zookeeper"`, it is an old consumer (before Kafka 0.9), which stores its offsets in ZooKeeper.
         """
         progress = self._progress.setdefault((group, offsets), GroupProgress())
         consumer = SimConsumer(self, len(self._consumers) + 1, topic, group=group, offsets=offsets, progress=progress)
@@ -161,7 +165,7 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
     def transactional_producer(
         self, topic: str, *, transactional_id: str | None = None, records_per_s: float = 50, abort_every: int = 0
     ) -> SimTransactions:
-        """Start a producer that writes one transaction after the other; every `abort_every`-th is aborted (0: none)."""
+        """Start a producer that writes one transaction after another, and aborts every `abort_every`-th (0: none)."""
         number = len(self._transactions) + 1
         started = sim_transactional_producer(self, number, topic, transactional_id, records_per_s, abort_every)
         self._transactions.append(started)
@@ -170,25 +174,23 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
     def read_process_write(
         self, topic: str, output: str, group: str, *, transactional_id: str | None = None
     ) -> SimTransactions:
-        """Start a member of a group that copies committed records to another topic, exactly once."""
+        """Start a member of a group that copies the committed records of a topic to another topic, exactly once."""
         started = sim_read_process_write(self, len(self._transactions) + 1, topic, output, group, transactional_id)
         self._transactions.append(started)
         return started
 
     def start(self, name: str, service: Service, *, restarts: bool = False) -> SimService:
-        """Start one of the test's asyncio programs on a separate machine; `service(bootstrap)` is its coroutine
-        function.
+        """Start an asyncio program of the test, the coroutine `service(bootstrap)`, on a machine of its own.
 
-        With `restarts`, the program is started again a second after it has failed; otherwise its failure ends the
-        current wait of the test. Raises ValueError if the name is in use.
+        With `restarts`, the program is started again one second after a failure. Otherwise a failure ends the call in
+        which the test is waiting. Raises ValueError if the name is in use.
         """
         return SimService(self.world, self.world.start_service(name, service, restarts=restarts))
 
     def expire_session(self, client_id: int | tuple[int, bytes] | SimBroker) -> None:
-        """End a client's session, as if it had expired: its ephemeral znodes are deleted, and it gets
-        SessionExpired.
+        """End a client's session as if it had expired: its ephemeral znodes are deleted, and it gets SessionExpired.
 
-        `client_id` is the session's id, kazoo's `client.client_id`, or a broker for the broker's own session.
+        `client_id` is the id of the session, kazoo's `client.client_id`, or a broker, whose own session then ends.
         Raises ClusterFailed if there is no such session.
         """
         if isinstance(client_id, SimBroker):
@@ -199,12 +201,12 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
         self.ask(take_over_and_close(hosts, session_id, connector, self.runtime))
 
     def let_pass(self, seconds: float) -> None:
-        """Advance the virtual time. Raises ClusterFailed if a program of the test fails."""
+        """Advance the virtual time by `seconds`. Raises ClusterFailed if a program of the test fails meanwhile."""
         self.world.run(int(seconds * 1000))
         self.check_services()
 
     def until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until a quorum serves, and there is a controller that knows every running broker."""
+        """Wait until the ensemble has a quorum, and a controller knows every running broker."""
 
         def ready() -> bool:
             if not self.brokers:
@@ -226,9 +228,9 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
 def start_simulated(
     *, seed: int = 0, peers: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None
 ) -> SimulatedCluster:
-    """Start a world with all nodes, and wait until it is ready. The keys of `settings` are ZooKeeper's and Kafka's.
+    """Start a world with all its nodes, and wait until it is ready.
 
-    Raises ClusterFailed with the reason.
+    `settings` has ZooKeeper and Kafka settings. If the world cannot start, raise ClusterFailed with the reason.
     """
     given = [
         f"{key}={value}"
@@ -251,9 +253,9 @@ def start_simulated(
 def running_world(
     *, seed: int = 0, peers: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None
 ) -> Iterator[SimulatedCluster]:
-    """Provide a world for a `with` block, also without pytest, and within a test of hypothesis.
+    """Run a world during a `with` block, with or without pytest; also possible within a hypothesis test.
 
-    Raises ClusterFailed if the world cannot be created, and at the end of the block if the world violated an
+    Raises ClusterFailed if the world cannot be created, and at the end of the block if the world has violated an
     invariant.
     """
     cluster = start_simulated(seed=seed, peers=peers, brokers=brokers, settings=settings)

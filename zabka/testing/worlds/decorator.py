@@ -1,8 +1,8 @@
-"""The decorator `simulated`: runs a test function with the user's asyncio programs in the worlds of many seeds.
+"""The decorator `simulated`, which runs a test function and its asyncio programs in simulated worlds with many seeds.
 
-Histories depend on the iteration order of sets of strings, and so on PYTHONHASHSEED, which Python reads only at its
-start. Seeds therefore run in a process with PYTHONHASHSEED=0. If the current process has another value, the pytest
-plugin runs each test in a child process, and a script restarts itself.
+The history of a world depends on the iteration order of sets of strings, and so on PYTHONHASHSEED, which Python reads
+only at its start. Seeds therefore run in a process with PYTHONHASHSEED=0. If the current process has another value, the
+pytest plugin runs each test in a child process, and a script restarts itself.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 HASH_SEED = "PYTHONHASHSEED"
 SEEDS, FAULTS = "ZABKA_SEED", "ZABKA_FAULTS"
-"""The environment variables that select a seed and its faults in a script; in pytest, options select them."""
+"""Environment variables that select a seed and its faults if a script runs the test; in pytest, options select them."""
 PARAMETERS = "zabka_simulated"
-"""The attribute of a decorated function with its parameters."""
+"""Name of the attribute with which a decorated function refers to its parameters."""
 
 
 class Selection(NamedTuple):
-    """The seeds of a test that are run now."""
+    """Which seeds of a test to run, and which faults to inject."""
 
     command: Command | None = None
     seeds: Iterable[int] | None = None
-    """The selected seeds; None: all seeds of the test."""
+    """Seeds to run, or None for all seeds of the test."""
     faults: Collection[int] | None = None
-    """The numbers of the faults that are injected; None: all."""
+    """Numbers of the faults to inject, or None for all faults."""
 
 
 _SELECTED: ContextVar[Selection] = ContextVar("selected seeds")
@@ -44,7 +44,7 @@ _SELECTED: ContextVar[Selection] = ContextVar("selected seeds")
 
 @contextmanager
 def selected(selection: Selection) -> Iterator[None]:
-    """Run decorated tests only with these seeds within a `with` block."""
+    """During a `with` block, run decorated tests only with the selected seeds and faults."""
     token = _SELECTED.set(selection)
     try:
         yield
@@ -70,15 +70,17 @@ def simulated(
     healed. A test that takes longer than `limit_s` virtual seconds fails. The keys of `settings` are ZooKeeper's
     and Kafka's.
 
-    Raises the exception of the first failing seed, with the report of the failure as a note of the exception.
+    Raises UnknownFaults, and when the test runs, the exception of the first failing seed, with the report of the
+    failure as a note of the exception.
     """
 
     def decorate(function: Callable[..., Awaitable[object]]) -> Callable[..., None]:
+        from zabka.simulation.faults.program_faults import kinds_of
         from zabka.testing.worlds.seed_test import Parameters
 
-        mix = faults if faults is None or isinstance(faults, str) else tuple(faults)
+        kinds = None if faults is None else kinds_of(faults if isinstance(faults, str) else tuple(faults), brokers)
         parameters = Parameters(
-            seeds=seeds, peers=peers, brokers=brokers, faults=mix, faults_s=faults_s, limit_s=limit_s,
+            seeds=seeds, peers=peers, brokers=brokers, faults=kinds, faults_s=faults_s, limit_s=limit_s,
             settings=settings or {},
         )  # fmt: skip
 
@@ -111,7 +113,7 @@ def _run_seeds(
     assert selection.command is not None
 
     def body(world: SimulatedWorld) -> Awaitable[object]:
-        # A method's first argument is its instance.
+        # If the test is a method, its first argument is the instance.
         before = args[:1] if next(iter(inspect.signature(function).parameters)) == "self" else ()
         return function(*before, world, *args[len(before) :], **options)
 
@@ -127,11 +129,11 @@ def _run_seeds(
 
 
 _NO_FAILURES = ("Skipped", "XFailed")
-"""The exceptions with which pytest.skip and pytest.xfail end a test."""
+"""Names of the exceptions with which pytest.skip and pytest.xfail end a test; they are not failures."""
 
 
 def _is_given_by_hypothesis() -> bool:
-    """Return whether hypothesis runs the test: after a failure, hypothesis repeats the test with many values."""
+    """Return whether hypothesis is running the test.  If so, it will repeat a failing test with many values."""
     hypothesis = sys.modules.get("hypothesis")
     return hypothesis is not None and bool(hypothesis.currently_in_test_context())
 
@@ -142,7 +144,7 @@ def hash_seed_is_fixed() -> bool:
 
 
 def _fix_hash_seed_of_script() -> None:
-    """Start a script again with PYTHONHASHSEED=0; an interactive session continues with its present value."""
+    """Run the script again with PYTHONHASHSEED=0.  An interactive session continues with its current value."""
     script = getattr(sys.modules["__main__"], "__file__", None)
     if script is not None and not hash_seed_is_fixed():
         sys.stdout.flush()
@@ -150,7 +152,7 @@ def _fix_hash_seed_of_script() -> None:
 
 
 def _of_script(function: Callable[..., Awaitable[object]]) -> Selection:
-    """Return the seeds that a script's environment variables select, and the command that runs one seed."""
+    """Return the selection that a script's environment variables make, with the command that runs one seed."""
     from zabka.testing.worlds.finding import Command
 
     def command(seed: int, faults: list[int] | None) -> str:
@@ -166,10 +168,10 @@ def _of_script(function: Callable[..., Awaitable[object]]) -> Selection:
 
 
 def numbers_text(numbers: Iterable[int]) -> str:
-    """Format numbers for an environment variable or option; return "none" if there are no numbers."""
+    """Return numbers as text for an environment variable or an option, or "none" if there are no numbers."""
     return ",".join(map(str, numbers)) or "none"
 
 
 def numbers_of(text: str) -> list[int]:
-    """Parse the string that `numbers_text` returns. Raises ValueError."""
+    """Parse text from `numbers_text`. Raises ValueError."""
     return [] if text == "none" else [int(number) for number in text.split(",")]

@@ -1,4 +1,4 @@
-"""Faults on the links and disks of a simulated cluster."""
+"""Faults of the links, requests and disks of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class SimFault:
         self._undo = list(undo)
 
     def heal(self) -> None:
-        """End the fault; repeated calls are harmless."""
+        """End the fault; further calls have no effect."""
         for undo in self._undo:
             undo()
         self._undo.clear()
 
 
 class SimRequestFaults(SimFault):
-    """The request faults of one rule, or of a ready-made set."""
+    """The active request faults of one rule, or of a ready-made set of rules."""
 
     def __init__(self, world: World, ids: Sequence[str]) -> None:
         super().__init__([partial(world.remove_fault, fault_id) for fault_id in ids])
@@ -38,7 +38,7 @@ class SimRequestFaults(SimFault):
 
     @property
     def used(self) -> int:
-        """The number of requests to which the faults have been applied, on all nodes."""
+        """Number of requests that the faults have been applied to, on all nodes."""
         return sum(map(self._world.request_fault_uses, self._ids))
 
 
@@ -47,9 +47,9 @@ def _names_client(*ends: object) -> bool:
 
 
 class SimFaults:
-    """Faults on the world's links, and of requests.
+    """Methods to inject faults of links, of requests and of disks.
 
-    An end of a link is a node, the name of a client's machine, or a client in the form that
+    An end of a link is a node, the name of a client's machine, or a client in a format that
     `zabka.testing.live.faults.Faults` accepts.
     """
 
@@ -69,13 +69,13 @@ class SimFaults:
         return fault
 
     def cut(self, source: object, target: object = "*", *, both_ways: bool = True) -> SimFault:
-        """Drop all traffic from source to target, or in both directions."""
+        """Drop all traffic between source and target, or only from source to target if not `both_ways`."""
         if _names_client(source, target):
             return self._add(LinkFault(end_of(source), end_of(target), "cut", both_ways=both_ways))
         return self._keep([self._world.cut(a, b, both_ways) for a, b in self._pairs(source, target)])
 
     def delay(self, source: object, target: object, delay_ms: int, *, both_ways: bool = True) -> SimFault:
-        """Delay all traffic from source to target, or in both directions."""
+        """Delay all traffic between source and target, or only from source to target if not `both_ways`."""
         if _names_client(source, target):
             return self._add(LinkFault(end_of(source), end_of(target), "delay", delay_ms, both_ways))
         pairs = self._pairs(source, target)
@@ -83,7 +83,7 @@ class SimFaults:
         return self._keep([self._world.delay(a, b, delay_ms) for a, b in pairs])
 
     def limit(self, source: object, target: object, bytes_per_s: int, *, both_ways: bool = True) -> SimFault:
-        """Limit the bandwidth of each connection and direction."""
+        """Limit the bandwidth of each connection between source and target, in one or both directions."""
         ends = end_of(source), end_of(target)
         return self._add(LinkFault(*ends, "bandwidth", both_ways=both_ways, bytes_per_s=bytes_per_s))
 
@@ -91,16 +91,17 @@ class SimFaults:
         return self._keep([partial(self._world.remove_fault, self._world.link_fault(fault))])
 
     def on_request(self, name: str, **match: Unpack[RequestMatch]) -> RequestSelection[SimRequestFaults]:
-        """Select requests of a Kafka API or ZooKeeper operation, to define a fault for them."""
+        """Select requests of a Kafka API or a ZooKeeper operation.  Methods of the returned object define the fault."""
         return RequestSelection(self.add_rule, name, match)
 
     def add_rule(self, rule: RequestFault) -> SimRequestFaults:
-        """Add a rule for requests."""
+        """Add a rule that injects faults into requests."""
         return self._hold([rule])
 
     def add_set(self, name: str, **narrowing: str | float) -> SimRequestFaults:
-        """Add a ready-made set of request faults, narrowed for example to a topic. Raises ValueError with the
-        reason.
+        """Add a ready-made set of request faults, restricted by `narrowing`, for example to a topic.
+
+        Raises ValueError with the reason if it is invalid.
         """
         return self._hold(narrowed(name, narrowing))
 
@@ -110,11 +111,11 @@ class SimFaults:
         return made
 
     def slow_disk(self, peer: object, factor: int) -> SimFault:
-        """Make a peer's disk slower by that factor."""
+        """Slow down a peer's disk by that factor."""
         return self._keep([self._world.slow_disk(str(peer), factor)])
 
     def heal(self) -> None:
-        """End all faults."""
+        """End all active faults."""
         for fault in self._made:
             fault.heal()
         self._made.clear()

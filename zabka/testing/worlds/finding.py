@@ -1,7 +1,7 @@
-"""The report of a failing seed: the required faults, the events, the command that runs the seed, and its journal.
+"""The report of a failing seed: the faults that it needs, the events, the command that runs it, and its journal.
 
-A failing seed is run again. If the two histories differ, the report shows only the first difference, because the
-seed does not reproduce the failure reliably. Otherwise faults are omitted one after the other, as long as the test
+A failing seed is run again. If the two histories differ, the report shows only the first difference, because the seed
+does not reproduce the failure reliably. Otherwise the seed is run with fewer and fewer faults, as long as the test
 fails in the same way.
 """
 
@@ -34,10 +34,10 @@ from zabka.testing.worlds.seed_test import Body, Parameters, SeedRun, run_seed
 from zabka.testing.worlds.world import TEST
 
 SHRINKING_S_MAX = 20.0
-"""The maximum CPU time, in seconds, for finding the fewest faults with which the test fails."""
+"""Maximum CPU time in seconds for finding the fewest faults with which the test fails."""
 STORY_LINES_MAX = 60
 FOLDER = ".zabka-seeds"
-"""The folder for journals of failed seeds, below the current directory."""
+"""Directory for the journals of failed seeds, in the current directory."""
 _OWN = Path(__file__).parents[2]
 
 
@@ -46,11 +46,14 @@ class Command(NamedTuple):
 
     name: str
     of: Callable[[int, list[int] | None], str]
-    """Returns the command for a seed, restricted to the numbers of the required faults if not all are required."""
+    """Returns the command for a seed.
+
+    If the failure needs only some of the faults, their numbers are the second argument.
+    """
 
 
 class Finding:
-    """A failing seed of a test."""
+    """A seed with which a test fails."""
 
     def __init__(self, parameters: Parameters, body: Body, seed: int, found: SeedRun, command: Command) -> None:
         self._parameters = parameters
@@ -61,7 +64,7 @@ class Finding:
         self._runs = 0
 
     def report(self, *, shrinks: bool) -> str:
-        """Run the seed again, and return the report."""
+        """Run the seed again, and return the report of the failure."""
         again = self._run(traced=True)
         if again.digest != self._found.digest:
             return "\n".join(self._differing(again))
@@ -75,14 +78,17 @@ class Finding:
     # -- shrinking ---------------------------------------------------------------------------------------------------
 
     def _shrunk(self) -> tuple[SeedRun, list[int]] | None:
-        """Return the run with the fewest faults that fails in the same way, or None if all faults are required."""
+        """Find fewer faults with which the test fails in the same way.
+
+        Return the run with the fewest faults and their numbers, or None if the failure needs all faults.
+        """
         until_s = process_time() + SHRINKING_S_MAX
         wanted, kept = failure_place(self._found), list(self._found.injected)
         best: tuple[SeedRun, list[int]] | None = None
         size = len(kept)
         while size and process_time() < until_s:
-            # Try to leave out all faults, then halves, quarters and so on, down to single faults, beginning with the
-            # last.
+            # Try to omit all faults, then half of them, a quarter and so on, down to single faults, beginning with the
+            # last faults.
             for begin in range((len(kept) - 1) // size * size, -1, -size):
                 fewer = kept[:begin] + kept[begin + size :]
                 if len(fewer) == len(kept) or process_time() > until_s:
@@ -93,7 +99,7 @@ class Finding:
             size = min(size // 2, len(kept))
         return best
 
-    # -- text --------------------------------------------------------------------------------------------------------
+    # -- text of the report ------------------------------------------------------------------------------------------
 
     def _lines(self, run: SeedRun, needed: list[int] | None) -> Iterator[str]:
         total = len(self._found.injected)
@@ -138,8 +144,9 @@ _UNSETTLED = (
 
 
 def failure_place(run: SeedRun) -> tuple[str, str, int]:
-    """Return what identifies a run's failure: the exception's type, and the innermost line outside installed
-    packages.
+    """Return the exception type of a run's failure, and the innermost line of the traceback outside installed packages.
+
+    Two runs fail in the same way if these are equal.
     """
     failure = run.failure
     frames = [] if failure is None else traceback.extract_tb(failure.__traceback__)
@@ -149,9 +156,7 @@ def failure_place(run: SeedRun) -> tuple[str, str, int]:
 
 
 def story(run: SeedRun) -> list[str]:
-    """Return the last important events of a run until its failure, with the notes and log lines of the test's
-    programs.
-    """
+    """Return the last important events before a run's failure, with its programs' notes and log lines."""
     sentences = read_sentences()
     lines = [
         _line(entry, sentences)
@@ -177,9 +182,7 @@ def _belongs(entry: Entry, sentences: Sentences) -> bool:
 
 
 def _is_of_library(logger: str) -> bool:
-    """Return whether a logger is named after an installed package; its lines are in the journal, but not in the
-    report.
-    """
+    """Return whether a logger has the name of an installed package.  The report omits log lines of such loggers."""
     module = sys.modules.get(logger.partition(".")[0])
     return (getattr(module, "__file__", None) or "").startswith(LIBRARIES)
 
@@ -190,7 +193,7 @@ def _line(entry: Entry, sentences: Sentences) -> str:
 
 
 def export(run: SeedRun, name: str) -> Path:
-    """Write a run's journal to the folder of failed seeds, and return its path."""
+    """Write a run's journal to a file in the directory of failed seeds, and return the file's path."""
     folder = Path(FOLDER)
     folder.mkdir(exist_ok=True)
     ignore = folder / ".gitignore"
@@ -202,7 +205,7 @@ def export(run: SeedRun, name: str) -> Path:
 
 
 def difference(first: SeedRun, second: SeedRun) -> Iterator[str]:
-    """Yield the first event in which two runs of one seed differ."""
+    """Yield lines that show the first event in which two runs of one seed differ."""
     sentences = read_sentences()
     for number, (one, other) in enumerate(zip_longest(first.entries, second.entries)):
         if one != other:
@@ -214,7 +217,7 @@ def difference(first: SeedRun, second: SeedRun) -> Iterator[str]:
 
 
 def step_difference(first: SeedRun, second: SeedRun) -> Iterator[str]:
-    """Yield the first event loop iteration in which two traced runs differ."""
+    """Yield lines that show the first event loop iteration in which two traced runs differ."""
     for one, other in zip_longest(first.steps, second.steps):
         if one != other:
             yield "the programs differ from this turn on:"

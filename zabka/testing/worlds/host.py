@@ -1,4 +1,4 @@
-"""The test's own host in a simulated world, from which its requests are sent."""
+"""The test's own host in a simulated world; the test's requests are sent from it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ASK_MS_MAX = 600_000
 
 
 class SimHost:
-    """A host that faults affect only if they name it ("test"), with a client of the brokers."""
+    """A host with a Kafka client, which faults affect only if they name the host ("test")."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -31,7 +31,7 @@ class SimHost:
 
     @property
     def admin(self) -> AdminClient:
-        """The client of the brokers.  Raises ClusterFailed if there are none."""
+        """The Kafka client of the host.  Raises ClusterFailed if the cluster has no brokers."""
         if self._admin is None:
             raise ClusterFailed(f"{self} has no brokers")
         return self._admin
@@ -42,7 +42,10 @@ class SimHost:
         return self.world.scheduler.now_us
 
     def ask(self, work: Coroutine[Any, Any, T], machine: ScriptedMachine | None = None) -> T:
-        """Run a client's coroutine to its end in the world. Raises ClusterFailed if its request is rejected."""
+        """Run a client's coroutine in the world, and return its result.
+
+        Raises ClusterFailed if its request is rejected.
+        """
         outcome: list[T] = []
         refusals: list[str] = []
 
@@ -62,7 +65,7 @@ class SimHost:
         return outcome[0]
 
     def begin_to_ask(self, work: Coroutine[Any, Any, object]) -> None:
-        """Start a client's coroutine in the world, and ignore its result, even if its request is rejected."""
+        """Start a client's coroutine in the world without waiting for it, and ignore its result or error."""
 
         async def work_and_ignore() -> None:
             with suppress(KafkaRequestFailed, KafkaUnavailable):
@@ -93,9 +96,7 @@ class SimHost:
         raise ClusterFailed(f"{self}: {wait.failure()}{''.join(loose)}")
 
     def check_services(self) -> None:
-        """Raise ClusterFailed, with the traceback of the failure, if a program of the test has failed and is not
-        restarted.
-        """
+        """If a program of the test has failed and is not restarted, raise ClusterFailed with its traceback."""
         for machine in self.world.services:
             failure = machine.take_failure()
             if failure is not None:

@@ -1,4 +1,4 @@
-"""The nodes of a simulated cluster: their state, and the actions on them."""
+"""The nodes of a simulated cluster: their state, and methods to control them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STOP_TIMEOUT_S = 60.0
 
 
 class _SimNode:
-    """The process of a simulated node."""
+    """One simulated node: the state of its process, and methods to control it."""
 
     def __init__(self, host: SimHost, node: ServerMachine, number: int) -> None:
         self._host = host
@@ -41,12 +41,12 @@ class _SimNode:
         self._host.world.kill(self.name)
 
     def power_loss(self) -> None:
-        """Cut the power: unsynced data is lost."""
+        """Cut the power of the node's machine, so that unsynced data can be lost."""
         self._must_be("running", "paused")
         self._host.world.kill(self.name, power_loss=True)
 
     def stop(self) -> None:
-        """Send SIGTERM and wait for the end of the process; a broker does a controlled shutdown."""
+        """Send SIGTERM, and wait until the process has ended; a broker performs a controlled shutdown."""
         self._must_be("running")
         self._node.stop()
         self._host.until(lambda: self._node.process is None, _STOP_TIMEOUT_S, f"the end of {self.name}")
@@ -62,18 +62,18 @@ class _SimNode:
         self._host.world.resume(self.name)
 
     def start(self) -> None:
-        """Start the stopped node again."""
+        """Start the node after a stop, kill or power loss."""
         self._must_be("down")
         self._host.world.start(self.name)
 
     def restart(self) -> None:
-        """Stop the node, then start it."""
+        """Stop the node, and start it again."""
         self.stop()
         self.start()
 
 
 class SimPeer(_SimNode):
-    """A simulated server of the ensemble; `node` is its machine in the world."""
+    """A simulated peer; `node` is its machine in the world."""
 
     def __init__(self, host: SimHost, node: PeerMachine, number: int) -> None:
         super().__init__(host, node, number)
@@ -81,13 +81,13 @@ class SimPeer(_SimNode):
 
     @property
     def state(self) -> str:
-        """The state: LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
+        """The peer's state: LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
         running = self.node.running
         return "DOWN" if running is None else running.peer.state.name
 
     @property
     def phase(self) -> str:
-        """The phase: ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
+        """The peer's ZAB phase: ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
         running = self.node.running
         return "ELECTION" if running is None else str(running.peer.phase)
 
@@ -106,11 +106,11 @@ class SimBroker(_SimNode):
 
     @property
     def is_controller(self) -> bool:
-        """Whether the broker considers itself the controller."""
+        """Whether the broker considers itself the controller, correctly or not."""
         return self._host.world.record.state.broker(self.id).is_controller
 
     @property
     def believes(self) -> Believes:
-        """The controller that this broker knows."""
+        """The controller that this broker believes in."""
         state = self._host.world.record.state.broker(self.id)
         return Believes(state.believed_controller_id, state.believed_controller_epoch)

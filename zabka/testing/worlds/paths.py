@@ -1,6 +1,6 @@
 """Files on the disk of a program's machine, with the interface of `pathlib.Path`.
 
-The disk can lose power. SIGKILL loses no written data. A power loss keeps all synced data, and a random part of the
+SIGKILL loses no written data. After a power loss of the machine, its disk has all synced data and a random part of the
 unsynced data. The name of a new or renamed file is durable only after a sync of its directory.
 """
 
@@ -19,7 +19,7 @@ ROOT = Path("/")
 
 
 class SimPath:
-    """A path on the disk of a machine: `machine`, or by default the machine of the program that is running."""
+    """A path on the disk of `machine`, by default the machine of the program that is running."""
 
     def __init__(self, host: SimHost, path: str | Path = "/", machine: str | None = None) -> None:
         self._host = host
@@ -42,7 +42,7 @@ class SimPath:
 
     @property
     def parent(self) -> SimPath:
-        """The directory of the path."""
+        """The directory that contains the path."""
         return SimPath(self._host, self._path.parent, self._machine)
 
     def _files(self) -> ProcessFiles:
@@ -57,12 +57,12 @@ class SimPath:
         return files
 
     def open(self, mode: str = "r", encoding: str = "utf-8") -> IO[Any]:
-        """Open the file, as the built-in `open` does.  `os.fsync` syncs it.  Raises OSError."""
+        """Open the file like the built-in `open`.  `os.fsync` syncs it.  Raises OSError."""
         binary = self._files().stream(self._path, mode.replace("t", "").replace("b", "") + "b")
         return binary if "b" in mode else io.TextIOWrapper(binary, encoding, write_through=True)
 
     def sync(self) -> None:
-        """Make the file's data, or the names in the directory, durable: fsync(2).  Raises OSError."""
+        """Sync the file's data, or the names in the directory, to the disk (fsync(2)).  Raises OSError."""
         files = self._files()
         descriptor = files.open(self._path, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""The log lines of a test's programs, written to the journal of their world."""
+"""Writes the log lines of a test's programs to the journal of their world."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from zabka.simulation.cluster.world import World
 from zabka.simulation.engine.refusal import LIBRARIES
 
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
-"""An object's address, which differs between two runs of one history."""
+"""Matches the memory address of an object in a log line, which differs between two runs with the same history."""
 
 
 class _ToJournal(logging.Handler):
-    """Writes the log lines of the running program to the journal: from INFO on; from libraries only warnings and
-    errors.
+    """Log handler that writes the running program's log lines to the journal.
+
+    It writes lines of level INFO or higher, and from libraries only warnings and errors.
     """
 
     def __init__(self, world: World) -> None:
@@ -37,7 +38,7 @@ class _ToJournal(logging.Handler):
 
 @contextmanager
 def logged_to_journal(world: World) -> Iterator[None]:
-    """Write the log lines of programs to the journal, and to no other handler of the root logger."""
+    """During a `with` block, write programs' log lines to the journal, and to no other handler of the root logger."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     root.handlers[:] = [_ToJournal(world)]

@@ -23,12 +23,13 @@ _STEP_US = 1_000
 
 
 class Parameters(NamedTuple):
-    """The parameters of a decorated test."""
+    """The parameters of a test that is decorated with `simulated`."""
 
     seeds: int
     peers: int
     brokers: int
-    faults: str | tuple[str, ...] | None
+    faults: tuple[str, ...] | None
+    """The kinds of faults."""
     faults_s: float
     limit_s: float
     settings: Mapping[str, str]
@@ -40,15 +41,15 @@ class SeedRun(NamedTuple):
     failure: BaseException | None
     entries: list[Entry]
     began_us: int
-    """The virtual time at which the test function began."""
+    """Virtual time in µs at which the test function began."""
     ended_us: int
-    """The virtual time at which the test function ended."""
+    """Virtual time in µs at which the test function ended."""
     injected: list[int]
-    """The numbers of the faults that were injected."""
+    """Numbers of the injected faults."""
     digest: str
-    """A hash of the history."""
+    """Hash of the run's history."""
     steps: list[Step]
-    """The event loop iterations of the programs, if they were traced."""
+    """Event loop iterations of the programs, if they were traced."""
 
 
 def run_seed(
@@ -56,7 +57,7 @@ def run_seed(
 ) -> SeedRun:
     """Run a test function in the world of a seed; with `only`, inject only the faults with these numbers.
 
-    Raises KeyboardInterrupt, and other exceptions that must end the run of all tests.
+    Raises KeyboardInterrupt and other exceptions that must end pytest's whole run.
     """
     with seldom_collected():
         cluster = start_simulated(
@@ -75,7 +76,7 @@ def run_seed(
 
 
 class _Play:
-    """The run of one test function."""
+    """The run of one test function in one world."""
 
     def __init__(
         self, parameters: Parameters, cluster: SimulatedCluster, seed: int, only: Collection[int] | None
@@ -104,7 +105,7 @@ class _Play:
             self._cluster.world.start()
 
     def run(self, body: Body) -> None:
-        """Run the test function to its end, and check the world."""
+        """Run the test function until it ends, and check the world for violations."""
         cluster, world = self._cluster, self._world
 
         async def play(_: str) -> None:
@@ -129,7 +130,7 @@ class _Play:
         self._ended = scheduler.now_us, scheduler.steps
 
     def _go_on(self, limit_us: int) -> None:
-        """Advance the virtual time to the next event, and evaluate the awaited conditions."""
+        """Advance the virtual time to the next event, and evaluate the conditions that the test function awaits."""
         cluster, scheduler = self._cluster, self._cluster.world.scheduler
         due_us = scheduler.next_time_us()
         wait_us = self._world.next_deadline_us()
@@ -174,6 +175,6 @@ class _Play:
 
 
 def _failures() -> tuple[type[BaseException], ...]:
-    """Return the exceptions that end a test, including those of pytest.fail and pytest.skip if pytest is imported."""
+    """Return the exceptions that end one test, including those of pytest.fail and pytest.skip if pytest is imported."""
     outcomes = sys.modules.get("_pytest.outcomes")
     return (Exception,) if outcomes is None else (Exception, outcomes.OutcomeException)

@@ -7,10 +7,10 @@ from zabka.simulation.cluster.world import World
 
 
 class SimService:
-    """A program that runs unmodified on a separate machine; `SimulatedCluster.start` returns it.
+    """A test's program that runs unmodified on a machine of its own; `SimulatedCluster.start` returns it.
 
-    Faults name the machine as they name brokers. Other programs connect to its servers by its name, as in
-    `asyncio.open_connection("billing", 8000)`.
+    Faults can name the machine in the same way as a broker. Other programs connect to the program's servers by the
+    machine's name, as in `asyncio.open_connection("billing", 8000)`.
     """
 
     def __init__(self, world: World, machine: ServiceMachine) -> None:
@@ -31,19 +31,19 @@ class SimService:
 
     @property
     def has_returned(self) -> bool:
-        """Whether the coroutine of the program's last run has returned."""
+        """Whether the coroutine of the program's last run has returned without an exception."""
         return self._machine.has_returned
 
     @property
     def failures(self) -> list[str]:
-        """The traceback of each run that ended with an exception."""
+        """Tracebacks of the program's runs that ended with an exception."""
         return list(self._machine.failures)
 
     def __repr__(self) -> str:
         return self.name
 
     def kill(self) -> None:
-        """Send SIGKILL: end the program at once."""
+        """End the program at once (SIGKILL)."""
         self._world.kill(self.name)
 
     def power_loss(self) -> None:
@@ -51,18 +51,18 @@ class SimService:
         self._world.kill(self.name, power_loss=True)
 
     def terminate(self) -> None:
-        """Send SIGTERM: call the handler that the program has set, or kill the program if there is none."""
+        """Send SIGTERM: call the handler that the program has set, or end the program if it has set none."""
         if not self._machine.terminate():
             self.kill()
 
     def start(self) -> None:
-        """Start the program, unless it is running."""
+        """Start the program if it is not running."""
         self._machine.start()
 
     def pause(self) -> None:
-        """Send SIGSTOP to the program."""
+        """Pause the program (SIGSTOP)."""
         self._world.pause(self.name)
 
     def resume(self) -> None:
-        """Send SIGCONT to the program."""
+        """Resume the program (SIGCONT)."""
         self._world.resume(self.name)

@@ -73,7 +73,8 @@ class SimTopics:
         factor = replication_factor or len(self._host.world.brokers)
         made = self._host.admin.create_topic(name, partitions, factor, assignment=assignment, configs=config)
         self._host.ask(made)
-        # Wait here, because a client that asks a broker without the topic asks again only after minutes.
+        # Wait until all brokers know the topic: a client that asks a broker without it would ask again only after
+        # minutes.
         self._host.until(lambda: self._is_known(name), _KNOWN_TIMEOUT_S, f"brokers that know the topic {name}")
         return self[name]
 
@@ -82,9 +83,9 @@ class SimTopics:
         return all(broker is None or name in broker.metadata for broker in running)
 
     def ask_for(self, name: str, partitions: int = 1) -> None:
-        """Ask the current controller to create a topic, without waiting for the reply."""
+        """Send the controller a request to create a topic, without waiting for the reply."""
         self._host.begin_to_ask(self._host.admin.create_topic(name, partitions, len(self._host.world.brokers)))
 
     def names(self) -> list[str]:
-        """Return all names in order, without Kafka's internal topics."""
+        """Return the names of all topics in order, without Kafka's internal topics."""
         return [name for name in sorted(self._host.world.record.state.topics) if name not in INTERNAL_TOPICS]

@@ -1,4 +1,4 @@
-"""Workloads on a simulated cluster, each on a separate host: producers, and members of consumer groups."""
+"""Workloads on a simulated cluster, each on a host of its own: producers, and members of consumer groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 
 
 class SimWorkload:
-    """A workload on a separate host."""
+    """A workload that runs on a host of its own."""
 
     def __init__(self, test: SimHost, number: int, topic: str, acks: str, records_per_s: float) -> None:
         world = test.world
@@ -36,12 +36,12 @@ class SimWorkload:
 
     @property
     def counts(self) -> WorkloadCounts:
-        """The current counts."""
+        """The workload's current counts."""
         status = self._workload.status()
         return WorkloadCounts(status.sent, status.acknowledged, status.failed, status.lost, status.verified)
 
     def close(self) -> None:
-        """Kill the client's process."""
+        """Kill the workload's process."""
         self._machine.kill()
 
     def stop(self) -> WorkloadCounts:
@@ -49,7 +49,7 @@ class SimWorkload:
 
         async def end_workload() -> None:
             await self._workload.stop()
-            # A partition without a leader cannot be read: the counts show that.
+            # A partition without a leader cannot be read back. Ignore the error, because the counts show it.
             with suppress(KafkaRequestFailed, KafkaUnavailable):
                 await self._workload.verify()
 
@@ -59,7 +59,7 @@ class SimWorkload:
 
 
 class SimConsumer:
-    """A member of a consumer group, on a separate host."""
+    """A member of a consumer group, on a host of its own."""
 
     def __init__(
         self,
@@ -106,14 +106,14 @@ class SimConsumer:
 
     @property
     def counts(self) -> ConsumerCounts:
-        """The current counts."""
+        """The consumer's current counts."""
         status = self._workload.counts()
         return ConsumerCounts(
             status.consumed, status.duplicates, status.out_of_order, status.lag, list(status.partitions)
         )
 
     def close(self) -> None:
-        """Kill the client's process."""
+        """Kill the consumer's process."""
         self._machine.kill()
 
     def stop(self) -> ConsumerCounts:
@@ -124,7 +124,7 @@ class SimConsumer:
 
 
 class SimTransactions:
-    """A transactional producer or a read-process-write loop, on a separate host."""
+    """A transactional producer or a read-process-write loop, on a host of its own."""
 
     def __init__(
         self, test: SimHost, machine: ScriptedMachine, workload: TransactionalWorkload | ReadProcessWriteWorkload
@@ -136,7 +136,7 @@ class SimTransactions:
 
     @property
     def counts(self) -> TransactionCounts:
-        """The current counts."""
+        """The workload's current counts."""
         status = self._workload.status()
         return TransactionCounts(status.committed, status.aborted, status.unknown, status.records)
 
@@ -150,7 +150,7 @@ class SimTransactions:
 def sim_transactional_producer(
     test: SimHost, number: int, topic: str, transactional_id: str | None, records_per_s: float, abort_every: int
 ) -> SimTransactions:
-    """Start a transactional producer on a separate host."""
+    """Start a transactional producer on a host of its own."""
     client, machine = test.world.kafka_client(f"transactions-{number}")
     emit, name = machine.journal(test.world.record).write, f"t{number}"
     workload = TransactionalWorkload(
@@ -163,7 +163,7 @@ def sim_transactional_producer(
 def sim_read_process_write(
     test: SimHost, number: int, topic: str, output: str, group: str, transactional_id: str | None
 ) -> SimTransactions:
-    """Start a read-process-write loop on a separate host."""
+    """Start a read-process-write loop on a host of its own."""
     client, machine = test.world.kafka_client(f"transactions-{number}")
     emit, name = machine.journal(test.world.record).write, f"t{number}"
     workload = ReadProcessWriteWorkload(

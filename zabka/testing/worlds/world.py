@@ -1,4 +1,4 @@
-"""The world that a test decorated with `simulated` gets: its cluster, its programs, its faults and its journal."""
+"""Argument of a test decorated with `simulated`: its world with the cluster, programs, faults and journal."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from zabka.testing.worlds.topics import SimTopics
 
 T = TypeVar("T")
 TEST = "test-function"
-"""The machine on which the test function runs."""
+"""Name of the machine on which the test function runs."""
 UNTIL_S = 30.0
 
 
 class _Awaited(NamedTuple):
-    """A condition that the test function awaits."""
+    """A condition that the test function awaits, with its timeout."""
 
     wait: Wait[Any]
     deadline_us: int
@@ -35,8 +35,8 @@ class _Awaited(NamedTuple):
 class SimulatedWorld:
     """The argument of a test that is decorated with `simulated`.
 
-    The test function is itself a program of the world: `asyncio.sleep`, clients and servers work in it. Virtual
-    time advances while a method without `await` runs. `cluster` has all other methods of a `zabka_world`.
+    The test function is itself a program of the world, so it can use `asyncio.sleep`, clients and servers. Virtual time
+    also advances during calls of methods that are not awaited. `cluster` has all other methods of a `zabka_world`.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -47,30 +47,29 @@ class SimulatedWorld:
         self.peers: dict[int, SimPeer] = cluster.peers
         self.faults: SimFaults = cluster.faults
         self.on_first_start: Callable[[], None] = _nothing
-        """Called before the first program starts."""
+        """Called just before the first program starts."""
         self._awaited: list[_Awaited] = []
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of the brokers, for clients in the world."""
+        """Addresses of the brokers, for clients in the world."""
         return ",".join(f"{host}:{port}" for host, port in self.cluster.world.bootstrap)
 
     @property
     def zookeeper_connect(self) -> str:
-        """The addresses of the ensemble, for clients in the world."""
+        """Addresses of the ensemble's peers, for clients in the world."""
         return self.cluster.world.hosts
 
     @property
     def now(self) -> float:
-        """The virtual seconds since the world began."""
+        """Virtual seconds since the world began."""
         return self.cluster.now_us / 1e6
 
     def start(self, name: str, service: Service, *, restarts: bool = False) -> SimService:
-        """Start one of the test's asyncio programs on a separate machine; `service(bootstrap)` is its coroutine
-        function.
+        """Start an asyncio program of the test, the coroutine `service(bootstrap)`, on a machine of its own.
 
-        With `restarts`, the program is started again a second after it has failed, and the seed's faults can kill
-        it. Other programs connect to its servers by its name. Raises ValueError if the name is in use.
+        With `restarts`, the program is started again one second after a failure, and random faults can kill it. Other
+        programs connect to its servers by its name. Raises ValueError if the name is in use.
         """
         begin, self.on_first_start = self.on_first_start, _nothing
         begin()
@@ -81,7 +80,7 @@ class SimulatedWorld:
     ) -> T:
         """Wait until the condition returns a true value, and return that value; `within` is in virtual seconds.
 
-        Raises ClusterFailed, with the condition's source and its last value, if it does not become true in time.
+        Raises ClusterFailed with the condition's source code and last value if it does not become true in time.
         """
         __tracebackhide__ = True
         wait = Wait[T](condition, within, what)
@@ -93,24 +92,25 @@ class SimulatedWorld:
         return awaited
 
     def note(self, kind: str, *, because: Cause | None = None, **fields: object) -> Cause:
-        """Write a custom event to the journal; the event tracks, the failure report and `zabka why KIND` show it.
+        """Write a custom event to the journal.
 
-        The calling program is the event's node. Returns a reference that a later note can pass as its cause
-        (`because`). Without a cause, the start of the program counts as the cause.
+        The dashboard's event tracks, the failure report and `zabka why KIND` show it.
+
+        The event's node is the calling program. Return a reference that a later note can have as its cause (`because`).
+        An event without a cause has the start of the program as its cause.
         """
         caused_by = START if because is None else because
         return self._caller().write(ProgramNoted(kind, {name: str(value) for name, value in fields.items()}, caused_by))
 
     def path(self, name: str = "/", machine: str | None = None) -> SimPath:
-        """Return a path on the disk of the calling program's machine, or on the disk of another program's
-        `machine`.
+        """Return a path on the disk of the calling program's machine, or of another program's `machine`.
 
-        The disk's content survives the end of the program.
+        The content of the disk stays after the program has ended.
         """
         return SimPath(self.cluster, name, machine)
 
     def _caller(self) -> ServiceMachine:
-        """Return the machine of the running program, or the machine of the test function."""
+        """Return the machine of the program that is running, or the test function's machine if none is running."""
         machines = {machine.name: machine for machine in self.cluster.world.services}
         turn = self.cluster.world.ground.turn.taker
         owner = (each for each in machines.values() if each.process is not None and each.process.loop is turn)
@@ -120,10 +120,10 @@ class SimulatedWorld:
         """Return the events of the journal, or only the events of these types."""
         return self.cluster.events(*types)
 
-    # -- for the runner ----------------------------------------------------------------------------------------------
+    # -- methods for the module that runs the test -------------------------------------------------------------------
 
     def check_awaited(self) -> None:
-        """Evaluate the conditions that the test function awaits."""
+        """Evaluate the conditions that the test function awaits, and end the waits that succeed or time out."""
         for each in list(self._awaited):
             if each.done.done():
                 self._awaited.remove(each)
@@ -139,11 +139,11 @@ class SimulatedWorld:
                 each.done.set_exception(ClusterFailed(f"{self.cluster}: {each.wait.failure()}"))
 
     def next_deadline_us(self) -> int | None:
-        """Return the time at which the first wait of the test function times out, or None if it does not wait."""
+        """Return the time at which the test function's first wait times out, or None if it does not wait."""
         return min((each.deadline_us for each in self._awaited if not each.done.done()), default=None)
 
     def fail_awaited(self, failure: ClusterFailed) -> bool:
-        """Raise a program's failure in the test function at its current wait; return False if it does not wait."""
+        """Raise a program's failure in the test function where it waits; return False if it does not wait."""
         waiting = [each for each in self._awaited if not each.done.done()]
         for each in waiting:
             each.done.set_exception(failure)

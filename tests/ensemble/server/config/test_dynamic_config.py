@@ -42,7 +42,7 @@ def reload(path: Path) -> ZooConfig:
     return config
 
 
-def test_active_membership_moves_out_of_zoo_cfg(tmp_path: Path) -> None:
+def test_active_membership_is_moved_out_of_zoo_cfg(tmp_path: Path) -> None:
     path = written(tmp_path)
     before = reload(path)
     DynamicConfigFiles(path, 1).save(Membership.parse(NEW))
@@ -57,7 +57,7 @@ def test_active_membership_moves_out_of_zoo_cfg(tmp_path: Path) -> None:
     assert after.reconfig_enabled and after.tick_time == before.tick_time
 
 
-def test_client_port_in_own_line_replaces_port_of_zoo_cfg(tmp_path: Path) -> None:
+def test_client_port_in_the_servers_own_line_replaces_zoo_cfgs(tmp_path: Path) -> None:
     path = written(tmp_path)
     line = NEW.replace("3888:participant", "3888:participant;127.0.0.1:2199")
     DynamicConfigFiles(path, 1).save(Membership.parse(line))
@@ -88,7 +88,7 @@ def test_membership_with_shared_loopback_ports_is_accepted(tmp_path: Path) -> No
     assert reload(path).membership == membership
 
 
-def test_proposed_membership_is_kept_until_it_is_active(tmp_path: Path) -> None:
+def test_proposed_membership_is_stored_until_it_is_active(tmp_path: Path) -> None:
     path = written(tmp_path)
     files = DynamicConfigFiles(path, 1)
     files.save(Membership.parse(NEW))
@@ -110,7 +110,7 @@ def test_abandoned_proposed_membership_is_deleted(tmp_path: Path) -> None:
     assert reload(path).next_membership is None
 
 
-def test_crash_before_zoo_cfg_update_keeps_the_old_state(tmp_path: Path) -> None:
+def test_crash_before_the_update_of_zoo_cfg_keeps_the_old_state(tmp_path: Path) -> None:
     path = written(tmp_path)
     files = DynamicConfigFiles(path, 1)
     files.save(Membership.parse(NEW))
@@ -143,7 +143,7 @@ def test_invalid_dynamic_file_is_reported_in_one_line(
         load(path)
 
 
-def test_unwritable_files_are_reported_in_one_line(tmp_path: Path) -> None:
+def test_unwritable_dynamic_files_are_reported_in_one_line(tmp_path: Path) -> None:
     path = written(tmp_path)
     (tmp_path / "zoo.cfg.dynamic.next.tmp").mkdir()
     with pytest.raises(DataDirectoryError, match=r"zoo.cfg.dynamic.next cannot be written: Is a directory"):
@@ -158,7 +158,7 @@ def test_dynamic_file_without_a_version_has_version_0(tmp_path: Path) -> None:
     assert (membership.version, membership.groups) == (0, {1: (1,)})
 
 
-def test_single_server_is_standalone_unless_disabled(tmp_path: Path) -> None:
+def test_single_server_runs_standalone_unless_disabled(tmp_path: Path) -> None:
     one = "dataDir={data}\nclientPort=1\ninitLimit=1\nsyncLimit=1\nserver.1=a:1:2\n"
     assert not reload(written(tmp_path, one)).distributed
     assert reload(written(tmp_path, one + "standaloneEnabled=false\n")).distributed

@@ -21,7 +21,7 @@ def admission(*, draw: Callable[[], float] = lambda: 0.5, **limits: object) -> A
     return Admission(Limits(**limits), draw, 0)  # type: ignore[arg-type]
 
 
-def test_default_limit_is_sixty_connections_per_host() -> None:
+def test_default_limit_is_sixty_connections_per_client_host() -> None:
     limited = admission()
     assert [limited.admit("10.0.0.1") for _ in range(61)] == [True] * 60 + [False]
     assert limited.admit("10.0.0.2")
@@ -30,13 +30,13 @@ def test_default_limit_is_sixty_connections_per_host() -> None:
     assert (limited.connections, limited.counts.connection_rejected) == (61, 1)
 
 
-def test_zero_is_unlimited_and_the_total_limit_is_optional() -> None:
+def test_limit_of_zero_is_unlimited_and_total_limit_is_optional() -> None:
     assert all(admission(per_host=0).admit("a") for _ in range(100))
     limited = admission(connections=2)
     assert [limited.admit(host) for host in "abc"] == [True, True, False]
 
 
-def test_client_reads_pause_while_too_much_is_in_flight() -> None:
+def test_client_reads_pause_while_too_much_data_is_in_flight() -> None:
     limited = admission(outstanding=1000)
     limited.outstanding = 1000
     assert not limited.overloaded(1)
@@ -63,11 +63,11 @@ def admitted(throttle: ConnectionThrottle, now_ms: int, count: int, *, renews: b
     return sum(throttle.admits(now_ms, renews=renews) for _ in range(count))
 
 
-def test_without_a_token_limit_every_connection_is_accepted() -> None:
+def test_throttle_without_a_token_limit_accepts_every_connection() -> None:
     assert admitted(ConnectionThrottle(ThrottleSettings(), lambda: 0.0, 0), 0, 1000) == 1000
 
 
-def test_session_tokens_run_out_and_refill_over_time() -> None:
+def test_connection_tokens_run_out_and_refill_over_time() -> None:
     throttle = ConnectionThrottle(ThrottleSettings(tokens=10, fill_time_ms=100, fill_count=2), lambda: 0.5, 0)
     assert admitted(throttle, 0, 20) == 10
     assert throttle.deficit == 10
@@ -76,13 +76,13 @@ def test_session_tokens_run_out_and_refill_over_time() -> None:
     assert admitted(throttle, 100_000, 20) == 10
 
 
-def test_renewed_session_can_cost_fewer_tokens_than_a_new_one() -> None:
+def test_renewed_session_can_be_configured_to_cost_fewer_tokens() -> None:
     settings = ThrottleSettings(tokens=6, new_session_weight=3, renewed_session_weight=2)
     assert admitted(ConnectionThrottle(settings, lambda: 0.5, 0), 0, 9) == 2
     assert admitted(ConnectionThrottle(settings, lambda: 0.5, 0), 0, 9, renews=True) == 3
 
 
-def test_continuous_pressure_drops_more_connections_at_random() -> None:
+def test_continuous_pressure_increases_the_drop_probability() -> None:
     settings = ThrottleSettings(tokens=1, fill_time_ms=1000, freeze_time_ms=10, drop_increase=0.25, drop_decrease=0.5)
     throttle = ConnectionThrottle(settings, lambda: 0.4, 0)
     throttle.admits(0, renews=False)
@@ -94,7 +94,7 @@ def test_continuous_pressure_drops_more_connections_at_random() -> None:
     assert throttle.drop_chance == 0.0
 
 
-def test_sessions_are_counted() -> None:
+def test_session_requests_are_counted_by_kind() -> None:
     limited = admission(throttle=ThrottleSettings(tokens=2, fill_time_ms=10**6))
     sessions = [limited.may_begin(ConnectRequest(0, 0, 1000, session, None), 0) for session in (0, 7, 0)]
     counts = limited.counts
@@ -123,7 +123,7 @@ def test_requests_above_the_limit_wait_in_fifo_order() -> None:
     assert limited.counts.request_throttle_wait_count == 2
 
 
-def test_requests_that_wait_too_long_are_rejected_except_pings() -> None:
+def test_requests_that_wait_too_long_are_rejected_but_not_pings() -> None:
     limited = admission(in_process=1, throttled_op_wait_ms=100)
     limited.outstanding = 1
     gate = RequestGate(limited)
@@ -137,7 +137,7 @@ def test_requests_that_wait_too_long_are_rejected_except_pings() -> None:
     assert limited.counts.throttled_ops == 1
 
 
-def test_requests_of_a_closed_connection_are_dropped() -> None:
+def test_waiting_requests_of_a_closed_connection_are_dropped() -> None:
     limited = admission(in_process=1)
     limited.outstanding = 1
     gate = RequestGate(limited)

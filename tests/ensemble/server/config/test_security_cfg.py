@@ -55,7 +55,7 @@ def test_authentication_is_configured_with_zookeepers_keys(tmp_path: Path) -> No
     assert config.warnings == ()
 
 
-def test_less_common_schemes_are_enabled_by_their_classes(tmp_path: Path) -> None:
+def test_less_common_auth_schemes_are_enabled_by_class_name(tmp_path: Path) -> None:
     auth = read(
         tmp_path, f"authProvider.1={PROVIDER}EnsembleAuthenticationProvider",
         f"authProvider.2={PROVIDER}KeyAuthenticationProvider", "ensembleAuthName=alpha, beta", "letAnySaslUserDoX=any",
@@ -64,7 +64,7 @@ def test_less_common_schemes_are_enabled_by_their_classes(tmp_path: Path) -> Non
     assert (auth.ensemble_names, auth.any_sasl_user) == ({"alpha", "beta"}, "any")
 
 
-def test_session_can_require_sasl(tmp_path: Path) -> None:
+def test_sessions_can_be_required_to_use_sasl(tmp_path: Path) -> None:
     provider = f"authProvider.1={PROVIDER}SASLAuthenticationProvider"
     assert read(tmp_path, provider, "sessionRequireClientSASLAuth=true").auth.required_schemes == ("sasl",)
 
@@ -91,7 +91,7 @@ def test_tls_is_configured_with_zookeepers_keys(tmp_path: Path) -> None:
     assert config.warnings == ()
 
 
-def test_disabled_hostname_verification_verifies_neither_side(tmp_path: Path) -> None:
+def test_hostname_verification_is_disabled_for_both_sides(tmp_path: Path) -> None:
     config = read(
         tmp_path, "portUnification=true", "ssl.quorum.keyStore.location=/q.pem",
         "ssl.quorum.trustStore.location=/qt.pem", "ssl.quorum.hostnameVerification=false",
@@ -107,7 +107,7 @@ def test_tls_port_without_a_plaintext_port_is_sufficient(tmp_path: Path) -> None
     assert (config.client_port, config.secure_client_port) == (None, 2281)
 
 
-def test_limits_use_the_names_and_properties_of_the_guide(tmp_path: Path) -> None:
+def test_limits_are_read_from_the_keys_in_the_zookeeper_guide(tmp_path: Path) -> None:
     config = read(
         tmp_path, "maxClientCnxns=0", "maxCnxns=5", "jute.maxbuffer=0x200000", "globalOutstandingLimit=7",
         "largeRequestMaxBytes=9", "largeRequestThreshold=8", "requestThrottleLimit=6", "throttled_op_wait_time=4",
@@ -129,7 +129,7 @@ def test_small_jute_maxbuffer_is_used_unchanged(tmp_path: Path) -> None:
     assert read(tmp_path, "jute.maxbuffer=400").limits.frame_bytes == 400
 
 
-def test_shown_configuration_hides_its_secrets(tmp_path: Path) -> None:
+def test_repr_of_the_configuration_hides_its_secrets(tmp_path: Path) -> None:
     config = read(
         tmp_path, "ssl.quorum.keyStore.password=hush", "DigestAuthenticationProvider.superDigest=super:hash",
         "SASLAuthenticationProvider.superPassword=two", "java.security.auth.login.config=TMP/jaas",

@@ -10,7 +10,7 @@ def read(**keys: str) -> StorageSettings:
     return read_storage_settings(Values({key.replace("__", "."): value for key, value in keys.items()}))
 
 
-def test_storage_defaults_equal_zookeepers() -> None:
+def test_storage_defaults_equal_those_of_zookeeper() -> None:
     settings = read()
     assert (settings.snap_count, settings.snap_size_limit_bytes) == (100_000, 4 << 30)
     assert settings.snap_count_max == 300_000
@@ -20,7 +20,7 @@ def test_storage_defaults_equal_zookeepers() -> None:
     assert settings.quick_sync_us == 500
 
 
-def test_every_storage_key_is_read() -> None:
+def test_every_storage_key_of_zoo_cfg_is_read() -> None:
     settings = read(
         snapCount="2000",
         snapSizeLimitInKb="0",

@@ -116,7 +116,7 @@ def test_pkcs12_stores_work_like_pem_stores(issuer: Issuer) -> None:
     assert shaken(TlsStore(of_pkcs12(issuer)))[0] == "TLSv1.3"
 
 
-def test_own_certificate_in_a_key_store_is_not_trusted(issuer: Issuer) -> None:
+def test_certificate_in_a_key_store_is_not_a_trusted_authority(issuer: Issuer) -> None:
     path = issuer.directory / "lone.p12"
     lone = pkcs12.serialize_key_and_certificates(b"own", issuer.own_key, issuer.own, None, NoEncryption())
     path.write_bytes(lone)
@@ -148,11 +148,11 @@ def test_trust_store_cannot_be_used_as_key_store(issuer: Issuer) -> None:
     ("given", "file", "kind"),
     [("", "a.p12", "PKCS12"), ("", "a.pem", "PEM"), ("pem", "a.p12", "PEM"), ("PKCS12", "a", "PKCS12")],
 )
-def test_store_type_is_configured_or_taken_from_the_file_name(given: str, file: str, kind: str) -> None:
+def test_store_type_is_read_from_its_key_or_the_file_name(given: str, file: str, kind: str) -> None:
     assert kind_of(given, Path(file)) == kind
 
 
-def test_revoked_certificate_is_rejected_once_listed(issuer: Issuer) -> None:
+def test_certificate_is_rejected_once_it_is_on_a_revocation_list(issuer: Issuer) -> None:
     store = TlsStore(settings(issuer, revoked=issuer.revoke()))
     assert shaken(store)[0] == "TLSv1.3"
     issuer.revoke(issuer.own)

@@ -12,11 +12,11 @@ def rules(directory: Path, *lines: str) -> TreeRules:
     return parse("\n".join([f"dataDir={directory}", "clientPort=2181", *lines])).tree
 
 
-def test_tree_defaults_equal_zookeepers(tmp_path: Path) -> None:
+def test_tree_defaults_equal_those_of_zookeeper(tmp_path: Path) -> None:
     assert rules(tmp_path) == TreeRules(False, 60_000, 10_000, 0, False)
 
 
-def test_every_tree_key_is_read(tmp_path: Path) -> None:
+def test_every_tree_key_of_zoo_cfg_is_read(tmp_path: Path) -> None:
     lines = (
         "extendedTypesEnabled=true", "znode.container.checkIntervalMs=500", "znode.container.maxPerMinute=7",
         "znode.container.maxNeverUsedIntervalMs=9000000000", "enforceQuota=true",
@@ -29,7 +29,7 @@ def test_every_tree_key_is_read(tmp_path: Path) -> None:
     "line",
     ["znode.container.checkIntervalMs=0", "znode.container.checkIntervalMs=-1"],
 )
-def test_bad_value_is_reported_in_one_line(tmp_path: Path, line: str) -> None:
+def test_invalid_tree_setting_is_reported_in_one_line(tmp_path: Path, line: str) -> None:
     with pytest.raises(ConfigError, match=line.partition("=")[0]):
         rules(tmp_path, line)
 

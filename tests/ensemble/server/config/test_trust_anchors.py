@@ -63,13 +63,13 @@ def test_expired_trusted_certificate_is_rejected(chains: Chains) -> None:
     assert not any(is_taken(by_default, shown) for shown in (*chains.by_expired_anchor, *chains.refused))
 
 
-def test_expired_anchor_option_exempts_only_trust_anchors(chains: Chains) -> None:
+def test_option_for_expired_anchors_exempts_only_trust_anchors(chains: Chains) -> None:
     like_java = store(chains, trusts_expired=True)
     assert all(is_taken(like_java, shown) for shown in (*chains.in_time, *chains.by_expired_anchor))
     assert not any(is_taken(like_java, shown) for shown in chains.refused)
 
 
-def test_outdated_anchor_is_reported(chains: Chains) -> None:
+def test_expired_trust_anchor_is_reported(chains: Chains) -> None:
     like_java = store(chains, trusts_expired=True)
     expired, _, early, between, _ = chains.refused
     reasons = [like_java.outdated(shaken(like_java, client_with(shown))) or "" for shown in (expired, early, between)]
@@ -104,20 +104,20 @@ def test_log_names_expired_trust_anchors(chains: Chains, trusts: bool, warnings:
     assert all(line.startswith("ssl.trustStore.location=") and line.endswith(warnings) for line in lines)
 
 
-def test_client_without_tls_or_certificate_is_not_outdated(chains: Chains) -> None:
+def test_client_without_tls_has_no_expired_trust_anchor(chains: Chains) -> None:
     assert store(chains, trusts_expired=True).outdated(asyncio.Transport({})) is None
 
 
 KEYS = "ssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem\nsecureClientPort=1\nzabka.ssl.trustExpired=true\n"
 
 
-def test_expired_anchor_option_is_rejected_with_revocation_list(tmp_path: Path) -> None:
+def test_expired_anchor_option_with_revocation_list_is_rejected(tmp_path: Path) -> None:
     assert parse(f"dataDir={tmp_path}\n{KEYS}").client_tls is not None
     with pytest.raises(ConfigError, match="an outdated list would be believed"):
         parse(f"dataDir={tmp_path}\n{KEYS}ssl.crl=true\nzabka.ssl.crl.location=/l.pem\n")
 
 
-def test_admin_server_never_trusts_expired_anchors(tmp_path: Path) -> None:
+def test_admin_server_never_accepts_expired_trust_anchors(tmp_path: Path) -> None:
     quorum = KEYS.replace("ssl.", "ssl.quorum.").replace("secureClientPort=1", "clientPort=1\nsslQuorum=true")
     config = parse(f"dataDir={tmp_path}\n{quorum}admin.enableServer=true\nadmin.forceHttps=true\n")
     assert config.quorum_tls is not None and config.quorum_tls.trusts_expired

@@ -26,7 +26,7 @@ def config_text(data: Path, rest: str, my_id: str | None = "1") -> str:
     return f"dataDir={data}\n{rest}"
 
 
-def test_zoo_cfg_defaults_equal_zookeepers(tmp_path: Path) -> None:
+def test_zoo_cfg_defaults_equal_those_of_zookeeper(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, "clientPort=2181", None))
     assert (config.my_id, config.voters, config.observers) == (1, (1,), ())
     assert (config.tick_time, config.min_session_timeout, config.max_session_timeout) == (3000, 6000, 60_000)
@@ -36,14 +36,14 @@ def test_zoo_cfg_defaults_equal_zookeepers(tmp_path: Path) -> None:
     assert config.warnings == ()
 
 
-def test_session_timeout_bound_minus_one_follows_the_tick(tmp_path: Path) -> None:
+def test_session_timeout_bound_of_minus_1_depends_on_tick_time(tmp_path: Path) -> None:
     longest = f"clientPort=2181\ntickTime={TICK_TIME_MAX_MS}\nminSessionTimeout=-1\nmaxSessionTimeout=-1"
     config = parse(config_text(tmp_path, longest, None))
     assert config.min_session_timeout == 2 * TICK_TIME_MAX_MS
     assert 2**31 - 20 <= config.max_session_timeout < 2**31
 
 
-def test_ensemble_is_read_with_roles_and_client_ports(tmp_path: Path) -> None:
+def test_servers_are_read_with_roles_and_client_ports(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, THREE + "4lw.commands.whitelist=ruok, stat\n", "2"))
     assert (config.my_id, config.voters, config.observers) == (2, (1, 2), (3,))
     assert (config.client_port, config.client_address) == (2182, "")
@@ -63,7 +63,7 @@ def test_zabka_keys_are_read(tmp_path: Path) -> None:
     assert (config.journal_dir, config.journal_full, config.control_socket) == (Path("/j"), True, "/s")
 
 
-def test_read_only_mode_and_local_sessions_are_opt_in(tmp_path: Path) -> None:
+def test_read_only_mode_and_local_sessions_are_off_by_default(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, "clientPort=2181", None))
     assert (config.read_only_mode, config.local_sessions, config.local_sessions_upgrading) == (False, False, False)
     keys = ("readonlymode.enabled", "localSessionsEnabled", "localSessionsUpgradingEnabled")
@@ -79,14 +79,14 @@ def test_unknown_key_is_a_warning(tmp_path: Path) -> None:
     assert parse(config_text(tmp_path, "clientPort=1\nflux=9", None)).warnings == ("unknown key flux is ignored",)
 
 
-def test_error_names_the_file(tmp_path: Path) -> None:
+def test_error_in_zoo_cfg_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "zoo.cfg"
     path.write_text("dataDir=/d\nclientPort=x\n")
     with pytest.raises(ConfigError, match=rf"clientPort=x is not a number .*\(in {path}\)"):
         load(path)
 
 
-def test_admin_server_and_metrics_are_opt_in_and_on_loopback(tmp_path: Path) -> None:
+def test_admin_server_and_metrics_are_off_by_default_and_local(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, "clientPort=1", None))
     assert (config.admin, config.metrics) == (None, None)
     prometheus = "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
@@ -157,14 +157,14 @@ def test_several_addresses_are_accepted_if_enabled(tmp_path: Path) -> None:
     assert len(parse(config_text(tmp_path, several + "multiAddress.enabled=true")).servers[1].addresses) == 2
 
 
-def test_own_line_sets_the_role_and_a_different_peer_type_warns(tmp_path: Path) -> None:
+def test_role_in_the_servers_own_line_wins_over_peer_type(tmp_path: Path) -> None:
     text = "clientPort=1\npeerType=observer\nserver.1=a:1:2\n"
     assert parse(config_text(tmp_path, text)).warnings == (
         "peerType=observer is ignored: this server's own line says participant",
     )
 
 
-def test_server_line_accepts_every_part() -> None:
+def test_server_line_is_parsed_with_all_its_parts() -> None:
     assert parse_server_line("[fe80::1]:1:2:observer;[::]:3") == ServerLine("fe80::1", 1, 2, True, "::", 3)
 
 
@@ -189,7 +189,7 @@ def test_admin_server_starts_unless_the_key_is_false(tmp_path: Path) -> None:
     assert (off.admin, off.warnings) == (None, ())
 
 
-def test_leader_serves_controls_clients_of_the_leader(tmp_path: Path) -> None:
+def test_leader_serves_key_decides_if_the_leader_accepts_clients(tmp_path: Path) -> None:
     """Leader.lead compares the value with no. A standalone server ignores the key."""
     alone = parse(config_text(tmp_path, "clientPort=1\nleaderServes=no", None))
     assert (alone.leader_serves, ensemble_config(alone).leader_serves, alone.warnings) == (False, True, ())
@@ -199,7 +199,7 @@ def test_leader_serves_controls_clients_of_the_leader(tmp_path: Path) -> None:
     assert config.warnings == ("leaderServes=NO is neither no nor yes: it counts as yes",)
 
 
-def test_purge_keys_below_their_limits_are_accepted_with_warning(tmp_path: Path) -> None:
+def test_storage_keys_below_their_limits_are_raised_and_logged(tmp_path: Path) -> None:
     lines = "clientPort=1\nautopurge.purgeInterval=1\nautopurge.snapRetainCount=1\ncommitLogCount=0\nsnapCount=1\n"
     config = parse(config_text(tmp_path, lines, None))
     storage = config.storage

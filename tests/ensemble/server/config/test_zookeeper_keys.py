@@ -41,7 +41,7 @@ def _outcome(key: Key, text: str, directory: Path) -> tuple[str | None, tuple[st
 
 
 @pytest.mark.parametrize(("key", "text"), CASES)
-def test_zoo_cfg_value_is_handled_as_in_zookeeper(tmp_path: Path, key: Key, text: str) -> None:
+def test_each_zoo_cfg_value_is_handled_as_in_zookeeper(tmp_path: Path, key: Key, text: str) -> None:
     java = JAVA[key.name][text]
     expected = None if java is None else _shown(key.means(java))
     if (key.name, text) in DIFFERENT:
@@ -51,18 +51,18 @@ def test_zoo_cfg_value_is_handled_as_in_zookeeper(tmp_path: Path, key: Key, text
     assert _outcome(key, text, tmp_path)[0] == expected
 
 
-def test_expected_zookeeper_outcomes_cover_every_key_and_value() -> None:
+def test_zookeeper_results_exist_for_every_key_and_value() -> None:
     assert {key.name: set(key.texts) for key in KEYS} == {name: set(outcomes) for name, outcomes in JAVA.items()}
     assert DIFFERENT.keys() <= {(key.name, text) for key in KEYS for text in key.texts}
 
 
-def test_every_zookeeper_key_is_compared_or_has_no_limits() -> None:
+def test_every_zookeeper_key_is_compared_or_marked_as_unlimited() -> None:
     zookeepers = {name for name in (*asked_keys(), *ACCEPTED) if not name.startswith("zabka.")}
     assert zookeepers - {key.name for key in KEYS} == set(WITHOUT_LIMITS)
 
 
 @pytest.mark.parametrize("line", WARNED)
-def test_replaced_value_is_logged(tmp_path: Path, line: str) -> None:
+def test_replaced_zoo_cfg_value_is_logged(tmp_path: Path, line: str) -> None:
     name, _, text = line.partition("=")
     key = next(key for key in KEYS if key.name == name)
     found, warnings = _outcome(key, text, tmp_path)

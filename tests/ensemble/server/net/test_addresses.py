@@ -75,7 +75,7 @@ def test_server_listens_on_each_of_its_addresses_or_on_all() -> None:
     assert line.listens_at(on_all=True) == (Address("", 2888, 3888), Address("", 2889, 3889))
 
 
-def test_missing_own_address_is_logged_and_all_missing_is_fatal() -> None:
+def test_server_starts_unless_none_of_its_addresses_exists() -> None:
     async def opened(host: str, port: int) -> asyncio.AbstractServer:
         return await listen(SilentServer, host, port, "the quorum port")
 
@@ -90,7 +90,7 @@ def test_missing_own_address_is_logged_and_all_missing_is_fatal() -> None:
     asyncio.run(scenario())
 
 
-def test_addresses_of_a_server_share_one_role() -> None:
+def test_addresses_of_one_server_must_have_the_same_role() -> None:
     assert parse_server_line("a:1:2:observer|b:1:2;3").observer
     with pytest.raises(ValueError, match="different roles"):
         parse_server_line("a:1:2:participant|b:1:2:observer;3")

@@ -58,7 +58,7 @@ def test_error_fault_replaces_the_reply_and_skips_the_request() -> None:
     assert port.port.fault_counts() == {"f1": [1, 1]}
 
 
-def test_dropped_response_closes_after_applying_the_request() -> None:
+def test_drop_response_fault_applies_the_request_and_closes() -> None:
     async def test(port: Port) -> None:
         client = await connected(port, fault(effect="drop_response", nth=2, times=0))
         await client.ask(1, 2)
@@ -81,7 +81,7 @@ def test_truncated_reply_closes_the_connection() -> None:
     run(test)
 
 
-def test_close_fault_does_not_apply_the_request() -> None:
+def test_close_fault_closes_without_applying_the_request() -> None:
     async def test(port: Port) -> None:
         client = await connected(port, fault(effect="close"))
         await client.ask(1)
@@ -90,7 +90,7 @@ def test_close_fault_does_not_apply_the_request() -> None:
     assert run(test).listener.got == []
 
 
-def test_hanging_connection_reads_no_later_request() -> None:
+def test_connection_with_a_hang_fault_reads_no_later_request() -> None:
     async def test(port: Port) -> None:
         client = await connected(port, fault(effect="hang", nth=2, times=0))
         await client.ask(1, 2, 3)
@@ -125,7 +125,7 @@ def test_delayed_reply_delays_later_replies() -> None:
     run(test)
 
 
-def test_fault_does_not_affect_other_connections_and_paths() -> None:
+def test_request_fault_spares_other_connections_and_paths() -> None:
     async def test(port: Port) -> None:
         client = await connected(port, fault(effect="close", path="/app/*"))
         await client.ask(1)
@@ -138,7 +138,7 @@ def test_fault_does_not_affect_other_connections_and_paths() -> None:
 
 
 @pytest.mark.parametrize("effect", ["drop_response", "error"])
-def test_removing_a_fault_completes_pending_requests(effect: str) -> None:
+def test_removing_a_request_fault_completes_pending_requests(effect: str) -> None:
     async def test(port: Port) -> None:
         error = {"error": "NO_NODE"} if effect == "error" else {}
         client = await connected(port, fault(effect=effect, **error))
@@ -154,7 +154,7 @@ def test_removing_a_fault_completes_pending_requests(effect: str) -> None:
     run(test)
 
 
-def test_port_without_faults_has_no_fault_engine() -> None:
+def test_port_without_request_faults_has_no_fault_engine() -> None:
     async def test(port: Port) -> None:
         client = await connected(port)
         await client.ask(1)

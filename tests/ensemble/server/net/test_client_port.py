@@ -183,7 +183,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.002)
 
 
-def test_connection_authenticates_its_address() -> None:
+def test_connection_has_its_ip_address_as_an_identity() -> None:
     async def test(port: Port) -> None:
         await port.clients(1)
 
@@ -226,7 +226,7 @@ def test_clients_with_requests_in_flight_are_paused_at_the_limit() -> None:
     run(test, outstanding=4)
 
 
-def test_requests_of_a_closed_connection_free_the_limit() -> None:
+def test_requests_of_a_closed_connection_no_longer_count() -> None:
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
         await one.ask(1, 2)
@@ -268,7 +268,7 @@ def test_queued_requests_resume_after_a_connection_closes() -> None:
     run(test, in_process=1)
 
 
-def test_backlogged_client_is_reported_drained_once_it_reads() -> None:
+def test_slow_client_is_reported_once_it_has_read_its_replies() -> None:
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
         size = 64 << 20
@@ -286,7 +286,7 @@ def test_backlogged_client_is_reported_drained_once_it_reads() -> None:
     run(test)
 
 
-def test_closed_connection_gets_no_further_reports() -> None:
+def test_closed_connection_is_not_reported_as_drained() -> None:
     """Otherwise such a report would count as a request that arrived too late (stale_requests)."""
 
     async def test(port: Port) -> None:
@@ -319,7 +319,7 @@ def test_client_that_does_not_read_blocks_no_other_client() -> None:
     run(test, in_process=1)
 
 
-def test_requests_waiting_for_their_turn_count_as_in_process() -> None:
+def test_queued_requests_count_as_in_process() -> None:
     slow = Slow()
 
     async def test(port: Port) -> None:
@@ -342,7 +342,7 @@ def test_requests_waiting_for_their_turn_count_as_in_process() -> None:
     assert port.admission.counts.request_throttle_wait_count == 1
 
 
-def test_large_request_counts_towards_its_limit_before_its_turn() -> None:
+def test_queued_large_request_counts_towards_its_limit() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)
         await one.ask(1, size=600)
@@ -354,7 +354,7 @@ def test_large_request_counts_towards_its_limit_before_its_turn() -> None:
     assert port.admission.counts.large_requests_rejected == 1
 
 
-def test_large_request_stops_counting_at_its_unread_reply() -> None:
+def test_large_request_no_longer_counts_once_it_has_a_reply() -> None:
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
         await one.ask(1, 2, size=600)
@@ -368,7 +368,7 @@ def test_large_request_stops_counting_at_its_unread_reply() -> None:
     run(test, large_request_threshold=500)
 
 
-def test_large_requests_over_the_allowance_close_the_connection() -> None:
+def test_large_requests_over_the_byte_limit_close_the_connection() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)
         await one.ask(1, size=600)
@@ -384,7 +384,7 @@ def test_large_requests_over_the_allowance_close_the_connection() -> None:
     assert port.admission.counts.large_requests_rejected == 1
 
 
-def test_excess_new_sessions_are_closed_without_a_reply() -> None:
+def test_connection_over_the_session_rate_gets_no_reply() -> None:
     async def test(port: Port) -> None:
         await port.clients(2)
         third = await port.client()
@@ -406,7 +406,7 @@ def test_connection_over_the_host_limit_is_closed() -> None:
     assert run(test, per_host=2).admission.counts.connection_rejected == 1
 
 
-def test_closed_client_that_does_not_read_is_disconnected(
+def test_closed_client_that_does_not_read_is_reset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client_port, "LINGER_S", 0.1)

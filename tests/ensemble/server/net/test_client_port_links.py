@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.ensemble.server.net.test_client_port import Client, Port, run, until
+from tests.event_loops import each_event_loop  # noqa: F401
 from zabka.ensemble.ids import ConnectionId, SessionId
 from zabka.ensemble.records import ConnectRequest, ConnectResponse
 from zabka.ensemble.runtime.link_fault import HeldFault
@@ -72,6 +73,56 @@ def test_session_fault_applies_on_its_next_connection() -> None:
         await other.ask(1)
         hold(port)
         await until(lambda: len(port.listener.identities) == 2)
+
+    run(test)
+
+
+def test_later_fault_does_not_lift_the_cut_of_a_session_request() -> None:
+    async def test(port: Port) -> None:
+        hold(port, "session:0xab")
+        client = Client(*await asyncio.open_connection("127.0.0.1", port.port.port))
+        port.made.append(client)
+        client.send(ConnectRequest(0, 0, 5_000, 0xAB, bytes(16)).encode())
+        await until(lambda: bool(port.port.newcomers()))
+        await asyncio.sleep(SHORT_S)
+        hold(port, "session:0xab", "session:0xcd")
+        await asyncio.sleep(SHORT_S)
+        assert not port.listener.identities
+        hold(port)
+        await until(lambda: len(port.listener.identities) == 1)
+
+    run(test)
+
+
+def test_later_fault_keeps_the_bytes_of_an_unfinished_request() -> None:
+    async def test(port: Port) -> None:
+        hold(port, "session:0xab")
+        client = Client(*await asyncio.open_connection("127.0.0.1", port.port.port))
+        port.made.append(client)
+        request = ConnectRequest(0, 0, 5_000, 0xAC, bytes(16)).encode()
+        frame = struct.pack(">i", len(request)) + request
+        client.writer.write(frame[:10])
+        await until(lambda: bool(port.port.newcomers()))
+        await asyncio.sleep(SHORT_S)
+        hold(port, "session:0xab", "session:0xcd")
+        client.writer.write(frame[10:])
+        await until(lambda: len(port.listener.identities) == 1)
+
+    run(test)
+
+
+def test_new_session_without_a_matching_fault_is_served() -> None:
+    async def test(port: Port) -> None:
+        hold(port, "session:0xab", "client:shop-*", "10.0.0.9")
+        (client,) = await port.clients(1)
+        connected(port, FIRST, 0xAC)
+        assert await reply(client)
+        for number in (1, 2, 3):
+            port.listener.got.clear()
+            await client.ask(number)
+            await until(lambda: bool(port.listener.got))
+            port.answer(FIRST, number)
+            assert await reply(client)
 
     run(test)
 

@@ -55,7 +55,7 @@ def received(connection: socket.socket) -> bytes:
     return exactly(int.from_bytes(exactly(4), "big"))
 
 
-def test_recursive_watch_matches_the_bytes_of_the_java_client(peer: Ensemble) -> None:
+def test_recursive_watch_exchanges_the_bytes_of_the_java_client(peer: Ensemble) -> None:
     """The event precedes the reply to the write that caused it, and its header has the transaction's zxid."""
     with socket.create_connection(("127.0.0.1", peer.client_ports[1]), 10) as connection:
         sent(connection, bytes(12) + struct.pack(">iq", 10_000, 0) + struct.pack(">i", 16) + bytes(16))

@@ -55,7 +55,7 @@ async def read_all(client: socket.socket) -> int:
 
 
 @LOOPS
-def test_long_reply_reaches_a_reader_that_pauses(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_reply_is_sent_completely_to_a_reader_that_pauses(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_port, "LINGER_S", 0.1)
 
     async def read(port: ClientPort, admission: Admission, client: socket.socket) -> int:
@@ -66,7 +66,7 @@ def test_long_reply_reaches_a_reader_that_pauses(loop: Loop, monkeypatch: pytest
 
 
 @LOOPS
-def test_long_reply_reaches_a_reader_slower_than_the_timeout(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_reply_is_sent_completely_to_a_slow_reader(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reader takes 0.1 s for each of ten parts. The timeout of 0.3 s applies to the time without progress."""
     monkeypatch.setattr(lingering, "IDLE_S", 0.3)
 
@@ -83,7 +83,7 @@ def test_long_reply_reaches_a_reader_slower_than_the_timeout(loop: Loop, monkeyp
 
 
 @LOOPS
-def test_connection_of_a_stopped_reader_is_reset(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_of_a_client_that_stopped_reading_is_reset(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lingering, "IDLE_S", 0.1)
 
     async def read(port: ClientPort, admission: Admission, client: socket.socket) -> int:
@@ -96,7 +96,7 @@ def test_connection_of_a_stopped_reader_is_reset(loop: Loop, monkeypatch: pytest
 
 
 @LOOPS
-def test_pending_reply_is_reset_when_the_server_stops(loop: Loop) -> None:
+def test_connection_with_a_pending_reply_is_reset_at_server_stop(loop: Loop) -> None:
     async def read(port: ClientPort, admission: Admission, client: socket.socket) -> int:
         await asyncio.get_running_loop().sock_recv(client, 1)
         await port.close()

@@ -56,7 +56,7 @@ def control(tmp_path: Path) -> TapRecords:
     return TapRecords(tmp_path, level_is_all=False)
 
 
-def test_peer_tap_reports_only_writes_of_brokers(control: TapRecords) -> None:
+def test_peer_tap_records_only_writes_of_brokers(control: TapRecords) -> None:
     before = control.write(BROKER)
     registered, mine, others = control.register(), control.write(BROKER), control.write(OTHER)
     for zxid in (before, registered, mine, others):
@@ -68,7 +68,7 @@ def test_peer_tap_reports_only_writes_of_brokers(control: TapRecords) -> None:
         assert [zxid for each, zxid in sent if each == kind] == [hex(registered), hex(mine)]
 
 
-def test_peer_tap_reports_cumulative_ack_of_a_reported_txn(control: TapRecords) -> None:
+def test_peer_tap_records_cumulative_acks_of_recorded_txns(control: TapRecords) -> None:
     control.register()
     later = control.write(OTHER)
     control.tap.packets_received(control.line, [Ack(later, cumulative=True), Ack(Zxid(later + 1), cumulative=True)])
@@ -76,7 +76,7 @@ def test_peer_tap_reports_cumulative_ack_of_a_reported_txn(control: TapRecords) 
     assert [each.subject["zxid"] for each in acks] == [hex(later)]
 
 
-def test_peer_tap_reports_all_sessions_until_they_end(control: TapRecords) -> None:
+def test_peer_tap_records_all_sessions_until_they_end(control: TapRecords) -> None:
     control.propose(OTHER, OpCode.CREATE_SESSION, CreateSessionTxn(4_000))
     control.register()
     control.propose(BROKER, OpCode.CLOSE_SESSION, CloseSessionTxn(["/brokers/ids/7"]))
@@ -100,7 +100,7 @@ def sizes(tap: PeerTap) -> int:
     return sum(len(held) for held in vars(tap).values() if isinstance(held, dict))
 
 
-def test_peer_tap_reports_phases_and_pings_only_in_full_mode(tmp_path: Path) -> None:
+def test_peer_tap_records_phases_and_pings_only_in_full_mode(tmp_path: Path) -> None:
     packets = [FollowerInfo(1, 2), Ping(Zxid(1))]  # type: ignore[arg-type]
     kinds = []
     for everything in (False, True):

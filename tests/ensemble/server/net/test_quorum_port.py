@@ -102,7 +102,7 @@ class ReceivedPackets:
         self.packets.append((link, len(packets)))
 
 
-def test_slow_snapshot_keeps_both_ends_alive() -> None:
+def test_both_ends_stay_connected_during_a_slow_snapshot() -> None:
     async def run() -> None:
         received, written = ReceivedPackets(), list[bytes]()
         servers = {LEADER: parse_server_line("127.0.0.1:1:2")}

@@ -55,7 +55,7 @@ def exchange(learner: LearnerSide, server: ServerSide, cut: int) -> tuple[Step, 
 # -- the exchange ----------------------------------------------------------------------------------------------------
 
 
-def test_first_sasl_packet_equals_javas_bytes() -> None:
+def test_first_sasl_packet_has_the_bytes_of_javas() -> None:
     assert packet(0, b"").hex() == "5f2435013501edcc" + "00000000" + "00000000"
     assert packet(-1, None).hex() == "5f2435013501edcc" + "ffffffff" + "ffffffff"
 
@@ -66,7 +66,7 @@ def test_servers_with_the_same_password_accept_each_other(cut: int) -> None:
     assert (learner.done, server.done, learner.rest, server.rest) == (True, True, b"", b"")
 
 
-def test_bytes_after_the_sasl_exchange_are_kept() -> None:
+def test_bytes_after_the_sasl_exchange_are_passed_on() -> None:
     learner, server = LearnerSide(settings(), "c"), ServerSide(settings(), "n")
     response = learner.feed(server.feed(learner.first_message()).send).send
     done = server.feed(response + b"FOLLOWERINFO")
@@ -84,14 +84,14 @@ def test_wrong_password_is_rejected_and_reported_to_the_learner() -> None:
         learner.feed(caught.value.send)
 
 
-def test_server_without_the_password_is_detected() -> None:
+def test_learner_detects_a_server_without_the_password() -> None:
     learner = LearnerSide(settings(), "c")
     learner.feed(ServerSide(settings(), "n").feed(learner.first_message()).send)
     with pytest.raises(SaslError, match="does not know the password"):
         learner.feed(packet(1, b"rspauth=" + b"0" * 32))
 
 
-def test_server_without_proof_is_accepted_only_if_optional() -> None:
+def test_learner_without_sasl_is_accepted_only_if_optional() -> None:
     with pytest.raises(Refused, match="does not authenticate itself"):
         ServerSide(settings(), "n").feed(b"\0\0\0\x0b")
     with pytest.raises(Refused, match="does not authenticate itself"):
@@ -111,7 +111,7 @@ def test_login_with_another_authorization_id_is_rejected() -> None:
         server.feed(packet(0, asked.encode() + proof(secret, "n", "c", f"AUTHENTICATE:{uri}")))
 
 
-def test_server_without_sasl_is_reported_in_one_line() -> None:
+def test_connecting_to_a_server_without_sasl_logs_one_line() -> None:
     with pytest.raises(Refused, match=r"is quorum\.auth\.enableSasl=true there"):
         LearnerSide(settings(), "c").feed(b"\0\0\0\x11")
     with pytest.raises(Refused, match="ended the connection"):
@@ -230,13 +230,13 @@ async def follow(leader: dict[str, object], learner: dict[str, object]) -> tuple
 
 
 @pytest.mark.parametrize("by_tls", [False, pytest.param(True, marks=needs_openssl)], ids=["plain", "tls"])
-def test_learner_with_the_password_connects_to_both_ports(tmp_path: Path, by_tls: bool) -> None:
+def test_learner_with_the_password_connects_to_both_quorum_ports(tmp_path: Path, by_tls: bool) -> None:
     kind = secured(settings(), by_tls, tmp_path)
     leader, learner = asyncio.run(follow(kind, kind))
     assert (leader.complaints, learner.complaints) == ([], [])
 
 
-def test_wrong_learner_password_is_logged_once_per_port_by_both(tmp_path: Path) -> None:
+def test_wrong_learner_password_is_logged_by_both_sides(tmp_path: Path) -> None:
     leader, learner = asyncio.run(
         follow(secured(settings(), False, tmp_path), secured(settings("guess"), False, tmp_path))
     )
@@ -299,6 +299,6 @@ def test_invalid_quorum_sasl_setting_is_reported_in_one_line(
     assert "sesame" not in str(caught.value)
 
 
-def test_section_can_use_a_later_login_module() -> None:
+def test_login_section_can_list_its_digest_module_second() -> None:
     assert digest_login(f"A {{ {MODULE}; {MODULE} username=u password=p; }};", "A") == ("u", "p")
     assert digest_login(SERVER, "A") is None

@@ -48,7 +48,7 @@ class Numbered:
     ("limit", "last", "last_of_few"),
     [(1200, 899, 999), (100_000, 98_349, 98_899), (resource.RLIM_INFINITY, 2**31 - 1, 2**31 - 1)],
 )
-def test_last_file_descriptors_are_reserved_for_log_and_servers(limit: int, last: int, last_of_few: int) -> None:
+def test_last_descriptors_are_reserved_for_the_log_and_servers(limit: int, last: int, last_of_few: int) -> None:
     """The last descriptor is reserved for the log, and the descriptors before it for other servers, because clients can
     use up all others.
     """
@@ -73,7 +73,7 @@ def test_connections_closed_for_lack_of_descriptors_are_logged() -> None:
     assert log.warning.call_count == 2
 
 
-def test_unlimited_descriptors_fall_back_to_open_max() -> None:
+def test_unlimited_descriptors_count_as_open_max() -> None:
     """This happens on macOS, whose manual says to use the lesser of the limit and OPEN_MAX."""
     asked: list[int] = []
 
@@ -126,7 +126,7 @@ def test_unreachable_server_is_probed_after_ten_seconds() -> None:
         assert (option(connection, "TCP_KEEPIDLE"), option(connection, "TCP_USER_TIMEOUT")) == (10, 0)
 
 
-def test_election_connection_ends_when_votes_are_unacknowledged() -> None:
+def test_election_connection_without_tcp_acks_is_closed() -> None:
     hub: Any = Hub()
     with socket.socket() as connection:
         ElectionConnection(hub, None).connection_made(Transport(connection))

@@ -131,7 +131,7 @@ def test_client_with_a_trusted_certificate_is_accepted(authority: Authority) -> 
     assert (gate.inside, gate.failures) == (1, [])
 
 
-def test_password_protected_key_can_be_used(authority: Authority) -> None:
+def test_password_protected_private_key_can_be_used(authority: Authority) -> None:
     store = TlsStore(settings(authority, "locked", password="sesame"))
     listening(Gate(), store, lambda port, _: _assert_echo(port, store.client_context()))
 
@@ -149,7 +149,7 @@ async def _assert_echo(port: int, context: ssl.SSLContext | None) -> None:
         ({"ciphers": ("TLS_NO_SUCH_CIPHER",)}, "ssl.ciphersuites names no cipher"),
     ],
 )
-def test_unusable_store_is_reported_in_one_line(authority: Authority, more: dict[str, Any], message: str) -> None:
+def test_unusable_tls_store_is_reported_in_one_line(authority: Authority, more: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         TlsStore(settings(authority, **more))
     assert "\n" not in str(caught.value)
@@ -251,7 +251,7 @@ def test_unified_client_port_stays_unified_when_it_moves(authority: Authority) -
     asyncio.run(main())
 
 
-def test_changed_store_is_reloaded_if_configured(authority: Authority, tmp_path: Path) -> None:
+def test_changed_tls_store_is_reloaded_if_configured(authority: Authority, tmp_path: Path) -> None:
     path = tmp_path / "store.pem"
     path.write_bytes((authority.directory / "server.pem").read_bytes())
     made = settings(authority)
@@ -297,7 +297,7 @@ def connected(authority: Authority, mine: str, theirs: str, called: str) -> tupl
     return sides
 
 
-def test_servers_check_each_others_names(authority: Authority) -> None:
+def test_servers_check_host_names_in_each_others_certificates(authority: Authority) -> None:
     assert connected(authority, "server", "second", "localhost") == ([None], [None])
     assert connected(authority, "elsewhere", "server", "127.0.0.1") == (
         [None],
@@ -333,7 +333,7 @@ def test_certificate_names_are_alternative_or_common_names(
     assert stands_for(certificate, name) is expected
 
 
-def test_ciphers_have_javas_names() -> None:
+def test_cipher_suites_have_the_names_that_java_uses() -> None:
     assert openssl_name("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256") == "ECDHE-RSA-AES128-GCM-SHA256"
     assert openssl_name("TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384") == "ECDHE-ECDSA-AES256-SHA384"
     assert openssl_name("TLS_AES_256_GCM_SHA384") == "TLS_AES_256_GCM_SHA384"

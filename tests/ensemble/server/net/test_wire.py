@@ -106,7 +106,7 @@ def to_bytes(codec: QuorumCodec, packets: list[Packet]) -> bytes:
 
 @pytest.mark.parametrize("step", [7, 1000, 1_000_000])
 @pytest.mark.parametrize(("learner_sends", "packets"), [(True, FROM_LEARNER), (False, FROM_LEADER)])
-def test_packets_are_decoded_from_any_chunks(learner_sends: bool, packets: list[Packet], step: int) -> None:
+def test_packets_are_decoded_from_chunks_of_any_size(learner_sends: bool, packets: list[Packet], step: int) -> None:
     sender = QuorumCodec(learner=learner_sends)
     receiver = QuorumCodec(learner=not learner_sends)
     raw = to_bytes(sender, packets)
@@ -145,7 +145,7 @@ def test_cumulative_acks_and_commits_keep_their_packet_order(step: int) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 13, 1_000_000])
-def test_requests_keep_the_identities_of_their_connection(step: int) -> None:
+def test_forwarded_requests_have_their_connections_identities(step: int) -> None:
     """All requests of one connection keep its identities. The next connection has other identities, or none."""
     digest, ip = ("digest", "u:x"), ("ip", "127.0.0.1")
     auths: list[tuple[tuple[str, str], ...]] = [(ip,), (ip,), (), (ip, digest), (ip,), (), ()]
@@ -155,14 +155,14 @@ def test_requests_keep_the_identities_of_their_connection(step: int) -> None:
     assert [p for start in range(0, len(raw), step) for p in leader.feed(raw[start : start + step])] == asked
 
 
-def test_proposal_that_differs_from_its_transaction_is_rejected() -> None:
+def test_proposal_with_another_zxid_than_its_txn_is_rejected() -> None:
     raw = bytearray(QuorumCodec(learner=False).encode(Proposal([a_txn(ZXID)])))
     raw[11] ^= 1
     with pytest.raises(MalformedRecord, match="holds transaction"):
         QuorumCodec(learner=True).feed(bytes(raw))
 
 
-def test_sync_replies_are_matched_in_order() -> None:
+def test_sync_replies_are_matched_to_requests_in_order() -> None:
     learner, leader = QuorumCodec(learner=True), QuorumCodec(learner=False)
     asked: list[Packet] = [SyncRequest(SESSION, n, f"/{n}") for n in range(3)]
     assert leader.feed(to_bytes(learner, asked)) == asked
@@ -233,7 +233,7 @@ def test_damaged_packets_raise_only_protocol_errors(packet: Packet, data: st.Dat
 NOTE = Notification(PeerState.LEADING, Vote(PeerId(3), ZXID, Epoch(2)), 7, CONFIG)
 
 
-def test_notification_round_trips_with_its_configuration() -> None:
+def test_notification_with_its_membership_decodes_as_encoded() -> None:
     frame = encode_notification(NOTE)
     assert frame[4:] == struct.pack(">iqqqqii", 2, 3, ZXID, 7, 2, 2, len(CONFIG)) + CONFIG.encode()
     assert [decode_notification(body) for body in FrameReader().feed(frame)] == [NOTE]
@@ -254,7 +254,7 @@ def test_invalid_notification_is_malformed(body: bytes) -> None:
         decode_notification(body)
 
 
-def test_incomplete_opening_message_is_decoded_once_complete() -> None:
+def test_opening_message_is_decoded_once_it_is_complete() -> None:
     raw = encode_opening(5, ["host:3888"])
     assert raw == struct.pack(">qqi", -65536, 5, 9) + b"host:3888"
     for cut in range(len(raw)):

@@ -57,7 +57,7 @@ def test_snapshots_and_expired_sessions_are_counted() -> None:
     assert (history.snapshot_time_ms.total, history.sessions_expired) == (30, 1)
 
 
-def test_proposals_and_commits_are_counted_per_role() -> None:
+def test_proposals_and_commits_are_counted_for_each_role() -> None:
     roles = RoleCounts()
     roles.settle(10, 8, leading=True)
     roles.settle(110, 100, leading=False)
@@ -66,7 +66,7 @@ def test_proposals_and_commits_are_counted_per_role() -> None:
     assert roles.commits == {True: 92, False: 18}
 
 
-def test_reset_sets_every_count_to_zero() -> None:
+def test_metrics_reset_sets_every_count_to_zero() -> None:
     counts = LimitCounts(connection_rejected=3, throttled_ops=2)
     counts.reset()
     assert counts == LimitCounts()
@@ -81,7 +81,7 @@ def readings() -> Readings:
     )  # fmt: skip
 
 
-def test_mntr_has_one_row_per_value() -> None:
+def test_mntr_output_has_one_row_per_value() -> None:
     rows = dict(monitor_rows(readings()))
     assert (rows["version"], rows["znode_count"], rows["throttled_ops"], rows['a"b_quota']) == ("v", 5, 4, 1)
     assert rows["ns_refused"] == 3

@@ -124,7 +124,7 @@ def test_connection_without_requests_is_listed_without_session(peer: Watched) ->
     wait_until(lambda: line not in peer.word(1, "cons"))
 
 
-def test_last_operation_has_its_short_name_until_crst(peer: Watched, client: KazooClient) -> None:
+def test_last_operation_is_listed_by_short_name_until_crst(peer: Watched, client: KazooClient) -> None:
     client.get("/watched")
     assert ",lop=GETD," in peer.word(1, "cons")
     assert peer.word(1, "crst") == "Connection stats reset.\n"
@@ -173,7 +173,7 @@ def test_envi_works_without_home_or_writable_directory(monkeypatch: pytest.Monke
     assert [described[key] for key in ("java.io.tmpdir", "user.name", "user.home", "user.dir")] == ["<NA>"] * 4
 
 
-def test_unknown_command_closes_its_connection_without_a_reply(peer: Watched) -> None:
+def test_unknown_four_letter_word_closes_without_a_reply(peer: Watched) -> None:
     assert exchange(peer.client_ports[1], b"xxxx") == b""
 
 
@@ -190,7 +190,7 @@ def test_srst_resets_the_counters(peer: Watched, client: KazooClient) -> None:
 # -- the admin server --------------------------------------------------------------------------------------------------
 
 
-def test_every_command_is_listed_and_works(peer: Watched, client: KazooClient) -> None:
+def test_every_admin_command_is_listed_and_works(peer: Watched, client: KazooClient) -> None:
     status, headers, page = peer.get("/commands")
     assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     names = re.findall(r'<a href="/commands/(\w+)">', page.decode())
@@ -270,7 +270,7 @@ def test_restore_command_requires_post(peer: Watched) -> None:
     "headers",
     [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}],
 )
-def test_cross_site_requests_are_rejected(peer: Watched, headers: dict[str, str]) -> None:
+def test_cross_site_requests_to_the_admin_server_are_rejected(peer: Watched, headers: dict[str, str]) -> None:
     status, _, body = peer.get("/commands/stat_reset", **headers)
     assert status == 403 and "error" in json.loads(body)
     assert peer.get("/metrics", peer.metrics_port, **headers)[0] == 403
@@ -333,7 +333,7 @@ def test_client_that_does_not_read_cannot_exhaust_memory(peer: Watched) -> None:
     asyncio.run(ask())
 
 
-def test_requests_at_limit_one_wait_and_all_get_replies(tmp_path: Path) -> None:
+def test_requests_over_a_limit_of_one_wait_and_all_get_replies(tmp_path: Path) -> None:
     peer = Watched(tmp_path)
     with peer.config(1).open("a") as config:
         config.write("request_throttle_max_requests=1\n")

@@ -62,13 +62,13 @@ def counts() -> OnDemandCounts:
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_uploaded_snapshot_is_kept_for_the_next_start(tmp_path: Path, counts: OnDemandCounts, suffix: str) -> None:
+def test_uploaded_snapshot_is_stored_for_the_next_start(tmp_path: Path, counts: OnDemandCounts, suffix: str) -> None:
     restores = Restores(tmp_path, lambda zxid: zxid, 0, counts)
     assert received(restores, file_of(tmp_path, suffix=suffix)) == ZXID
     assert read_received(tmp_path / RECEIVED_NAME).zxid == ZXID
 
 
-def test_bad_snapshot_is_rejected_and_leaves_no_file(tmp_path: Path, counts: OnDemandCounts) -> None:
+def test_invalid_snapshot_is_rejected_and_leaves_no_file(tmp_path: Path, counts: OnDemandCounts) -> None:
     restores, data = Restores(tmp_path, lambda zxid: zxid, 0, counts), file_of(tmp_path)
     for bad in (b"x", data[:-9], data[:40] + b"!" + data[41:], data[:-20] + bytes(20), b"\x1f\x8b" + data):
         assert status(received(restores, bad)) == 400
@@ -153,7 +153,7 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restorable]:
 
 
 @needs_openssl
-def test_restore_returns_a_server_to_an_uploaded_snapshot(peer: Restorable) -> None:
+def test_restore_replaces_the_data_with_an_uploaded_snapshot(peer: Restorable) -> None:
     with peer.client() as client:
         client.create("/kept", b"then")
         taken = peer.ask("snapshot", auth="digest a:b")
@@ -182,7 +182,7 @@ def test_restore_returns_a_server_to_an_uploaded_snapshot(peer: Restorable) -> N
 
 
 @needs_openssl
-def test_one_port_serves_http_and_https_but_no_unknown_client(peer: Restorable) -> None:
+def test_admin_port_accepts_http_and_https_but_no_unknown_client(peer: Restorable) -> None:
     assert peer.ask("ruok")[0] == peer.ask("ruok", tls=True)[0] == 200
     with pytest.raises(OSError), urllib.request.urlopen(
         f"https://127.0.0.1:{peer.admin_port}/commands/ruok", timeout=10, context=peer.stranger
@@ -196,7 +196,7 @@ def epoch_at(ensemble: Ensemble, i: int) -> int:
 
 
 @pytest.mark.long
-def test_ensemble_adopts_a_snapshot_restored_on_one_server(tmp_path: Path) -> None:
+def test_ensemble_syncs_to_a_snapshot_restored_on_one_server(tmp_path: Path) -> None:
     ensemble = Ensemble(tmp_path, 3)
     ports = dict(zip((1, 2, 3), free_ports(3), strict=True))
     for i, port in ports.items():
@@ -288,7 +288,7 @@ def test_backup_of_epoch_1_is_restored_on_a_fresh_ensemble(tmp_path: Path) -> No
 
 @pytest.mark.long
 @pytest.mark.parametrize("writes", [True, False])
-def test_late_restored_leader_wins_over_the_next_leader(tmp_path: Path, writes: bool) -> None:
+def test_slow_restored_leader_replaces_the_next_epochs_leader(tmp_path: Path, writes: bool) -> None:
     """The leader takes seconds to load a large backup. During this time the others elect the leader of the next
     epoch."""
     ensemble = Ensemble(tmp_path, 3)
@@ -313,7 +313,7 @@ def test_late_restored_leader_wins_over_the_next_leader(tmp_path: Path, writes: 
 
 
 @pytest.mark.parametrize("command", ["snapshot", "restore"])
-def test_guarded_command_without_quorum_returns_503(tmp_path: Path, command: str) -> None:
+def test_restricted_command_without_quorum_returns_503(tmp_path: Path, command: str) -> None:
     """ZooKeeper returns 200 with an error in the body, which `curl -f` treats as success."""
     ensemble = Restorables(tmp_path)
     try:
@@ -351,7 +351,7 @@ def test_restore_on_an_observer_returns_409(tmp_path: Path) -> None:
         ensemble.close()
 
 
-def test_https_uses_the_servers_stores(tmp_path: Path) -> None:
+def test_https_admin_server_uses_the_servers_tls_stores(tmp_path: Path) -> None:
     lines = f"dataDir={tmp_path}\nclientPort=1\nadmin.enableServer=true\nadmin.forceHttps=true\n"
     with pytest.raises(ConfigError, match=r"ssl\.quorum\.keyStore\.location is not set"):
         parse(lines)

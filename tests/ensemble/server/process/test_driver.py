@@ -149,7 +149,7 @@ async def driver_with_two_links(
     return driver, clients, others, notes
 
 
-def test_requests_of_one_loop_round_are_processed_in_one_turn() -> None:
+def test_requests_of_one_loop_iteration_form_one_turn() -> None:
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
         driver.on_client_messages(ONE, [a_request(1), a_request(2)])
@@ -165,7 +165,7 @@ def test_requests_of_one_loop_round_are_processed_in_one_turn() -> None:
     assert asyncio.run(run()) == [turn, "commit", ["Append", "Barrier"], "applied", "answer"]
 
 
-def test_output_during_a_turn_does_not_pause_its_client() -> None:
+def test_output_sent_during_a_turn_does_not_pause_its_client() -> None:
     """The server does not check again whether it can read from a client without outstanding replies, so a stale count
     would stop reading from that client forever.
     """
@@ -194,7 +194,7 @@ def test_requests_sent_before_a_disconnect_are_processed() -> None:
 
 
 @pytest.mark.parametrize(("voters", "outstanding"), [((1, 2, 3, 4, 5), 1), ((1, 2, 3), 2), ((1, 2, 3), 1)])
-def test_fast_disk_syncs_in_the_round_after_quorum_messages(voters: tuple[int, ...], outstanding: int) -> None:
+def test_fast_disk_syncs_right_after_the_quorum_messages(voters: tuple[int, ...], outstanding: int) -> None:
     async def run() -> list[Any]:
         driver, clients, _, notes = await driver_with_two_links(voters, PeerState.LEADING)
         cast(Any, driver)._peer.outstanding = outstanding
@@ -223,7 +223,7 @@ class Follower(FakePeer):
 
 
 @pytest.mark.parametrize(("client_waits", "outstanding"), [(True, 1), (True, 2), (False, 1)])
-def test_busy_follower_reads_its_leader_before_reporting_durable(client_waits: bool, outstanding: int) -> None:
+def test_busy_follower_reads_its_leader_before_it_acknowledges(client_waits: bool, outstanding: int) -> None:
     async def run() -> list[Any]:
         driver, _, _, notes = await driver_with_two_links((1, 2, 3), PeerState.FOLLOWING, Follower)
         cast(Any, driver)._peer.outstanding = outstanding
@@ -280,7 +280,7 @@ def test_sync_by_the_storage_thread_is_reported_immediately() -> None:
     assert asyncio.run(run()) == ["durable 2", "commit"]
 
 
-def test_many_packets_delay_the_group_commit_for_later_packets() -> None:
+def test_group_commit_waits_for_later_packets_if_many_arrive() -> None:
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
         driver.on_packets(LinkId(1), commits(1, 2, 3))
@@ -292,7 +292,7 @@ def test_many_packets_delay_the_group_commit_for_later_packets() -> None:
     assert asyncio.run(run()) == [[1, 2, 3], [4], "commit", "commit"]
 
 
-def test_output_of_packets_waits_for_earlier_client_frames() -> None:
+def test_output_for_packets_waits_for_earlier_client_requests() -> None:
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
         driver.on_client_messages(ONE, [a_request(1)])
@@ -309,7 +309,7 @@ def test_output_of_packets_waits_for_earlier_client_frames() -> None:
 @pytest.mark.parametrize(
     "damages", [[], [LogDamageFound("log.1", 16, "bad checksum", "set aside")]], ids=["", "damaged"]
 )
-def test_truncation_of_an_incomplete_log_restarts_the_peer(damages: list[LogDamageFound], complete: bool) -> None:
+def test_truncation_of_a_damaged_log_restarts_the_peer(damages: list[LogDamageFound], complete: bool) -> None:
     """The running peer's tree and its earlier messages depend on data that the disk has lost. A peer that was already
     incomplete is truncated without a restart.
     """
@@ -323,7 +323,7 @@ def test_truncation_of_an_incomplete_log_restarts_the_peer(damages: list[LogDama
     assert asyncio.run(run()) == ["goes on" if complete or not damages else DAMAGE_FOUND]
 
 
-def test_snapshot_damage_on_disk_is_forwarded_to_the_peer() -> None:
+def test_snapshot_damage_found_on_disk_is_reported_to_the_peer() -> None:
     """Between a TRUNC on the disk and the peer's callback, the peer's tree still contains truncated transactions."""
 
     async def run() -> list[Any]:
@@ -357,7 +357,7 @@ def test_snapshot_is_published_after_its_transactions_are_logged() -> None:
     assert asyncio.run(run()) == [["Append", "Barrier"], "snapshot of 5"]
 
 
-def test_bad_frames_between_peers_are_logged_once_a_second() -> None:
+def test_invalid_frames_between_peers_are_logged_once_a_second() -> None:
     async def run() -> list[Any]:
         due: list[tuple[float, Callable[[], None]]] = []
         loop = cast(Any, asyncio.get_running_loop())

@@ -56,7 +56,7 @@ def warnings(ensemble: Ensemble) -> list[str]:
 
 
 @pytest.mark.parametrize("port", ["client", "quorum"])
-def test_connections_cannot_use_the_reserved_descriptors(solo: Ensemble, port: str) -> None:
+def test_clients_cannot_use_the_reserved_descriptors(solo: Ensemble, port: str) -> None:
     """A server exits if it cannot open a log or a snapshot, and any client can use up descriptors by connecting."""
     quorum, election = free_ports(2)
     keys = f"snapCount=20\nstandaloneEnabled=false\nserver.1=127.0.0.1:{quorum}:{election}\n"
@@ -124,7 +124,7 @@ def test_oversized_request_error_names_limit_and_client(solo: Ensemble) -> None:
     assert "remote=127.0.0.1:" in line
 
 
-def test_non_zookeeper_client_is_logged_with_a_rate_limit(solo: Ensemble) -> None:
+def test_client_of_another_protocol_is_logged_with_a_rate_limit(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     for _ in range(30):
@@ -208,7 +208,7 @@ async def election_port(listener: Listener) -> tuple[ElectionPort, int, str]:
     return port, mine, f"127.0.0.1:{third}"
 
 
-def test_second_server_with_same_id_is_rejected_naming_both() -> None:
+def test_second_server_with_the_same_id_is_rejected_with_reason() -> None:
     async def scenario() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
@@ -233,7 +233,7 @@ def test_second_server_with_same_id_is_rejected_naming_both() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
-def test_server_at_configured_address_replaces_same_id_server() -> None:
+def test_server_at_the_configured_address_replaces_another() -> None:
     async def scenario() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
@@ -276,7 +276,7 @@ ANNOUNCED = encode_opening(1, ["127.0.0.1:OTHER"])
 
 
 @pytest.mark.parametrize("listed", [None, "127.0.0.1:1:2", "192.0.2.1:1:2"], ids=["unlisted", "port", "host"])
-def test_callback_connection_uses_the_announced_address(listed: str | None) -> None:
+def test_election_connection_back_uses_the_announced_address(listed: str | None) -> None:
     """A new or moved server starts with the new server list before the other servers know the new address."""
     servers = {2: "127.0.0.1:1:MINE"} | ({1: listed} if listed is not None else {})
     listener, caller = asyncio.run(asyncio.wait_for(call_back(servers, ANNOUNCED), 2))
@@ -306,7 +306,7 @@ def test_disconnected_unlisted_servers_do_not_count_for_limit() -> None:
 
 
 @pytest.mark.parametrize("announced", ["0.0.0.0:7", "[::]:7"])
-def test_listed_address_replaces_an_announced_wildcard_address(announced: str) -> None:
+def test_configured_address_replaces_an_announced_wildcard(announced: str) -> None:
     """In containers, the zoo.cfg of server 1 often has server.1=0.0.0.0:2888:3888."""
 
     async def scenario() -> list[tuple[str, int]]:
@@ -323,7 +323,7 @@ def test_listed_address_replaces_an_announced_wildcard_address(announced: str) -
     assert host == "127.0.0.1" and port != 7
 
 
-def test_unlisted_server_is_reported_once_with_the_remedy() -> None:
+def test_unlisted_server_is_reported_once_with_what_to_do() -> None:
     lines: list[dict[str, object]] = []
     log = mock.Mock()
     log.warning.side_effect = lambda event, **more: lines.append({"event": event, **more})
@@ -399,7 +399,7 @@ def test_ensemble_with_new_host_names_for_all_servers_starts(tmp_path: Path) -> 
         claim(config_of(tmp_path, 1, "server.1=localhost:5:6\nserver.2=localhost:7:8\n"))
 
 
-def test_data_moved_by_reconfig_belongs_to_the_new_ensemble(tmp_path: Path) -> None:
+def test_data_moved_by_reconfig_is_rejected_at_old_addresses(tmp_path: Path) -> None:
     """A new ensemble at the former addresses must not receive the history of the moved ensemble."""
     config = config_of(tmp_path, 1)
     claim(config)
@@ -409,7 +409,7 @@ def test_data_moved_by_reconfig_belongs_to_the_new_ensemble(tmp_path: Path) -> N
     claim(config_of(tmp_path, 1, "server.1=x:1:2\nserver.2=y:1:2\n"))
 
 
-def test_failed_reconfig_write_leaves_data_ownership_unchanged(tmp_path: Path) -> None:
+def test_failed_reconfig_write_does_not_change_the_data_owner(tmp_path: Path) -> None:
     config = config_of(tmp_path, 1)
     claim(config)
     kept = mock.Mock()
@@ -428,7 +428,7 @@ def test_data_of_zookeeper_or_a_standalone_server_has_no_owner(tmp_path: Path) -
 # -- reasons not to start ----------------------------------------------------------------------------------------------
 
 
-def test_missing_or_unusable_file_is_reported_in_one_line(solo: Ensemble) -> None:
+def test_missing_or_unusable_data_file_is_reported_in_one_line(solo: Ensemble) -> None:
     config, data = solo.config(1), solo.directory / "1" / "data"
     text = config.read_text()
     several = text + "server.1=127.0.0.1:1:2\nserver.2=127.0.0.1:3:4\n"
@@ -448,7 +448,7 @@ def test_missing_or_unusable_file_is_reported_in_one_line(solo: Ensemble) -> Non
     assert solo.run_to_its_end(1) == (1, f"zabka peer: {config} cannot be read: No such file or directory\n")
 
 
-def test_oversized_frame_after_a_write_does_not_lose_the_write(solo: Ensemble) -> None:
+def test_oversized_frame_after_a_write_does_not_undo_the_write(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     hello = struct.pack(">iqiqi", 0, 0, 5000, 0, 16) + bytes(16)

@@ -40,7 +40,7 @@ def metrics(ensemble: Ensemble, i: int) -> dict[str, str]:
     return dict(rows)
 
 
-def test_each_role_has_its_own_metrics(watched: Ensemble) -> None:
+def test_each_role_reports_its_own_metrics(watched: Ensemble) -> None:
     leader = watched.leader()
     assert leader is not None
     with watched.client(4) as client:
@@ -70,7 +70,7 @@ def test_each_role_has_its_own_metrics(watched: Ensemble) -> None:
     assert of_follower["cnt_quorum_ack_latency"] == "0"
 
 
-def test_observers_follow_every_leader_and_wait_for_a_quorum(watched: Ensemble) -> None:
+def test_observers_follow_each_new_leader_and_wait_for_a_quorum(watched: Ensemble) -> None:
     modes = watched.modes()
     assert [modes[4], modes[5]] == ["observer", "observer"]
     leader = watched.leader()

@@ -53,7 +53,7 @@ def test_three_peers_elect_one_leader_and_journal_it(trio: Ensemble) -> None:
     assert "leader_established" in event_types(trio, leader)
 
 
-def test_stock_client_works_with_every_peer(trio: Ensemble) -> None:
+def test_kazoo_client_works_with_every_peer(trio: Ensemble) -> None:
     with trio.client(2) as two:
         with trio.client(1) as one:
             seen = threading.Event()
@@ -72,7 +72,7 @@ def test_stock_client_works_with_every_peer(trio: Ensemble) -> None:
         assert two.exists("/shared/ephemeral") is None
 
 
-def test_four_letter_words_return_the_same_as_zookeepers(trio: Ensemble) -> None:
+def test_four_letter_words_reply_as_in_zookeeper(trio: Ensemble) -> None:
     assert trio.word(1, "ruok") == "imok"
     assert trio.word(1, "isro") == "rw"
     assert "zookeeper.version=3.9.5-" in trio.word(1, "envi")
@@ -164,7 +164,7 @@ def wait_until_more(done: list[int]) -> None:
     wait_until(lambda: len(done) > goal)
 
 
-def test_paused_leader_is_replaced(trio: Ensemble) -> None:
+def test_paused_zab_leader_is_replaced(trio: Ensemble) -> None:
     leader = trio.wait_for_quorum()
     others = [i for i in trio.client_ports if i != leader]
     pause(trio.processes[leader], True)
@@ -179,7 +179,7 @@ def test_paused_leader_is_replaced(trio: Ensemble) -> None:
         assert client.exists("/while-paused") is not None
 
 
-def test_isolated_leader_resigns_and_rejoins_after_healing(trio: Ensemble) -> None:
+def test_isolated_zab_leader_resigns_and_rejoins_after_healing(trio: Ensemble) -> None:
     leader = trio.wait_for_quorum()
     others = [i for i in trio.client_ports if i != leader]
     set_faults(trio, leader, [f"peer-{i}" for i in others])
@@ -235,7 +235,7 @@ def attach_by_hand(ensemble: Ensemble, session: int, password: bytes) -> tuple[i
     return timeout_ms, granted
 
 
-def test_torn_log_tail_is_truncated_and_reported_at_start(solo: Ensemble) -> None:
+def test_incomplete_last_log_record_is_truncated_and_reported(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     with solo.client() as client:
@@ -251,7 +251,7 @@ def test_torn_log_tail_is_truncated_and_reported_at_start(solo: Ensemble) -> Non
         assert client.get("/kept")[0] == b"here"
 
 
-def test_peer_that_cannot_run_logs_one_line_and_exits_1(solo: Ensemble) -> None:
+def test_peer_that_cannot_start_logs_one_line_and_exits_1(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     port = solo.client_ports[1]
@@ -275,7 +275,7 @@ def test_peer_that_cannot_run_logs_one_line_and_exits_1(solo: Ensemble) -> None:
     assert solo.word(1, "ruok") == "imok"
 
 
-def test_damaged_log_is_rejected_with_its_name(solo: Ensemble) -> None:
+def test_damaged_log_is_rejected_with_its_file_name(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     with solo.client() as client:
@@ -310,7 +310,7 @@ def test_invalid_requests_close_at_most_their_own_connection(trio: Ensemble) -> 
         assert "Traceback" not in trio.log(i)
 
 
-def test_lagging_follower_keeps_its_snapshot_after_a_kill(trio: Ensemble) -> None:
+def test_snapshot_received_by_a_lagging_follower_survives_a_kill(trio: Ensemble) -> None:
     leader = trio.wait_for_quorum()
     late = next(i for i in trio.client_ports if i != leader)
     trio.kill(late)

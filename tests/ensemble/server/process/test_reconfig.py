@@ -54,7 +54,7 @@ def test_observer_becomes_a_voter_and_then_the_leader_leaves(tmp_path: Path) -> 
         ensemble.close()
 
 
-def test_server_moves_to_other_ports(tmp_path: Path) -> None:
+def test_server_can_be_moved_to_other_ports_by_reconfig(tmp_path: Path) -> None:
     """The moved server listens on its new client, quorum and election ports, and the others connect to it there."""
     ensemble = Ensemble(tmp_path, 3)
     try:

@@ -99,7 +99,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 
 @pytest.mark.parametrize("kind", [KazooClient, OurClient], ids=["kazoo", "ours"])
-def test_certificate_subject_grants_its_acl(secured: Secured, kind: Any) -> None:
+def test_certificate_subject_gets_the_access_of_its_acl(secured: Secured, kind: Any) -> None:
     with secured.client(kind, **secured.tls(secured.ann)) as ann, secured.client() as plain:
         ann.create("/x509", b"x", acl=[make_acl("auth", "", all=True)])
         assert ann.get_acls("/x509")[0][0].id.id == ANN
@@ -119,7 +119,7 @@ def test_client_without_a_trusted_certificate_is_rejected(secured: Secured, who:
         client.close()
 
 
-def test_sasl_authenticates_a_client(secured: Secured) -> None:
+def test_client_can_authenticate_with_sasl(secured: Secured) -> None:
     options = {"mechanism": "DIGEST-MD5", "username": "jaasuser", "password": "jaas_password"}
     with secured.client(sasl_options=options) as client, secured.client() as other:
         client.create("/sasl", b"x", acl=[make_acl("sasl", "jaasuser", all=True)])
@@ -173,7 +173,7 @@ def test_garbage_and_stalled_tls_handshakes_affect_no_client(secured: Secured) -
             each.close()
 
 
-def test_connections_per_host_are_limited(secured: Secured) -> None:
+def test_connections_per_client_host_are_limited(secured: Secured) -> None:
     connections = [socket.create_connection(("127.0.0.1", secured.plain_port), 5) for _ in range(20)]
     try:
         wait_until(lambda: exchange(secured.plain_port, b"srvr") == b"")
@@ -204,7 +204,7 @@ def test_only_the_srvr_command_is_allowed_by_default(secured: Secured) -> None:
     assert "Mode: standalone" in secured.peer.word(1, "srvr")
 
 
-def test_secrets_are_never_logged_or_journalled(secured: Secured) -> None:
+def test_secrets_are_never_logged_or_journaled(secured: Secured) -> None:
     """This test is last, so that all traces of the other tests exist by now."""
     written = [path for path in (secured.peer.directory / "1").rglob("*") if path.is_file() and path.name != "zoo.cfg"]
     texts = {path: path.read_bytes() for path in written}
@@ -212,7 +212,7 @@ def test_secrets_are_never_logged_or_journalled(secured: Secured) -> None:
     assert [(path.name, secret) for path, text in texts.items() for secret in SECRETS if secret.encode() in text] == []
 
 
-def test_server_without_client_port_has_no_plaintext_port(tmp_path: Path) -> None:
+def test_server_without_client_port_key_has_no_plaintext_port(tmp_path: Path) -> None:
     """This includes client.portUnification=true, which then refers to a missing port."""
     path = tmp_path / "zoo.cfg"
     path.write_text(
@@ -225,7 +225,7 @@ def test_server_without_client_port_has_no_plaintext_port(tmp_path: Path) -> Non
     assert [call[0] for call in clients.method_calls] == ["listen_secure"]
 
 
-def test_wrong_store_password_is_reported_in_one_line(secured: Secured, tmp_path: Path) -> None:
+def test_wrong_tls_store_password_is_reported_in_one_line(secured: Secured, tmp_path: Path) -> None:
     other = Ensemble(tmp_path, 1)
     text = secured.peer.config(1).read_text().replace("sesame-street", "wrong-one")
     text = text.replace(str(secured.peer.directory / "1" / "data"), str(tmp_path / "1" / "data"))
@@ -237,7 +237,7 @@ def test_wrong_store_password_is_reported_in_one_line(secured: Secured, tmp_path
     assert "wrong-one" not in output
 
 
-def test_servers_move_to_tls_one_by_one_and_reject_wrong_names(tmp_path: Path) -> None:
+def test_servers_move_to_tls_one_by_one_and_check_host_names(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ssl")
     good = authority.store("peer", "/CN=peer", "DNS:localhost,IP:127.0.0.1")
     wrong = authority.store("wrong", "/CN=wrong", "DNS:elsewhere.example")

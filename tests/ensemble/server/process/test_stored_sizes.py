@@ -43,12 +43,12 @@ def in_snapshot(directory: Path, size: int) -> Recovered:
         (Limits(frame_bytes=4096, extra_bytes=1), 4096 + 1024),
     ],
 )
-def test_stored_record_limit_equals_javas(limits: Limits, allowed: int) -> None:
+def test_maximum_size_of_a_stored_record_equals_javas(limits: Limits, allowed: int) -> None:
     """As in BinaryInputArchive: jute.maxbuffer plus zookeeper.jute.maxbuffer.extrasize, which is at least 1,024."""
     assert readable_bytes(limits) == allowed
 
 
-def test_oversized_transaction_is_reported() -> None:
+def test_stored_transaction_over_the_limit_is_reported() -> None:
     limits = Limits(frame_bytes=4096)
     assert oversized_warning(in_log(8192 - 76), limits) is None
     warning = oversized_warning(in_log(8192 - 75), limits)
@@ -58,7 +58,7 @@ def test_oversized_transaction_is_reported() -> None:
     )
 
 
-def test_oversized_znode_is_reported(tmp_path: Path) -> None:
+def test_stored_znode_over_the_limit_is_reported(tmp_path: Path) -> None:
     limits = Limits(frame_bytes=4096)
     (tmp_path / "fits").mkdir()
     assert oversized_warning(in_snapshot(tmp_path / "fits", 8192), limits) is None

@@ -59,14 +59,14 @@ def test_there_are_thirteen_lessons() -> None:
 
 
 @EACH
-def test_moment_of_a_lesson_selects_an_event_by_its_fields(lesson: Lesson) -> None:
+def test_event_shown_by_a_lesson_is_selected_by_its_fields(lesson: Lesson) -> None:
     fields = BY_NAME[lesson.moment.type].__struct_fields__
     assert set(lesson.moment.fields) <= set(fields)
     assert lesson.moment.fields, "the first event of a type is seldom the one that is meant"
 
 
 @EACH
-def test_lesson_has_exactly_one_right_answer(lesson: Lesson) -> None:
+def test_lesson_has_exactly_one_correct_answer(lesson: Lesson) -> None:
     scene = scene_of(lesson)
     right = lesson.right(scene)
     assert [answer.holds(scene) for answer in lesson.answers].count(True) == 1
@@ -74,12 +74,12 @@ def test_lesson_has_exactly_one_right_answer(lesson: Lesson) -> None:
 
 
 @EACH
-def test_lesson_has_the_same_right_answer_with_other_delays(lesson: Lesson) -> None:
+def test_lesson_has_the_same_correct_answer_with_other_delays(lesson: Lesson) -> None:
     other = lesson.scene(shown(lesson, ANOTHER_SEED).journal)
     assert lesson.right(other) == lesson.right(scene_of(lesson))
 
 
-def test_right_answers_are_spread_over_all_positions() -> None:
+def test_correct_answers_are_spread_over_all_positions() -> None:
     places = [lesson.right(scene_of(lesson)) for lesson in LESSONS.values()]
     assert all(places.count(place) in (THIRTEEN // 3, THIRTEEN // 3 + 1) for place in range(3))
 
@@ -126,13 +126,13 @@ def test_lesson_about_a_bug_uses_a_script_with_a_bug() -> None:
         assert not lesson.moment.with_bug or script.shows
 
 
-def test_missing_event_of_a_lesson_raises_no_moment() -> None:
+def test_history_without_the_event_of_a_lesson_raises_no_moment() -> None:
     entries = shown(LESSONS["leader-killed"]).journal
     with pytest.raises(NoMoment, match="no leader_elected with leader_epoch=99 is in this play"):
         Scene(entries, Moment("leader_elected", {"leader_epoch": 99}))
 
 
-def test_changed_history_of_a_lesson_changes_the_right_answer() -> None:
+def test_changed_history_of_a_lesson_changes_the_correct_answer() -> None:
     """The correct answer is computed from the history instead of being stored with the lesson."""
     lesson = LESSONS["leader-killed"]
     scene = scene_of(lesson)

@@ -1,6 +1,6 @@
-"""Administrators' requests to the controller under /admin: preferred leader elections, and reassignments.
+"""Requests of administrators to the controller under /admin: preferred leader elections, and reassignments.
 
-A leader writes the same kind of list of partitions under /isr_change_notification.
+Leaders write a list of partitions in the same format under /isr_change_notification.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def encode_partition_set(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_partition_set(data: bytes | None) -> list[TopicPartition] | None:
-    """Decode the listed partitions in order, without duplicates."""
+    """Decode the partitions in order, without duplicates; None if the data is not valid."""
     value = decode(data)
     listed = value.get("partitions") if value else None
     if not isinstance(listed, list):
@@ -41,7 +41,7 @@ def encode_reassignments(targets: Mapping[TopicPartition, tuple[int, ...]]) -> b
 
 
 def decode_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]] | None:
-    """Decode the target replicas of each listed partition; a partition's last entry counts."""
+    """Decode the target replicas of each partition. If a partition is listed twice, its last entry counts."""
     value = decode(data)
     listed = value.get("partitions") if value else None
     if not isinstance(listed, list):

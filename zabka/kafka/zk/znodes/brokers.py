@@ -9,7 +9,7 @@ from zabka.kafka.zk.znodes.json_content import PORT_MAX, decode, encode, is_int3
 
 
 class BrokerEndpoint(NamedTuple):
-    """One of a broker's listeners, with its advertised address."""
+    """A listener of a broker, with its advertised address."""
 
     listener: str
     host: str
@@ -18,7 +18,7 @@ class BrokerEndpoint(NamedTuple):
 
 
 LOG_INTACT = ("zabka.log.intact", 1, 1)
-"""The feature with which zabka's broker declares that its log is intact.
+"""Feature with which zabka's brokers declare in their registration that their logs are intact.
 
 The format of a registration allows additional features (KIP-584), and Kafka's controllers ignore this one.
 """
@@ -32,13 +32,14 @@ class BrokerInfo(NamedTuple):
     rack: str | None = None
     jmx_port: int = -1
     features: tuple[tuple[str, int, int], ...] = ()
-    """The broker's supported features: name, lowest and highest level."""
+    """Supported features of the broker: name, lowest and highest level."""
     log_intact: bool = False
-    """Whether the broker's log is as complete as at its last registration. Kafka's brokers do not declare it."""
+    """Whether the broker's logs are as complete as at its last registration. Kafka's brokers do not declare this."""
 
     def supports(self, finalized: Mapping[str, int]) -> bool:
-        """Return whether the broker supports every finalized feature of the cluster at its level; if not, it cannot
-        join (KIP-584).
+        """Return whether the broker supports every finalized feature of the cluster at its level (KIP-584).
+
+        Otherwise the broker cannot join the cluster.
         """
         supported = {name: (low, high) for name, low, high in self.features}
         for name, level in finalized.items():
@@ -68,7 +69,7 @@ def encode_broker(info: BrokerInfo, timestamp_ms: int) -> bytes:
 
 
 def decode_broker(broker_id: int, data: bytes | None) -> BrokerInfo | None:
-    """Decode a broker's registration, versions 1 to 5."""
+    """Decode the content of /brokers/ids/N, versions 1 to 5; None if it is not valid."""
     value = decode(data)
     if value is None:
         return None
@@ -102,7 +103,7 @@ def decode_broker(broker_id: int, data: bytes | None) -> BrokerInfo | None:
 
 
 def _features(value: object) -> tuple[tuple[str, int, int], ...]:
-    """Decode the readable features of a broker; an unreadable feature counts as unsupported."""
+    """Decode the valid features of a broker. An invalid feature counts as unsupported."""
     found = []
     for name, row in value.items() if isinstance(value, dict) else ():
         low, high = (row.get("min_version"), row.get("max_version")) if isinstance(row, dict) else (None, None)

@@ -1,4 +1,4 @@
-"""/brokers/topics/T/partitions/P/state: a partition's leader and ISR."""
+"""Content of /brokers/topics/T/partitions/P/state: the leader and the ISR of a partition."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from zabka.kafka.zk.znodes.json_content import INT32_MAX, broker_ids, decode, en
 
 
 class LeaderAndIsr(NamedTuple):
-    """A partition's state znode (LeaderIsrAndControllerEpoch). `partition_epoch` is that znode's version.
+    """A partition's state (LeaderIsrAndControllerEpoch). `partition_epoch` is the version of its znode.
 
-    `eligible` are replicas outside the ISR that have all committed records, according to the configuration that the
-    transaction `eligible_by_zxid` wrote. `doubtful` members of the ISR may lack some committed records. The state's
-    writer had seen registrations up to `broker_epoch_seen`. See `eligibility`. Kafka's controllers ignore these four
-    fields, and drop them when they write.
+    `eligible` are replicas outside the ISR that have all committed records, according to the config that the
+    transaction `eligible_by_zxid` wrote. `doubtful` are members of the ISR that may lack some committed records.
+    `broker_epoch_seen` is the newest registration that the writer of the state had seen. See `eligibility`. Kafka's
+    controllers ignore these four fields, and drop them when they write.
     """
 
     leader: int
@@ -29,7 +29,10 @@ class LeaderAndIsr(NamedTuple):
 
 
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
-    """Encode the content of a state znode (TopicPartitionStateZNode); its partition epoch is the znode's version."""
+    """Encode the content of a partition's state znode (TopicPartitionStateZNode).
+
+    The partition epoch is not part of it, because it is the version of the znode.
+    """
     value: dict[str, object] = {
         "version": 1,
         "leader": state.leader,
@@ -48,7 +51,7 @@ def encode_partition_state(state: LeaderAndIsr) -> bytes:
 
 
 def decode_partition_state(data: bytes | None, version: int) -> LeaderAndIsr | None:
-    """Decode a partition's state from a znode of that version."""
+    """Decode the content of a partition's state znode; None if it is not valid. `version` is the znode's version."""
     value = decode(data)
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""The paths of Kafka's znodes (kafka.zk.ZkData)."""
+"""Paths of Kafka's znodes (kafka.zk.ZkData)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PERSISTENT_PATHS = (
     LOG_DIR_EVENT_NOTIFICATION,
     *(f"/config/{kind}" for kind in CONFIG_KINDS),
 )
-"""The paths created at every broker start (ZkData.PersistentZkPaths)."""
+"""Paths that every broker creates when it starts (ZkData.PersistentZkPaths)."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -61,8 +61,7 @@ def partition_state_path(partition: TopicPartition) -> str:
 
 
 DEFAULT_ENTITY = "<default>"
-"""The entity under /config/brokers, users, clients or ips whose configuration applies if an entity has no override.
-"""
+"""Entity under /config/brokers, users, clients or ips whose config applies to entities without an override."""
 
 
 def config_path(kind: str, entity: str) -> str:

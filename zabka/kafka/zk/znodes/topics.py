@@ -1,4 +1,4 @@
-"""/brokers/topics/T: a topic's id, and the replicas of its partitions."""
+"""Content of /brokers/topics/T: the topic id, and the replicas of the topic's partitions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from zabka.kafka.zk.znodes.json_content import INT32_MAX, broker_ids, decode, en
 
 
 def _without(ids: tuple[int, ...], gone: tuple[int, ...]) -> tuple[int, ...]:
-    """Return `ids` without the ids in `gone`, in order, in linear time: a request may list a hundred thousand of
-    each.
+    """Return `ids` in order, without the ids in `gone`.
+
+    The time is linear, because a request may list a hundred thousand of each.
     """
     if not gone:
         return ids
@@ -20,7 +21,7 @@ def _without(ids: tuple[int, ...], gone: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class ReplicaAssignment(NamedTuple):
-    """A partition's replicas, the preferred leader first; `adding` and `removing` are set during a reassignment."""
+    """Replicas of a partition, the preferred leader first. `adding` and `removing` are set during a reassignment."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -28,12 +29,12 @@ class ReplicaAssignment(NamedTuple):
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The replicas before the current reassignment."""
+        """Replicas before the current reassignment."""
         return _without(self.replicas, self.adding)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """The replicas after the current reassignment."""
+        """Replicas after the current reassignment."""
         return _without(self.replicas, self.removing)
 
     @property
@@ -42,25 +43,28 @@ class ReplicaAssignment(NamedTuple):
         return bool(self.adding or self.removing)
 
     def reassign_to(self, target: Iterable[int]) -> ReplicaAssignment:
-        """Return the assignment during a reassignment to the target, which may supersede another target (KIP-455)."""
+        """Return the assignment during a reassignment to the target replicas.
+
+        They may replace the target of an ongoing reassignment (KIP-455).
+        """
         replacement, origin = tuple(target), self.origin
         full = tuple(dict.fromkeys((*replacement, *origin)))
         return ReplicaAssignment(full, _without(full, origin), _without(full, replacement))
 
     def without(self, broker_id: int) -> ReplicaAssignment:
-        """Return the assignment without that replica."""
+        """Return the assignment without the replica on that broker."""
         return ReplicaAssignment(*(tuple(b for b in ids if b != broker_id) for ids in self))
 
 
 class TopicAssignment(NamedTuple):
-    """The content of /brokers/topics/T. `topic_id` is None for topics that were created before Kafka 2.8."""
+    """Content of /brokers/topics/T. `topic_id` is None for a topic created before Kafka 2.8."""
 
     topic_id: str | None
     partitions: dict[int, ReplicaAssignment]
 
 
 def encode_topic(topic: TopicAssignment) -> bytes:
-    """Encode the content of /brokers/topics/T (TopicZNode, version 3; 2 without a topic id)."""
+    """Encode the content of /brokers/topics/T (TopicZNode, version 3, or 2 without a topic id)."""
     numbers = sorted(topic.partitions)
     value: dict[str, object] = {
         "version": 2 if topic.topic_id is None else 3,
@@ -74,7 +78,7 @@ def encode_topic(topic: TopicAssignment) -> bytes:
 
 
 def decode_topic(data: bytes | None) -> TopicAssignment | None:
-    """Decode a topic's assignment, versions 1 to 3."""
+    """Decode the content of /brokers/topics/T, versions 1 to 3; None if it is not valid."""
     value = decode(data)
     if value is None:
         return None

@@ -1,8 +1,8 @@
-"""Thirteen outages as lessons: a question, possible answers, the script to play, and the decisive moment.
+"""Thirteen outages as lessons: a question, possible answers, the script to run, and the decisive event.
 
-The dashboard shows the lessons, and `docs/lessons/` is generated from them. The right answer is derived from the
-history of the play (`Lesson.right`); the rules are in the journal (`zabka.journal.rules`). `api` and `cli` import this
-package, which refers to scripts by name and does not play them. Start reading at `lesson`.
+The dashboard shows the lessons, and `docs/lessons/` is generated from them. The right answer is computed from the
+events of the script's run (`Lesson.right`), with the rules in `zabka.journal.rules`. `api` and `cli` import this
+package, which refers to scripts by name and does not run them. Start reading at `lesson`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ORDER = (
     "quorum-lost", "high-watermark", "preferred-leader", "acks", "aborted-record", "cut-one-way",
     "reassignment-interrupted",
 )  # fmt: skip
-"""The order of the lessons, from common outages to difficult ones."""
+"""Order of the lessons, from common outages to difficult ones."""
 _BY_NAME = {
     lesson.name: lesson
     for lesson in (*CONTROLLER_LESSONS, *ENSEMBLE_LESSONS, *REPLICATION_LESSONS, *TRANSACTION_LESSONS)

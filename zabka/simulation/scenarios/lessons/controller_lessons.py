@@ -9,7 +9,7 @@ AT_ONCE_US = 1_000_000
 
 
 def _gap_us(scene: Scene) -> int:
-    """Return the time from the loss of the previous controller to the lesson's moment."""
+    """Return the time in µs from the loss of the previous controller to the lesson's decisive event."""
     lost_us = scene.state.controller_terms[-2].holder_lost_us
     return scene.entry.wall_us - lost_us if lost_us is not None else 0
 
@@ -28,14 +28,14 @@ def _replaced_after_its_session(scene: Scene) -> bool:
 
 
 def _goes_on_deciding(scene: Scene) -> bool:
-    """Whether the old controller writes anything after it resumes."""
+    """Whether the old controller changes a partition's state after it resumes."""
     own = scene.event.controller_epoch
     written = [told.controller_epoch for told in scene.later(e.LeaderElected)]
     return own in (*written, *(told.controller_epoch for told in scene.later(e.IsrChanged)))
 
 
 def _ends_by_its_own_clock(scene: Scene) -> bool:
-    """Whether the old controller resigned on its own: without a rejected write and without an expired session."""
+    """Whether the old controller resigned by its own clock, before a write was rejected or its session expired."""
     return not _goes_on_deciding(scene) and scene.event.reason not in ("session_expired", "controller_moved")
 
 
@@ -44,7 +44,7 @@ def _ends_by_the_ensemble(scene: Scene) -> bool:
 
 
 def _led_again_by_itself(scene: Scene) -> bool:
-    """Whether the preferred replica became leader again without a request."""
+    """Whether the preferred replica became leader again without a request for an election."""
     preferred = scene.event.replicas[0]
     elected = [event for event in scene.earlier(e.LeaderElected) if (event.topic, event.partition) == ("orders", 0)]
     return any(event.leader == preferred for event in elected[1:])
@@ -60,7 +60,7 @@ def _never_led_again(scene: Scene) -> bool:
 
 
 def _target(scene: Scene) -> set[int]:
-    """Return the target replicas of the reassignment, as the old controller announced them before it died."""
+    """Return the target replicas of the reassignment, from the old controller's event before it was killed."""
     before = [event for event in scene.earlier(e.AssignmentChanged) if event.adding]
     return set(before[0].replicas) - set(before[0].removing)
 

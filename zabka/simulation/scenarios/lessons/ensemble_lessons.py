@@ -7,12 +7,12 @@ from zabka.simulation.scenarios.lessons.lesson import Answer, Lesson, Moment, Sc
 
 
 def _answered(scene: Scene) -> int:
-    """Return the highest zxid acknowledged to a client before the lesson's moment."""
+    """Return the highest zxid acknowledged to a client before the lesson's decisive event."""
     return max((told.zxid for told in scene.earlier(e.WriteAcknowledged)), default=0)
 
 
 def _proposed(scene: Scene) -> set[int]:
-    """Return the old leader's proposals that were not acknowledged to any client."""
+    """Return the zxids that the old leader proposed and did not acknowledge to a client."""
     return {told.zxid for told in scene.earlier(e.TxnProposed) if told.zxid > _answered(scene)}
 
 
@@ -45,7 +45,7 @@ def _is_crash(event: e.Event, role: str) -> bool:
 
 
 def _elected_without_quorum(scene: Scene) -> bool:
-    """Whether another leader was elected before a quorum served again."""
+    """Whether another leader was elected before the ensemble had a quorum again."""
     return scene.earlier(e.LeaderEstablished)[-1].epoch == 1
 
 

@@ -1,6 +1,6 @@
-"""The parts of a lesson, and how a play determines the right answer.
+"""The parts of a lesson, and how the right answer is computed from a run of its script.
 
-The right answer is not stored. Each answer has a predicate on the history of a play, and `Lesson.right` evaluates these
+The right answer is not stored. Each answer has a predicate on the events of a run, and `Lesson.right` evaluates the
 predicates.
 """
 
@@ -22,26 +22,26 @@ PARTITION = "orders-0"
 
 
 class NoMoment(Exception):
-    """The play lacks the lesson's moment, or not exactly one answer is right; the message gives the reason."""
+    """A run lacks the lesson's decisive event, or does not have exactly one right answer; the message says which."""
 
 
 class Moment(NamedTuple):
-    """The first event of that type with all these field values. With `with_bug`, it is in the play with the bug."""
+    """The first event of a type whose fields have the given values. `with_bug`: in the run with the bug."""
 
     type: str
     fields: Mapping[str, Any] = {}
     with_bug: bool = False
 
     def is_at(self, event: Event) -> bool:
-        """Whether an event matches the type and fields."""
+        """Return whether an event has this type and these field values."""
         return type_name(event) == self.type and all(getattr(event, k) == value for k, value in self.fields.items())
 
 
 class Scene:
-    """The whole history of a play, and the lesson's moment in it."""
+    """All events of a run, and the lesson's decisive event among them."""
 
     def __init__(self, entries: Sequence[Entry], moment: Moment) -> None:
-        """Raise NoMoment if the history lacks the moment."""
+        """Raise NoMoment if no event matches the lesson's moment."""
         self.entries = entries
         found = next((place for place, entry in enumerate(entries) if moment.is_at(entry.event)), None)
         if found is None:
@@ -51,40 +51,40 @@ class Scene:
 
     @property
     def entry(self) -> Entry:
-        """The journal entry at the moment."""
+        """Journal entry of the decisive event."""
         return self.entries[self.place]
 
     @property
     def event(self) -> Any:
-        """The event at the moment."""
+        """The decisive event."""
         return self.entry.event
 
     @cached_property
     def state(self) -> ClusterState:
-        """The cluster state at the moment."""
+        """Cluster state at the decisive event."""
         return fold(self.entries[: self.place + 1])
 
     @cached_property
     def final_state(self) -> ClusterState:
-        """The cluster state at the end of the play."""
+        """Cluster state at the end of the run."""
         return fold(self.entries)
 
     @property
     def partition(self) -> PartitionView:
-        """The partition's state at the moment."""
+        """State of the lesson's partition at the decisive event."""
         return self.state.partitions[PARTITION]
 
     def earlier(self, kind: type[E]) -> list[E]:
-        """Return the events of that type before the moment, in order."""
+        """Return the events of that type before the decisive event, in order."""
         return [entry.event for entry in self.entries[: self.place] if isinstance(entry.event, kind)]
 
     def later(self, kind: type[E]) -> list[E]:
-        """Return the events of that type after the moment, in order."""
+        """Return the events of that type after the decisive event, in order."""
         return [entry.event for entry in self.entries[self.place + 1 :] if isinstance(entry.event, kind)]
 
     @cached_property
     def causes(self) -> Causes:
-        """The causes and effects in this play."""
+        """Causes and effects among the events of this run."""
         causes = Causes()
         for entry in self.entries:
             causes.see(entry)
@@ -92,12 +92,12 @@ class Scene:
 
     @property
     def chain(self) -> Chain:
-        """The causal chain from the moment's event back to its first recorded cause."""
+        """The causal chain from the decisive event back to its first recorded cause."""
         return self.causes.chain(self.entry)
 
     @property
     def beginning(self) -> Entry | None:
-        """The fault or request at the end of the chain, or None if the chain ends with neither."""
+        """The fault or operator's request that begins the causal chain, or None if another event begins it."""
         last = self.chain.steps[-1]
         return last if isinstance(last.event, e.AdminRequested | e.FaultInjected) else None
 
@@ -110,10 +110,10 @@ class Answer(NamedTuple):
 
 
 class Lesson(NamedTuple):
-    """A question about an outage of the library. The reader answers it before the outage is played.
+    """A question about an outage of the library. The reader answers it before seeing the run.
 
-    `scenario` is the script, `moment` the event to look at, `look_at` a sentence about what to look at, and
-    `explanation` a paragraph.
+    `scenario` is the script's name, `moment` the decisive event, `look_at` a sentence that tells the reader what to
+    look at, and `explanation` a paragraph that explains the answer.
     """
 
     name: str
@@ -126,11 +126,11 @@ class Lesson(NamedTuple):
     explanation: str
 
     def scene(self, entries: Sequence[Entry]) -> Scene:
-        """Return the lesson's moment in a play (in the play with the bug if `moment.with_bug`). Raises NoMoment."""
+        """Find the lesson's decisive event in a run (the run with the bug if `moment.with_bug`). Raises NoMoment."""
         return Scene(entries, self.moment)
 
     def right(self, scene: Scene) -> int:
-        """Return the index of the right answer in this play. Raises NoMoment unless exactly one answer is right."""
+        """Return the index of the right answer for this run. Raises NoMoment unless exactly one answer is right."""
         found = [number for number, answer in enumerate(self.answers) if answer.holds(scene)]
         if len(found) != 1:
             raise NoMoment(f"{len(found)} of the answers of {self.name} are right in this play")

@@ -20,7 +20,7 @@ def _new_leader_alone(scene: Scene) -> bool:
 
 
 def _waiting_offset(scene: Scene) -> int:
-    """Return the follower's log end offset when the ISR shrank, which is the first offset that it lacked."""
+    """Return the follower's log end offset when it left the ISR: the offset of the first record that it lacked."""
     proposed = scene.earlier(e.IsrProposed)[-1]
     return proposed.moved[0].log_end_offset
 
@@ -34,7 +34,7 @@ def _acknowledged_before_it_left(scene: Scene) -> bool:
 
 
 def _acknowledged_without_it(scene: Scene) -> bool:
-    """Whether the record was acknowledged after the ISR shrank and before the follower rejoined the ISR."""
+    """Whether the record was acknowledged while the follower was outside the ISR."""
     offset, back = _waiting_offset(scene), False
     for entry in scene.entries[scene.place + 1 :]:
         back = back or (isinstance(entry.event, e.IsrChanged) and entry.event.cause == "caught_up")
@@ -67,7 +67,7 @@ def _cut_to_the_high_watermark(scene: Scene) -> bool:
 
 
 def _committed_offset(scene: Scene) -> int:
-    """Return the highest high watermark that any leader reported before the lesson's moment."""
+    """Return the highest high watermark that any leader reported before the lesson's decisive event."""
     return max(told.high_watermark for told in scene.earlier(e.HighWatermarkMoved) if told.is_leader)
 
 

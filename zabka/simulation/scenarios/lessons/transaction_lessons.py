@@ -1,4 +1,4 @@
-"""Lessons about transactions: when their records can be read, and by which consumers."""
+"""Lessons about transactions: when consumers can read their records, depending on isolation.level."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from zabka.simulation.scenarios.lessons.lesson import Answer, Lesson, Moment, Sc
 
 
 def _first_offset(scene: Scene) -> int:
-    """Return the offset of the transaction's first record, which the marker's event contains."""
+    """Return the offset of the transaction's first record, from the event of its marker."""
     return int(scene.event.first_offset)
 
 
@@ -21,7 +21,7 @@ def _committed(scene: Scene) -> bool:
 
 
 def _readable_before_its_end(scene: Scene) -> bool:
-    """Whether, before the marker, the records were below the high watermark but held back read_committed consumers."""
+    """Whether only read_uncommitted consumers could read the records before the transaction's marker."""
     moved = [told for told in scene.earlier(e.HighWatermarkMoved) if told.is_leader and told.topic == scene.event.topic]
     held = [told.last_stable_offset for told in scene.earlier(e.LastStableOffsetHeld)]
     return moved[-1].high_watermark > _first_offset(scene) and held == [_first_offset(scene)]
