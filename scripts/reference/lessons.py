@@ -19,8 +19,8 @@ from zabka.simulation.scenarios.world_player import play
 
 _INTRODUCTION = (
     "Thirteen outages: read the question, choose an answer, and only then read on. The dashboard's tab Lessons asks "
-    "the same questions and runs the scenarios. The site that `make docs` builds plays each lesson in the browser. The "
-    "right answer is derived from the events of the run. `zabka why` prints the rules of each decision."
+    "the same questions and runs the scenarios. The site that `make docs` builds plays each lesson in the browser. "
+    "`zabka why` prints the rules of each decision."
 )
 _LETTERS = "abc"
 
