@@ -5,8 +5,8 @@ The correct choice, the sentence for the lesson's decisive event, and the causes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
 
 from scripts.reference.markdown import code, document, table
 from zabka.controller.historical import HISTORICAL_KEY
@@ -18,15 +18,17 @@ from zabka.simulation.scenarios.scenario import WorldScenario
 from zabka.simulation.scenarios.world_player import play
 
 _INTRODUCTION = (
-    "Thirteen outages, prediction first: read the question, choose an answer, and only then read on. The dashboard's "
-    "tab Lessons asks the same questions and runs the scenarios. The site that `make docs` builds plays each lesson in "
-    "the browser. The right answer is not stored anywhere: it is derived from the events of the run."
+    "Thirteen outages: read the question, choose an answer, and only then read on. The dashboard's tab Lessons asks "
+    "the same questions and runs the scenarios. The site that `make docs` builds plays each lesson in the browser. "
+    "`zabka why` prints the rules of each decision."
 )
 _LETTERS = "abc"
 
 
-def scene_of(lesson: Lesson) -> Scene:
+@cache
+def scene_of(lesson_name: str) -> Scene:
     """Run the lesson's script and return the scene around the lesson's decisive event."""
+    lesson = LESSONS[lesson_name]
     script = LIBRARY[lesson.scenario]
     assert isinstance(script, WorldScenario)
     verdict = play(script)
@@ -36,14 +38,17 @@ def scene_of(lesson: Lesson) -> Scene:
 
 
 def index() -> str:
-    """Return the page that lists the lessons."""
+    """Return the page that lists the lessons, and the rules that decide them."""
     rows = ([f"[{lesson.title}]({name}.md)", f"`{lesson.scenario}`"] for name, lesson in LESSONS.items())
-    return document("Lessons", _INTRODUCTION, table(["lesson", "scenario"], rows))
+    rules = dict.fromkeys(rule for name in LESSONS for rule in _rules(scene_of(name)))
+    return document(
+        "Lessons", _INTRODUCTION, table(["lesson", "scenario"], rows), "## Rules\n", "\n".join(map(_rule, rules)) + "\n"
+    )
 
 
 def page(lesson: Lesson) -> str:
     """Return the page of one lesson."""
-    return document(lesson.title, lesson.question, "\n".join(_parts(lesson, scene_of(lesson))))
+    return document(lesson.title, lesson.question, "\n".join(_parts(lesson, scene_of(lesson.name))))
 
 
 def _parts(lesson: Lesson, scene: Scene) -> Iterator[str]:
@@ -53,18 +58,15 @@ def _parts(lesson: Lesson, scene: Scene) -> Iterator[str]:
     yield f"```\n.venv/bin/zabka scenarios run {lesson.scenario} --story\n```\n"
     yield f"{_plays(lesson)}{lesson.look_at}\n"
     yield "## What happens\n"
-    right = lesson.right(scene)
-    yield f"**{_LETTERS[right]}** is right: {_lowered(lesson.answers[right].text)}\n"
-    yield f"{lesson.explanation}\n"
+    yield f"**{_LETTERS[lesson.right(scene)]}** is right. {lesson.explanation}\n"
     yield from _chain(scene)
-    yield "## The rules\n"
-    for rule in dict.fromkeys(rule for step in scene.chain.steps if (rule := rule_of(step.event))):
-        yield _rule(rule)
-    yield "\n[All lessons](index.md)\n"
+    rules = " ".join(f"{_title(rule)}." for rule in _rules(scene))
+    yield f"[The rules](index.md#rules): {rules}\n"
 
 
-def _lowered(text: str) -> str:
-    return text[0].lower() + text[1:] if text.split()[0] not in ("ISR",) else text
+def _rules(scene: Scene) -> Iterable[Rule]:
+    """Return the rules of the decisions that led to the lesson's moment, each once."""
+    return dict.fromkeys(rule for step in scene.chain.steps if (rule := rule_of(step.event)))
 
 
 def _plays(lesson: Lesson) -> str:
@@ -80,18 +82,22 @@ def _plays(lesson: Lesson) -> str:
 
 def _chain(scene: Scene) -> Iterator[str]:
     sentences = read_sentences()
-    yield "In the journal, from the effect back to its cause:\n"
+    yield "The causes, from the journal:\n"
     for place, entry in enumerate(scene.chain.steps):
         yield f"{place + 1}. `{entry.node}`: {sentences.sentence(entry.node, entry.event)}"
     yield ""
 
 
 def _rule(rule: Rule) -> str:
+    """Return a rule with its sources. `zabka why` prints its sentence."""
     folder = rule.source.path.rpartition("/")[0]
     name = rule.source.symbol.rpartition(".")[2] if "." in rule.source.symbol else rule.source.symbol
     links = ", ".join(f"[{link.name}]({link.url})" for link in (rule.theirs, *rule.references))
-    title = rule.name[0].upper() + rule.name[1:]
-    return f"- **{title}.** {rule.sentence} In zabka: `{name}` (`{folder}/`). Upstream: {links}."
+    return f"- {_title(rule)}: `{name}` (`{folder}/`); {links}"
+
+
+def _title(rule: Rule) -> str:
+    return rule.name[0].upper() + rule.name[1:]
 
 
 LESSON_PAGES: Mapping[str, Callable[[], str]] = {

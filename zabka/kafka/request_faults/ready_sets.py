@@ -43,17 +43,17 @@ def _errors(error: str, *apis: str, **fields: Any) -> tuple[RequestFault, ...]:
 
 READY_SETS: dict[str, ReadySet] = {
     "ack-lost": ReadySet(
-        "The leader stores the records, and the connection breaks before the producer has the acknowledgement.",
-        "The producer sends the records again; only an idempotent one does not store them twice.",
+        "The leader stores the records, and the connection breaks before the acknowledgement.",
+        "The producer sends the records again; without idempotence they are stored twice.",
         (_rule("Produce", "drop_response", times=1),),
     ),
     "not-leader": ReadySet(
-        "The leader has moved, and clients still use the old one.",
+        "The leader has moved, and clients still use the old leader.",
         "Clients refresh their metadata and repeat the request.",
         _errors("NOT_LEADER_OR_FOLLOWER", "Produce", "Fetch", times=3),
     ),
     "coordinator-loading": ReadySet(
-        "A broker has become the coordinator of a group, and still loads its partition of __consumer_offsets.",
+        "A group's new coordinator still loads its partition of __consumer_offsets.",
         "Clients wait and repeat the request at the same broker.",
         _errors("COORDINATOR_LOAD_IN_PROGRESS", "JoinGroup", "OffsetFetch", "OffsetCommit", for_ms=3_000),
     ),
@@ -63,8 +63,8 @@ READY_SETS: dict[str, ReadySet] = {
         _errors("NOT_COORDINATOR", "JoinGroup", "SyncGroup", "Heartbeat", "OffsetCommit", "OffsetFetch", times=1),
     ),
     "rebalance-storm": ReadySet(
-        "Members join and leave a group all the time, so that it rebalances again and again.",
-        "Members stop their work, join again, and do not lose or repeat more than what was not committed.",
+        "Members join and leave a group all the time.",
+        "Members stop their work, join again, and lose or repeat at most uncommitted records.",
         _errors("REBALANCE_IN_PROGRESS", "Heartbeat", every=2, for_ms=30_000),
     ),
     "slow-broker": ReadySet(
@@ -73,8 +73,8 @@ READY_SETS: dict[str, ReadySet] = {
         (_rule(ANY, "delay_before", delay_ms=500),),
     ),
     "stale-metadata": ReadySet(
-        "A broker does not receive the controller's updates, and names leaders and topics of before.",
-        "Clients ask again, perhaps another broker, after they were sent to a broker that does not lead.",
+        "A broker does not receive the controller's updates, and returns outdated leaders and topics.",
+        "Clients that reach a broker that does not lead ask again, perhaps another broker.",
         (_rule("Metadata", "stale", for_ms=30_000),),
     ),
     "throttled": ReadySet(
@@ -83,13 +83,13 @@ READY_SETS: dict[str, ReadySet] = {
         tuple(_rule(api, "throttle", throttle_ms=1_000, for_ms=30_000) for api in ("Produce", "Fetch")),
     ),
     "session-moved": ReadySet(
-        "A ZooKeeper client's request reaches a server that its session has left: that server does not carry it out, "
-        "and closes the connection (ZOOKEEPER-710).",
+        "A ZooKeeper client's request reaches a server that its session has left: that server closes the connection "
+        "without applying the request (ZOOKEEPER-710).",
         "The client connects again, with the same session and ephemeral nodes, and repeats the request.",
         (RequestFault(kind="request", opcode=ANY, effect="close", times=1),),
     ),
     "connection-loss-on-create": ReadySet(
-        "A ZooKeeper client creates a znode, and the connection breaks before it has the answer.",
+        "A ZooKeeper client creates a znode, and the connection breaks before the answer.",
         "The client checks whether the znode exists before it creates it again, above all if it is sequential.",
         (_rule("create", "drop_response", times=1),),
     ),

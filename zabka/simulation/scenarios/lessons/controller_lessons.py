@@ -99,14 +99,12 @@ CONTROLLER_LESSONS: tuple[Lesson, ...] = (
         look_at="The Controller track: from the kill to the expiry the term continues, and no broker acts as "
         "controller.",
         explanation=(
-            "/controller is an ephemeral znode: it exists as long as the session that created it. A session ends "
-            "only when the ensemble has had no contact with it for its timeout (zookeeper.session.timeout.ms, "
-            "rounded up to a tick). A broken connection alone means nothing, because clients move between servers "
-            "all the time. Until the session expires every broker keeps the dead controller as its controller: "
-            "partitions whose leaders died with it have no leader, ISRs do not change, and nothing is reassigned. "
-            "When the session is closed, its ephemerals are deleted in the same transaction and watches fire. The "
-            "first broker to create /controller again becomes controller, with a controller epoch that is higher "
-            "by one."
+            "/controller is an ephemeral znode: it exists as long as the session that created it. A session ends only "
+            "when the ensemble has had no contact with it for its timeout (zookeeper.session.timeout.ms, rounded up "
+            "to a tick). A broken connection does not end it, because clients move between servers. Until then, "
+            "partitions whose leaders died with the controller have no leader, ISRs do not change, and nothing is "
+            "reassigned. The transaction that closes the session deletes its ephemerals, and watches fire. The first "
+            "broker to create /controller again becomes controller, with the next controller epoch."
         ),
     ),
     Lesson(
@@ -130,16 +128,13 @@ CONTROLLER_LESSONS: tuple[Lesson, ...] = (
         Moment("controller_resigned", {"controller_epoch": 1}),
         look_at=(
             "The track “according to broker” of the resumed broker: it is hatched, because it is wrong, until the "
-            "broker resigns. Compare with the run with the bug, in which the resumed controller deletes the new "
-            "controller's znode."
+            "broker resigns."
         ),
         explanation=(
-            "A process cannot know how long it was stopped. So the writes of a resumed controller must do no faults "
-            "before it learns of its successor. Since Kafka 2.1 (KAFKA-6082) each write is one transaction with a "
-            "version check of /controller_epoch: the ensemble rejects the whole transaction once another "
-            "controller has been elected. Before that, a zombie controller could overwrite partition states, and "
-            "even delete the new controller's znode. The run with the bug shows that: one election after the "
-            "other."
+            "A process cannot know how long it was stopped, so the writes of a resumed controller must be harmless. "
+            "Since Kafka 2.1 (KAFKA-6082) each write is one transaction with a version check of /controller_epoch: "
+            "the ensemble rejects it once another controller has been elected. Before that, a zombie controller could "
+            "overwrite partition states, and even delete the new controller's znode, as in the run with the bug."
         ),
     ),
     Lesson(
@@ -157,11 +152,11 @@ CONTROLLER_LESSONS: tuple[Lesson, ...] = (
         Moment("leader_elected", {"cause": "preferred"}),
         look_at="The partition's lanes: the first replica is in the ISR for a second before it becomes leader.",
         explanation=(
-            "A change of leader means a moment without one, so Kafka does not change a working leader. A preferred "
-            "leader election moves leadership back. An operator requests it (kafka-leader-election.sh, KIP-460), "
-            "or the controller starts it every leader.imbalance.check.interval.seconds if too many partitions of a "
-            "broker are led by other brokers (auto.leader.rebalance.enable). The election takes place only if the "
-            "preferred replica is alive and in the ISR, so it loses no records."
+            "A change of leader means a moment without a leader, so Kafka does not change a working leader. An "
+            "operator requests a preferred leader election (kafka-leader-election.sh, KIP-460), or the controller "
+            "starts it every leader.imbalance.check.interval.seconds if other brokers lead too many of a broker's "
+            "partitions (auto.leader.rebalance.enable). It takes place only if the preferred replica is alive and in "
+            "the ISR, so it loses no records."
         ),
     ),
     Lesson(
@@ -179,11 +174,10 @@ CONTROLLER_LESSONS: tuple[Lesson, ...] = (
         look_at="The first actions of the new controller, and the assignment at the end of the run.",
         explanation=(
             "Before it moves anything, the controller writes into /brokers/topics/T which replicas are being added "
-            "and removed (adding_replicas and removing_replicas, KIP-455). Every step can be repeated safely: "
-            "first all replicas together; then, once the target is in sync, a leader among the target; then the "
-            "other replicas are removed. So a new controller needs nothing from its predecessor: it reads the "
-            "znode and continues. The leader epoch rises as well, so that no broker acts on requests of the dead "
-            "controller."
+            "and removed (adding_replicas and removing_replicas, KIP-455). Every step can be repeated safely: first "
+            "all replicas together; then, once the target is in sync, a leader among the target; then the other "
+            "replicas are removed. So a new controller reads the znode and continues, with a higher leader epoch, so "
+            "that no broker acts on requests of the dead controller."
         ),
     ),
 )

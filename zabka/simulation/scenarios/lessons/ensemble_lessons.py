@@ -71,18 +71,18 @@ ENSEMBLE_LESSONS: tuple[Lesson, ...] = (
         "to the four writes?",
         (
             Answer("The next leader commits them, because it has them in its log.", _all_committed),
-            Answer("They are lost: no client was told that they are committed.", _none_committed),
+            Answer("They are lost: no client received a reply.", _none_committed),
             Answer("Each peer keeps those that it has.", _some_committed),
         ),
         Moment("leader_established", {"epoch": 2}),
         look_at="The new leader's last zxid when it is established, compared with what had been committed before.",
         explanation=(
-            "ZAB guarantees that an acknowledged write is never lost. It does not guarantee that an unacknowledged "
-            "write is lost. The new leader is the peer with the longest history among a quorum, and its whole "
-            "history, committed or not, is the initial history of its epoch: it synchronises its followers to it "
-            "before it serves. If the peers had died before they logged the proposals, or if another quorum had "
-            "elected a peer without them, the writes would have been truncated instead. So a client whose "
-            "connection broke does not know the outcome of its last write, and has to read it."
+            "ZAB guarantees that an acknowledged write is never lost, but not that an unacknowledged write is lost. "
+            "The new leader is the peer with the longest history among a quorum. Its whole history, committed or not, "
+            "is the initial history of its epoch: it synchronises its followers to it before it serves. If the peers "
+            "had died before they logged the proposals, or if another quorum had elected a peer without them, the "
+            "writes would have been truncated. So a client whose connection broke has to read its last write to learn "
+            "its outcome."
         ),
     ),
     Lesson(
@@ -109,11 +109,11 @@ ENSEMBLE_LESSONS: tuple[Lesson, ...] = (
             "its leader's death it has none, although an ISR member is alive."
         ),
         explanation=(
-            "Records do not pass through ZooKeeper. A broker keeps the last state that it received: a leader leads "
-            "in its leader epoch until it receives a higher one. Every decision needs a quorum: without one no "
-            "session expires, because only a leader of the ensemble can expire it, no controller is elected, and "
-            "no ISR is written. So a follower that lags now would block acks=all forever. Once there is a quorum "
-            "again, every session gets its full timeout again, and only then is the dead leader replaced."
+            "Records do not pass through ZooKeeper: a leader leads in its leader epoch until it receives a higher "
+            "epoch. But without a quorum no session expires, because only a leader of the ensemble can expire it, no "
+            "controller is elected, and no ISR is written. So a follower that lags now would block acks=all. Once "
+            "there is a quorum again, every session gets its full timeout again, and only then is the dead leader "
+            "replaced."
         ),
     ),
 )

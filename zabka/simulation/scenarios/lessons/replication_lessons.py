@@ -127,11 +127,10 @@ REPLICATION_LESSONS: tuple[Lesson, ...] = (
             "The partition's lanes: one lane ends, the other becomes thick, and the leader epoch is higher by one."
         ),
         explanation=(
-            "Every member of the ISR has all committed records, so any live member can lead; the first one in the "
-            "assignment becomes leader. The controller writes leader, ISR and leader epoch in one znode, and "
-            "removes the dead replica from the ISR. It need not wait for replica.lag.time.max.ms, because it knows "
-            "that the broker is dead. The dead broker's log can hold records that were not committed. When the "
-            "broker restarts it follows in the new epoch and truncates them."
+            "Every member of the ISR has all committed records, so any live member can lead; the first in the "
+            "assignment becomes leader. The controller writes leader, ISR and leader epoch in one znode. It removes "
+            "the dead replica from the ISR without waiting for replica.lag.time.max.ms. The dead broker's log can "
+            "hold uncommitted records. When the broker restarts, it follows in the new epoch and truncates them."
         ),
     ),
     Lesson(
@@ -148,12 +147,12 @@ REPLICATION_LESSONS: tuple[Lesson, ...] = (
         Moment("isr_changed", {"cause": "lag"}),
         look_at="The high watermark: it does not move after the cut, and moves with the change of the ISR.",
         explanation=(
-            "acks=all waits for the whole ISR, however small min.insync.replicas is: that key only sets the ISR "
-            "size below which no record is accepted. So a follower that does not fetch blocks every record until "
-            "its leader has missed it for replica.lag.time.max.ms, has proposed an ISR without it, and the "
-            "controller has written that ISR. Until the response arrives the leader still counts the follower, "
-            "because the controller could be electing it at that moment. To join again a follower needs all "
-            "committed records, and all records from before its leader's epoch: not the whole log."
+            "acks=all waits for the whole ISR, however small min.insync.replicas is: that key only sets the ISR size "
+            "below which no record is accepted. So a follower that does not fetch blocks every record until its "
+            "leader has missed it for replica.lag.time.max.ms and has proposed an ISR without it, and the controller "
+            "has written that ISR. Until the response arrives, the leader still counts the follower, because the "
+            "controller could be electing it. To join again, a follower needs all committed records, and all records "
+            "from before its leader's epoch."
         ),
     ),
     Lesson(
@@ -170,17 +169,15 @@ REPLICATION_LESSONS: tuple[Lesson, ...] = (
         ),
         Moment("leader_elected", {"unclean": True}, with_bug=True),
         look_at=(
-            "The election is marked unclean. Compare it with the same outage with "
-            "unclean.leader.election.enable=false: the partition has no leader until the dead replica restarts, "
-            "and no record is lost."
+            "The election is marked unclean. In the first run the partition has no leader until the dead replica "
+            "restarts, and no record is lost."
         ),
         explanation=(
-            "No replica outside the ISR is known to have every committed record. By default Kafka waits: there is "
-            "no leader, and the last member stays in the ISR although it is dead, because only it can lead without "
-            "loss. With unclean elections the first live replica becomes leader, and its log becomes the "
-            "partition's log. When the old leader restarts it has to truncate what the new leader does not have, "
-            "acknowledged or not, because a log has one history. An operator can also request one such election "
-            "for one partition, with kafka-leader-election.sh --election-type unclean."
+            "No replica outside the ISR is known to have every committed record. By default Kafka waits: there is no "
+            "leader, and the last member stays in the ISR although it is dead, because only it can lead without loss. "
+            "With unclean elections the first live replica becomes leader, and its log becomes the partition's log. "
+            "When the old leader restarts, it has to truncate what the new leader does not have, acknowledged or not. "
+            "kafka-leader-election.sh --election-type unclean requests one such election."
         ),
     ),
     Lesson(
@@ -207,12 +204,10 @@ REPLICATION_LESSONS: tuple[Lesson, ...] = (
         ),
         explanation=(
             "A follower receives the high watermark with its next fetch, so its own is always one round trip old. "
-            "Truncating there keeps replicas consistent but can lose acknowledged records: if two leaders die one "
-            "after the other a committed record is lost, and logs can diverge permanently (KAFKA-1211). Since "
-            "KIP-101 each record carries the epoch of the leader that appended it, and each leader stores where "
-            "each epoch started. Today a follower sends with its fetch the epoch of its last record, and the "
-            "leader responds with the offset where their histories diverge: the follower truncates only what comes "
-            "after it."
+            "Truncating there can lose acknowledged records if two leaders die one after the other, and logs can "
+            "diverge permanently (KAFKA-1211). Since KIP-101 each record carries the epoch of the leader that "
+            "appended it. Today a follower sends with its fetch the epoch of its last record, and the leader responds "
+            "with the offset where their histories diverge: the follower truncates only what comes after it."
         ),
     ),
     Lesson(
@@ -232,12 +227,11 @@ REPLICATION_LESSONS: tuple[Lesson, ...] = (
             "other run, the same records are not acknowledged before the move, and the producer sends them again."
         ),
         explanation=(
-            "acks=1 waits for the leader only. A controlled shutdown moves leadership to a replica in the ISR. "
-            "Such a replica has caught up within replica.lag.time.max.ms, but does not necessarily have every "
-            "record. The records that the leader appended in its last moments are not committed, and the next "
-            "leader does not have them. With acks=all the producer would have waited for the high watermark, "
-            "received an error, and sent the records to the new leader. This works as designed, and is why acks=1 "
-            "is for records that may be lost."
+            "acks=1 waits for the leader only. A controlled shutdown moves leadership to a replica in the ISR. Such a "
+            "replica has caught up within replica.lag.time.max.ms, but need not have the records that the leader "
+            "appended in its last moments: they are not committed. With acks=all the producer would have received an "
+            "error, and sent the records to the new leader. This works as designed: acks=1 is for records that may be "
+            "lost."
         ),
     ),
     Lesson(
@@ -260,12 +254,11 @@ REPLICATION_LESSONS: tuple[Lesson, ...] = (
         look_at="The old leader's track “according to broker”: the controller makes it a follower long before it "
         "registers again.",
         explanation=(
-            "A session is kept alive by what the servers receive, not by what the client does: a ping that does "
-            "not arrive has no effect. When the timeout has passed the ensemble's leader closes the session, the "
-            "broker's ephemeral is deleted, and the controller elects another leader. The controller can reach the "
-            "old leader, because the links between brokers are intact. If those were cut too, the old leader would "
-            "keep accepting acks=1 records in an epoch that has ended. With acks=all none of them is acknowledged, "
-            "because no replica fetches from it any more."
+            "Only what the servers receive keeps a session alive: a ping that does not arrive has no effect. When the "
+            "timeout has passed, the ensemble's leader closes the session, the broker's ephemeral is deleted, and the "
+            "controller elects another leader. It can reach the old leader, because the links between brokers are "
+            "intact. If those were cut too, the old leader would keep accepting acks=1 records in an epoch that has "
+            "ended. With acks=all none of them would be acknowledged, because no replica would fetch from it."
         ),
     ),
 )

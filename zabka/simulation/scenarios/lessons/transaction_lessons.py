@@ -54,12 +54,12 @@ TRANSACTION_LESSONS: tuple[Lesson, ...] = (
         ),
         explanation=(
             "An abort removes nothing from the log: the leader appends a marker after the records. Consumers with the "
-            "default isolation.level=read_uncommitted read up to the high watermark, and had the records long before. "
-            "Consumers with read_committed read up to the last stable offset, which an open transaction holds back. "
-            "They also wait for the records of the other producer, which lie after it in the log. With the marker the "
-            "last stable offset moves on. The response to their fetch then lists the aborted transaction, and the "
-            "client leaves its records out. So a producer that dies keeps these consumers waiting for up to "
-            "transaction.timeout.ms, and some seconds more until the coordinator checks."
+            "default isolation.level=read_uncommitted read up to the high watermark. Consumers with read_committed "
+            "read up to the last stable offset, which an open transaction holds back; so they also wait for the other "
+            "producer's records after it. The marker lets the last stable offset move on; the response to the next "
+            "fetch lists the aborted transaction, and the client leaves its records out. So a producer that dies "
+            "keeps these consumers waiting for up to transaction.timeout.ms, and some seconds more until the "
+            "coordinator checks."
         ),
     ),
 )
