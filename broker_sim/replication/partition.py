@@ -318,10 +318,7 @@ class Partition:
         return True
 
     def make_follower(self, state: LeaderAndIsrPartitionState) -> bool:
-        """Become follower.
-
-        Return False if the given state is older than the known one or has the same leader and epoch.
-        """
+        """Become follower. Return False if the given state is older, or has the same leader and leader epoch."""
         if state.partition_epoch < self.partition_epoch:
             return False
         changed = self.leader != state.leader or state.leader_epoch > self.leader_epoch
@@ -397,10 +394,7 @@ class Partition:
         return self._append(validated.data, validated.headers, validated.log_append_time_ms, sender)
 
     def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> Guard:
-        """Return the guard for an append on the leader.
-
-        If the batch begins a transaction, the transaction must be verified before the append.
-        """
+        """Return the guard for an append on the leader: a batch that begins a transaction must be verified before."""
         return self.log.producers.begin_verification(producer_id, sequence, epoch, self.host.runtime.now().wall_ms)
 
     def append_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> Appended:
@@ -565,10 +559,7 @@ class Partition:
         return lists(self.settings.leader_throttled, self.topic_partition.partition, self.host.broker_id)
 
     def is_held_back(self, follower_id: int) -> bool:
-        """Return whether this follower must wait because the rate of throttled replicas is exceeded.
-
-        Return False if the follower is in sync.
-        """
+        """Return whether this follower, not in sync, must wait because throttled replicas exceed their rate."""
         throttle = self.host.throttle
         return (
             throttle.is_limited
