@@ -93,7 +93,7 @@ async def create_fault(new: NewFault, service: Service, requester: Requester) ->
 
 
 @router.post(
-    "/sets/{name}", summary="Add a ready set of request faults", status_code=201,
+    "/sets/{name}", summary="Add a predefined set of request faults", status_code=201,
     responses=responses(401, 403, 404, 409, 422, 503),
 )  # fmt: skip
 async def create_ready_set(

@@ -119,7 +119,7 @@ def test_request_fault_is_added_counted_and_removed(page: Page, server: PageServ
 
 def test_ready_made_set_of_request_faults_is_added(page: Page, server: PageServer) -> None:
     turn_to(page, "Lab")
-    form = page.get_by_role("form", name="Add a ready set of request faults")
+    form = page.get_by_role("form", name="Add a predefined set of request faults")
     form.get_by_label("ready set").select_option("connection-loss-on-create")
     form.get_by_label("path").fill("/locks/*")
     form.get_by_role("button", name="Add set").click()

@@ -9,7 +9,7 @@
 /** @type {[Kind, string, string][]} */
 export const KINDS = [
   ["steps", "Even spacing", "The same distance between all events: shows their order"],
-  ["true", "Real time", "Distances in proportion to time"],
+  ["true", "Real time", "Linear time scale"],
   ["folded", "Skip idle time", "Real time, with idle time shortened"],
 ];
 /** Below this distance arrows and their labels overlap. */

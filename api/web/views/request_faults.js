@@ -65,7 +65,7 @@ export function requestFaults(m, actions) {
       <label class="field"><span>times, 0 for all</span><input name="times" type="number" min="0" value="1"></label>
       <button class="primary" ?disabled=${off}>Add</button></form>`;
   const forms = html`${keyed(draft.number, one)}
-    <form class="row" aria-label="Add a ready set of request faults" @submit=${addSet}>
+    <form class="row" aria-label="Add a predefined set of request faults" @submit=${addSet}>
       ${select("request-fault", "set", "ready set", SETS)}${narrowed({})}
       <button ?disabled=${off}>Add set</button></form>`;
   const held = m.request_faults.length === 0 ? html`<p class="quiet">No request faults.</p>` : html`<ul class="faults">

@@ -25,11 +25,11 @@ export function runMenu(moment, actions) {
   return html`<button type="button" class="small more" popovertarget="menu-run" aria-label="More on this run" title="Download or open a run">⋯</button>
     <div id="menu-run" popover class="menu" role="group" aria-label="More on this run" @beforetoggle=${placed} @click=${closed}>
       ${source().live ? html`<button type="button" class="small" @click=${() => void download(moment, false)}>Download this run</button>
-        <button type="button" class="small" @click=${() => void download(moment, true)}>Download the visible time</button>
-        <button type="button" class="small" title="Chrome trace JSON" @click=${() => void download(moment, true, "perfetto")}>Visible time for Perfetto</button>
-        <button type="button" class="small" title="a log with vector clocks" @click=${() => void download(moment, true, "shiviz")}>Visible time for ShiViz</button>` : nothing}
-      <button type="button" class="small" @click=${choose}>Open a journal or run…</button>
-      <input type="file" accept=".jsonl,.html" hidden aria-label="Open a journal or run" @change=${chosen}></div>`;
+        <button type="button" class="small" @click=${() => void download(moment, true)}>Download the visible time range</button>
+        <button type="button" class="small" title="Chrome trace JSON" @click=${() => void download(moment, true, "perfetto")}>Visible time range for Perfetto</button>
+        <button type="button" class="small" title="a log with vector clocks" @click=${() => void download(moment, true, "shiviz")}>Visible time range for ShiViz</button>` : nothing}
+      <button type="button" class="small" @click=${choose}>Open a journal or a run…</button>
+      <input type="file" accept=".jsonl,.html" hidden aria-label="Open a journal or a run" @change=${chosen}></div>`;
 }
 
 /** Save the run as one file. @param {Moment} moment @param {boolean} part only the visible time @param {"html" | "perfetto" | "shiviz"} format */
