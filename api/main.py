@@ -41,7 +41,8 @@ ANYWHERE = ("", "0.0.0.0", "::")
 def build(settings: Settings, player: Sequence[str]) -> Services:
     """Create the services for these settings. `player` is the `zabka` command line that runs scenarios.
 
-    Raises OSError if a token or directory is not available, and NewerHistory.
+    Raises OSError if a token or directory is not available, and NewerHistory if a newer version of zabka wrote the
+    collected history.
     """
     agent_token = read_token(settings.agent_token_file)
     agents = Agents([Agent(address, agent_token) for address in settings.agents])

@@ -210,7 +210,7 @@ def _events(collector: Collector) -> list[Metric]:
 
 
 def _controller_gap(collector: Collector) -> Metric:
-    """Return how long the cluster was last without a controller, in total and by phase."""
+    """Return the duration of the last period without a controller, in total and by phase."""
     terms = collector.state.controller_terms
     gaps = (gap_before(terms, place) for place in reversed(range(len(terms))))
     last = next((gap for gap in gaps if gap is not None), None)

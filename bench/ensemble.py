@@ -33,7 +33,9 @@ LOAD_S_MAX = 600.0
 LOAD_TIMEOUT_S = 660.0
 """The time limit for zkload.  It is longer than zkload's own limit, because zkload first writes its keys one by one."""
 WARM_UP_SHARE = 8
-"""The warm-up before each measurement has 1/8 of its operations.  It opens connections and fills pipelines."""
+"""The warm-up before each measurement runs 1/8 as many operations as the measurement. It opens connections and fills
+pipelines.
+"""
 FIGURES = (
     Figure("ops_per_s", "ops/s", ",.0f", "more"),
     Figure("p50_ms", "p50 ms", ",.2f"),
@@ -217,8 +219,8 @@ class Bench:
         with ExitStack() as stopping:
             with held():
                 load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                # Exits run in reverse order, so the load generator is killed before the process is awaited, also after
-                # an interrupt or a timeout.
+                # The callbacks run in reverse order at the end of the block, so the load generator is killed before the
+                # process is awaited, also after an interrupt or a timeout.
                 stopping.enter_context(load)
                 stopping.callback(load.kill)
             try:

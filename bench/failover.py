@@ -175,7 +175,7 @@ def fail_leaders(run: Run, side: Side, shape: Shape, kills: int, freezes: int) -
 class Moments(NamedTuple):
     """Wall-clock times, in seconds, of the stages of a controller failover.
 
-    The stages end when the new controller was elected, had read the cluster's state, and had decided.
+    A stage ends when the new controller has been elected, has read the cluster's state, or has made its decisions.
     """
 
     elected: float
@@ -186,7 +186,7 @@ class Moments(NamedTuple):
 def has_leaders(address: str, without: int) -> bool:
     """Return whether, in this broker's metadata, each partition has a leader other than broker `without`.
 
-    This does not use librdkafka, because librdkafka itself chooses the broker that receives a request.
+    The request is not sent with librdkafka, because librdkafka itself chooses the broker that receives a request.
     """
     host, _, port = address.rpartition(":")
     metadata = request(ApiKey.METADATA, 5, topics=None, allow_auto_topic_creation=False)

@@ -1,8 +1,8 @@
 """Finds free loopback ports for servers that start a moment later.
 
-A port that the kernel picks (port 0) can be given to another process before the server listens on it.  These ports are
-below the ranges that Linux, macOS and Windows use for outgoing connections (from 32768 or 49152), and a process gets no
-port twice before it has got all of them.
+A port that the kernel picks (port 0) can be given to another process before the server listens on it. These ports are
+below the ranges that Linux, macOS and Windows use for outgoing connections (from 32768 or 49152). A process gets the
+same port again only after it has gone through the whole range.
 """
 
 from __future__ import annotations

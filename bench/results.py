@@ -29,7 +29,7 @@ DOUBT = 0.05
 class Figure(NamedTuple):
     """A column of a results table.
 
-    It has the figure's key, heading, format, which direction is better, and how rounds are combined.
+    It contains the figure's key, heading and format, the direction that is better, and how rounds are combined.
     """
 
     key: str
@@ -145,7 +145,7 @@ def ratio_of(ratios: Sequence[float]) -> Ratio:
 
 
 def paired_ratios(measurements: Iterable[Measurement], figures: Sequence[Figure]) -> dict[str, list[Ratio]]:
-    """Return the ratios of this tree's figures to the base's, by workload and figure.
+    """Return the ratios of the current code's figures to those of the base commit, by workload and figure.
 
     The n-th measurements of both sides are a pair.
     """
@@ -173,7 +173,7 @@ def worse(measurements: Iterable[Measurement], figures: Sequence[Figure]) -> lis
 
 
 def paired_table(title: str, measurements: Iterable[Measurement], figures: Sequence[Figure]) -> Table:
-    """Return a table with one line for each workload: this tree's figures divided by the base's."""
+    """Return a table with one line for each workload: the current code's figures divided by the base commit's."""
     caption = "Median of the pairs, and its range with 95 % certainty; red is worse by 5 % beyond doubt."
     table = Table(title=title, caption=caption, caption_justify="left")
     table.add_column("work")

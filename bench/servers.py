@@ -71,7 +71,9 @@ def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[No
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first SIGINT or SIGTERM.  Ignore later ones, while the servers are stopped."""
+    """Raise KeyboardInterrupt at the first SIGINT or SIGTERM. Ignore later signals while the servers are being
+    stopped.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         for each in SIGNALS:
@@ -95,7 +97,10 @@ def held() -> Iterator[None]:
 
 
 def wait_until(what: str, condition: Callable[[], T | None], timeout_s: float, poll_s: float = 0.005) -> T:
-    """Poll until the condition is not None or False; return its value.  Raises CannotMeasure after the timeout."""
+    """Poll until the condition returns neither None nor False, and return its value.
+
+    Raises CannotMeasure after the timeout.
+    """
     deadline = time.monotonic() + timeout_s
     while (found := condition()) is None or found is False:
         if time.monotonic() > deadline:

@@ -141,7 +141,7 @@ def send_garbage(addresses: Sequence[tuple[str, int]], seed: int, stopping: thre
         while held and (len(held) > HELD_OPEN_MAX or draw.random() < 0.5):
             connection = held.pop(draw.randrange(len(held)))
             if draw.random() < 0.3:
-                # The linger time of zero makes close() send RST.
+                # With a linger time of zero, close() resets the connection (RST).
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             connection.close()
     for connection in held:

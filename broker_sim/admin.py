@@ -70,8 +70,8 @@ Count = Callable[[int], None]
 CurrentWriter = Callable[[], Awaitable[FencedWriter | None]]
 """Returns a writer that is fenced by the controller epoch, or None if there is no controller term.
 
-For requests that only the controller processes, the writer uses this broker's own controller term; for other requests,
-that of any broker.
+For requests that only the controller processes, the writer uses this broker's own controller term. For other requests,
+it uses the controller term of any broker.
 """
 
 

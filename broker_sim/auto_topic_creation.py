@@ -73,8 +73,8 @@ class AutoTopicCreation:
     async def _create(self, new_topic: NewTopic, client_id: str) -> None:
         try:
             timeout_ms = self._config.number("request.timeout.ms")
-            # The client did not explicitly request the creation. So its quota is charged, but does not reject the
-            # creation.
+            # The client did not request the creation explicitly. So the creation is charged to the client's quota, but
+            # is never rejected because of it.
             count = self._mutations.permissive(client_id).record
             await self._admin.create_topics([new_topic], timeout_ms, validate_only=False, count=count, client=client_id)
         finally:

@@ -256,10 +256,10 @@ class Broker:
         return self.serve(message, RequestContext(client_id, listener, client_host))
 
     async def serve(self, message: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
-        """Process a request like `handle`. Afterwards `context` contains for how long to mute the client."""
+        """Process a request as `handle` does. Afterwards, `context` contains the time for which to mute the client."""
         # While the broker id is still registered by this broker's previous process, control requests are for that
-        # process. They must not make this process leader or follower. Kafka also processes no requests before it is
-        # registered.
+        # process. They must not make this process leader or follower. Kafka's brokers, too, process no requests before
+        # they are registered.
         if self.state not in ("running", "shutting_down", "registering") or self.controller.broker_epoch < 0:
             raise RequestRefused(f"broker {self.config.broker_id} is {self.state}")
         api = ApiKey(api_key_of(message))
@@ -308,7 +308,7 @@ class Broker:
                 await self._join()
                 break
             except SessionExpired:
-                # The controller has not started yet, so nothing except the session must be renewed.
+                # The controller has not started yet, so only the session has to be renewed.
                 await self.coordination.renew()
         self._tasks.append(self._runtime.spawn(self.configs.follow(), f"configs of broker {self.config.broker_id}"))
         self._tasks.append(self._runtime.spawn(self._own_registration.follow(), "own registration"))

@@ -294,7 +294,7 @@ class BrokerProcess:
     async def _is_connected_within(self, starting: asyncio.Task[None], patience_s: float) -> bool:
         """Wait up to `patience_s` until the ensemble responds. Return False on timeout.
 
-        Also return True if the start completed or a stop began.
+        Also return True if the broker has started or has begun to stop.
         """
         await asyncio.wait((starting, self._over), timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
         is_over = starting.done() or self._over.done()
@@ -407,7 +407,7 @@ class BrokerProcess:
 
     def _signalled(self) -> None:
         if self._over.done():
-            # Second signal: stop at once, like a crash.
+            # This is the second signal, so stop at once, like a crash.
             self._emit(NodeStopped("asked twice to stop"))
             self._journal.flush()
             self._exit(130, "")

@@ -1,6 +1,4 @@
-"""The environment of a broker's process, except its event loop. A real host and the simulator provide different
-ones.
-"""
+"""The environment of a broker's process, except its event loop: a real host or the simulator."""
 
 from __future__ import annotations
 

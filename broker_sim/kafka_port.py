@@ -241,7 +241,7 @@ class _Connection(asyncio.Protocol):
     # ---- called by asyncio ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports have the same methods as asyncio's, but not their types.
+        # Cast the transport: uvloop's transports have the same methods as asyncio's, but not their types.
         self._transport = transport = cast(asyncio.Transport, transport)
         if not may_stay(transport, is_of_few=self._port.is_of_few):
             transport.abort()
@@ -252,7 +252,7 @@ class _Connection(asyncio.Protocol):
         if peer:
             self._remote = f"{peer[0]}:{peer[1]}"
             self.address = str(peer[0]).removeprefix(IPV4_IN_IPV6)
-            # Kafka's tools show a member's host as Java's InetAddress does: a slash and the address.
+            # Use the format in which Kafka's tools show a member's host (Java's InetAddress): a slash and the address.
             self._client_host = f"/{self.address}"
         transport.pause_reading()
         self._port.arrive(self)

@@ -46,9 +46,9 @@ COSTLESS = Costless()
 class RequestContext:
     """The client that sent a request: its client id, listener, and address in the format of Kafka's tools.
 
-    `connection` is the number of its connection in the order of acceptance; 0 if there is none. `muted_ms` is set if
-    the client is throttled: after the response, the connection is not read for that time. `truncated` is set if a
-    request fault truncates the response and closes the connection.
+    `connection` is the number of the client's connection in the order of acceptance; 0 if there is none. `muted_ms` is
+    set if the client is throttled: after the response, the connection is not read for that time. `truncated` is set if
+    a request fault truncates the response and closes the connection.
     """
 
     __slots__ = ("client_host", "client_id", "clock", "connection", "listener", "muted_ms", "truncated")

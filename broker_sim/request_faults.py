@@ -192,8 +192,9 @@ class RequestFaults:
         return refused if served is None else merge(served, refused, part.rows)
 
     def _corrupt_fetched(self, subject: _Subject, response: FetchResponse) -> FetchResponse:
-        """Corrupt a fetched batch if a rule selects one. A response without records does not count as an
-        application.
+        """Corrupt a fetched batch if a rule selects one.
+
+        A response without records does not count as an application of the rule.
         """
         found: list[FetchResponse] = []
 

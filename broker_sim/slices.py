@@ -51,7 +51,7 @@ class Slices:
 async def in_slices(work: Generator[None, None, T], runtime: Runtime, pause_ms: int = PAUSE_MS) -> T:
     """Run the work with a pause after each slice, and return its result.
 
-    If `pause_ms` is 0, other tasks get only one iteration of the event loop between two slices. This is for work that a
+    If `pause_ms` is 0, other tasks get only one iteration of the event loop between two slices. Use 0 for work that a
     client waits for.
     """
     while True:

@@ -113,7 +113,7 @@ def _service(topology: Topology, host: HostSpec) -> str:
 def _spark(topology: Topology) -> str:
     """Return the Spark service, which builds tables from all journals.
 
-    It reads the volumes of all nodes and writes to its own.
+    The service reads the volumes of all nodes, and writes to its own volume.
     """
     mounts = "".join(
         f'      - "{host.address}:{PurePosixPath(JOURNALS) / host.address}:ro"\n' for host in topology.hosts

@@ -1,8 +1,9 @@
 """The agent's connection to one node: JSON lines over the node's control socket.
 
 The agent sends two kinds of lines. `{"faults": …, "node": …, "names": …}` is the complete list of link faults, sent
-after connecting and after every change. `{"status": true}` requests the status; the host sends it to all its nodes at
-once, twice a second. Only one status request is open at a time, so requests do not accumulate at a paused node.
+after connecting and after every change. `{"status": true}` requests the node's status. The agent sends this request to
+all nodes of its host at the same time, twice a second. Only one status request is open at a time, so requests do not
+accumulate at a paused node.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class ControlLink:
         self.status = {}
 
     def push_faults(self) -> None:
-        """Send the current faults if there is a connection. Every new connection sends them first in any case."""
+        """Send the current faults if there is a connection. If there is none, the next connection begins with the
+        faults.
+        """
         if self._writer is not None:
             self._applied.clear()
             self._writer.write(self._faults_line() + b"\n")

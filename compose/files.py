@@ -55,7 +55,7 @@ def take_lock(data: Path) -> int:
     """
     handle = os.open(data / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     for _ in range(_LOCK_TRIES):
-        # Retry, because another process may lock it for a moment to check whether a cluster runs.
+        # Retry, because another process may hold the lock for a moment to check whether a cluster runs.
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return handle

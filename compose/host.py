@@ -64,7 +64,7 @@ FAULT_APPLY_S = 1.0
 FAULT_LEDGER = "fault-uses"
 """Name of the directory that contains the counts of request faults."""
 SHUTDOWN = "shutdown of the host agent"
-"""Requester, in journal events, of the stops of all processes when the host agent ends."""
+"""The requester in the journal events for the processes that the host agent stops when the agent itself ends."""
 
 log = structlog.get_logger()
 
@@ -182,7 +182,7 @@ class Host:
             try:
                 await process.stop(timeout_s, hurry)
             except NotNow:
-                # Another caller is stopping it already.
+                # Another caller is already stopping the process.
                 await process.ended_within(timeout_s)
             if process.state != "down":
                 await process.kill()
@@ -282,7 +282,10 @@ class Host:
         return ProcessInfo(process.name, process.state, process.pid, process.exit_code, process.starts)
 
     async def read_journals(self, request: JournalRequest) -> JournalAnswer:
-        """Return the journal lines after these positions, as soon as there are any or after the request's `wait_ms`."""
+        """Return the journal lines after these positions.
+
+        Wait until there are new lines, but at most for the request's `wait_ms`.
+        """
         deadline = time.monotonic() + min(request.wait_ms, 5_000) / 1000
         requested = [(tail, p) for tail in self._tails if (p := request.positions.get(tail.node)) is not None]
         while True:

@@ -79,7 +79,7 @@ class JournalGrowth:
             async with asyncio.timeout(timeout_s):
                 return await notice.wait()
         except TimeoutError:
-            # inotify does not report that a directory was moved away and replaced, so check that.
+            # Watch again, because inotify does not report that a directory was moved away and replaced.
             self._watch()
             return False
         finally:

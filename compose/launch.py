@@ -29,7 +29,7 @@ def player_argv() -> list[str]:
 def die_with_parent(number: signal.Signals) -> None:
     """Make the kernel send this signal to this process when its parent dies.
 
-    This happens only on Linux, and only if the parent requested it by setting ZABKA_PARENT to its pid.
+    Does nothing unless the system is Linux and the parent requested this by setting ZABKA_PARENT to its pid.
     """
     parent = os.environ.pop("ZABKA_PARENT", "")
     if not parent or not sys.platform.startswith("linux"):

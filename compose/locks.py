@@ -1,7 +1,8 @@
 """The lock files of the image's targets: the pins of requirements.lock that each target needs at run time.
 
 requirements.lock also pins what the tests and linters need. The required packages are computed from the metadata of the
-installed packages. So this runs only where the whole lock is installed, and for that Python and platform.
+installed packages. So this module needs an environment with the whole lock installed, and the result is for the Python
+and the platform of that environment.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _PIN = re.compile(r"^([A-Za-z0-9._-]+)==")
 
 
 class Locks(NamedTuple):
-    """The content of the two lock files. The one for Spark contains only packages that the nodes' lock does not."""
+    """The content of the two lock files.
+
+    The lock file for Spark contains only packages that the lock file for the nodes does not contain.
+    """
 
     nodes: str
     spark: str

@@ -118,8 +118,8 @@ def _nodes(kind: str, count: int, ports: dict[str, int], pod: _Pod, storage: str
                 "serviceName": service,
                 "replicas": count,
                 "ordinals": {"start": 1},
-                # Start all pods at the same time. With the other policy, each pod waits until the previous one is
-                # ready, and no peer is ready without a quorum.
+                # Start all pods at the same time. With the policy OrderedReady, each pod would wait until the previous
+                # one is ready, and no peer is ready without a quorum.
                 "podManagementPolicy": "Parallel",
                 "selector": {"matchLabels": labels},
                 "template": {

@@ -138,8 +138,8 @@ def _observers(topology: Topology) -> int:
 def _same_ensemble(before: Topology, peers: int) -> None:
     voters = sum(not p.observer for p in before.peers)
     if voters != peers:
-        # Reject this: new, empty voters could form a quorum without the voters that have the history, so data would be
-        # lost.
+        # Reject another number of voters: new, empty voters could form a quorum without the voters that have the
+        # history, so data would be lost.
         raise BadPlan(
             f"this data directory holds an ensemble of {voters} peers, not {peers}: a different number would put its "
             f"history at risk. Choose another --data, or leave --peers away"
@@ -153,7 +153,8 @@ def _merged(before: dict[str, str], now: dict[str, str]) -> dict[str, str]:
 def _answers_on_loopback(bind: str) -> bool:
     """Return whether a server bound to this address is also reachable at 127.0.0.1.
 
-    A server on another loopback address is not. A socket that asyncio binds to `::` accepts only IPv6.
+    A server bound to another loopback address is not reachable there. A socket that asyncio binds to `::` accepts only
+    IPv6.
     """
     return bind in (LOOPBACK, "localhost", "0.0.0.0")
 
@@ -209,7 +210,7 @@ class _Ports:
         return self._given.isdisjoint(block) and all(is_free(self._bind, port) for port in block)
 
     def inner(self, count: int, before: Topology | None) -> list[int]:
-        """Return ports for internal use: the earlier ones if they are still free, else new ones."""
+        """Return ports for internal use: the ports of the existing topology if they are still free, else new ports."""
         kept: list[int] = []
         if before is not None:
             kept = [before.hosts[0].agent_port]

@@ -1,8 +1,8 @@
 """Processes that an agent runs: start, signals, and the state of each.
 
 A process is `running`, `paused` (SIGSTOP) or `down`. Every change, whether requested or observed, is reported once,
-through `on_change`. Each child leads its own process group, so that the terminal's Ctrl-C does not reach it. It ends
-when the agent ends (`zabka.compose.launch` requests that from the kernel).
+through `on_change`. Each child leads its own process group, so that the terminal's Ctrl-C does not reach it. A child
+ends when the agent ends (`zabka.compose.launch` requests that from the kernel).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class ManagedProcess:
         self._changed("paused", "pause")
 
     async def resume(self) -> None:
-        """Send SIGCONT. Return once it has taken effect. Raises NotNow if it has not in time."""
+        """Send SIGCONT. Return once it has taken effect. Raises NotNow if it has not taken effect in time."""
         self._must_be(("paused",), "resume")
         await self._signal_and_see(signal.SIGCONT, stopped=False)
         self._changed("running", "resume")

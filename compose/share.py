@@ -26,8 +26,8 @@ def lay_out(name: str, data: Path, topology: Topology) -> Path:
     """
     before = load(data)
     if before is not None and len(before.peers) != len(topology.peers):
-        # Reject this: new, empty voters could form a quorum without the voters that have the history, so data would be
-        # lost.
+        # Reject another number of peers: new, empty voters could form a quorum without the voters that have the
+        # history, so data would be lost.
         raise BadPlan(
             f"{data} belongs to an ensemble of {len(before.peers)} peers, not {len(topology.peers)}: go back to that "
             f"number, or {_RESET_ADVICE[topology.platform]}"

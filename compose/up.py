@@ -139,7 +139,7 @@ class _Foreground:
         while agent.poll() is None and not self._asked_to_stop:
             # A signal handler runs only between two sleeps, so each sleep is short.
             time.sleep(_POLL_S)
-        # An agent that ended with SIGTERM was requested to, because `zabka down` sends SIGTERM to the agent.
+        # If SIGTERM ended the agent, the end was requested, because `zabka down` sends SIGTERM to the agent.
         asked = self._asked_to_stop or agent.returncode in (0, -signal.SIGTERM)
         if not asked:
             self._progress.error(f"the host agent exited (exit code {agent.returncode})")

@@ -70,9 +70,10 @@ async def process_broker_change(term: ControllerTerm, _: str) -> None:
         await _on_startup(term, new)
     for broker_id in bounced:
         context.remove_broker(broker_id)
-    # The last member of an ISR stays in it. A broker that restarted with an intact log is preferred, otherwise it is a
-    # broker that is still down. Kafka removes the bounced brokers first, so a dead broker stays, and of these the one
-    # with the highest id.
+    # Process the dead brokers before the brokers that restarted with an intact log, because the last member of an ISR
+    # stays in it. So the last member is a broker with an intact log if there is one, otherwise a broker that is still
+    # down. Kafka processes the bounced brokers first, so a dead broker stays in the ISR, namely the one with the
+    # highest id.
     intact = [b for b in bounced if current[b][0].log_intact]
     for broker_ids in ([b for b in bounced if b not in intact], dead, intact):
         if broker_ids:
@@ -107,7 +108,7 @@ async def process_broker_modifications(term: ControllerTerm, argument: str) -> N
     outcome = await term.zk.attempt(lambda: service.get(znodes.broker_path(broker_id), watcher))
     old = context.broker(broker_id)
     if outcome.value is None or old is None:
-        # The broker was removed, or is not known yet. The BrokerChange event handles both cases.
+        # The broker was removed, or is not known yet. The BrokerChange event handles both situations.
         return
     data, stat = outcome.value
     info = znodes.decode_broker(broker_id, data)
@@ -173,8 +174,8 @@ async def give_way(term: ControllerTerm, returned: Sequence[int]) -> None:
         for partition, state in sorted(context.leadership.items())
         if state.eligible
         and any(b in doubtful for b in (*state.isr, *state.eligible))
-        # Such a partition has no leader. If the broker has already deleted its replica, it would create it again after
-        # LeaderAndIsr.
+        # Such a partition has no leader. If the broker has already deleted its replica, LeaderAndIsr would make it
+        # create the replica again.
         and not context.needs_no_leader(partition)
     ]
     while remaining:

@@ -280,10 +280,10 @@ class ControllerContext:
     def is_deletion_announced(self, topic: str) -> bool:
         """Return whether brokers are notified that the topic is being deleted.
 
-        Kafka notifies them for every topic queued for deletion. If that were done while the deletion waits for a
-        reassignment, it would wait for ever: the added replicas fetch the topic by its topic id, which the leader would
-        have dropped. For the same reason, replicas that the reassignment removes are not stopped with the leader epoch
-        of a deletion: a broker whose metadata still contain the topic rejects such a request.
+        Kafka notifies them for every topic queued for deletion. If brokers were notified while the deletion waits for a
+        reassignment, the deletion would wait for ever: the added replicas fetch the topic by its topic id, which the
+        leader would have dropped. For the same reason, replicas that the reassignment removes are not stopped with the
+        leader epoch of a deletion: a broker whose metadata still contain the topic rejects such a request.
         """
         return self.is_being_deleted(topic) and not self.is_moving(topic)
 

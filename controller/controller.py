@@ -239,7 +239,7 @@ class KafkaController:
         )
 
     def controller_seen(self, controller_id: int, controller_epoch: int) -> None:
-        """Record the controller that sent an accepted request, so that the journal contains the current one."""
+        """Record the controller that sent an accepted request, so that the journal contains the current controller."""
         if controller_epoch <= self._believed[1]:
             return
         if self._term is not None:
@@ -519,7 +519,8 @@ class KafkaController:
         if self._is_ghost(seen):
             await remove_controller(self._zk, seen.epoch_zk_version)
         if self._causes.cause == UNKNOWN and self._owner_seen:
-            # The cause is unknown if the watch on /controller fired without its transaction, or if no watch fired.
+            # The cause is unknown if the event of the watch on /controller did not contain its transaction, or if no
+            # watch fired.
             self._causes.cause = owner_cause(self._owner_seen)
         won = await register_controller(self._zk, self._broker_id, now.wall_ms)
         if won is None:

@@ -39,12 +39,14 @@ def _lead(state: LeaderAndIsr, leader: int, isr: Sequence[int], *, recovering: b
 def leader_for_offline(
     state: LeaderAndIsr, assignment: Sequence[int], live: Collection[int], *, unclean: bool
 ) -> LeaderAndIsr | None:
-    """Elect the first live replica of the ISR, else the first eligible one; with `unclean`, else the first live one.
+    """Elect the first live replica of the ISR, or else the first eligible one. With `unclean`, any live replica can
+    lead.
 
-    An unclean election prefers doubtful ISR members, which may have lost records (see `zabka.controller.eligibility`).
-    A clean election keeps the live ISR members, or begins a new ISR with an eligible leader. After an unclean election,
-    the ISR contains only the leader, the state is marked as recovering (KIP-704), and no replica is eligible, because
-    the eligible replicas' committed records belong to a history that is no longer valid.
+    An unclean election elects the first live replica, but prefers doubtful ISR members, which may have lost records
+    (see `zabka.controller.eligibility`). A clean election keeps the live ISR members, or begins a new ISR with an
+    eligible leader. After an unclean election, the ISR contains only the leader, the state is marked as recovering
+    (KIP-704), and no replica is eligible, because the eligible replicas' committed records belong to a history that is
+    no longer valid.
     """
     in_sync = trusted(state)
     for broker_id in assignment:

@@ -35,7 +35,7 @@ _NOT_NOTED = -1
 def with_isr(state: LeaderAndIsr, isr: Sequence[int]) -> LeaderAndIsr:
     """Return the state with another ISR. Members that leave are added to the eligible replicas.
 
-    The write of the state removes those that are not eligible.
+    When the state is written, the replicas that are not eligible are removed.
     """
     eligible = [b for b in dict.fromkeys((*state.eligible, *state.isr)) if b not in isr and b not in state.doubtful]
     changed = state._replace(isr=tuple(isr), eligible=tuple(eligible))

@@ -174,8 +174,9 @@ class EventSignals:
 async def _last_write(term: ControllerTerm, seen: WatchEvent) -> Cause:
     """Return the last transaction on the znode of a watch event that contains no zxid.
 
-    It is unknown if the znode was deleted. Servers send such events after a reconnection (SetWatches), and servers
-    before 3.9 always send them. The handler of the event then reads a state that includes this transaction.
+    The transaction is unknown if the znode was deleted. Servers send events without a zxid after a reconnection
+    (SetWatches), and servers before 3.9 always do. The handler of the event then reads a state that includes this
+    transaction.
     """
     stat = await term.zk.call(lambda: term.zk.service.exists(seen.path))
     if stat is None:

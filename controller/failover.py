@@ -84,7 +84,8 @@ async def _initialize_context(term: ControllerTerm) -> dict[TopicPartition, Writ
         elif row is not ErrorCode.NO_NODE:
             term.report("Startup", f"the state of {partition} is not readable: {row.name}")
     for topic in context.topics:
-        # A topic whose partitions have no states was created while there was no controller.
+        # If no partition of a topic has a state, the topic was created while there was no controller, so journal it as
+        # new.
         if not any(partition in context.leadership for partition in context.partitions_of(topic)):
             journal_topic(term, topic)
     term.channels.startup(info for info, _ in brokers.values())

@@ -26,7 +26,7 @@ def encode_features(finalized: Mapping[str, int]) -> bytes:
 def decode_features(data: bytes | None) -> dict[str, int] | None:
     """Decode the finalized level of each feature, from versions 1 and 2.
 
-    There is none while feature versioning is disabled.
+    Return an empty mapping while feature versioning is disabled, and None if the data cannot be read.
     """
     value = znodes.decode(data)
     if value is None or value.get("version") not in (1, 2) or value.get("status") not in (0, _ENABLED):

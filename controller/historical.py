@@ -1,7 +1,7 @@
 """Old behaviours of Kafka, keyed by name: known bugs, off by default, which can be enabled to replay their outages.
 
-`zabka.historical=truncate-to-high-watermark,no-broker-epoch` in server.properties, or `--set` on the command line. Some
-were fixed in a Kafka release; those marked open exist in Kafka 3.9's ZooKeeper mode.
+Enable them with `zabka.historical=truncate-to-high-watermark,no-broker-epoch` in server.properties, or with `--set` on
+the command line. Some were fixed in a Kafka release; the behaviours marked as open exist in Kafka 3.9's ZooKeeper mode.
 """
 
 from __future__ import annotations

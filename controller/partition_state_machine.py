@@ -79,7 +79,7 @@ class PartitionStateMachine:
     async def trigger_online(self, topic: str | None = None) -> dict[TopicPartition, Result]:
         """Try to elect a leader for every offline or new partition that is not being deleted.
 
-        With `topic`, only for the partitions of that topic.
+        If `topic` is given, try this only for the partitions of that topic.
         """
         waiting = [
             partition

@@ -169,9 +169,7 @@ class PartitionStore:
         states: Mapping[TopicPartition, LeaderAndIsr],
         updates: Updates,
     ) -> None:
-        """Find conflicting writes that conflict only with their own first transmission, and count them as
-        successful.
-        """
+        """Find the writes that conflict only with their own first transmission, and count them as successful."""
         for partition, row in (await self._read(doubtful)).items():
             expected = states[partition]._replace(partition_epoch=states[partition].partition_epoch + 1)
             if not isinstance(row, ErrorCode) and row.state == expected:
@@ -253,8 +251,8 @@ def candidates(
 ) -> list[tuple[int, str]]:
     """Return for each replica why it was or was not elected as leader; see `LeaderElected.candidates`.
 
-    The list is empty if there was no election. This is so if the leader stays, or if only the leader's replica was
-    removed and the election follows.
+    The list is empty if there was no election: if the leader stays, or if only the leader's replica was removed and the
+    election follows.
     """
     if new.leader == NO_LEADER or (old is not None and old.leader == new.leader):
         return []

@@ -1,8 +1,8 @@
 """Allocates blocks of producer ids from /latest_producer_id_block for brokers that request them (KIP-730).
 
 Source: kafka.coordinator.transaction.ZkProducerIdManager, KafkaController.processAllocateProducerIds. A block has a
-thousand ids. Brokers of Kafka 3.0 and newer request blocks from the controller. Older brokers, and zabka's, write to
-ZooKeeper themselves to get a block, with the same compare-and-set.
+thousand ids. Brokers of Kafka 3.0 and newer request blocks from the controller. Older brokers and zabka's brokers write
+to ZooKeeper themselves to get a block, with the same compare-and-set.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def plan(term: ControllerTerm, partition: TopicPartition, target: Sequence[int] 
 def removes_all_in_sync(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
     """Return whether this assignment removes all in-sync replicas, whose data would be deleted at once.
 
-    A reassignment must not be cancelled or replaced while the only in-sync replicas are some that it began to add.
+    A reassignment must not be cancelled or replaced while the only in-sync replicas are replicas that it began to add.
     Kafka allows this, and loses the partition's records.
     """
     state = term.context.leadership.get(partition)
@@ -82,7 +82,7 @@ async def resume_for_brokers(term: ControllerTerm, broker_ids: Sequence[int]) ->
 
 
 async def complete_reassignments(term: ControllerTerm, partitions: Iterable[TopicPartition]) -> None:
-    """Complete those reassignments of these partitions that waited for a change of the ISR."""
+    """Complete the reassignments of these partitions that waited for a change of the ISR."""
     for partition in partitions:
         if partition in term.context.reassigning:
             assignment = term.context.assignment(partition)
@@ -266,7 +266,7 @@ async def _is_complete(term: ControllerTerm, partition: TopicPartition, assignme
 
 
 async def _send_to_all_replicas(term: ControllerTerm, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-    """Raise the leader epoch and send the new replica list to all replicas, which accept it for that reason.
+    """Raise the leader epoch, so that all replicas accept the new replica list, and send the list to them.
 
     LeaderAndIsr marks the partition as new only for the added replicas.
     """

@@ -129,7 +129,7 @@ class ReplicaStateMachine:
         for replica in replicas:
             state = self._context.leadership.get(replica.partition)
             if state is not None and state.leader == replica.broker_id:
-                # A replica that starts empty must not become leader.
+                # Reject the transition of a leader, because a replica that starts empty must not lead.
                 refused.append(replica)
                 continue
             if state is not None:

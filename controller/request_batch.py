@@ -164,7 +164,7 @@ class RequestBatch:
     def add_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
         """Add UpdateMetadata to the requests for these brokers.
 
-        It contains the live brokers and the states of these partitions.
+        The request contains the live brokers and the states of these partitions.
         """
         self._update_brokers.update((broker_id, None) for broker_id in broker_ids if broker_id >= 0)
         self._update_partitions.update(dict.fromkeys(partitions))

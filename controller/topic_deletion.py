@@ -69,9 +69,9 @@ class TopicDeletion:
     async def resume_for(self, topics: Iterable[str]) -> None:
         """Resume the deletion of these topics, except those with a partition that is still being reassigned.
 
-        Kafka also resumes the excepted ones. But brokers are not notified of the deletion while a partition is being
-        reassigned (`zabka.controller.request_batch`), so they would never be notified of partitions deleted during that
-        time.
+        Kafka also resumes the deletion of the excepted topics. But brokers are not notified of the deletion while a
+        partition is being reassigned (`zabka.controller.request_batch`), so they would never be notified of partitions
+        deleted during that time.
         """
         context = self._context
         queued = [topic for topic in topics if context.is_being_deleted(topic) and not context.is_moving(topic)]
@@ -120,7 +120,9 @@ class TopicDeletion:
         return [context.replica_states.get(replica, ReplicaState.NON_EXISTENT) for replica in replicas]
 
     def mark_ineligible(self, topics: Iterable[str]) -> None:
-        """Halt the deletion of those of these topics that are queued, because another operation has to finish first."""
+        """Halt the deletion of these topics, as far as they are queued, because another operation has to finish
+        first.
+        """
         self._context.topics_ineligible_for_deletion.update(
             topic for topic in topics if self._context.is_being_deleted(topic)
         )

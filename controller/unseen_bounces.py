@@ -79,7 +79,7 @@ def _took_effect(term: ControllerTerm, found: Mapping[TopicPartition, WrittenSta
         term.context.leadership[partition] = state
         term.store.announce_leader(partition, found[partition].state, state, updates.zxids[partition], "bounced")
     for partition, error in updates.failed.items():
-        # Brokers must not receive the old leader epoch.
+        # Drop the partition's state, so that no broker receives the old leader epoch.
         term.context.leadership.pop(partition, None)
         if error is not ErrorCode.NO_NODE:
             term.report("Startup", f"the state of {partition} could not be written: {error.name}")

@@ -55,7 +55,7 @@ def logical_lines(text: str) -> Iterator[LogicalLine]:
     parts = _LINE_END.split(text)
     for natural, end in zip(parts[::2], [*parts[1::2], ""], strict=True):
         if continues and not natural + end and not source.endswith("\r\n"):
-            # End of input ends the line before continuation lines are joined, as in java.util.Properties.
+            # The input ends after a continuation character: the line is complete, as in java.util.Properties.
             break
         source += natural + end
         line = natural.lstrip(_BLANKS)

@@ -19,7 +19,9 @@ _FAMILIES: dict[str, tuple[OpCode, ...]] = {
     "getChildren": (OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2),
     "setWatches": (OpCode.SET_WATCHES, OpCode.SET_WATCHES2),
 }
-"""Operations of which clients choose a variant; a rule for the first variant matches the others too."""
+"""Operations with several variants, of which a client chooses one. A rule for the first variant matches the others
+too.
+"""
 _INTERNAL = (OpCode.NOTIFICATION, OpCode.CREATE_SESSION, OpCode.ERROR, OpCode.CHECK, OpCode.DELETE_CONTAINER)
 """Op codes that no client sends as a separate request."""
 OPERATIONS: dict[str, tuple[int, ...]] = {

@@ -15,7 +15,10 @@ VERDICTS = ("held", "violated", "not_checked")
 
 
 def audits(lake: Path, data: Path) -> Audits:
-    """Return the results of the last audit; zero runs if there was no audit. Raises Problem 503."""
+    """Return the results of the last audit, or a result with zero runs if there was no audit.
+
+    Raises Problem 503 if the table cannot be read.
+    """
     place, command = lake / AUDITS, f"zabka pipeline audit {data}"
     about = rows_of(place)
     none = Audits(
@@ -35,7 +38,7 @@ def audits(lake: Path, data: Path) -> Audits:
         shown = table.head(SHOWN_MAX, columns=[*AuditViolation.model_fields], filter=broken).to_pylist()
         violated = table.count_rows(filter=broken)
     except FileNotFoundError:
-        # The pipeline is replacing the table, or is deleting old versions of it.
+        # The file does not exist because the pipeline is replacing the table, or is deleting old versions of it.
         return none
     except (pa.ArrowException, OSError) as reason:
         raise Problem(503, f"the table of audits is damaged: {reason}", command=command) from None

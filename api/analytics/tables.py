@@ -19,7 +19,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 async def read_table(tables: Path, data: Path, name: str, limit: int) -> Table:
     """Return the last `limit` rows of a table.
 
-    Raises Problem: 404, with the command that creates the tables; 422; 503 if the table cannot be read.
+    Raises Problem: 404, with the command that creates the tables, if the table does not exist; 422 if `name` is not a
+    table name; 503 if the table cannot be read.
     """
     if not _NAME.fullmatch(name):
         raise Problem(422, f"{name!r} is not a table name")

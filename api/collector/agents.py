@@ -144,9 +144,9 @@ class Agent:
         return (await self._call("GET", "/v1/faults", FaultState, timeout_s=SILENT_AFTER_S)).all
 
     async def set_faults(self, faults: list[AnyFault], *, whole: bool = True) -> None:
-        """Replace the agent's active faults by exactly these.
+        """Replace the agent's active faults with exactly these faults.
 
-        `whole` False means that the list may be incomplete and that the complete list must still be sent.
+        If `whole` is False, the list may be incomplete, and the complete list must still be sent.
         """
         await self._call("PUT", "/v1/faults", FaultState, FaultState.of(faults, whole))
 
@@ -257,7 +257,9 @@ class Agents:
         return next((p for p in agent.snapshot.processes if p.name == node), None)
 
     def taken_us(self, node: str) -> int:
-        """Return when the agent last reported this node's process, by the clock of the node's host, or 0."""
+        """Return the time at which the agent last reported this node's process, on the clock of the node's host; 0 if
+        never.
+        """
         agent = self._by_node.get(node)
         return agent.snapshot.taken_us if agent is not None and agent.snapshot is not None else 0
 

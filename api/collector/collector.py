@@ -4,8 +4,9 @@ The collector holds entries back briefly, so that it can order events of several
 the order of one node's own entries.
 
 An event number is never assigned twice. The collector writes a numbered entry to its files before it sends the entry to
-clients, and resumes from those files after a restart. Each file also begins with the folded state at that point. So the
-state at any stored event number includes all earlier events, even those whose files were removed.
+clients, and resumes from those files after a restart. Each file also begins with the folded state at that point, which
+is the result of applying all earlier events. So the state at any stored event number includes all earlier events, even
+those whose files were removed.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ Such an agent checks for new entries every 25 ms, with or without file notificat
 """
 # Must be less than 3 s: after an agent has found new entries, it checks every 25 ms for 3 s.
 _BUSY_S = 2.5
-# If a node's clock is ahead of ours, its entries must not be held back for long.
+# Maximum time to hold back the entries of a node whose clock is ahead of ours.
 HOLD_BACK_MAX_S = 0.5
 PULL_WAIT_MS = 2_000
 RETRY_S = 0.25
@@ -382,15 +383,17 @@ class Collector:
 class _Standing(msgspec.Struct):
     """The collector's folded state, as stored at the head of a file.
 
-    `fold` identifies the version of the fold's code and of the state's format. A state of another version has another
-    meaning.
+    `fold` identifies the version of the fold's code and of the state's format. The same values can have a different
+    meaning in a state of another version.
     """
 
     fold: str
     folded: Folded
     counts: StoredCounts
     reported_us: dict[str, int] = msgspec.field(name="told_us")
-    """The wall time of the last event of each node about its standing; earlier versions wrote it with that name."""
+    """Wall time of each node's last event that contains its status data. The field is stored under its earlier name
+    `told_us`.
+    """
 
 
 class _AtUs(msgspec.Struct):
@@ -460,7 +463,8 @@ class _Collected:
     def _first(stored: Iterable[bytes]) -> Folded:
         """Return the first state that this version wrote, from states ordered latest first.
 
-        If there is none, return the last state, which is the oldest kept (`Collector._take_over`).
+        If this version wrote none of them, return the last of the states, which is the oldest stored one
+        (`Collector._take_over`).
         """
         oldest = b""
         for oldest in stored:

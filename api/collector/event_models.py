@@ -93,7 +93,7 @@ def snapshot(collector: Collector) -> bytes:
 def history(collector: Collector) -> bytes:
     """Encode the history's identifier as one server-sent event.
 
-    A new history assigns the same event numbers to other events. A client detects it by the identifier.
+    A new history assigns the same event numbers to other events. A client detects a new history by its identifier.
     """
     return b"event: history\ndata: %b\n\n" % collector.history.encode()
 
@@ -101,7 +101,7 @@ def history(collector: Collector) -> bytes:
 def resumable(collector: Collector, after: int) -> bool:
     """Return whether a stream can resume after this event number.
 
-    It can if the number was assigned and all events after it are stored.
+    A stream can resume if the number was assigned and all events after it are stored.
     """
     return 0 < after <= collector.last_seq and after + 1 >= collector.oldest_seq
 

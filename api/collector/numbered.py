@@ -158,7 +158,7 @@ class _KeptFile:
     def pass_over(self, offset: int, end: int) -> None:
         """Record that the bytes from `offset` to `end` are not an event.
 
-        If this range contains an event number, that number may have been assigned again to another event.
+        If these bytes once were an event, its number may have been assigned again to another event.
         """
         if self._gaps.get(self._gap_at) != offset:
             self._gap_at = offset
@@ -309,7 +309,7 @@ class NumberedJournal:
             self.node_seqs[node] = max(self.node_seqs.get(node, 0), node_seq)
 
     def begun_of(self, node: str) -> Begun:
-        """Return where the journal that a node currently writes started."""
+        """Return the start of the journal that a node currently writes."""
         return self.begun.get(node, Begun())
 
     def restart_journal(self, node: str, base: int) -> None:
@@ -353,7 +353,7 @@ class NumberedJournal:
             except OSError:
                 self.close()
                 raise
-            # A file of the same name, which contains no event, was just overwritten.
+            # The new file may have overwritten a file of the same name that contains no event. List it only once.
             self._kept = [each for each in self._kept if each.path != path]
             self._kept.append(_KeptFile(path, known=True))
             self._thin_out()

@@ -1,8 +1,8 @@
 """API responses for nodes whose host agent is silent.
 
-The responses contain state unknown, the time since which the host is silent, and the remedy. The processes of a frozen
-or unreachable host may or may not run, so their last statuses are not the current state. A broker's registration in the
-ensemble is still reported, because it does not depend on the host.
+The responses contain the state `unknown`, the time since which the host is silent, and the remedy. The processes of a
+frozen or unreachable host may or may not run, so their last statuses are not the current state. A broker's registration
+in the ensemble is still reported, because it does not depend on the host.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds the exported HTML file from the page's modules, its styles and the runs. It needs no server.
+"""Builds the exported HTML file, which needs no server, from the page's modules, its styles and the runs.
 
 A page opened from a file cannot import modules by relative URLs, so its loader creates a `blob:` URL for each module
 and an import map for the module names. Modules and runs are compressed with gzip and encoded in base64. The page's

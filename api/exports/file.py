@@ -43,9 +43,9 @@ def _is_progress(entry: Entry) -> bool:
 
 
 def page_of(runs: Sequence[Recorded], shown: str) -> str:
-    """Return the HTML file of some runs. It opens at the decisive moment of `shown`, next to the other run.
+    """Return the HTML file of some runs.
 
-    Raises NoPage.
+    The page opens at the decisive moment of the run `shown`, and shows the other run next to it. Raises NoPage.
     """
     [about] = [run.about for run in runs if run.about.id == shown]
     other = next((run.about.id for run in runs if run.about.id != shown), None)

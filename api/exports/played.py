@@ -48,8 +48,8 @@ def recorded(about: Run, entries: Sequence[Entry], messages: Sequence[Message] =
 def scenario_runs(scenario: AnyScenario, seed: int | None = None, settings: Sequence[str] = ()) -> list[Recorded]:
     """Run a scenario. Return the run and, if the scenario has a bug, also the run with the bug.
 
-    The seed and the settings are already applied to `scenario`. They are passed only for the replay command and the
-    link.
+    `seed` and `settings` are used only for the replay command and the link, because both are already applied to
+    `scenario`.
     """
     taps = (MessageTap(), MessageTap()) if isinstance(scenario, WorldScenario) else (None, None)
     verdict = play(scenario, *taps)

@@ -1,4 +1,4 @@
-"""Runs of the API to export: the live cluster's history, or a stored run. The run's pair is included if stored."""
+"""Runs of the API to export: the live cluster's history, or a stored run with its pair if the pair is stored."""
 
 from __future__ import annotations
 

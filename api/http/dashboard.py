@@ -1,7 +1,7 @@
 """The dashboard, an optional part of the HTTP API: the page, its event stream, and the metrics.
 
-It needs the packages of the extra `zabka[dashboard]`. If they are missing, its URLs respond with their names and the
-command that installs them.
+The dashboard needs the packages of the extra `zabka[dashboard]`. If packages are missing, the dashboard's URLs respond
+with the names of the packages and the command that installs them.
 """
 
 from __future__ import annotations

@@ -67,7 +67,8 @@ def index(web: Path) -> str:
 def policy(html: str) -> str:
     """Return the Content-Security-Policy.
 
-    It allows only the same origin, and of inline code only the import map, by its hash.
+    The policy allows only content of the same origin. The only inline code that it allows is the import map, which is
+    identified by its hash.
     """
     match = _IMPORT_MAP.search(html)
     script = "'self'"

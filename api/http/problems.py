@@ -1,6 +1,6 @@
 """Error responses as RFC 9457 problem documents.
 
-They are for rejected requests, invalid requests, unknown routes, and internal errors.
+The service sends them for rejected requests, invalid requests, unknown routes, and internal errors.
 """
 
 from __future__ import annotations

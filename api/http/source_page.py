@@ -1,6 +1,6 @@
 """Shows the source code of functions that rules refer to: one page per module, with line numbers and anchors.
 
-Other modules are not available.
+Modules without such functions are not available.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lets pydantic, and so FastAPI, use msgspec structs: msgspec validates them and describes their schemas.
 
-This is for structs that the API only passes on and that are defined in a package that does not depend on HTTP.
+Use this module for structs that the API only passes on and that are defined in a package that does not depend on HTTP.
 """
 
 from __future__ import annotations

@@ -325,8 +325,8 @@ class WorkloadManager:
         """Stop a workload and return its report. Raises Problem 404.
 
         A producer waits briefly for requests in flight and then reads its records once more. A consumer commits its
-        offsets and leaves its group. Until then the workload counts as running, and a second call waits for the same
-        stop.
+        offsets and leaves its group. Until then, the workload counts as running, and a second call waits until the
+        first call has stopped the workload.
         """
         if workload_id not in self._running:
             return self.get(workload_id)

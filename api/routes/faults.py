@@ -104,7 +104,7 @@ async def create_ready_set(
 ) -> list[FaultView]:
     """Add every request fault rule of a predefined set.
 
-    The body can restrict the rules, for example to a topic, and set times.
+    The body can restrict the rules, for example to a topic, and replace their times.
     """
     if name not in READY_SETS:
         raise Problem(404, f"there is no ready set {name}; sets are {', '.join(READY_SETS)}")

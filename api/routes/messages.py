@@ -81,7 +81,7 @@ async def get_messages(
 
     Every message of that time is in the response or counted in `hidden`. For the live run, these are the messages that
     nodes have logged (`zabka.messages`). Sender and receiver both log a message, and the two log entries are combined.
-    If only one of them has logged it, `lost` is set accordingly.
+    If only the sender or only the receiver has logged a message, its field `lost` is set accordingly.
     """
     requested = frozenset(each for each in classes.split(",") if each)
     if unknown := sorted(requested - set(CLASSES)):

@@ -37,7 +37,7 @@ class WholeStream(EventSourceResponse):
 
         await super().__call__(scope, receive, noting)
         if last.get("more_body", True) and last["type"]:
-            # A client that does not read must not delay the shutdown.
+            # Limit the time for the final chunk, because a client that does not read must not delay the shutdown.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ENDED_WITHIN_S):
                     await send({"type": "http.response.body", "body": b"", "more_body": False})

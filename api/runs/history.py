@@ -1,4 +1,7 @@
-"""Interface of a history, and folded states (checkpoints) in memory, which speed up the computation of other states."""
+"""Interface of a history, and folded states (checkpoints) in memory, which speed up the computation of other states.
+
+A folded state is the result of applying all events of a history up to an event number.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from zabka.journal.cluster_state import ClusterState
 from zabka.journal.spans import Begun, Span, Spans
 
 CHECKPOINT_EVERY = 250
-"""Interval between checkpoints, in events: a seek has to fold at most this many."""
+"""Interval between checkpoints, in events: to compute any other state, at most this number of events is applied."""
 CHECKPOINT_BYTES_MAX = 48 * 1024 * 1024
 """Maximum size of a history's folded states in memory. Above it, the least recently used states are dropped."""
 
 
 class Folded(msgspec.Struct):
-    """Intermediate result of a fold: the state, and when each open span began."""
+    """Intermediate result of a fold: the state, and the beginning of each open span."""
 
     state: ClusterState
     begun: list[Begun]
@@ -28,7 +31,7 @@ class Folded(msgspec.Struct):
     def of(cls, spans: Spans) -> Folded:
         """Return a fold's intermediate result.
 
-        Pack or encode it before the fold continues, because the two share the state.
+        Pack or encode the result before the fold continues, because the fold modifies the state that it contains.
         """
         return cls(spans.state, spans.begun())
 

@@ -52,8 +52,9 @@ def _kind(lane: str) -> str:
 
 def _place(lane: str) -> tuple[Any, ...]:
     kind = _kind(lane)
-    # Strings and numbers alternate in the sort key, so that keys of one kind can be compared. Topic names in an
-    # uploaded journal can have any length, and `int` rejects numbers with thousands of digits.
+    # Strings and numbers alternate in the sort key, so that a string is compared only with strings and a number only
+    # with numbers. Topic names in an uploaded journal can have any length, and `int` rejects numbers with thousands of
+    # digits.
     parts = [_number(part) if place % 2 else part for place, part in enumerate(_DIGITS.split(lane))]
     return (KINDS.index(kind), *parts)
 

@@ -45,8 +45,9 @@ class NotedFold:
         return closed
 
     def finished_spans(self) -> list[Span]:
-        """Return the spans that ended since the last call, and the spans that have not ended. Only for the last
-        call.
+        """Return the spans that ended since the last call, and the spans that have not ended.
+
+        Call this only once, after the last event.
         """
         return [*self.take_closed(), *self.spans.take_closed(), *self.spans.lasting()]
 
@@ -77,7 +78,7 @@ class Rewind:
         begin = known.unpack() if known is not None and known.seq > head.state.seq else head
         state = begin.state
         if at >= self._checkpoints.next_due(state.seq):
-            # No checkpoint is near, so also fold the spans and store checkpoints for later requests.
+            # No checkpoint is near, so also compute the spans and store checkpoints for later requests.
             fold = self._fold(begin)
             await self._go_on(state, fold.apply, at)
             state = fold.spans.state

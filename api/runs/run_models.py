@@ -53,7 +53,7 @@ class Run(BaseModel):
 def link_of(scenario: str, seed: int | None = None, *, with_bug: bool = False) -> str:
     """Return the query parameters of a link that runs a scenario.
 
-    With a seed, the link runs the random faults of that scenario name with that seed.
+    With a seed, `scenario` is the name of a scenario with random faults, which are generated from this seed.
     """
     return f"scenario={scenario}{'' if seed is None else f'&seed={seed}'}{'&bug=yes' if with_bug else ''}"
 

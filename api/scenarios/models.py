@@ -65,8 +65,9 @@ class LessonRevealed(BaseModel):
 
 
 def variant_label(settings: dict[str, str]) -> str:
-    """Return a label that states how a run's settings differ from its scenario's: a bug (old behaviour), or other
-    keys.
+    """Return a label for the settings of a run that differ from the settings of its scenario.
+
+    The difference is a bug (old behaviour), or other keys.
     """
     if HISTORICAL_KEY in settings:
         return "with its bug"

@@ -428,7 +428,8 @@ class Views:
             controller = self.broker(acting, fresh)
             if not controller.is_controller:
                 return [*missing, f"broker {acting} has not taken over as controller yet"]
-            # The controller assigns no replica to a broker that it does not know yet.
+            # A broker that the controller does not know yet is not ready, because the controller assigns no replica to
+            # it.
             known = controller.status.get("live_brokers", self._settings.brokers)
             missing += [
                 f"the controller does not know broker {broker_id} yet"

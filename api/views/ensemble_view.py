@@ -198,7 +198,7 @@ class EnsembleView:
         self._asked_s = time.monotonic()
 
     async def next_look(self) -> Fresh:
-        """Wait for the next reading, caused by any client, and return it."""
+        """Wait for the next reading, whichever client requested it, and return it."""
         await self._looks.wait()
         return self._fresh()
 
@@ -320,7 +320,8 @@ class _Look:
         return (*self._unreadable[:UNREADABLE_MAX], *([f"and {more} more"] if more > 0 else []))
 
     def _get(self, path: str) -> Awaitable[tuple[bytes, Stat]]:
-        # Exclude the time before the request was sent from the ensemble's silence: it could not have replied yet.
+        # Exclude the time before the request was sent from the ensemble's silence, because the ensemble could not have
+        # replied in that time.
         self._put_off_silence()
         return self._client.get(path)
 
@@ -477,8 +478,8 @@ def _written(config: tuple[bytes, Stat] | None) -> int:
 def eligible_by(state: bytes, configured_by: int) -> tuple[int, ...]:
     """Return the eligible leader replicas that a partition's state znode contains.
 
-    Return none if the topic's configuration has changed since the controller determined them, because they are then no
-    longer valid.
+    Return an empty tuple if the topic's configuration has changed since the controller determined them, because they
+    are then no longer valid.
     """
     found = znodes.decode_partition_state(state, 0)
     return found.eligible if found is not None and found.eligible_by_zxid == configured_by else ()

@@ -502,7 +502,7 @@ class FaultView(
 class ReadySetView(BaseModel):
     """A predefined set of request faults.
 
-    It contains the outage that it imitates, the expected behaviour of clients, and its rules.
+    It contains a description of the outage that the set imitates, the expected behaviour of clients, and the rules.
     """
 
     model_config = _example(
@@ -651,6 +651,4 @@ class Table(BaseModel):
     total: int
     written_ms: int
     lag_ms: int | None = None
-    """Delay between the latest journal entry and the update of the table with it; null if no stream updates the
-    table.
-    """
+    """Delay from the latest journal entry to the table update that includes it; null if no stream updates the table."""

@@ -287,7 +287,8 @@ class KafkaConfig:
 
     @property
     def inter_broker_listener(self) -> str:
-        """Name of the listener between brokers: inter.broker.listener.name, or the listener of their security protocol.
+        """Name of the listener for connections between brokers: inter.broker.listener.name, or PLAINTEXT if that is not
+        set.
 
         If the broker has no listener of that name, it uses its first listener.
         """

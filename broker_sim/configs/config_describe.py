@@ -232,7 +232,7 @@ class ConfigDescriber:
     def new_topic(self, overrides: Mapping[str, str]) -> list[Described]:
         """Return every key of a topic that is to be created with these overrides.
 
-        The defaults are this broker's, as last read.
+        The defaults are the values of this broker, as last read.
         """
         places = self._places({entity: self._configs.overrides(entity) for entity in (self._own, self._shared)})
         return [self._topic_key(key, overrides, places) for key in TOPIC_KEYS.values()]

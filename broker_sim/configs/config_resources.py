@@ -56,7 +56,7 @@ class Resource(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Kafka's name of the type (ConfigResource.Type)."""
+        """Kafka's name of the resource's type (ConfigResource.Type)."""
         return _KINDS.get(self.type, "UNKNOWN")
 
 

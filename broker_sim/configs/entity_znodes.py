@@ -32,7 +32,10 @@ class EntityZnodes:
         self._zk = zk
 
     async def read(self, entity: str) -> tuple[dict[str, str], int]:
-        """Return an entity's overrides and the version of their znode; empty and -1 if the znode does not exist."""
+        """Return an entity's overrides and the version of their znode.
+
+        If the znode does not exist, the overrides are empty and the version is -1.
+        """
         try:
             data, stat = await self._zk.call(lambda: self._zk.service.get(f"/config/{entity}"))
         except NoNode:
@@ -49,8 +52,8 @@ class EntityZnodes:
     async def write(self, entity: str, overrides: Mapping[str, str], version: int) -> bool:
         """Write overrides if their znode has this version, and notify every broker. Return False on a version conflict.
 
-        The write succeeds only if there is a controller and it does not change meanwhile (KAFKA-16539). Raises Refused,
-        ZooKeeperError.
+        The write succeeds only if there is a controller, and only if the controller does not change during the write
+        (KAFKA-16539). Raises Refused, ZooKeeperError.
         """
         zk, service, path = self._zk, self._zk.service, f"/config/{entity}"
         data = znodes.encode_config(overrides)

@@ -86,7 +86,7 @@ class ScramCredentials:
         return ScramResult(user, credentials=tuple(found))
 
     async def alter(self, user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion]) -> ScramResult:
-        """Remove and set one user's credentials, all of them or none."""
+        """Remove and set credentials of one user. Either all changes are applied, or none."""
         try:
             if not user:
                 raise Refused(KafkaError.unacceptable_credential, "Username must not be empty")

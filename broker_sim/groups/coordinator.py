@@ -195,7 +195,7 @@ class GroupCoordinator:
         return self._membership.heartbeat(group, member_id, group_instance_id, generation_id)
 
     def leave(self, group_id: str, members: Sequence[Leaving]) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Process LeaveGroup. Return one error for the whole request, and otherwise one per member."""
+        """Process LeaveGroup. Return an error for the whole request or, if there is none, one error code per member."""
         refusal = self._refusal(group_id)
         if refusal is not ErrorCode.none:
             return refusal, []
@@ -303,7 +303,9 @@ class GroupCoordinator:
     def delete_offsets(
         self, group_id: str, partitions: Sequence[TopicPartition]
     ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
-        """Process OffsetDelete. Return one error for the whole request, and otherwise one per partition."""
+        """Process OffsetDelete. Return an error for the whole request or, if there is none, one error code per
+        partition.
+        """
         refusal = self._refusal(group_id)
         if refusal is not ErrorCode.none:
             return refusal, {}

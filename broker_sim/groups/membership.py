@@ -181,7 +181,8 @@ class GroupMembership:
         elif group.state is _STABLE and unchanged and not leads:
             answer(self._joined(group, member))
         else:
-            # The leader's request alone starts a rebalance: the leader may have noticed changes of the topics.
+            # If nothing has changed, only the leader's request starts a rebalance: the leader may have noticed changes
+            # of the topics.
             self._update_member(group, member, joining, answer)
             self._prepare_if_possible(group)
 

@@ -320,7 +320,7 @@ class Group:
         return any(self.supported.get(name, 0) == len(self.members) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Return the protocol that all members support and that most of them prefer. There must be one."""
+        """Return the protocol that all members support and that most of them prefer. There must be such a protocol."""
         candidates = {name for name, count in self.supported.items() if count == len(self.members)}
         votes = [member.vote(candidates) for member in self.members.values()]
         counts = Counter(votes)

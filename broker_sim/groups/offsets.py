@@ -156,7 +156,8 @@ class GroupOffsets:
         return removed
 
     def remove_deleted(self, deleted: Mapping[TopicPartition, None]) -> list[TopicPartition]:
-        """Remove those of the deleted partitions that have an offset in this group. Return the same as `remove`.
+        """Remove those of the deleted partitions that have an offset in this group. Return what `remove` returns for
+        them.
 
         Iterates over the smaller of the two sets: a topic may have thousands of partitions, while each of thousands of
         groups has an offset for one or two of them.
@@ -170,7 +171,7 @@ class GroupOffsets:
         return dict.fromkeys((*self._stored, *self._pending, *in_transactions))
 
     def remove_all(self) -> list[TopicPartition]:
-        """Remove all offsets. Return the same as `remove`."""
+        """Remove all offsets. Return what `remove` returns for their partitions."""
         return self.remove(self._all())
 
     def remove_expired(
@@ -178,7 +179,7 @@ class GroupOffsets:
     ) -> list[TopicPartition]:
         """Remove offsets past their retention, except those of subscribed topics and those with a pending commit.
 
-        Return the same as `remove`.
+        Return what `remove` returns for their partitions.
         """
         kept = frozenset(subscribed)
         expired = [

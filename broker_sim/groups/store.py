@@ -193,8 +193,9 @@ class GroupStore:
                 LogDamageFound(name, 0, f"{read.unreadable} records are neither groups nor offsets", "passed over")
             )
         for taken, group in enumerate(read.groups(self._runtime.now().wall_ms), 1):
-            # If partitions were added to __consumer_offsets, this one still contains records of groups that now hash to
-            # another partition. Ignore those records; Kafka loads them as if this broker were still the coordinator.
+            # If partitions were added to __consumer_offsets, this partition still contains records of groups that now
+            # hash to another partition. Ignore those records; Kafka loads them as if this broker were still the
+            # coordinator.
             if group.group_id not in self.groups and self.partition_for(group.group_id) == number:
                 self.groups[group.group_id] = group
                 for producer_id in group.offsets.producers:
@@ -258,8 +259,9 @@ class GroupStore:
         return build_batch([Record(key, value, now_ms) for key, value in records])
 
     def store_group(self, group: Group, assignment: Mapping[str, bytes]) -> Awaitable[ErrorCode]:
-        """Append the group's record immediately. Await the result: SyncGroup's error code, once the ISR has the
-        record.
+        """Append the group's record immediately, and return an awaitable of SyncGroup's error code.
+
+        The error code is available once the ISR has the record.
         """
         value = group_value(group.to_stored(assignment))
         return self._group_stored(self._append(group.group_id, [(group_key(group.group_id), value)]))
@@ -269,9 +271,10 @@ class GroupStore:
         return group_error(row.error)
 
     def store_offsets(self, group: Group, offsets: OffsetsByPartition) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
-        """Append a commit immediately. Await the result: each partition's error code, once the ISR has the commit.
+        """Append a commit immediately, and return an awaitable of each partition's error code.
 
-        Metadata longer than offset.metadata.max.bytes (counted in Java's characters) is rejected.
+        The error codes are available once the ISR has the commit. Metadata longer than offset.metadata.max.bytes
+        (counted in Java's characters) is rejected.
         """
         fitting = self._fitting(offsets)
         appended = None
@@ -320,10 +323,10 @@ class GroupStore:
     def store_transactional_offsets(
         self, group: Group, producer_id: int, producer_epoch: int, offsets: OffsetsByPartition, guard: Guard
     ) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
-        """Append a commit of a transaction immediately. Await the result: each partition's error code.
+        """Append a commit of a transaction immediately, and return an awaitable of each partition's error code.
 
-        The result is available once the ISR has the commit, which stays pending until `end_transaction`. `guard` is the
-        result of `verify_transaction`.
+        The error codes are available once the ISR has the commit, which stays pending until `end_transaction`. `guard`
+        is the result of `verify_transaction`.
         """
         fitting = self._fitting(offsets)
         appended = None

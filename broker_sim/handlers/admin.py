@@ -197,8 +197,8 @@ class AdminHandlers:
         assert last is not None
 
         def rows(described: Iterator[ConfigResult]) -> Generator[None, None, list[KafkaMessage]]:
-            # Describing one resource takes milliseconds and a request may contain thousands, so this is a generator
-            # that runs in slices.
+            # Describing one resource takes milliseconds, and a request may contain thousands of resources, so this is a
+            # generator that runs in slices.
             filled = []
             for result in described:
                 configs = [_described(config, synonyms, documentation) for config in result.configs]

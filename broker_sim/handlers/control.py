@@ -112,7 +112,7 @@ class ControlHandlers:
 
         A controller has one connection to each broker at a time. After it has opened a new connection, it resends the
         requests that got no response. So a request that still arrives on the old connection is older than those on the
-        new one. The request itself does not show that.
+        new one, but it contains no field that shows its age.
         """
         epoch, connection = self._last_accepted
         if request.controller_epoch == epoch and 0 < context.connection < connection:

@@ -374,7 +374,7 @@ class DataHandlers:
         return asked
 
     def _sort_out(self, asked: Mapping[FetchKey, FetchPartition]) -> tuple[Rows, dict[FetchKey, FetchPartition]]:
-        """Separate the requested partitions: response entries of unknown partitions, and partitions to read."""
+        """Split the requested partitions into response entries for unknown partitions, and partitions to read."""
         rows: Rows = {}
         requested: dict[FetchKey, FetchPartition] = {}
         for key, row in asked.items():

@@ -265,7 +265,7 @@ def _wrong_endpoint_type(requested: int) -> tuple[ErrorCode, str]:
 
 
 def _as_seen(row: MetadataResponsePartition, seen: Collection[int], version: int) -> MetadataResponsePartition:
-    """Return a partition's entry for a client that can only see the `seen` brokers, which have its listener.
+    """Return a partition's entry for a client that can only see the `seen` brokers, which have the client's listener.
 
     In version 0, other replicas are omitted, and the partition has an error if a replica is omitted
     (ZkMetadataCache.getPartitionMetadata).

@@ -39,7 +39,7 @@ async def read_for_older(
 ) -> FetchedPartition:
     """Convert fetched records for a client with a Fetch version below 10 (KafkaApis.maybeConvertFetchedData).
 
-    From a batch that compaction has emptied, newer clients learn the next offset to read. The old message formats
+    A batch that compaction has emptied still shows newer clients the next offset to read. The old message formats
     cannot contain such a batch, so this function skips it and reads on. In Kafka, an old client makes no progress at a
     segment that contains only such batches. `until_ms`, on the monotonic clock, limits the time spent.
     """

@@ -113,7 +113,7 @@ class TransactionHandlers:
         return dict.fromkeys(partitions, _known_to(request, error, _FENCED_FROM))
 
     async def add_offsets(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process AddOffsetsToTxn. It adds the group's partition of `__consumer_offsets` to the transaction."""
+        """Process AddOffsetsToTxn: add the group's partition of `__consumer_offsets` to the transaction."""
         number = self._groups.store.partition_for(request.group_id)
         producer = ProducerIdAndEpoch(int(request.producer_id), int(request.producer_epoch))
         offsets = [TopicPartition(CONSUMER_OFFSETS, number)]

@@ -165,10 +165,10 @@ class _Pass(NamedTuple):
         return record.offset >= self.keys.get(record.key)
 
     def left_of(self, data: bytes, header: BatchHeader) -> bytes:
-        """Return what to store of a filtered batch; no bytes if it has no record.
+        """Return the bytes to store for a filtered batch; empty if the batch has no record left.
 
         A producer's last batch is stored even if it is empty, so that its sequence numbers remain known. If there is no
-        such batch, the producer's last marker is stored, because its epoch fences older ones.
+        such batch, the producer's last marker is stored, because the marker's epoch fences older epochs.
         """
         return data if header.record_count or self._is_last(header) else b""
 
@@ -181,7 +181,7 @@ class _Pass(NamedTuple):
         return is_control(header) and header.producer_epoch == last.epoch
 
     def horizon_for(self, header: BatchHeader) -> int | None:
-        """Return until when to retain tombstones that are compacted for the first time."""
+        """Return the time until which to retain tombstones that are compacted for the first time."""
         return min(self.wall_ms + self.tombstone_ms, _LAST_MS) if header.last_offset < self.end else None
 
 
@@ -284,8 +284,8 @@ async def _put_in_place(
 ) -> None:
     """Replace a segment by its compacted file, and wait until a power loss cannot undo the replacement.
 
-    Only the compaction waits for the disk, no request. It must wait, because it may next remove the record that made
-    another record of this segment obsolete.
+    Only the compaction waits for the disk; requests do not. The compaction must wait, because it may next remove the
+    record that made another record of this segment obsolete.
     """
     await log.sync_cleaned(segment)
     if is_gone(segment):

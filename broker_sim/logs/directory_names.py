@@ -40,7 +40,7 @@ def _marked(directory_name: str, suffix: str) -> TopicPartition | None:
 def future_name(topic_partition: TopicPartition, unique: str) -> str:
     """Return the directory name of a future replica.
 
-    If the topic's name is long, the directory name exceeds the limit of file systems (KAFKA-4893).
+    With a long topic name, the directory name exceeds the limit of file systems (KAFKA-4893); see `has_future_name`.
     """
     return f"{topic_partition}.{unique}{FUTURE_SUFFIX}"
 

@@ -31,8 +31,8 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class _Names:
     """The file names in one directory, and whether the directory is synced to disk.
 
-    A new process must assume that no name is synced, because a process that was killed may have created it just before.
-    Changes during a sync are counted, so that they do not count as synced.
+    A new process must assume that no name is synced, because an earlier process may have created a name just before it
+    was killed. Changes during a sync are counted, so that the changed names do not count as synced.
     """
 
     __slots__ = ("_changes", "_synced", "path")
@@ -63,7 +63,7 @@ class DiskLogFile:
         """`names` are the `_Names` of the file's directory and of the parent directory."""
         self._names = names
         self._files = files
-        # This method is called for every append.
+        # Store the functions themselves, because they are called for every append and read.
         self._pwrite = files.pwrite
         self._pread = files.pread
         self._descriptor = files.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -185,7 +185,7 @@ class FileLogDirectory:
         self._names.sync(self._files)
 
     async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
-        """Sync these files and their names in the background. They survive a power loss after this returns.
+        """Sync these files and their names in the background. When the call returns, the files survive a power loss.
 
         Raises OSError.
         """
@@ -195,7 +195,7 @@ class FileLogDirectory:
 
     def _sync_each(self, paths: Sequence[Path]) -> None:
         for path in paths:
-            # The replica may have been deleted or renamed meanwhile.
+            # Ignore a missing file: the replica may have been deleted or renamed in the meantime.
             with suppress(FileNotFoundError):
                 sync_file(path, self._files)
                 sync_directory(path.parent, self._files)

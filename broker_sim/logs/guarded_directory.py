@@ -90,7 +90,7 @@ class GuardedDirectory:
         self.attempt(lambda: self._inner.sync_names(name))
 
     async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
-        """Sync these files and their names in the background. They survive a power loss after this returns."""
+        """Sync these files and their names in the background. When the call returns, the files survive a power loss."""
         if not self.is_online:
             raise LogDirFailed
         try:
@@ -128,7 +128,7 @@ class _GuardedFile:
     def __init__(self, directory: GuardedDirectory, file: LogFile) -> None:
         self._directory = directory
         self._file = file
-        # This method is called for every append.
+        # Store the methods themselves, because they are called for every append and read.
         self._append = file.append
         self._read = file.read
 

@@ -65,7 +65,7 @@ class LogHousekeeping:
     def close(self) -> None:
         """Abort a compaction in progress.
 
-        It leaves at most a temporary file, which the next start of the broker removes.
+        The aborted compaction leaves at most a temporary file, which the next start of the broker removes.
         """
         if self._compaction is not None:
             self._compaction.cancel()
@@ -126,8 +126,8 @@ class LogHousekeeping:
         After the compaction, a replica that is rebuilt from this log lacks the removed records, and its batches differ.
         """
         topic, number = topic_partition
-        # Checkpoint the log starts first. If the process is killed, deleted records reappear. They are recognised by
-        # their batches, which this compaction may remove.
+        # Checkpoint the log starts first. Otherwise deleted records reappear if the process is killed, and this
+        # compaction may remove the batches by which they would be recognised.
         self._logs.checkpoint_starts()
         self._emit(
             LogCompacted(

@@ -151,8 +151,8 @@ class LogManager:
     def reconfigure(self, topics: Iterable[str]) -> dict[str, PartitionConfig]:
         """Apply the current settings of these topics to their logs, and return the settings.
 
-        The settings also apply to logs of replicas that are neither leader nor follower yet, and to copies for another
-        directory.
+        The settings also apply to logs of replicas that are neither leader nor follower yet, and to copies that will
+        replace a log in another directory.
         """
         settings = {topic: self.settings(topic) for topic in topics}
         for log in (log for log_dir in self._dirs for log in log_dir.all.values()):
@@ -240,7 +240,10 @@ class LogManager:
         self.mark_alive(self.broker_epoch_left)
 
     def mark_alive(self, broker_epoch: int) -> None:
-        """Write a marker to every disk that all records up to this broker epoch exist. Do nothing if it is -1."""
+        """Write a marker to every disk which confirms that all records up to this broker epoch exist.
+
+        Do nothing if the broker epoch is -1.
+        """
         if broker_epoch in (self._alive_as, UNKNOWN_BROKER_EPOCH) or self.has_offline_directory:
             return
         self._alive_as = broker_epoch

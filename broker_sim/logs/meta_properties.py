@@ -9,7 +9,7 @@ from zabka.ensemble.properties import BadProperties, read_properties, trimmed
 
 FILE = "meta.properties"
 VERSION = 0
-"""Version of the file in ZooKeeper mode. A file without a version also has it (MetaPropertiesVersion.V0)."""
+"""Version of the file in ZooKeeper mode. A file without a version counts as this version (MetaPropertiesVersion.V0)."""
 _INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 

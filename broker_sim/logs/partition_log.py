@@ -213,7 +213,7 @@ class PartitionLog:
     ) -> None:
         """Open or create the log.
 
-        `stopped_cleanly` skips the check of every batch's CRC. `name` is the directory name if it is not the
+        With `stopped_cleanly`, the CRCs of the batches are not checked. `name` is the directory name if it is not the
         partition's name. `checkpoint` is called to write the log start and the progress of compaction immediately.
         """
         self.topic_partition = topic_partition
@@ -408,7 +408,7 @@ class PartitionLog:
         Return the entry for the transaction index, or None if the transaction was committed or is unknown.
         """
         marker = read_marker(data, position, header)
-        # The control batch is empty if compaction removed the whole transaction.
+        # There is no marker if compaction has removed the whole transaction: the control batch is then empty.
         completed = None if marker is None else self.producers.end_transaction(header, marker)
         if completed is None:
             return None
@@ -458,7 +458,8 @@ class PartitionLog:
             return empty_batches(self.epochs, offset, up_to, time_ms, max_bytes, at_least_one)
         start, header = found
         if header.base_offset < offset and is_gap(header):
-            # A follower whose log ends at `offset` could not append the whole batch.
+            # Return only the rest of the gap, because a follower whose log ends at `offset` could not append the whole
+            # batch.
             gap_end = min(header.next_offset, up_to)
             return empty_batches(self.epochs, offset, gap_end, header.max_timestamp, max_bytes, at_least_one)
         base_offset = header.base_offset
@@ -720,8 +721,8 @@ def empty_batches(
 ) -> bytes:
     """Return batches without records that fill the gap from `offset` to before `up_to`, one per epoch.
 
-    A follower needs them to learn the end of each epoch. Returns as many as fit into `max_bytes`, or one if
-    `at_least_one`. Kafka returns nothing for a gap, and the follower makes no progress until the next produce.
+    A follower needs these batches to learn the end of each epoch. Returns as many batches as fit into `max_bytes`, or
+    one if `at_least_one`. Kafka returns nothing for a gap, and the follower makes no progress until the next produce.
     """
     gap = b""
     while offset < up_to:

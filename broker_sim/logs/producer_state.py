@@ -222,14 +222,14 @@ class ProducerStates:
         return CompletedTransaction(header.producer_id, first, header.base_offset, not marker.is_commit)
 
     def last_stable_offset(self, completed: CompletedTransaction) -> int:
-        """Return what the last stable offset will be once this transaction is completed."""
+        """Return the last stable offset as it will be after the completion of this transaction."""
         others = (first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id)
         return next(others, completed.last_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
         """Move a transaction from ongoing to unreplicated.
 
-        It limits the last stable offset until the high watermark has passed its marker.
+        The transaction limits the last stable offset until the high watermark has passed its marker.
         """
         self._ongoing.pop(completed.first_offset, None)
         self._unreplicated[completed.first_offset] = completed
@@ -328,7 +328,9 @@ class ProducerStates:
             self._ongoing[header.base_offset] = header.producer_id
 
     def _drop_one(self, kept_id: int) -> None:
-        """Remove the producer with the oldest last batch that has no transaction, unless that is `kept_id`."""
+        """Among the producers without a transaction, remove the one with the oldest last batch, unless it is
+        `kept_id`.
+        """
         idle = (each for each, known in self._producers.items() if known.txn_first_offset == NO_OFFSET)
         dropped = next(idle, kept_id)
         if dropped != kept_id:
@@ -358,9 +360,9 @@ class ProducerStates:
     def replace(self, entries: Sequence[ProducerEntry]) -> None:
         """Replace the state with the content of a snapshot.
 
-        The snapshot was written at the offset that the read of the log has reached. It may contain batches that
-        compaction has removed. If a producer's last batch is the same in both states, its earlier batches stay known;
-        Kafka forgets them.
+        The snapshot was written at the offset up to which the log has been read. It may contain batches that compaction
+        has removed. If a producer's last batch is the same in the old state and in the snapshot, its earlier batches
+        stay known; Kafka forgets them.
         """
         known = self._producers
         self._producers = {entry.producer_id: _restored(entry, known.get(entry.producer_id)) for entry in entries}
@@ -406,7 +408,10 @@ class ProducerStates:
         return complete
 
     def expire(self, before_wall_ms: int) -> None:
-        """Remove producers without a transaction whose last record is older than this (producer.id.expiration.ms)."""
+        """Remove producers without a transaction whose last record is older than the time `before_wall_ms`.
+
+        The configuration key is producer.id.expiration.ms.
+        """
         for producer_id, producer in list(self._producers.items()):
             if producer.last_timestamp <= before_wall_ms and producer.txn_first_offset == NO_OFFSET:
                 del self._producers[producer_id]

@@ -187,7 +187,7 @@ class Segment:
         if offset >= self.end_offset:
             return None
         if self._last is not None and offset >= self._last[1].base_offset:
-            # Fast path: a fetcher that is caught up reads the last batch.
+            # Fast path for a fetcher that is caught up: it reads the last batch.
             return self._last
         at = bisect_right(self._offsets, offset) - 1
         start = self._positions[at] if at >= 0 else 0

@@ -32,7 +32,7 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> Generator[None
             # This segment was removed or truncated while the search paused in an earlier segment, so search again.
             return (yield from offset_for_timestamp(log, timestamp_ms))
         for position, header in segment.headers_since(timestamp_ms, log.start_offset):
-            # Records below the log start are deleted, although their bytes are still in the file.
+            # Skip records below the log start: they are deleted, although their bytes are still in the file.
             if header.max_timestamp < timestamp_ms or header.last_offset < log.start_offset:
                 is_time = slices.is_full_of_headers()
             else:

@@ -32,7 +32,7 @@ class Unverified:
 
     def __init__(self, may_begin: bool) -> None:
         self.may_begin = may_begin
-        """Whether the append may begin a transaction although that was not verified."""
+        """Whether the append may begin a transaction although the transaction was not verified."""
 
 
 NOT_REQUIRED, IN_TRANSACTION = Unverified(may_begin=True), Unverified(may_begin=False)

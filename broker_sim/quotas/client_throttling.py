@@ -67,7 +67,7 @@ class ClientQuota(ClientMeters[SampledAmount]):
         return None if limit is None else limit * (self._windows - 1) * self._window_ms / 1000
 
     def note(self, client: str, size: float) -> int:
-        """Charge an amount to a client. Return for how long to throttle the client, in milliseconds."""
+        """Charge an amount to a client. Return the time for which to throttle the client, in milliseconds."""
         if not self.is_used:
             return 0
         now_ms = self._runtime.now().mono_ms
@@ -85,7 +85,7 @@ class ClientQuota(ClientMeters[SampledAmount]):
         return round(min(excess / limit * rate_window_ms(amount, now_ms), self._throttle_ms_max))
 
     def add(self, client: str, size: float) -> None:
-        """Charge an additional amount to a client. It can cause throttling only at the next request."""
+        """Charge an additional amount to a client. The charge can cause throttling only at the next request."""
         now_ms = self._runtime.now().mono_ms
         self.meter(self.measured_as(client), now_ms).add(size, now_ms)
 

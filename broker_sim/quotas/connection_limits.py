@@ -20,7 +20,7 @@ Resolve = Callable[[str], str | None]
 
 
 def connection_limits(config: KafkaConfig, configs: EntityConfigs, resolve: Resolve) -> ConnectionLimits:
-    """Return the current connection limits. A listener without limits of its own has the broker's."""
+    """Return the current connection limits. A listener without limits of its own has the limits of the broker."""
     keys = (MAX_CONNECTIONS, CREATION_RATE, PER_ADDRESS)
     total, rate, per_address = (_whole(configs.broker_value(key)) for key in keys)
     own_keys = (MAX_CONNECTIONS, CREATION_RATE)

@@ -64,8 +64,8 @@ class ConnectionQuotas:
     """Counts a broker's connections and enforces the limits.
 
     `protected` is the listener that other brokers use. If clients have another listener, connections of the protected
-    listener do not count against the broker's max.connections. If the limit is reached, each of them closes a client's
-    connection instead.
+    listener do not count against the broker's max.connections. If the limit is reached, each new connection of the
+    protected listener closes a client's connection instead.
     """
 
     def __init__(self, runtime: Runtime, windows: int, window_seconds: int, protected: str) -> None:
@@ -142,7 +142,7 @@ class ConnectionQuotas:
         self._close_surplus()
 
     def release(self, listener: str, address: str) -> None:
-        """Count down when an admitted connection ends."""
+        """Remove an admitted connection, which has ended, from the counts."""
         left = self._connections[address] - 1
         if left:
             self._connections[address] = left
@@ -181,7 +181,7 @@ class ConnectionQuotas:
     # ---- rates ------------------------------------------------------------------------------------------------
 
     def _note_created(self, listener: str) -> int:
-        """Count a new connection in the rates. Return for how long the connection must wait, in milliseconds."""
+        """Count a new connection in the rates. Return the time that the connection must wait, in milliseconds."""
         limits, own = self._limits, self._limits.listeners.get(listener)
         per_second = limits.creations_per_second
         throttle_ms = self._note(

@@ -46,7 +46,7 @@ class Mutations(Protocol):
 
     @property
     def throttle_ms(self) -> int:
-        """How long to throttle the client from now on."""
+        """Time for which to throttle the client from now on."""
 
     def record(self, partitions: int) -> None:
         """Charge partitions that are about to be created or deleted. Raises Refused if the quota rejects them."""
@@ -70,7 +70,7 @@ class _Held:
 
     @property
     def throttle_ms(self) -> int:
-        """How long to throttle the client from now on: the quota's throttle time minus the time that the changes
+        """Time for which to throttle the client from now on: the quota's throttle time minus the time that the changes
         took.
         """
         return max(0, self._throttle_ms - (self._quota.now_ms() - self._recorded_ms))
@@ -111,7 +111,7 @@ class MutationQuota(ClientMeters[TokenBucket]):
         super().__init__(runtime, lambda now_ms: TokenBucket(windows * window_seconds, now_ms))
 
     def of_request(self, client: str, version: int, strict_since: int) -> Mutations:
-        """Return what charges a request to its client's quota.
+        """Return the object that charges a request to its client's quota.
 
         From version `strict_since` on, changes over the quota are rejected.
         """
@@ -120,7 +120,7 @@ class MutationQuota(ClientMeters[TokenBucket]):
         return Strict(self, client) if version >= strict_since else Permissive(self, client)
 
     def permissive(self, client: str) -> Mutations:
-        """Return what charges automatically created topics to a client's quota."""
+        """Return the object that charges automatically created topics to a client's quota."""
         return Permissive(self, client) if self.is_used else Unlimited()
 
     def now_ms(self) -> int:
@@ -137,7 +137,9 @@ class MutationQuota(ClientMeters[TokenBucket]):
             bucket.take_tokens(count)
 
     def owed_ms(self, client: str) -> int:
-        """Return the time until a client's bucket has no negative number of tokens; 0 if it has none now."""
+        """Return the time until the number of tokens in a client's bucket is no longer negative; 0 if it is not
+        negative.
+        """
         now_ms, key = self.now_ms(), self.measured_as(client)
         limit = self.limit_of(key)
         if limit is None:

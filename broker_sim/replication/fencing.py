@@ -29,7 +29,10 @@ class Fences(NamedTuple):
 
 
 def _fenced_by_epoch(believed: int, known: int) -> int:
-    """Compare leader epochs as in KIP-320. A fetcher that does not know the epoch sends -1."""
+    """Compare leader epochs as in KIP-320, and return an error code.
+
+    A fetcher that does not know the leader epoch sends -1, which is accepted.
+    """
     if believed in (_UNSAID, known):
         return ErrorCode.none
     return ErrorCode.fenced_leader_epoch if believed < known else ErrorCode.unknown_leader_epoch

@@ -146,7 +146,7 @@ def _follower_error(partition: Partition, requested: FetchPartition, params: Fet
         unknown = requested.current_leader_epoch != NO_EPOCH
         return ErrorCode.unknown_leader_epoch if unknown else ErrorCode.not_leader_or_follower
     if 0 <= params.replica_epoch < follower.broker_epoch:
-        # This fetch was sent by the follower's previous process and was delayed.
+        # Reject this fetch, because the follower's previous process sent it, and it was delayed.
         return ErrorCode.not_leader_or_follower
     return 0
 

@@ -82,8 +82,8 @@ class _Session:
 def _known_values(row: FetchedPartition) -> tuple[int, int]:
     """Return the values that a fetcher knows after this response: (high watermark, log start offset).
 
-    After an error, or if it has to truncate first, the fetcher ignores the high watermark. In these cases, the
-    partition's next entry is sent in any case.
+    After an error, or if it has to truncate first, the fetcher ignores the high watermark. The next response then
+    contains an entry for this partition even if nothing has changed.
     """
     is_taken_over = not row.error and row.diverging is None
     return row.high_watermark if is_taken_over else -1, row.log_start_offset
@@ -122,7 +122,7 @@ class FetchContext:
                 return ErrorCode.none, NO_SESSION, rows
             return ErrorCode.none, self._sessions.create(self._request, rows, self._now_ms), rows
         if session.epoch != self._epoch:
-            # Two requests had the same session epoch, and the other one was processed first.
+            # Another request with the same session epoch was processed first.
             return ErrorCode.invalid_fetch_session_epoch, session.id, {}
         return ErrorCode.none, session.id, session.news(rows)
 

@@ -300,7 +300,7 @@ class ReplicaFetcher:
         try:
             return not row.error_code and self._use(one, row)
         except LogDirFailed:
-            # The log directory failed, so the replica is about to be removed from this fetcher.
+            # The log directory has failed, so this replica is about to be removed from the fetcher.
             return False
 
     def _use(self, one: _Fetching, row: Any) -> bool:

@@ -46,7 +46,7 @@ def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int
     mark = max(partition.log.start_offset, min(leader_high_watermark, partition.log.end_offset))
     if mark != mark_before:
         partition.set_high_watermark(mark)
-        # Consumers may be reading from this replica (KIP-392).
+        # Wake waiting fetches, because consumers may be reading from this replica (KIP-392).
         partition.host.wake(partition.topic_partition)
     if leader_start_offset > partition.log.start_offset:
         partition.log.advance_start(min(leader_start_offset, partition.log.high_watermark))
@@ -56,8 +56,8 @@ def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int
 def truncate_to_divergence(partition: Partition, leader_epoch: int, leader_end_offset: int) -> None:
     """Truncate at the divergence.
 
-    The leader's log and this log differ, at the latest, from the leader's end offset of that epoch on. If this log
-    lacks the epoch, it is truncated after the largest lower epoch, and the next fetch checks again (KIP-279).
+    The leader's log and this log diverge at or before the leader's end offset of that epoch. If this log lacks the
+    epoch, it is truncated after the largest lower epoch, and the next fetch checks again (KIP-279).
     """
     epoch, end_offset = partition.log.epochs.end_offset_for(leader_epoch, partition.log.end_offset)
     if epoch == NO_EPOCH:

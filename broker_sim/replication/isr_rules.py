@@ -140,8 +140,8 @@ class IsrRules:
     ) -> int:
         """Return the offset that every required replica has reached.
 
-        Required are the members of the ISR, the replicas that a pending change adds, and live followers that are caught
-        up, because they can join the ISR at any moment.
+        The required replicas are the members of the ISR, the replicas that a pending change adds, and live followers
+        that are caught up, because they can join the ISR at any moment.
         """
         mark = leader_end_offset
         for follower in followers.values():

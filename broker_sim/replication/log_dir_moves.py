@@ -33,7 +33,7 @@ class LogDirMoves:
         self._throttle = throttle
         self._moving: dict[TopicPartition, Partition] = {}
         self._now: TopicPartition | None = None
-        """The partition that is being copied. The next one is copied after it."""
+        """The partition that is being copied. After its move is complete, the next partition is copied."""
         self._task: Task | None = None
 
     def start_move(self, topic_partition: TopicPartition, partition: Partition | None, place: int) -> ErrorCode:

@@ -224,7 +224,9 @@ class Partition:
         self.followed_because = UNKNOWN
         """The event that set this follower's leader. It is the cause of the follower's truncations."""
         self._marker = (NO_OFFSET, UNKNOWN)
-        """The offset of the last transaction marker that this leader appended, and the event for it."""
+        """The offset of the last transaction marker that this leader appended, and the journal event for that
+        marker.
+        """
         self._held: HeldOffset | None = None
         self.host = host
 
@@ -394,7 +396,9 @@ class Partition:
         return self._append(validated.data, validated.headers, validated.log_append_time_ms, sender)
 
     def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> Guard:
-        """Return the guard for an append on the leader: a batch that begins a transaction must be verified before."""
+        """Return the guard for an append on the leader. A batch that begins a transaction must be verified before its
+        append.
+        """
         return self.log.producers.begin_verification(producer_id, sequence, epoch, self.host.runtime.now().wall_ms)
 
     def append_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> Appended:
@@ -519,8 +523,8 @@ class Partition:
     def acks_all_state(self, required_offset: int, leader_epoch: int) -> int | None:
         """Return the result of a produce with acks=all: None while the high watermark is too low, else the error code.
 
-        It is an error if another broker has led since the append, because the records may have been truncated and
-        replaced.
+        The result is an error if another broker has led since the append, because the records may have been truncated
+        and replaced.
         """
         if not self.is_leader or leader_epoch < self.led_since:
             return ErrorCode.not_leader_or_follower
@@ -559,7 +563,7 @@ class Partition:
         return lists(self.settings.leader_throttled, self.topic_partition.partition, self.host.broker_id)
 
     def is_held_back(self, follower_id: int) -> bool:
-        """Return whether this follower, not in sync, must wait because throttled replicas exceed their rate."""
+        """Return whether a follower that is not in sync must wait because throttled replicas exceed their rate."""
         throttle = self.host.throttle
         return (
             throttle.is_limited
@@ -600,8 +604,8 @@ class Partition:
     def maybe_advance_high_watermark(self) -> bool:
         """Advance the high watermark to the lowest log end offset of the replicas required for a commit.
 
-        Returns whether the high watermark advanced. It does not while the ISR is smaller than min.insync.replicas
-        (KAFKA-15583).
+        Returns whether the high watermark advanced. It does not advance while the ISR is smaller than
+        min.insync.replicas (KAFKA-15583).
         """
         rules = self.host.isr_rules
         if not self.is_leader or not rules.may_commit(len(self.isr_state.isr), self.min_isr):

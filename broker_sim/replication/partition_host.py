@@ -80,7 +80,7 @@ class IsrWriter(Protocol):
 
 
 class Sender(NamedTuple):
-    """Whether a client or a coordinator appends records, and the guard from the verification of its transaction."""
+    """The sender of an append, a client or a coordinator, with the guard from the verification of its transaction."""
 
     origin: AppendOrigin
     guard: Guard

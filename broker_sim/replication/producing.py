@@ -76,8 +76,9 @@ class Producing:
     ) -> Awaitable[list[ProducedPartition]]:
         """Append batches immediately, except batches whose validation takes long.
 
-        With acks=all, the result is complete when every partition's ISR has replicated the records, or with
-        REQUEST_TIMED_OUT. The result is in the order of `batches`. `guards` are the guards of verified transactions.
+        With acks=all, the result is complete when every partition's ISR has replicated the records. After the timeout,
+        it is REQUEST_TIMED_OUT for the other partitions. The result is in the order of `batches`. `guards` are the
+        guards of verified transactions.
         """
         answer: Future[list[ProducedPartition]] = self._runtime.future()
         with self._purgatory:

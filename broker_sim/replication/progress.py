@@ -27,7 +27,7 @@ class ProgressReports:
     """Journals the log end offset and high watermark of every replica whose log has changed since the last report.
 
     If a high watermark advances after a pause, it is reported immediately: the broker may be killed as soon as it has
-    acknowledged those records, and the journal must show that they were committed.
+    acknowledged the records below the high watermark, and the journal must show that these records were committed.
     """
 
     def __init__(self, broker_id: int, runtime: Runtime, emit: Emit, is_hosted: Callable[[HostedLog], bool]) -> None:

@@ -1,7 +1,7 @@
 """Requests that wait: a produce for replication, a fetch for data.
 
-There is no polling. An operation is checked after each event of one of its partitions. It ends when its timer expires
-at the latest (Kafka's DelayedOperationPurgatory, DelayedProduce and DelayedFetch).
+There is no polling. A waiting request is checked after each event of one of its partitions, and is completed at the
+latest when its timer expires (Kafka's DelayedOperationPurgatory, DelayedProduce and DelayedFetch).
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class DelayedProduce:
 
 
 def reads_older_segment(partition: Partition, requested: FetchPartition, params: FetchParams) -> bool:
-    """Return whether the fetch begins in an older segment than the one with its readable end.
+    """Return whether the fetch begins in an older segment than the segment that contains its readable end.
 
     A read returns bytes of one segment only, and an older segment does not grow. So waiting would not help, and the
     fetch is completed immediately with the current data (DelayedFetch, case F).
@@ -204,8 +204,8 @@ class DelayedFetch:
     def is_ready_after(self, key: TopicPartition) -> bool:
         """Return whether the fetch can be completed.
 
-        It can if there are enough bytes, or if its epoch is fenced or its log is diverged or truncated, so that waiting
-        is pointless.
+        A fetch can be completed if there are enough bytes, or if waiting is pointless because its epoch is fenced or
+        its log is diverged or truncated.
         """
         requested = self._requested[key]
         partition = self._find(key)
@@ -229,7 +229,10 @@ class DelayedFetch:
             return True
 
     def _count(self, key: TopicPartition) -> int:
-        """Return how many bytes all partitions now have for the fetch. Called after an event of partition `key`."""
+        """Return the number of bytes that all partitions together now have for the fetch.
+
+        Called after an event of partition `key`.
+        """
         for each in (key,) if self._bytes_of else self._requested:
             found = self._available(self._requested[each])
             self._bytes += found - self._bytes_of.get(each, 0)

@@ -201,7 +201,8 @@ class ReplicaManager:
     def _take_offline_later(
         self, topic_partitions: Sequence[TopicPartition], futures: Sequence[TopicPartition]
     ) -> None:
-        # Do this later, because the code that detected the failure is still using one of these partitions.
+        # Take the replicas offline later, because the code that detected the failure is still using one of these
+        # partitions.
         self._runtime.call_later(0, lambda: self._take_offline(topic_partitions, futures))
 
     def _take_offline(self, topic_partitions: Sequence[TopicPartition], futures: Sequence[TopicPartition]) -> None:
@@ -451,7 +452,8 @@ class ReplicaManager:
     ) -> Awaitable[Mapping[TopicPartition, Deleted]]:
         """Advance log start offsets to these offsets (-1: to the high watermark).
 
-        The result is complete when all live replicas have also advanced theirs, or with REQUEST_TIMED_OUT.
+        The result is complete when all live replicas have also advanced their log start offsets. After the timeout, the
+        error is REQUEST_TIMED_OUT.
         """
         answer: Future[Mapping[TopicPartition, Deleted]] = self._runtime.future()
         partitions, absence = self._hosted.partitions, self._hosted.absence
@@ -466,7 +468,7 @@ class ReplicaManager:
         operation = DelayedDeletion(rows, finish)
         waiting = operation.waits_for()
         for topic_partition in rows:
-            # Fetches of followers that wait for records return now, with the new log start offset.
+            # Wake the waiting fetches of followers, so that their responses contain the new log start offset.
             self._purgatory.wake(topic_partition)
         if waiting:
             self._purgatory.park(operation, waiting, timeout_ms)
@@ -504,10 +506,12 @@ class ReplicaManager:
         leader_only: bool = True,
         read_committed: bool = False,
     ) -> tuple[int, int, int, int]:
-        """Search for an offset by timestamp. Return (error, timestamp, offset, leader epoch); the offset is -1 if none.
+        """Search for an offset by timestamp. Return (error, timestamp, offset, leader epoch); offset -1 if none was
+        found.
 
         Timestamps: -1 latest, -2 earliest, -3 the record with the highest timestamp, -4 earliest on this disk, -5
-        latest in tiered storage (which does not exist in zabka), else the first record that is not older.
+        latest in tiered storage (which does not exist in zabka). For any other timestamp, the first record that is not
+        older is found.
         """
         partition, error = self._leader(topic_partition, current_leader_epoch, leader_only)
         if partition is None or error:

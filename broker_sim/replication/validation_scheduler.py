@@ -31,9 +31,9 @@ Done = Callable[[Validated | RecordsRefused], None]
 
 
 def cost_of(data: Data) -> int:
-    """Return the expected cost, in records, of a validation up to its end or first pause.
+    """Return the expected cost of a validation, in records, up to its end or its first pause.
 
-    A slice costs SLICE_RECORDS.
+    A whole slice costs SLICE_RECORDS.
     """
     header = read_header(data)
     if header is None or header.magic != MAGIC or header.size != len(data) or header.record_count < 0:

@@ -9,7 +9,7 @@ from zabka.journal.events import TopicPartition
 
 
 class Reason(NamedTuple):
-    """Why a transactional id changed: a text for `TransactionChanged.after`, and the causing event."""
+    """The reason for a change of a transactional id: a text for `TransactionChanged.after`, and the causing event."""
 
     after: str
     caused_by: Cause

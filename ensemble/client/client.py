@@ -270,7 +270,8 @@ class Client:
     ) -> Future[None]:
         """Remove this watcher, or every watcher if None, from a path.
 
-        Each removed watcher gets a WATCH_REMOVED event for its kind. Raises NoWatcher if there is none.
+        Each removed watcher gets a WATCH_REMOVED event for its kind. Raises NoWatcher if there was no watcher to
+        remove.
         """
         return self._session.unwatch(kind, self._full(path), watcher)
 

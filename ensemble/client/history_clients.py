@@ -108,7 +108,7 @@ class Player:
     async def _live(self) -> None:
         """Create this session's ephemeral if it is not created yet.
 
-        It may exist although no reply was received, because the reply to an earlier create was lost.
+        The ephemeral may exist although no reply was received, because the reply to an earlier create was lost.
         """
         if self._name in self._history.ephemerals:
             return

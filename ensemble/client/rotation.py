@@ -43,7 +43,7 @@ class Rotation:
 
     @property
     def failed(self) -> int:
-        """Number of consecutive connection attempts in which no server replied after the connect."""
+        """Number of consecutive connections and connection attempts on which no server replied to a request."""
         return self._failed
 
     def next(self) -> str:
@@ -60,7 +60,7 @@ class Rotation:
         self._preferred = server
 
     def pause_ms(self, *, served: bool) -> int:
-        """Return how long to wait before the next attempt, after a connection ended or failed.
+        """Return the pause before the next attempt, after a connection ended or failed.
 
         If the server had replied to requests on that connection (`served`), the pause is 0.
         """

@@ -253,7 +253,8 @@ class Session:
         self._negotiation: SaslNegotiation | None = None
         self._server_read_only = False
         self._search: ReadWriteSearch | None = None
-        # A session that a read-only server created is unknown to every other server.
+        # Whether the session can be resumed on another server. A session that a read-only server created is unknown to
+        # every other server.
         self._resumable = resume is not None
         self._connected = False
         self._watches = Watches()

@@ -93,5 +93,5 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     try:
         return ipaddress.ip_address(host.removeprefix(IPV4_IN_IPV6).partition("%")[0])
     except ValueError:
-        # The peer of a Unix socket has no address.
+        # The other side of a Unix socket has no IP address.
         return ipaddress.IPv4Address(0)

@@ -83,7 +83,7 @@ class ClientLinks:
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         line = ClientLine(self.named, "" if known is None else known.name, str(host), int(port))
         link = ClientLink(self, connection, line)
-        # A new connection is not read yet: asyncio and uvloop begin to read after `connection_made`.
+        # Assume that a new connection is read: asyncio and uvloop begin to read only after `connection_made`.
         link.take_over(transport, is_reading=known is None or transport.is_reading())
         connection.use_transport(link.facade, link)
         if known is not None:

@@ -47,7 +47,7 @@ class _Numbered(Protocol):
 
 
 class _LastWarning:
-    """Time of the last log line that connections are closed for lack of descriptors, to limit such lines."""
+    """Time of the last warning that connections are closed for lack of descriptors; limits how often it is logged."""
 
     at_s = -SAY_EVERY_S
 

@@ -38,7 +38,8 @@ def _found(package: str, find: Callable[[str], object | None]) -> bool:
     try:
         return find(package) is not None
     except (ImportError, ValueError):
-        # In sys.modules a module can be None or have no spec, if other code blocked the import.
+        # A module in sys.modules can be None or have no spec if other code blocked its import. It then counts as
+        # missing.
         return False
 
 

@@ -17,7 +17,10 @@ PIECES_PER_S = 20
 HELD_BYTES_MAX = 8 * 1024 * 1024
 """Maximum number of bytes held back in a direction. Above it, the sender is paused."""
 LINGER_S = 600.0
-"""Time that a connection stays open if it is closed while its link is cut, so that the other side does not notice."""
+"""How long the connection really stays open after its owner closed it while the link is cut.
+
+The other side therefore does not notice the close.
+"""
 
 
 class State(Protocol):
@@ -197,7 +200,7 @@ class FaultyLink(asyncio.Protocol):
         """Handle the other side's half-close, which is held back like data."""
         self._in.put(_End(None, half=True))
         self._deliver()
-        # TLS has no half-closed connections.
+        # Keep the transport open after a half-close, except with TLS, which has no half-closed connections.
         return self.transport is None or self.transport.get_extra_info("ssl_object") is None
 
     def connection_lost(self, exc: Exception | None) -> None:

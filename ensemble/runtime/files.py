@@ -1,6 +1,6 @@
 """Interface of the file system for code that does I/O, and its implementation with the host's file system.
 
-Its calls are POSIX calls with the names from `os`, and raise OSError in the same cases. Compound operations (for
+The methods are POSIX calls with the names from `os`, and raise OSError in the same situations. Compound operations (for
 example replacing a small file so that it survives a power loss) are in `zabka.ensemble.txnlog.files`.
 """
 

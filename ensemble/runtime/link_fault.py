@@ -36,8 +36,8 @@ class LinkFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename=
 
     An end is a node such as broker-1, * for all nodes, or a client: `client:ID` (a pattern for Kafka client ids),
     `session:0x…` (a pattern for ZooKeeper session ids), or the client's IP address, with its port or as a network.
-    `bandwidth` limits each connection and direction to `bytes_per_s`.
-    Decoding raises msgspec.ValidationError if it is invalid; construction in Python raises ValueError.
+    `bandwidth` limits each connection and direction to `bytes_per_s`. An invalid fault raises msgspec.ValidationError
+    when decoded, and ValueError when constructed in Python.
     """
 
     source: Annotated[str, Meta(description="A node, such as broker-1, or a client, such as client:shop-*")]

@@ -120,7 +120,7 @@ class AnswerQueues:
     ) -> bool:
         """Add the reply to a plain write to the replies in `run`, if the write is next in its session's queue.
 
-        Return False if the write is not next in the queue, or is not plain after all.
+        Return False if the write is not next in the queue, or if its reply cannot be sent with the others.
         """
         queue = session.queue
         if not queue:
@@ -216,7 +216,7 @@ class AnswerQueues:
     def settle(self, now: Instant, txn: Txn, effects: list[Effect]) -> None:
         """Send the replies to the reads that the session sent before a write which is about to be applied.
 
-        If they are too large, because the client has not read its earlier replies, close the connection.
+        If the replies are too large, because the client has not read its earlier replies, close the connection.
         """
         session_id = txn.session_id
         self._held_back.pop(session_id, None)
@@ -273,7 +273,7 @@ class AnswerQueues:
     def _answer_plain(self, unread_max: int, now: Instant, queue: deque[Waiting], effects: list[Effect]) -> int:
         """Send the replies to a completed plain write at the queue's head and to the plain reads after it together.
 
-        Return the number of replies. Requests that are not plain after all stay in the queue.
+        Return the number of replies. Requests that cannot be answered this way stay in the queue.
         """
         first = queue[0]
         client = first.connection

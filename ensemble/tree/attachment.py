@@ -136,7 +136,7 @@ class Attachment:
     def attach(self, now: Instant, client: Connection, valid: bool, effects: list[Effect]) -> None:
         """Reply to a ConnectRequest (finishSessionInit).
 
-        If the session is not `valid`, the reply says that it has expired, and the connection is closed.
+        If the session is not `valid`, the reply reports that the session has expired, and the connection is closed.
         """
         self._counters.packets_sent += 1
         read_only = self._state.read_only if client.knows_read_only else None

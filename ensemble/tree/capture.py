@@ -1,7 +1,8 @@
 """Snapshot of a tree in use, taken block by block while the tree continues to change.
 
-It copies nothing when it begins. A block's records are encoded in their turn, or earlier if the block is about to
-change. A block that has not changed since the previous snapshot is omitted: its records are in that snapshot's file.
+Nothing is copied at the beginning of a capture. A block's records are encoded in their turn, or earlier if the block is
+about to change. A block that has not changed since the previous snapshot is omitted: its records are in that snapshot's
+file.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def has_lapsed(now: Instant, node: Lasting, rules: TreeRules) -> bool:
 class ContainerCheck:
     """The leader's periodic check for containers and times to live, every `container_check_interval_ms`.
 
-    It is called every `period_ms`: a tick, or the interval if that is shorter. If many znodes have to be deleted, it
-    deletes some of them in each period, within the limit per minute.
+    The check is called every `period_ms`: a tick, or the interval if that is shorter. If many znodes have to be
+    deleted, some of them are deleted in each period, within the limit per minute.
     """
 
     __slots__ = ("_asked_ms", "_due", "_earned", "_earned_max", "_next_ms", "_rules", "period_ms")
@@ -57,8 +57,8 @@ class ContainerCheck:
         self._next_ms = now.mono_ms + rules.container_check_interval_ms
         self._asked_ms = now.mono_ms
         self._due: deque[str] = deque()
-        # One deletion uses _MINUTE_MS units of the budget. Start with as many, so that the first deletion can happen
-        # immediately, as in Java.
+        # One deletion uses _MINUTE_MS units of the budget. Start with that number of units, so that the first deletion
+        # can happen immediately, as in Java.
         self._earned_max = max(_MINUTE_MS, self.period_ms * rules.container_deletes_per_minute)
         self._earned = _MINUTE_MS if rules.container_deletes_per_minute else 0
 

@@ -70,8 +70,8 @@ class Counters:
         took_ms = now.wall_ms - txns[-1].time_ms
         took_ms = took_ms if took_ms > 0 else 0
         self.propagation_latency_ms.add(took_ms, len(txns))
-        # The current turn began with the quorum's last acknowledgement on a leader, and with the COMMIT on a learner,
-        # so the time since then is the commit latency of either.
+        # The time since the transaction's creation is the commit latency, because the current turn began with the
+        # quorum's last acknowledgement on a leader, and with the COMMIT on a learner.
         committed = self.quorum_ack_latency_ms if leads else self.commit_propagation_latency_ms
         committed.add(took_ms, len(txns))
 

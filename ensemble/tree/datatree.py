@@ -185,7 +185,7 @@ class DataTree:
         for path in (ROOT, ZOOKEEPER, QUOTA, CONFIG):
             if path in self.nodes:
                 continue
-            # ZooKeeper makes the config znode read-only by a setACL with version -1, and its aversion shows this.
+            # ZooKeeper makes the config znode read-only by a setACL with version -1, so the znode's aversion is -1.
             acl = READ_ACL if path == CONFIG else OPEN_ACL
             counters = (0, 0, 0, 0, 0, 0, 0, -1 if path == CONFIG else 0, 0)
             self._put(path, made(path, counters, b"", block=self.blocks.add(path), listed=path == CONFIG), acl)

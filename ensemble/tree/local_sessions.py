@@ -15,7 +15,9 @@ from zabka.ensemble.zab.application import LOCAL_SESSIONS_TIMER
 from zabka.ensemble.zab.effects import SetTimer
 
 NEEDS_A_QUORUM = (WRITES - {OpCode.CHECK, OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION}) | {OpCode.SYNC}
-"""Ops that a read-only server rejects (ReadOnlyRequestProcessor). It replies to all other ops from its tree."""
+"""Ops that a read-only server rejects (ReadOnlyRequestProcessor). To all other ops, such a server replies from its
+tree.
+"""
 
 
 class LocalSessions:

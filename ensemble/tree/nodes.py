@@ -48,7 +48,7 @@ class Nodes(Mapping[str, Znode]):
     def subtree(self, path: str) -> Iterator[dict[str, bytes]]:
         """Yield all znodes below a path, at any depth, one dict per group of siblings.
 
-        It spends almost no time on znodes without children, because there can be very many of them.
+        Almost no time is spent on znodes without children, because there can be very many of them.
         """
         below = self.below
         left = [path if path != "/" else ""]

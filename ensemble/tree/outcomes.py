@@ -58,8 +58,8 @@ class Applied(msgspec.Struct):
 def failed_multi(subs: list[SubTxn], failed_at: int) -> Applied:
     """Return the outcome of a failed multi.
 
-    The error codes are: 0 for operations that were rolled back, the error of the failed one, and another one for those
-    never tried.
+    The error codes are: 0 for operations that were rolled back, the error of the failed operation, and a different
+    error for operations that were never tried.
     """
     results = [Applied(OpCode.ERROR, _OK, "") for _ in subs[:failed_at]]
     for sub in subs[failed_at:]:

@@ -161,7 +161,7 @@ class Proposer:
         return self.prepare(now, request, zxid, origin)
 
     def applied(self, zxid: Zxid) -> None:
-        """Remove the outstanding changes of a transaction that has been applied, so that the tree contains them."""
+        """Remove the outstanding changes of a transaction that has been applied, because the tree contains them now."""
         self.outstanding.applied(zxid)
         if self._quotas is not None:
             self._quotas.applied(zxid)
@@ -448,6 +448,6 @@ class Proposer:
         for path in paths:
             self._remove(path, path[: path.rfind("/")] or ROOT)
         self.tracker.close(self._session_id)
-        # Limit the list of ephemerals, because the log and the quorum connections limit its length. Ephemerals that are
-        # not listed are deleted too.
+        # Omit a list of ephemerals that is too long for the log and the quorum connections. Ephemerals that are not
+        # listed are deleted too.
         return CloseSessionTxn(paths if sum(map(len, paths)) <= LISTED_CHARS_MAX else [])

@@ -65,8 +65,8 @@ _ZXID = Struct(">q")
 def answer_plain_reads(tree: DataTree, frames: Sequence[bytes], start: int, out: bytearray, bytes_max: int) -> int:
     """Append replies to plain reads, from index `start`, to `out`; return the index of the first remaining request.
 
-    It stops at the first request that is not a plain read, or when `out` has `bytes_max` bytes. A plain read is getData
-    or exists, without a watch, of an existing znode that every client can read.
+    Stop at the first request that is not a plain read, or when `out` has `bytes_max` bytes. A plain read is getData or
+    exists, without a watch, of an existing znode that every client can read.
     """
     responses, zxid = tree.responses, tree.last_zxid
     unpack, pack = _PATH_WATCH.unpack_from, _HEADER.pack
@@ -140,7 +140,7 @@ def is_well_formed(op: int, frame: bytes) -> bool:
         _WRITES[op].decode(frame[REQUEST_HEADER_SIZE:])
     except MalformedRecord:
         return False
-    # Excludes a null path (length -1), which only this server reads as an empty path.
+    # Reject a null path (length -1), which only this server reads as an empty path.
     return frame[REQUEST_HEADER_SIZE] < _NEGATIVE
 
 
@@ -152,7 +152,7 @@ def answer_plain_write(cxid: int, txn: Txn, applied: Applied) -> ReplyFrames | N
 
 
 def plain_write_answer(cxid: int, txn: Txn, value: bytes, child_count: int) -> bytes:
-    """Return the encoded reply to a setData or create, given the znode's bytes after it."""
+    """Return the encoded reply to a setData or create, given the znode's bytes after the write."""
     body = txn.body
     if not isinstance(body, CreateTxn):
         return _STAT_ANSWER.pack(_HEADER_SIZE + STAT_SIZE, cxid, txn.zxid, 0, *stat_fields(value, child_count))

@@ -60,7 +60,8 @@ class RequestIntake:
     def frames(self, now: Instant, client: Connection, frames: list[bytes], effects: list[Effect]) -> None:
         """Process undecoded requests that arrived together on one connection.
 
-        Plain requests are not decoded; others are decoded and passed to `request`.
+        The most frequent reads and writes are processed without decoding them. All other requests are decoded and
+        passed to `request`.
         """
         if not self._clients.accepts_message(now, client, effects):
             return

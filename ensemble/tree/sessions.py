@@ -201,7 +201,7 @@ class SessionTracker:
         return [(due_ms, list(bucket)) for due_ms, bucket in sorted(self._buckets.items())]
 
     def expire(self, now: Instant) -> list[Overdue]:
-        """Mark every overdue session as closing; return these sessions, the one that was due first at the beginning."""
+        """Mark every overdue session as closing; return these sessions, earliest due time first."""
         overdue: list[Overdue] = []
         while self._next_due_ms <= now.mono_ms:
             for session_id in self._buckets.pop(self._next_due_ms, ()):

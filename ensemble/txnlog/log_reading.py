@@ -21,7 +21,7 @@ _ZXID_AT = slice(12, 20)
 _POSITIONS_MAX = 64
 _BLOCK_BYTES = 512
 _NO_RECORD = bytes(RECORD_HEAD.size)
-"""What a record's header contains in the preallocated zeros, where the records have ended."""
+"""Content of a record header that is read from the preallocated zeros after the last record."""
 
 
 class LogReader:
@@ -71,7 +71,7 @@ class LogReader:
     def _find(self, after: int, base: int) -> tuple[Path, int] | None:
         """Return the file and offset after the transaction with zxid `after`, or None if the log does not contain it.
 
-        If the history begins after `after`, which is then `base`, this is the beginning of the log.
+        If the history begins directly after `after`, which is then `base`, return the beginning of the log.
         """
         files = self._directories.logs()
         if not files:

@@ -78,7 +78,7 @@ class Losses:
         self._may_ask_others = may_ask_others
 
     def change(self, step: Callable[..., None], *args: object) -> None:
-        """Add a change to the planned changes of files; they are applied in this order."""
+        """Add a change to the planned changes of files, which are applied in the order in which they were added."""
         self._changes.append(partial(step, *args))
 
     def carry_out(self) -> None:
@@ -176,7 +176,7 @@ def _free_name(path: Path, files: Files) -> Path:
 
 
 def note_doubt(data: Path, files: Files = HOST) -> None:
-    """Record durably that this history leads to a tree that differs from the leader's. Raises OSError."""
+    """Record durably that this history leads to a tree that differs from the leader's tree. Raises OSError."""
     said = b"a transaction's digest was not that of the tree here"
     replace_file(data / DOUBT_NAME, said, DOUBT_NAME + ".tmp", files)
 

@@ -1,8 +1,9 @@
 """A file that names the newest log file, stored next to the snapshots, so that a start detects a missing log.
 
-Without it, a directory that lacks its newest log, or an empty dataLogDir because nothing is mounted there, looks like a
-directory without transactions since the last snapshot. ZooKeeper's servers treat it like that, and vote with it. The
-file is written when the log file is durable in its directory, and removed before the log file is removed.
+Without this file, a directory that lacks its newest log looks like a directory without transactions since the last
+snapshot. So does an empty dataLogDir on which nothing is mounted. ZooKeeper's servers do not notice the difference, and
+vote with such a directory. The file is written when the log file is durable in its directory, and removed before the
+log file is removed.
 """
 
 from __future__ import annotations

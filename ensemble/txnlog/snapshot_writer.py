@@ -66,7 +66,7 @@ class Place(NamedTuple):
 
 
 class _TakeOver(NamedTuple):
-    """What the next snapshot needs to copy blocks from a snapshot's file.
+    """Data that the next snapshot needs to copy blocks from the file of a snapshot.
 
     It contains the file's path, the tree, the snapshot's number, its ACLs, and the positions of its blocks.
     """
@@ -78,7 +78,7 @@ class _TakeOver(NamedTuple):
     places: dict[int, Place]
 
     def is_of(self, tree: Blocks) -> bool:
-        """Return whether a snapshot of this tree can copy blocks of the file; not if the file has too many ACLs."""
+        """Return whether a snapshot of this tree can copy blocks of the file. False if the file has too many ACLs."""
         return self.tree() is tree and len(self.acls) <= ACLS_TAKEN + len(self.places)
 
 
@@ -305,7 +305,7 @@ class SnapshotWriter:
         try:
             writing.work = self._workers.start(self._run(writing, path, snapshot, encoded, now, began_s), "snapshot")
         except RuntimeError:
-            # No thread is available.
+            # The snapshot is not written, because no thread is available.
             if isinstance(nodes, SharedNodes):
                 nodes.tree.keeper = None
             return False

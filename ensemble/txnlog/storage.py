@@ -270,8 +270,8 @@ class Storage:
     def take_snapshot(self, snapshot: TreeSnapshot) -> None:
         """Begin to write an ordinary snapshot of a tree that has not changed since the snapshot was taken.
 
-        The tree can change during the write. If the previous snapshot is still being written, none is begun. The log
-        continues in a new file. The snapshot is valid only when the log is durable up to its zxid.
+        The tree can change during the write. If the previous snapshot is still being written, no new one is begun. The
+        log continues in a new file. The snapshot is valid only when the log is durable up to its zxid.
         """
         self._snapshots.start_snapshot(snapshot)
         self._put([_RollLog(self._snapshots.taken)])
@@ -352,7 +352,7 @@ class Storage:
             began_ns = self._clock_ns()
             self._log.sync()
             ended_ns = self._clock_ns()
-            # Report the barriers before the statistics are updated.
+            # Report the barriers first, because the statistics can wait.
             notify(tokens.copy())
             tokens.clear()
             self._note_sync(ended_ns, ended_ns - began_ns)

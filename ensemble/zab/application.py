@@ -36,7 +36,8 @@ LAPSING_TIMER: Final = "lapsing-nodes.check"
 class Submit(Effect):
     """From the application to ZAB: a write of a local client, or a request to create, close or expire a session.
 
-    A follower forwards it to the leader; the leader prepares and proposes it. It is not passed to the driver.
+    A follower forwards the request to the leader, which prepares and proposes the transaction. This effect is not
+    passed to the driver.
     """
 
     request: ForwardedRequest
@@ -108,9 +109,10 @@ class Application(Protocol):
         ...
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Apply the next transactions, in order; for each, fire watches, then reply to its client if that is local.
+        """Apply the next transactions, in order; for each, fire watches, then reply to the local client that requested
+        it.
 
-        Returns `TreeDiffers` if the tree's digest differs from the leader's.
+        Returns `TreeDiffers` if the tree's digest differs from the leader's digest.
         """
         ...
 
@@ -129,9 +131,9 @@ class Application(Protocol):
     ) -> list[Txn]:
         """Convert requests that arrived together to transactions; the first one gets this zxid.
 
-        They are checked against the latest *proposed* state (outstanding changes included). A rejected request becomes
-        an ErrorTxn, which uses a zxid too. `origin` is the link of the learner that sent the requests, None for local
-        clients (a session is owned by the server where it was last validated).
+        The requests are checked against the latest *proposed* state (outstanding changes included). A rejected request
+        becomes an ErrorTxn, which uses a zxid too. `origin` is the link of the learner that sent the requests, None for
+        local clients (a session is owned by the server where it was last validated).
         """
         ...
 
@@ -254,7 +256,7 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     leader_serves: bool = True
     """Whether the leader accepts clients (leaderServes).
 
-    If not, its client port closes every connection, as on a peer without a leader.
+    If it does not, its client port closes every connection, like the port of a peer without a leader.
     """
     has_oracle: bool = False
     """Whether an oracle decides if this peer, one of two voters, can continue without the other one (oraclePath)."""

@@ -83,7 +83,7 @@ class Broadcast:
         """
         peer.step = Step.SYNCED
         self._logged |= {} if peer.observer else {peer.peer_id: self._logged.get(peer.peer_id, 0)}
-        # The peer receives the pings sent so far before UPTODATE, and does not reply to them.
+        # Count the pings sent so far as answered: the peer receives them before UPTODATE, and does not reply to them.
         peer.answered_round = self._syncs.round
         if not peer.observer and self._core.pending:
             peer.note_proposed(self._core.pending[0].zxid, self._core.now.mono_ms)
@@ -221,7 +221,7 @@ class Broadcast:
     def can_commit(self, synced: Container[PeerId]) -> bool:
         """Return whether these learners are a quorum for all current proposals.
 
-        Those proposed before a membership change became active also need a quorum of the previous membership.
+        Proposals made before a membership change became active also need a quorum of the previous membership.
         """
         quorum = self._core.quorum
         return quorum.contains(synced) and (not self._needs_both or self._joint is None or self._joint.contains(synced))
@@ -309,7 +309,7 @@ class Broadcast:
         self._core.send(origin, answer)
 
     def ping(self) -> None:
-        """Begin a ping round: ping every learner, which checks whether it still follows this leader."""
+        """Begin a ping round: ping every learner, to check whether it still follows this leader."""
         self._syncs.round += 1
         ping = Ping(self._last_proposed)
         for peer in self._links.values():
@@ -317,7 +317,10 @@ class Broadcast:
                 self._core.send(peer.link, ping)
 
     def is_due(self, peer: LearnerLink) -> bool:
-        """Return whether this learner has not replied to the newest ping. Every round after its UPTODATE pings it."""
+        """Return whether this learner has not replied to the newest ping.
+
+        Every ping round after the learner's UPTODATE includes the learner.
+        """
         return peer.answered_round < self._syncs.round
 
     def on_pong(self, peer: LearnerLink, pong: Ping) -> None:

@@ -163,7 +163,7 @@ class Core:
         that includes it could lack committed transactions.
         """
         self.in_doubt = recovered.in_doubt
-        """Whether this history led to a tree that differs from a leader's.
+        """Whether this history led to a tree that differs from a leader's tree.
 
         If so, this peer does not become leader until a snapshot replaces the history.
         """
@@ -481,8 +481,8 @@ class Core:
     def _take_snapshot(self) -> None:
         """Take a snapshot at the end of a turn, so that it contains the state at the end of this turn.
 
-        If the peer does not accept clients, the snapshot waits until it does: only then does the tree consist of
-        committed transactions (ZOOKEEPER-1549).
+        A peer that does not accept clients takes the snapshot only when it accepts them: before that, its tree may
+        contain transactions that are not committed (ZOOKEEPER-1549).
         """
         if self.serving:
             self._snapshots.taken(self.application.snapshot_bytes)
@@ -495,8 +495,8 @@ class Core:
     def apply_pending(self) -> bool:
         """Apply the pending transactions although their commit is unknown, so that the tree equals the log again.
 
-        Return whether the tree now differs from that of the leader that proposed them; a peer with such a tree is not a
-        candidate in elections.
+        Return whether the tree now differs from the tree of the leader that proposed them; a peer with such a tree is
+        not a candidate in elections.
         """
         differs = False
         while self.pending:

@@ -141,7 +141,7 @@ class UseMembership(Effect):
 
 
 class Barrier(Effect):
-    """Disk: when everything queued before this is durable, call `on_durable(now, token)`."""
+    """Disk: when all disk effects before this one are durable, call `on_durable(now, token)`."""
 
     token: int
 

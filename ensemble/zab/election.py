@@ -160,13 +160,13 @@ class Election:
             self._on_settled(src, Settled(vote, notification.round, notification.state))
 
     def recount(self, src: PeerId, notification: Notification) -> bool:
-        """Process a vote that arrives after this peer was elected; return whether no other peer supports it any more.
+        """Process a vote that arrives after this peer was elected; return whether this peer has no supporter any more.
 
-        A supporter is a peer that voted for this peer. It no longer supports it if it is LOOKING with a better vote in
-        the same round: within a round a vote only improves, so it will follow another leader. As long as there is
-        another supporter, this peer must not give up: that supporter may already follow it and would lose its leader,
-        or a new round would end the term of another leader elected in this round. Two peers could do this to each other
-        forever.
+        A supporter is a peer that voted for this peer. A supporter is lost if it is LOOKING with a better vote in the
+        same round: within a round a vote only improves, so the supporter will follow another leader. As long as there
+        is another supporter, this peer must not give up: that supporter may already follow this peer and would lose its
+        leader, or a new round would end the term of another leader elected in this round. Two peers could do this to
+        each other forever.
         """
         vote, quorum, me = notification.vote, self._core.quorum, self._core.my_id
         if not self._agreed or notification.round != self.round or vote.zxid == NO_DATA_ZXID:

@@ -61,8 +61,8 @@ class Following:
         """Accept clients, and log the transactions proposed during the synchronisation.
 
         The first `committed` of them are committed. If this peer has lost transactions, the first `logged` of them are
-        already in its log. It may have committed these before, on its leader's acknowledgement, so they must be
-        committed again before it accepts clients.
+        already in its log. This peer may have committed the logged ones before the loss, on its leader's
+        acknowledgement, so they must be committed again before this peer accepts clients.
         """
         core = self._core
         core.report_history()

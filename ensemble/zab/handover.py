@@ -1,4 +1,4 @@
-"""What a leader does in a membership change: it activates the change, and resigns if another peer becomes leader.
+"""A leader's part in a membership change: it activates the change, and resigns if another peer becomes leader.
 
 Source: Leader.tryToCommit, getDesignatedLeader, allowedToCommit.
 """

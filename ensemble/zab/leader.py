@@ -78,7 +78,8 @@ class Leader:
         # Broadcast.
         self._broadcast = Broadcast(core, self._links, self._synchronise)
         self._half_ticks = 0
-        # Why this term's last lost voter was lost, which is the cause if the term ends without a quorum.
+        # Cause of the latest loss of a voter in this term. It becomes the cause of the term's end if there is no quorum
+        # then.
         self._lost = UNKNOWN
 
     # -- reports ---------------------------------------------------------------------------------------------------
@@ -194,11 +195,11 @@ class Leader:
             self._on_half_tick()
 
     def _on_init_limit(self) -> None:
-        """Give up if there is no quorum after initLimit, unless learners that are being synchronised would complete
-        one.
+        """Give up if there is no quorum after initLimit, unless learners that are still synchronising would complete
+        it.
 
-        Giving up would restart their snapshots, and would do so forever if one takes longer than initLimit. A learner
-        that is silent for that time is dropped. (ZooKeeper gives up, Leader.waitForNewLeaderAck.)
+        Giving up would restart the learners' snapshots, and would do so forever if a snapshot takes longer than
+        initLimit. A learner that is silent for that time is dropped. (ZooKeeper gives up, Leader.waitForNewLeaderAck.)
         """
         core, adopted = self._core, self._adopted
         if self.established:
@@ -489,7 +490,7 @@ class Leader:
         self._half_ticks += 1
         if self.established and self._half_ticks % 2 == 0:
             if not self._broadcast.can_commit(self._synced_voters()):
-                # If no voter was lost, a membership change is why there is no quorum.
+                # If no voter was lost, the cause of the missing quorum is a membership change.
                 cause = self._lost or request_cause("reconfig")
                 core.leave("no quorum of synced learners", cause, self._broadcast.handover.successor)
                 return

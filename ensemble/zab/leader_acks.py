@@ -48,8 +48,8 @@ REMINDER_MS = 20
 class LeaderAcks:
     """Sends the leader's acknowledgements of its own log to its learners, and omits unnecessary COMMITs.
 
-    `asked_by` is the link of the learner that forwarded the last proposed request, because a client waits there. It is
-    None for a client of the leader, whose reply needs no packet.
+    `asked_by` is the link of the learner that forwarded the last proposed request, because a client waits there.
+    `asked_by` is None for a client of the leader, whose reply needs no packet.
     """
 
     __slots__ = ("_core", "_held_back", "_reminds", "_up_to", "asked_by", "last_commit_sent")

@@ -472,8 +472,8 @@ class Learner:
         """Adopt the leader's initial history: log and apply the transactions that were queued as committed.
 
         Proposals that are not committed wait until UPTODATE, so that the ack of NEWLEADER precedes the ack of any
-        proposal (ZOOKEEPER-4685). But a peer that has lost transactions may have acknowledged these proposals before,
-        and is complete only with them in its log.
+        proposal (ZOOKEEPER-4685). Exception: a peer that has lost transactions may have acknowledged these proposals
+        before the loss, so it logs them now, before it counts as complete again.
         """
         core = self._core
         assert self._epoch is not None

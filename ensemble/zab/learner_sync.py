@@ -77,12 +77,12 @@ def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> 
 def begin_forwarding(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
     """Send NEWLEADER, and send every later proposal to the learner, because its missing history is sent.
 
-    This happens in the same turn, so that no transaction can be missed. `membership` will be active when the learner
+    Both happen in the same turn, so that no transaction can be missed. `membership` will be active when the learner
     receives UPTODATE.
 
-    (ZooKeeper always sends the last seen membership, and its learner activates that. During a membership change, a
-    reconnecting learner then treats a change that may still fail as committed, and passes it on, and the ensemble can
-    split.)
+    (ZooKeeper always sends the last seen membership, and its learner activates that membership. During a membership
+    change, a reconnecting learner then treats a change that may still fail as committed, and passes it on, and the
+    ensemble can split.)
     """
     outstanding = tuple(core.pending) if not peer.observer else ()
     # A learner uses the last membership that it receives, so send a proposed membership after NEWLEADER, which contains

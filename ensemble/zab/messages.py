@@ -104,7 +104,9 @@ class Trunc(msgspec.Struct, frozen=True):
 
 
 class Snap(msgspec.Struct, frozen=True):
-    """Leader's whole tree as of `zxid`, which replaces the learner's (SNAP); on the wire, it follows the packet."""
+    """Leader's whole tree as of `zxid`, which replaces the learner's tree (SNAP). On the wire, it follows the
+    packet.
+    """
 
     zxid: Zxid
     snapshot: TreeSnapshot
@@ -137,10 +139,10 @@ class Proposal(msgspec.Struct, frozen=True):
 class Ack(msgspec.Struct, frozen=True):
     """Learner's acknowledgement that its log is durable up to `zxid`.
 
-    It is also the reply to NewLeader (and UpToDate), with zxid = epoch << 32. A `cumulative` one acknowledges
-    everything up to zxid; it is used only between peers that agreed on it. From a leader to a follower that supports it
-    (`heeds_acks`), it means that the leader's log is durable up to `zxid`; the transactions in the logs of both are
-    then committed.
+    It is also the reply to NewLeader (and UpToDate), with zxid = epoch << 32. A `cumulative` Ack acknowledges
+    everything up to `zxid`; it is used only between peers that agreed on it. From a leader to a follower that supports
+    it (`heeds_acks`), an Ack means that the leader's log is durable up to `zxid`; the transactions in the logs of both
+    are then committed.
     """
 
     zxid: Zxid
@@ -150,7 +152,7 @@ class Ack(msgspec.Struct, frozen=True):
 class Commit(msgspec.Struct, frozen=True):
     """Leader's order to apply the transaction `zxid`, the oldest pending one.
 
-    A `cumulative` one includes all pending transactions before it.
+    A `cumulative` Commit includes all pending transactions before it.
     """
 
     zxid: Zxid

@@ -165,7 +165,7 @@ class ObserverMaster:
     def _on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
         """Handle an ack from an observer.
 
-        Only the ack of NEWLEADER has an effect. That of UPTODATE is ignored, and an observer sends no other.
+        Only the ack of NEWLEADER has an effect. The ack of UPTODATE is ignored, and an observer sends no other acks.
         """
         if peer.step is Step.SYNCING and zxid == make_zxid(self._epoch, 0):
             peer.step = Step.SYNCED

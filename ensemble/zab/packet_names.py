@@ -29,7 +29,7 @@ def notification_content(notification: messages.Notification) -> Content:
 
 
 def txn_subject(txn: Txn) -> Subject:
-    """Return what a transaction is about: zxid, session, operation, and the znodes that it changes."""
+    """Return the subject of a transaction: zxid, session, operation, and the znodes that it changes."""
     found: Subject = {"zxid": zxid_text(txn.zxid), "session": zxid_text(txn.session_id), "op": op_name(txn.type)}
     body = txn.body
     if isinstance(body, MultiTxn):

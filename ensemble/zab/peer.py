@@ -226,7 +226,7 @@ class Peer:
     def proposal_sizes(self) -> tuple[int, int, int]:
         """Sizes of transactions in bytes: the last one proposed in this term, the largest and the smallest in memory.
 
-        -1 if there is none. Computed on demand, so that writes are not slower.
+        A size is -1 if there is no such transaction. The sizes are computed on demand, so that writes are not slower.
         """
         core = self._core
         sizes = [len(txn.encoded()) for txn in core.committed_log if epoch_of(txn.zxid) == core.current_epoch]
@@ -377,7 +377,7 @@ class Peer:
     def on_snapshot_spoiled(self, now: Instant) -> list[Effect]:
         """Request a new snapshot, because the newest one is damaged (optional).
 
-        It is written when this peer accepts clients.
+        The snapshot is written when this peer accepts clients.
         """
         self._core.now = now
         self._core.make_snapshot_due()
@@ -506,8 +506,8 @@ class Peer:
     def _source_of(self, leader: PeerId) -> PeerId:
         """Return the peer from which this peer learns as a learner of this leader.
 
-        This is the leader. But an observer that uses followers to reduce the leader's load tries one follower after
-        another until one accepts it (QuorumPeer.findLearnerMaster). The leader does not accept observers in that case.
+        Usually this is the leader. If observers use followers to reduce the leader's load, the leader does not accept
+        observers, and an observer tries one follower after another until one accepts it (QuorumPeer.findLearnerMaster).
         """
         core = self._core
         if not (core.config.observes_followers and core.reconfiguration.observes):

@@ -135,16 +135,17 @@ class Reconfiguration:
     def expects(self, peer: PeerId) -> bool:
         """Return whether the leader must not ignore this learner's accepted epoch.
 
-        True if it is a member, or can become one because reconfiguration is enabled.
+        True if the learner is a member, or can become one because reconfiguration is enabled.
         """
         return self.enabled or peer in self.current.voters or peer in self.current.observers
 
     def is_proposed_only(self, peer: PeerId) -> bool:
         """Return whether a peer is a voter in the proposed membership, but not in the active one.
 
-        Until a change is active, every decision needs a quorum of the active membership. So if such a voter's history
-        is ahead of that of a leader with such a quorum, its additional transactions are not committed. A peer that logs
-        anything after a change has activated the change, and follows no leader that has not activated it.
+        Until a change is active, every decision needs a quorum of the active membership. So if the history of a peer
+        that is only a proposed voter is ahead of the history of a leader with this quorum, the peer's additional
+        transactions are not committed. A peer that logs anything after a change has activated the change, and follows
+        no leader that has not activated it.
         """
         return self.under_way and peer in self.last_seen.voters and peer not in self.current.voters
 
@@ -203,7 +204,8 @@ class Reconfiguration:
     def activate(self, membership: Membership, designated: PeerId | None) -> bool:
         """Activate a membership; return whether the peer's role or leader changes.
 
-        If so, the peer must leave its role. It then follows `designated` or, if that is None, is LOOKING.
+        If one of them changes, the peer must leave its role. It then follows `designated` or, if that is None, is
+        LOOKING.
         """
         if not self.enabled or membership.version <= self.current.version:
             return False
@@ -227,8 +229,8 @@ class Reconfiguration:
     def take_up(self, proposed: Iterable[Txn]) -> bool:
         """Activate the last seen membership, because the leader that sent it is established.
 
-        If it is the membership of one of the `proposed` transactions, it is not committed yet: do not activate it (a
-        ZooKeeper leader sends such a membership, too). Returns the result of `activate`.
+        If one of the `proposed` transactions contains this membership, the membership is not committed yet: do not
+        activate it (a ZooKeeper leader sends such a membership, too). Returns the result of `activate`.
         """
         version = self.last_seen.version
         if any(txn.zxid == version and txn.type == OpCode.RECONFIG for txn in proposed):

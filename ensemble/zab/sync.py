@@ -39,9 +39,9 @@ class SyncPlan(msgspec.Struct, frozen=True):
 
 
 def what_both_may_commit(proposed: Iterable[Txn]) -> tuple[Txn, ...]:
-    """Return the transactions that a follower can commit without a COMMIT, because its leader and it have logged them.
+    """Return the transactions that a follower can commit without a COMMIT, because it and its leader have logged them.
 
-    They end before a membership change, which the leader must commit itself, before any transaction after it.
+    The result ends before a membership change, which the leader must commit itself, before any transaction after it.
     """
     return tuple(takewhile(lambda txn: txn.type != OpCode.RECONFIG, proposed))
 
@@ -79,7 +79,7 @@ def _walk(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]
             rest = list(committed_log)[index:]
             if new_epoch_zxid:
                 return SyncPlan(SyncMode.DIFF, highest, rest)
-            # ZooKeeper's learners cannot truncate their log across an epoch boundary.
+            # Send a snapshot instead of TRUNC across an epoch boundary, which ZooKeeper's learners cannot truncate.
             if epoch_of(txn.zxid) != epoch_of(learner_zxid):
                 return SyncPlan(SyncMode.SNAP, last_processed, [])
             return SyncPlan(SyncMode.TRUNC, previous, rest)

@@ -2,9 +2,9 @@
 
 ZooKeeper replies to a sync when the leader has committed everything that it had proposed. A leader that was paused, and
 replaced during the pause, replies too, and the client reads old data (ZOOKEEPER-1675, 2136, 3600). This leader first
-verifies that a quorum still follows it. A request forwarded by a follower proves that the follower did so after the
-request arrived; if the two are a quorum, as in an ensemble of three, nothing more is needed. Otherwise the leader
-pings, and waits until a quorum has replied to a ping sent after the request arrived.
+verifies that a quorum still follows it. A request forwarded by a follower proves that the follower still followed this
+leader after the request arrived; if the two are a quorum, as in an ensemble of three, nothing more is needed. Otherwise
+the leader pings, and waits until a quorum has replied to a ping sent after the request arrived.
 
 The reply that a session has expired waits in the same way. A leader that was replaced and does not know it yet may have
 expired the session alone, or may not know the session. When a quorum has confirmed the leader, the close of the session
@@ -24,7 +24,7 @@ from zabka.ensemble.zab.messages import Revalidate, SyncRequest
 class WaitingSync(msgspec.Struct, frozen=True):
     """A sync request, the link of the learner that sent it (None for a local client), and what it waits for.
 
-    It waits for a quorum's replies to a ping round, and for the commit of a zxid.
+    The request waits for a quorum's replies to a ping round, and for the commit of a zxid.
     """
 
     request: SyncRequest | Revalidate
@@ -64,7 +64,7 @@ class SyncRequests:
     def needs_round(self, answered_round: int) -> bool:
         """Return whether a ping round should begin now.
 
-        At most one is in progress; requests during it share the next one.
+        At most one round is in progress; requests that arrive during a round share the next round.
         """
         return bool(self._waiting) and self._waiting[-1].round > self.round and answered_round >= self.round
 

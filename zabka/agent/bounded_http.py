@@ -147,9 +147,9 @@ class BoundedConnection(H11Protocol):
 
 
 class BodyLimit:
-    """ASGI middleware that reads a request's body before it calls the application; returns 413 if it is too large.
+    """ASGI middleware that reads the whole body of a request before it calls the application.
 
-    `larger` maps paths to larger limits.
+    Returns 413 if the body is too large. `larger` maps paths to larger limits.
     """
 
     def __init__(self, app: ASGIApp, bytes_max: int = BODY_BYTES_MAX, larger: Mapping[str, int] | None = None) -> None:

@@ -64,10 +64,10 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """An agent's complete state. `taken_us` is the host's wall clock, as in its journals.
+    """An agent's complete state. `taken_us` is the time on the host's wall clock, which its journals use as well.
 
-    `faults_known`: whether the agent has received the active link faults since it started; always True from an agent
-    that does not send it. Agents of earlier versions send it under its earlier name.
+    `faults_known` is whether the agent has received the active link faults since it started. In JSON the field is
+    called `faults_told`, as in earlier versions; it is True if an agent does not send it.
     """
 
     host: str

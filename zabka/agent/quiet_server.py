@@ -15,7 +15,7 @@ import uvicorn
 
 TICK_S = 1.0
 _TICKS_OF_UVICORN = 10
-"""Increment of the tick counter. uvicorn counts ten ticks a second, and updates the Date header on each tenth."""
+"""Increment of the tick counter. uvicorn counts ten ticks a second, and updates the Date header at every tenth tick."""
 
 
 class QuietServer(uvicorn.Server):

@@ -32,7 +32,7 @@ def properties_of(texts: Sequence[str]) -> dict[str, str]:
 async def partitions_of(client: AdminClient, topic: str) -> list[int]:
     """Wait until all partitions of a topic have leaders, and return the partition numbers.
 
-    Brokers may create the topic. If it is missing, report that first on standard error, because its name may be
+    A broker may create a missing topic. A missing topic is first reported on standard error, because its name may be
     mistyped. Raises KafkaRequestFailed if the partitions have no leaders in time.
     """
     deadline = time.monotonic() + API_TIMEOUT_MS / 1000

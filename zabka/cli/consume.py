@@ -153,9 +153,9 @@ async def _begin(
 class _Reader:
     """Prints records from the current position of each partition, and advances the positions.
 
-    Like Kafka's consumer, it retries a partition without an available leader, and reads the other partitions during
-    that time. If a position is out of range (records were deleted, or lost with a leader), it continues at the offset
-    that `reset` selects, the latest or the earliest.
+    If a partition has no available leader, it is tried again later, and the other partitions are read in the meantime,
+    as in Kafka's consumer. If a position is out of range (records were deleted, or lost with a leader), reading
+    continues at the latest or earliest offset, as `reset` selects.
     """
 
     def __init__(
@@ -170,8 +170,9 @@ class _Reader:
         self.printed = 0
 
     async def read(self, shown: _Shown, messages_max: int, timeout_ms: int) -> None:
-        """Print up to `messages_max` records; stop if no record arrives for `timeout_ms`. A negative value means no
-        limit.
+        """Print up to `messages_max` records, and stop early if no record arrives for `timeout_ms`.
+
+        A negative `messages_max` or `timeout_ms` means no limit.
         """
         last = time.monotonic()
         while True:

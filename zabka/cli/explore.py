@@ -66,7 +66,7 @@ def explore(bounds: Bounds, out: Path | None) -> int:
 
 
 def scope_text(bounds: Bounds) -> str:
-    """Return a text with the exact bounds of the search."""
+    """Return a text that states the exact bounds of the search."""
     left = bounds.allowance()
     begin = "power-on" if bounds.begin == "power-on" else "an established leader"
     parts = [

@@ -77,7 +77,7 @@ def parse_time(text: str) -> int:
 
 
 def topic_and_partitions(topic: str | None, partitions: str | None) -> Matches:
-    """Return a filter for the partitions that --topic and --partitions select. Raises CommandFailed."""
+    """Return a filter that accepts the partitions selected by --topic and --partitions. Raises CommandFailed."""
     try:
         numbers = None if not partitions else {java_int(number) for number in partitions.split(",")}
     except argparse.ArgumentTypeError:
@@ -89,7 +89,7 @@ def topic_and_partitions(topic: str | None, partitions: str | None) -> Matches:
 
 
 def any_of(patterns: str) -> Matches:
-    """Return a filter for the partitions that --topic-partitions selects. Raises CommandFailed.
+    """Return a filter that accepts the partitions selected by --topic-partitions. Raises CommandFailed.
 
     Example: topic1:1,topic2:0-3,topic3,topic4:5-,topic5:-3.
     """

@@ -55,7 +55,7 @@ class Player(Protocol):
 
 
 def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], str | None]) -> int:
-    """Print one line for each scenario, which also says whether `elsewhere` can run the scenario.
+    """Print one line for each scenario, which also says whether the player `elsewhere` can run the scenario.
 
     `running` returns why a scenario cannot run on a running cluster, or None if it can.
     """

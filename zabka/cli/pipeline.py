@@ -94,7 +94,7 @@ def _refused(reason: str) -> typer.Exit:
 def _target(out: Path | None, data: Place, name: str) -> Path:
     """Return the directory for the output tables.
 
-    It is `out` if given; otherwise it is in the journals' directory, or next to a single journal.
+    By default this directory is in the journals' directory, or next to a single journal. `out` replaces the default.
     """
     if out is not None:
         return _local("--out", out)
@@ -397,7 +397,7 @@ def publish(
 ) -> None:
     """Publish journals to a Kafka topic, each line once, continuing at the topic's end.
 
-    Spark reads the topic as --data.
+    The pipeline's Spark jobs read the topic if --data is the same kafka:// address.
     """
     import asyncio
 

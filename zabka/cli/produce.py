@@ -80,7 +80,7 @@ async def _produce_lines(topic: str, partitions: int, separator: bytes | None, a
 
 
 async def _batches(source: BinaryIO) -> AsyncIterator[list[bytes]]:
-    """Yield the complete lines that have arrived, without their line ends. They do not wait for more input."""
+    """Yield the complete lines that have arrived, without their line ends and without waiting for more input."""
     rest = b""
     while data := await _read(source):
         *lines, rest = (rest + data).split(b"\n")

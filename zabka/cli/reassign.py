@@ -241,7 +241,7 @@ def move(sources: Sequence[int], target: Sequence[int]) -> Move:
 def moves(
     ongoing: Mapping[TopicPartition, Ongoing], proposed: Assignment, current: Assignment
 ) -> dict[TopicPartition, Move]:
-    """Return the move of every partition: the ongoing moves, replaced or extended by the moves of the plan."""
+    """Return the move of every partition: the ongoing moves, changed or extended by the moves of the plan."""
     found = {
         partition: Move(tuple(b for b in each.replicas if b not in each.adding), tuple(each.adding))
         for partition, each in ongoing.items()

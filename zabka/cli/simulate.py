@@ -82,7 +82,7 @@ def replay_command(seed: int, scenario: str, settings: Iterable[str]) -> str:
 def import_from_here() -> None:
     """Add the current directory to the import path, as `python -m` does.
 
-    It may contain the module of an injected bug that an option names.
+    The directory may contain the module of an injected bug that an option names.
     """
     here = str(Path.cwd())
     if here not in sys.path:

@@ -1,4 +1,4 @@
-"""Worker processes that exit with the command: after their current call on Ctrl-C, at once if it is killed.
+"""Worker processes that exit when their command exits: after their current call on Ctrl-C, at once if it is killed.
 
 A worker process of concurrent.futures receives no signal if its parent is killed (`timeout`, an aborted build), and
 would wait for work for ever. On Ctrl-C, it would also finish all calls that are already queued for it.

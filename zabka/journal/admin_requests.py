@@ -15,7 +15,9 @@ CHARACTERS_MAX = 260
 
 
 def admin_requested(request: str, subjects: Sequence[str], client: str) -> AdminRequested:
-    """Return the event for a request. It contains the first subjects and the number of the others."""
+    """Return the event for a request. The event lists the first subjects of the request, and the number of further
+    ones.
+    """
     named = [_short(subject) for subject in subjects[:SUBJECTS_MAX]]
     if len(subjects) > SUBJECTS_MAX:
         named.append(f"and {len(subjects) - SUBJECTS_MAX} more")

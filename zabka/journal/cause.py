@@ -121,7 +121,7 @@ def producer_cause(producer_id: int) -> Cause:
 def decision_cause(producer_id: int, producer_epoch: int) -> Cause:
     """Return a reference to the decision to commit or abort a producer's transaction: `decision 7@1`.
 
-    It is the cause of a transaction marker. The marker contains only the producer's id and epoch.
+    Such a decision is the cause of a transaction marker. The marker contains only the producer's id and epoch.
     """
     return Cause(f"{DECISION} {producer_id}@{producer_epoch}")
 

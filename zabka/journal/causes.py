@@ -92,7 +92,7 @@ _UNLOGGED = {
     "fault": End.FAULT, "topic": End.REQUEST, "owner": End.REQUEST, LINK: End.FAULT, SILENCE: End.TIMER,
     PRODUCER: End.REQUEST, DECISION: End.REQUEST,
 }  # fmt: skip
-"""Kind of the first cause by the first word of a reference, for references whose event is in no journal."""
+"""Kinds of first causes that no journal contains as an event, by the first word of the reference."""
 _STOPS_PROCESS = frozenset({"crash", "power_loss"})
 _DIGITS_MAX = 10
 _LOGGED_LATE_US_MAX = 1_000_000
@@ -147,9 +147,7 @@ class Causes:
             self._closed.setdefault(event.session_id, entry)
 
     def _see_links(self, entry: Entry) -> None:
-        """Record events that close a peer's connections, and events after which the peer may have opened new
-        connections.
-        """
+        """Record events that close a peer's connections, and events after which the peer may have reconnected."""
         event = entry.event
         if isinstance(event, PeerStateChanged) and event.state == LOOKING.upper():
             self._record(Cause(f"{LOOKING} {entry.node}"), entry)
@@ -203,8 +201,8 @@ class Causes:
         place = self._place_of(effect)
         earlier = [entry for at, entry in recorded if at < place]
         if earlier and word == LINK and any(self.place(earlier[-1]) < at < place for at in self._linked.get(rest, ())):
-            # The peer has reconnected after its connections ended, so that end is not the cause. The cause may be a
-            # kill that the peer's host logged later.
+            # The peer has reconnected after its connections ended, so the end of these connections is not the cause.
+            # The cause may be a kill that the peer's host logged later.
             earlier = []
             recorded = [(at, entry) for at, entry in recorded if isinstance(entry.event, ProcessChanged)]
         if earlier:
@@ -245,10 +243,10 @@ class Causes:
         return Chain(tuple(steps), End.UNKNOWN, "a circle")
 
     def _left_open(self, steps: list[Entry]) -> Entry | None:
-        """If an open transaction holds back a last stable offset, return the event because of which it stayed open.
+        """If an open transaction holds back a last stable offset, return the event that kept the transaction open.
 
         The last step is the transaction's last change, and the step before it is the LastStableOffsetHeld event. The
-        transaction stayed open after its last change, so the cause of that change is not the reason.
+        transaction stayed open after its last change, so the cause of that change does not explain why.
         """
         if len(steps) < 2 or not isinstance(steps[-2].event, LastStableOffsetHeld):
             return None

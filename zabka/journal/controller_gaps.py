@@ -24,7 +24,7 @@ from zabka.journal.event import Event
 from zabka.journal.events import ControllerElected, ControllerPropagated, ControllerReady
 
 SUPERSEDED = "superseded"
-"""Value of `ended_by` for a controller term whose end no journal reports."""
+"""Value of `ended_by` for a controller term whose end is not in any journal."""
 
 
 class ControllerGap(NamedTuple):

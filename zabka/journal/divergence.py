@@ -25,7 +25,10 @@ _MEASURED: dict[type[Event], tuple[str, ...]] = {
 }
 """Fields that are not compared, by event type: times, durations and settings."""
 _NEVER_COMPARED = ("caused_by",)
-"""Fields that are never compared. A cause contains the number of an event, and that event is compared itself."""
+"""Fields that are never compared.
+
+A cause contains the sequence number of another event, which depends on the run. That other event is compared itself.
+"""
 
 
 class Parting(NamedTuple):
@@ -36,7 +39,7 @@ class Parting(NamedTuple):
 
 
 def what_happened(entry: Entry) -> dict[str, Any]:
-    """Return the fields of an event, except those whose values depend on clocks and counters."""
+    """Return the fields of an event that are compared: all except those that depend on clocks and counters."""
     fields: dict[str, Any] = msgspec.to_builtins(entry.event)
     for name in (*_MEASURED.get(type(entry.event), ()), *_NEVER_COMPARED):
         fields.pop(name, None)
@@ -54,7 +57,10 @@ def same(one: Entry, other: Entry) -> bool:
 
 
 def parting(one: Sequence[Entry], other: Sequence[Entry]) -> Parting | None:
-    """Return the first difference between two histories, or None if there is none. Their order may differ."""
+    """Return the first difference between two histories, or None if there is none.
+
+    The events of different nodes may be interleaved differently in the two histories.
+    """
     begin = 0
     while begin < len(one) and begin < len(other) and same(one[begin], other[begin]):
         begin += 1

@@ -1,8 +1,8 @@
 """Computes the cluster's state at any point of its history, as a fold over the entries before that point.
 
-`apply` processes one entry; each handler assigns what the event states as now true. To rewind, fold fewer entries.
-`api/web/fold.js` does the same in the dashboard; the journals of `tests/golden` check that both compute the same
-states.
+`apply` processes one entry; each handler assigns the values that the event states. To compute an earlier state, process
+fewer entries. `api/web/fold.js` does the same in the dashboard; the journals of `tests/golden` check that both compute
+the same states.
 """
 
 from __future__ import annotations
@@ -135,11 +135,11 @@ def _node_started(state: ClusterState, entry: Entry, event: e.NodeStarted) -> No
             process_since_us=entry.wall_us,
         )
         for partition in state.partitions.values():
-            # The broker's new process will report again that an offset is held back.
+            # Discard the report that an offset is held back, because the broker's new process reports it again.
             if partition.held is not None and partition.held.broker_id == event.id:
                 partition.held = None
-        # The controller's previous process has ended. No event may have reported that, if the agent of its host ended
-        # at the same time.
+        # The controller's previous process has ended, perhaps without an event, if the agent of its host ended at the
+        # same time.
         state.holder_lost(event.id, entry.wall_us, "exited")
 
 

@@ -1,9 +1,9 @@
 """The high watermarks that a broker's replicas have reached, according to the broker's own journal.
 
 A broker that is killed restarts with the high watermarks of its checkpoint, which is up to
-`replica.high.watermark.checkpoint.interval.ms` old. Its journal records them several times a second, so it is more
-precise about committed records. Only the numbers of lost records use this; replication uses the checkpoint, as in
-Kafka.
+`replica.high.watermark.checkpoint.interval.ms` old. Its journal records high watermarks several times a second, so it
+shows more precisely which records were committed. The journal's high watermarks are used only to count lost records;
+replication uses the checkpoint, as in Kafka.
 """
 
 from __future__ import annotations

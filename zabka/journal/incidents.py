@@ -53,7 +53,7 @@ _DETECTS = (
 )  # fmt: skip
 _ORDERLY = ("stop", "restart")
 HOST_SHUTDOWN = "shutdown of the host agent"
-"""Requester of a process's stop if the agent stops all processes of its host (`ProcessChanged`)."""
+"""Value of `ProcessChanged.requester` when a host agent stops all processes of its host."""
 _EFFECTS = (*_DETECTS, e.ControllerElected, e.LeaderEstablished, e.RecordsLost)
 
 
@@ -116,7 +116,7 @@ class Missing(NamedTuple):
     span: e.LostSpan
 
     def count_in(self, losses: Iterable[Loss]) -> int:
-        """Return how many of these missing records can be among the lost records in `losses`, at most.
+        """Return an upper bound for how many of these missing records are among the lost records in `losses`.
 
         A range of lost offsets can also contain records that are not missing here.
         """
@@ -203,7 +203,7 @@ class _History:
         self._orderly: dict[str, list[Entry]] = {}
         """Requested stops and restarts of each node, as the agent of its host reports them."""
         self._deleted: set[tuple[str, int]] = set()
-        """Deleted topics, each with the time when it was deleted."""
+        """Deleted topics, each as a pair of its name and the time when it was deleted."""
         self._effects: list[Entry] = []
         self._removals: list[tuple[Entry, Removal]] = []
         self._losses: dict[tuple[str, int], Loss] = {}
@@ -383,10 +383,12 @@ class _History:
                 self._incident(decided).removals.append(removal)
 
     def _join_returns(self) -> None:
-        """Assign an ISR removal to another incident, if a timer removed a replica soon after that incident's end.
+        """Merge an incident that is only an ISR removal into the incident that keeps the same replica out of other
+        ISRs.
 
-        No journal links the removal to that incident. The link is that the same replica is still outside other ISRs
-        because of that incident.
+        The removal followed a timer, and no journal contains a link to the other incident. The two incidents belong
+        together because the replica had left other ISRs in the other incident, and had not rejoined them at the time of
+        the removal.
         """
         for key, each in list(self._found.items()):
             if not isinstance(each.cause.event, e.IsrProposed) or each.outages or not each.removals:
@@ -431,7 +433,9 @@ class _History:
                     best.stalls.append(stall)
 
     def _add_acknowledged(self, found: Iterable[Incident]) -> None:
-        """Count how many of the lost records were acknowledged. An offset lost twice counts for the first incident."""
+        """Count how many of the lost records were acknowledged. An offset that was lost twice counts for the first
+        incident.
+        """
         last = [report for each in self._workloads.values() if (report := each.last).acks in _ACKNOWLEDGING]
         topics = {report.topic for report in last}
         missing = [Missing(report.topic, span) for report in last for span in report.missing]
@@ -494,7 +498,10 @@ class _Workload:
                 self._open = None
 
     def stalls(self) -> Iterator[Stall]:
-        """Yield the periods in which the workload waited. The last one has not ended if a record still has no reply."""
+        """Yield the periods in which the workload waited.
+
+        The last period has not ended if a record still has no reply.
+        """
         yield from self._stalls
         if self._open is not None:
             is_waiting = self._last.sent > self._last.acknowledged + self._last.failed

@@ -56,7 +56,7 @@ def lost_by_partition(losses: Iterable[Loss], topic_ids: Mapping[str, str]) -> d
 
 
 def committed_records_lost(losses: Iterable[Loss]) -> int:
-    """Return how many committed records were lost, at least, in all topics including deleted ones."""
+    """Return a lower bound for the number of committed records that were lost, in all topics including deleted ones."""
     by_log: dict[tuple[str, int, str], list[Loss]] = {}
     for loss in losses:
         by_log.setdefault((loss.topic, loss.partition, loss.topic_id), []).append(loss)
@@ -64,7 +64,7 @@ def committed_records_lost(losses: Iterable[Loss]) -> int:
 
 
 def committed_at_least(losses: Iterable[Loss]) -> int:
-    """Return how many of these lost records of one partition were committed, at least."""
+    """Return a lower bound for how many of these lost records of one partition were committed."""
     return covered([(loss.first_offset, loss.first_offset + loss.committed_at_least) for loss in losses])
 
 

@@ -99,7 +99,9 @@ class MessageLog(MessageNotes):
         self._waiting: deque[_Noted] = deque()
         self._missed = 0
         self._unwritten = 0
-        """Number of messages that were not written because the disk failed. The next line written contains it."""
+        """Number of messages that were not written because the disk failed. The next line that is written contains this
+        number.
+        """
         self._complaint = ""
         self._number = _last_number(directory, node)
         self._file: FileIO | None = None
@@ -241,7 +243,7 @@ class MessageLine:
         self.expected: list[deque[int]] = []
         """Zxids of messages that are expected on this connection, in one queue per message kind and direction.
 
-        The code that records the connection uses it.
+        Only the code that records the connection uses these queues.
         """
         self._counts: dict[tuple[str, bool], int] = {}
 

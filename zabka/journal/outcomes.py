@@ -124,7 +124,7 @@ def _outcomes(side: _Side, other: _Side, ends: tuple[ClusterState, ClusterState]
             for subject in _subjects(entry.event):
                 last[subject] = entry
     if CONTROLLER in subjects:
-        # An election and the following resignation have one outcome. Either of them can be the last event.
+        # An election and the resignation that follows it belong to one outcome. Either of them can be the last event.
         subjects.append(RESIGNATION)
     for subject in subjects:
         if subject in last:
@@ -162,7 +162,7 @@ def _standing(state: ClusterState, name: str) -> Any:
 def _instead(first: Entry, entries: Sequence[Entry], other: _Side) -> Entry | None:
     """Return the event of the same node in the other history that happened instead of `first`.
 
-    It has the same type, or else happened soon after that time.
+    The event has the same type; if there is no such event, it is one that happened soon after that time.
     """
     since_us = first.wall_us - entries[0].wall_us
     own = [entry for entry in other.own.values() if entry.node == first.node]

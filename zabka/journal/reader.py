@@ -152,8 +152,8 @@ def merge(entries: Iterable[Entry]) -> list[Entry]:
     for node, own in by_node.items():
         latest = 0
         for entry in sorted(own, key=lambda e: e.node_seq):
-            # Sort by the node's highest time so far: if its clock jumps back, the order of its own entries must not
-            # change.
+            # Sort by the highest time of the node so far, because the order of a node's own entries must not change if
+            # its clock jumps back.
             latest = max(latest, entry.wall_us)
             keyed.append((latest, node, entry.node_seq, entry))
     return [row[3] for row in sorted(keyed, key=lambda row: row[:3])]

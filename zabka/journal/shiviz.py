@@ -24,7 +24,7 @@ LEFT_OUT = frozenset({"ping", "fetch"})
 class _Happened(NamedTuple):
     at_us: int
     order: int
-    """Rank among events at the same time, so that a message is sent before it arrives."""
+    """Rank of this event among events at the same time: a message is sent before it arrives."""
     host: str
     text: str
     sent: Message | None = None

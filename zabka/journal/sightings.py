@@ -133,7 +133,8 @@ class Matcher:
         self._open: dict[tuple[str, str, str], deque[Sighting]] = defaultdict(deque)
         """Sightings that wait for the other end's sighting, by connection, message key and direction.
 
-        A client may use the same key for all of its requests, and logs nothing itself.
+        Several sightings can have the same key: a client may use one key for all of its requests, and its own end logs
+        nothing.
         """
         self._waiting = 0
         """Total number of sightings in `_open`."""

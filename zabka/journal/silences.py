@@ -1,11 +1,11 @@
 """The cause of silence: a stopped process or a cut link, for an expired session or a follower that left an ISR.
 
 The node that decides knows only that nothing arrived. Other journals contain the reason: a stopped process sends
-nothing, and nothing arrives over a cut link. Either is the cause only if it was active at the decision and
-began about when the last message arrived. An earlier silence had another reason.
+nothing, and nothing arrives over a cut link. The stop or the cut is the cause only if it was active at the decision and
+began about when the last message arrived. A silence that began earlier had another reason.
 
-Two other faults that began at that time are causes too: a request fault on the follower's fetches, and a cut
-link with the client whose ZooKeeper session expired.
+Two other faults that began at that time are causes too: a request fault on the follower's fetches, and a cut link with
+the client whose ZooKeeper session expired.
 
 A process that ended and was started again counts too, if nothing arrived since: a new process does not continue the
 session of the old one, and it has to catch up first. A pause of the leader itself counts too: the leader received
@@ -54,8 +54,8 @@ class _Silence(NamedTuple):
     def began_with(self, by: Entry, decided: Entry) -> bool:
         """Return whether the silence can have begun with the event `by`.
 
-        That is if the event was at most two thirds of the limit after the last message. A working node sends something
-        in each third of the limit; the last third allows for clock differences.
+        It can if the event occurred before, or at most two thirds of the limit after, the last message. A working node
+        sends something in each third of the limit; the last third allows for clock differences.
         """
         return by.wall_us <= decided.wall_us - 1000 * (self.lasts_ms - self.limit_ms * 2 // 3)
 
@@ -85,11 +85,11 @@ class Silences:
         self._restarted: dict[str, list[Entry]] = {}
         """The last few ends of processes that were started again, by node."""
         self._resumed: dict[str, Entry] = {}
-        """The last pause of each node that was resumed after it."""
+        """For each node, its last pause after which it was resumed."""
         self._cuts: dict[str, Entry] = {}
         self._faulted: dict[tuple[str, str, str], Entry] = {}
-        """First application of each request fault or client link fault, by fault id, client and the node that applied
-        it.
+        """First use of each request fault or client link fault, by fault id, client, and the node that applied the
+        fault.
         """
         self._causes: dict[tuple[str, int], Entry] = {}
 

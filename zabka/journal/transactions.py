@@ -1,13 +1,13 @@
 """Transactions in a history: the state of each producer's transactional id, and why a transaction stays open.
 
 A partition knows only the producer's id and epoch; the coordinator's journal has its transactional id. `find_cause`
-finds the events for the references of `cause` that are about transactions. Such a reference is to the newest state of
+finds the events for those references of `cause` that are about transactions. Such a reference is to the newest state of
 the transactional id, to the decision that a marker carries out, or to the open transaction that holds back a last
 stable offset.
 
-If the coordinator has the transaction open, it stays open because of an event after the transaction's last change: the
+If the coordinator also regards the transaction as open, an event after the transaction's last change keeps it open: the
 process of the producer or of the coordinator stopped. If the coordinator knows no open transaction, the partition has a
-hanging transaction (KIP-890), and the reason is the batch that began it.
+hanging transaction (KIP-890), and the reason is the batch that began the transaction.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Transactions:
                 return None
 
     def left_open_by(self, changed: Entry, place: int) -> Entry | None:
-        """Return the stop of a process because of which a transaction has not changed from `changed` until `place`.
+        """Return the stop of a process that kept a transaction from changing between `changed` and position `place`.
 
         The coordinator's process is checked before the producer's, because no transaction ends without a coordinator.
         """
@@ -97,9 +97,9 @@ class Transactions:
         return next((found for name in needed if (found := self._stopped(name, changed, place))), None)
 
     def producer_stopped(self, changed: Entry, place: int) -> Entry | None:
-        """Return the event that the producer's process stopped, if that made its transaction time out.
+        """Return the event that stopped the producer's process, if this is why its transaction timed out.
 
-        `changed` is the timeout, and `place` its position in the history.
+        `changed` is the event of the timeout, and `place` is its position in the history.
         """
         event = changed.event
         if not isinstance(event, TransactionChanged) or event.after != "timed out":

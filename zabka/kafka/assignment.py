@@ -51,7 +51,9 @@ def assign_replicas(
 
 
 def _after(order: Sequence[int], first: int, shift: int) -> Iterator[int]:
-    """Yield the brokers other than the leader in circular order, beginning `shift` after the next broker."""
+    """Yield the brokers other than the leader in circular order, beginning `shift` places after the leader's
+    successor.
+    """
     size = len(order)
     return (order[(first + 1 + (shift + step) % (size - 1)) % size] for step in count())
 

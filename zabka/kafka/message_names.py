@@ -111,7 +111,7 @@ def _partitions(message: KafkaMessage) -> Iterator[tuple[str, Any]]:
 
 
 def _request_text(row: Any) -> str:
-    """Describe what a request says about a partition: its leader, epoch and ISR, or its fetch offset."""
+    """Describe the fields of a request about one partition: its leader, epoch and ISR, or its fetch offset."""
     leader = getattr(row, "leader", None)
     if leader is not None:
         isr = ",".join(map(str, row.isr))

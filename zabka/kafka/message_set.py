@@ -1,8 +1,8 @@
 """Message sets of magic 0 and 1, which clients from before Kafka 0.11 send and read (LegacyRecord, RecordsUtil).
 
 A message has an offset, a size, a CRC-32, a magic number, attributes, a timestamp (not in magic 0), a key and a value.
-A compressed set is a message whose value is a set. Kafka 3.9 stores only batches of format 2, so produced messages are
-converted up, and messages that such a client fetches are converted down.
+A compressed set is a message whose value is a set. Kafka 3.9 stores only batches of format 2, so messages that an old
+client produces are converted up, and records that it fetches are converted down.
 """
 
 from __future__ import annotations
@@ -129,7 +129,9 @@ class _Sliced:
 def _inner_messages(
     wrapper: Message, take: Callable[[Message, bool], None], pause: _Sliced
 ) -> Generator[None, None, None]:
-    """Check a compressed set, then pass each of its messages to `take`, with whether its checksum is correct."""
+    """Check a compressed set, then pass each of its messages to `take`, with a flag: whether its checksum is
+    correct.
+    """
     codec = Codec(wrapper.attributes & CODEC_MASK)
     if codec is Codec.ZSTD:
         raise invalid("Invalid wrapper compressionType found in legacy deep record iterator")

@@ -25,7 +25,7 @@ PLAIN_RECORDS_MAX = 2_000
 def plain_batch(data: Data, max_message_bytes: int) -> BatchHeader | None:
     """Return the header of a valid plain batch that can be appended unchanged, or None if it needs the full check.
 
-    It can be used only for topics whose config has no rules for keys and timestamps and keeps the producer's codec
+    Call this function only for topics whose config has no rules for keys and timestamps and keeps the producer's codec
     (`TopicRules.asks_nothing`).
     """
     size = len(data)

@@ -270,8 +270,8 @@ class RecordWalk:
         except RecordsRefused:
             if self._header.attributes & CODEC_MASK:
                 raise
-            # Kafka handles this error only in compressed batches. In an uncompressed batch it returns an unexpected
-            # error.
+            # Kafka handles this error only in compressed batches. For an uncompressed batch it returns
+            # UNKNOWN_SERVER_ERROR.
             raise unexpected("Varint is too long") from None
 
     def _check(self, index: int, raw_offset: int, delta: int, key_size: int, value_size: int) -> None:
@@ -285,7 +285,8 @@ class RecordWalk:
             kind = "PartialDefaultRecord"
             codec = header.attributes & CODEC_MASK
             if not codec or self._append.rules.codec not in (None, codec):
-                # In this case Kafka has read the whole record, so its error message differs.
+                # With these codecs Kafka has read the whole record when it finds the error, so its error message
+                # describes the record differently.
                 kind, key, value = "DefaultRecord", max(key, 0), max(value, 0)
             shown = f"{kind}(offset={offset}, timestamp={timestamp_ms}, key={key} bytes, value={value} bytes)"
         self._append.check_record(self._errors, index, offset, timestamp_ms, not key_size & 1, shown)

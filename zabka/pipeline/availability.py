@@ -150,8 +150,8 @@ def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
 def _cut(spans: DataFrame, reported: DataFrame, value: str, *keys: str) -> DataFrame:
     """Split the periods at changes of `min_isr` in `reported`.
 
-    The new column `value` contains `min_isr`, null before the first change. Every broker reports a change, some of them
-    at the same time: the last report of a time counts.
+    The new column `value` contains `min_isr`, null before the first change. Every broker reports each change. Of
+    several reports at the same time, the last one counts.
     """
     in_order = Window.partitionBy("run", *keys).orderBy("run_us", "node", "node_seq")
     changes = (
@@ -173,7 +173,8 @@ def _cut(spans: DataFrame, reported: DataFrame, value: str, *keys: str) -> DataF
 
 
 def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
-    """Add for how long each period's leader did not run, and for how long the ISR stalled while the leader ran.
+    """Add columns for how long the leader of each period did not run, and how long the ISR stalled while the leader
+    ran.
 
     The columns of the leader are down_us, planned_us (stopped on purpose), and unseen_us (possibly stopped). stalled_us
     is the time for which the ISR stalled.

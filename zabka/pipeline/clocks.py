@@ -2,11 +2,11 @@
 
 Every entry has two times: those of its node's wall clock and of its monotonic clock. Wall clocks of different machines
 differ. The monotonic clock is one clock for all processes of a machine, and for all nodes of the simulated world; the
-monotonic clocks of different machines are unrelated. Events that several nodes observed at the same time show which of
-these is true for a run: every peer reports the start and the end of the same sessions. A peer may learn of a session
-late, and then a wall clock with the opposite error may seem right, so only the session whose reports are closest
-together is used. If the monotonic clocks agree on that session as well as the wall clocks do, within `CLOSE_US`, they
-are the run's clock.
+monotonic clocks of different machines are unrelated. Events that several nodes observed at the same time show whether
+the nodes of a run share one monotonic clock: every peer reports the start and the end of the same sessions. A peer may
+learn of a session late, and then a wall clock with the opposite error may seem right, so only the session whose reports
+are closest together is used. If the monotonic clocks agree on that session as well as the wall clocks do, within
+`CLOSE_US`, they are the run's clock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zabka.pipeline.bodies import bodies
 from zabka.pipeline.rows import Journal
 
 APART_MAX_US = 10_000_000
-"""Maximum drift between wall clock and monotonic clock. Beyond it, their times are from several boots."""
+"""Maximum drift between wall clock and monotonic clock. If the drift is larger, the times are from different boots."""
 CLOSE_US = 50_000
 """Maximum difference between the peers' times for one session. Two machines do not boot so close together."""
 

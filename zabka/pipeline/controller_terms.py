@@ -22,7 +22,9 @@ from zabka.pipeline.processes import processes_not_running
 from zabka.pipeline.rows import Journal
 
 LET_GO = ("shutdown", "illegal_state")
-"""Reasons for which a controller resigns before its znode is deleted. After any other end, it resigns later."""
+"""Reasons for which a controller resigns before its znode is deleted. In all other cases it resigns after the
+deletion.
+"""
 CLOSED = ("session_closed", "session_expired")
 """How the controller's session ended: closed on request, or expired."""
 GAP = ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")
@@ -90,7 +92,8 @@ def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
         f.last(f.when(f.col("loading").isNotNull(), f.col("end")), ignorenulls=True).over(before),
         f.lag("end").over(in_order),
     )
-    # Between the two, other controllers may have been elected that never made a decision.
+    # Between the last controller that made a decision and this controller, others may have been elected that never made
+    # one.
     election = f.col("last.gap") + f.col("run_us") - f.col("last.next_run_us")
     since_loss = f.col("run_us") - f.col("last.lost_run_us")
     superseded = f.col("last.ended_by") == "superseded"
@@ -161,7 +164,7 @@ def _elected(journal: Journal) -> DataFrame:
 def _first_reports(journal: Journal, kind: str, *keys: str) -> DataFrame:
     """Return each peer's first report of a session's creation or end.
 
-    After a restart, a peer replays transactions and reports their events again.
+    Later reports are ignored, because a restarted peer replays transactions and reports their events again.
     """
     reported = timed(
         journal, [kind], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType()

@@ -31,11 +31,11 @@ UNSIGNED = "digest"
 NUMBER_CHARACTERS_MAX, NAME_BYTES_MAX, DEPTH_MAX = 1_000, 50_000, 500
 """Limits of Spark's JSON parser.
 
-They are those of Jackson's `StreamReadConstraints`. Its depth limit is twice as high, but not every Python supports
-that.
+They are those of Jackson's `StreamReadConstraints`, except for the depth: Jackson allows twice as much, which not every
+Python supports.
 """
 _WITHIN_BYTES = 1_000
-"""Maximum length of a line that cannot exceed these limits."""
+"""Length up to which a line is not checked, because it cannot exceed these limits."""
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Clock = Annotated[int, msgspec.Meta(ge=-CLOCK_US_MAX, le=CLOCK_US_MAX)]

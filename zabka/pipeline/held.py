@@ -3,10 +3,11 @@
 A node's journal is bounded: the node removes its oldest file when a new one begins. For each file that it finds, the
 stream creates a hard link in a separate directory; lines appended to the file are visible through the link. A link
 needs no copy, and it uses disk space only while the stream lags. If a cluster is created again in the same directory,
-its files have the names of the earlier files. They are read after the earlier files of the same name have been read.
+its files have the names of the earlier files. The stream reads the new files after it has read the earlier files of the
+same name.
 
-Without such a directory, or if it is on another file system, files are read in place. Lines of a file that is removed
-before it was read are missing; the lake lists them (`gaps`).
+Without such a directory, or if the directory is on another file system, files are read in place. Lines of a file that
+is removed before it was read are missing; the lake lists them (`gaps`).
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class Held:
         return present | kept
 
     def files_to_go_on_with(self, start: Offset) -> dict[str, JournalFile]:
-        """Return the result of `files` without the unread files of the runs in `waiting`.
+        """Return the files that can be read now: all files except the unread files of the runs in `waiting`.
 
-        These files are of a cluster that was created again.
+        The unread files belong to a cluster that was created again.
         """
         return {key: file for key, file in self.files(start).items() if key in start or file.run not in self.waiting}
 

@@ -91,7 +91,7 @@ def _rows_of_run(own: pa.Table) -> pa.Table:
 def _entry_of(line: dict[str, Any]) -> Entry | None:
     """Return the entry in a line, with its time on the clock of the run.
 
-    Return None if a field that no table uses is invalid.
+    Return None if the value of a field is invalid, which is possible only in fields that no table uses.
     """
     try:
         return msgspec.structs.replace(decode_line(line["body"].encode()), wall_us=line["run_us"])

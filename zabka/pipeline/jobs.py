@@ -21,7 +21,7 @@ from zabka.pipeline.rows import Journal
 STAGE = "_stage"
 """Directory, in an unpublished version, for intermediate results that several tables need."""
 AT_A_TIME = 3
-"""Number of tables computed at the same time: while the tasks of some run, Spark plans another."""
+"""Number of tables computed at the same time. While Spark executes the tasks of some tables, it plans another table."""
 Progress = Callable[[str, int], None]
 
 

@@ -27,7 +27,9 @@ from zabka.pipeline.campaign.play import Run, play
 play(Run(0, 0, "calm", ("faults.ms=100", "drawn.topics=false")))
 play(Run(0, 9, "chaos", ("faults.ms=100",)))
 """
-"""Program that loads everything that a campaign's run needs. Its second run also covers partial reads."""
+"""Program that loads everything that a campaign's run needs. It executes two runs, so that partial reads are covered
+too.
+"""
 JOURNALS = """
 import pkgutil
 import pyspark.daemon, pyspark.worker, pyspark.sql.worker

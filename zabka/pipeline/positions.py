@@ -70,7 +70,7 @@ def is_done(path: Path, reached: list[Any] | None) -> bool:
 
 
 class _Found(NamedTuple):
-    """An existing file: its mark, and whether it shows that its cluster was created again."""
+    """The mark of an existing file, and whether the file shows that its cluster was created again."""
 
     mark: str
     recreated: bool

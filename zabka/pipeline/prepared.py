@@ -124,8 +124,8 @@ class _Growing(Journal):
         return _by_run(source)
 
     def _kept(self, name: str, frame: DataFrame) -> DataFrame:
-        """Return a frame whose rows Java stores after they were computed. Plans that use the frame begin with these
-        rows.
+        """Return a frame of rows that Java computes once and then stores. Plans that use the frame begin with the
+        stored rows.
         """
         check(frame)
         spark = frame.sparkSession

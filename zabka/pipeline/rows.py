@@ -3,8 +3,8 @@
 On one machine the rows of a run are in one partition, in memory (or on disk if they do not fit), and so are all results
 computed from them. Then grouping, ordering or joining by run and other columns needs no exchange, and a table is one
 stage. On a cluster an intermediate result is written as Parquet and read again, so that it survives the machine that
-computed it. In both cases the plans that use it begin there. (With Spark's cache, each table's plan would still contain
-the plans of all earlier frames, and planning took longer than the work.)
+computed it. In both cases, the plans that use a result begin with its stored rows. (With Spark's cache, each table's
+plan would still contain the plans of all earlier frames, and planning took longer than the work.)
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A run is one history: a cluster's journals, or one simulated run. Events do not contain the name of their run, so it is
 derived from the file's path. Files of a node, `<node>.<first number>.jsonl`, are in the run of the cluster's directory,
 which contains `<node>/journal/`, or otherwise in the run of their own directory. Any other `*.jsonl` is a separate
-history, as `zabka replay --out` writes them. The name of a run is that path, relative to the directory that is read
-(`.` is that directory itself).
+history, as `zabka replay --out` writes it. The name of a run is the path of its directory or file, relative to the
+directory that is read (`.` is that directory itself).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_JOURNAL = re.compile(r"(^|/)[._]|\.messages\.[^/]*$")
 """Matches files that are not journals: the pipeline's own files, hidden files, and message logs of nodes."""
 _COMPARED_BYTES = 1024 * 1024
 _COMPARED_FIRST_BYTES = 4096
-"""Number of bytes that are compared first. Unrelated histories nearly always differ within them."""
+"""Number of bytes that are compared first. Unrelated histories nearly always differ within these bytes."""
 
 
 class JournalFile(NamedTuple):
@@ -69,7 +69,7 @@ def run_of(key: str) -> str:
 
 
 def placed(root: Path, key: str) -> JournalFile:
-    """Return the journal file whose path relative to the root is `key`."""
+    """Return the journal file at the path `key`, which is relative to the root."""
     home = _home(key)
     if home == key:
         return JournalFile(key, key.rpartition("/")[2], root / key)

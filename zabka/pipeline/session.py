@@ -48,9 +48,9 @@ _SMALL_PLANS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m 
 """Java options for small plans.
 
 Java spends more time on planning than on computing, so its optimizing compiler costs more than it gains. For the same
-reason, the initial size for Spark's classes is set, which avoids the garbage collections by which Java would find it.
-Without the optimizing compiler, Java reserves 48 MB for compiled code. A stream fills them within minutes, and then
-Java compiles no more, so the size is set to the default that Java has with that compiler.
+reason, the initial size for Spark's classes is set: without this option, Java finds the size by several garbage
+collections. Without the optimizing compiler, Java reserves 48 MB for compiled code. A stream fills this space within
+minutes, and then Java compiles no more, so the size is set to the default that Java has with that compiler.
 """
 _NO_FILE_SYSTEM = re.compile(r"Class (?P<name>org\.apache\.hadoop\.fs\.[A-Za-z0-9.]+) not found")
 """Java's error message if a URI's file system is in a module that PySpark does not contain."""

@@ -30,7 +30,7 @@ from zabka.pipeline.runs import journal_files, without_copies
 def _end(path: Path) -> int:
     """Return the position up to which a file can be read.
 
-    If a file cannot be opened, it gets a separate share, whose task reports the reason.
+    A file that cannot be opened gets a separate share, whose task reports the reason.
     """
     try:
         return complete_bytes(path)
@@ -74,8 +74,8 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._all_now = True
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        # Also advance while a file waits for an earlier file with the same name, because it existed when all lines were
-        # requested.
+        # Advance even while a file waits for an earlier file with the same name, because the waiting file existed when
+        # all lines were requested.
         if self._target is None or not self._all_now or self._held.waiting:
             self._target = advance(self._held.files_to_go_on_with(start), start)
         return self._target

@@ -209,7 +209,7 @@ class _Trailing:
             self._since_compaction = 0
 
     def _note(self, commit: Commit) -> None:
-        """Add a commit to the state. A commit that is repeated after a kill changes nothing."""
+        """Add a commit to the state. A commit that is repeated after a kill does not change the state."""
         self._lines = commits.merged([*self._lines, *commit.lines])
         if commit.batch > self._status.batch:
             self._status.batch = commit.batch

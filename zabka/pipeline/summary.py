@@ -78,7 +78,7 @@ def _of_partition(row: dict[str, Any], several: bool) -> str:
 
 
 def _lacking_ms(row: dict[str, Any], acks: str) -> int:
-    """Return for how long the partition could not be written to with these acks (1 or all)."""
+    """Return for how long writes with these acks (1 or all) to the partition could not succeed."""
     lacking: int = row["observed_ms"] - row[f"available_acks_{acks}_ms"]
     return lacking
 

@@ -62,7 +62,10 @@ def transactions(journal: Journal) -> DataFrame:
 
 
 def _moment(state: str, name: str, decided: Column) -> tuple[Column, Column]:
-    """Return columns with the first time of a state that a coordinator decided, on its clock and on the run's clock."""
+    """Return two columns with the first time at which a transaction had this state, on the two clocks.
+
+    The clocks are that of the coordinator, and the common clock of the run.
+    """
     first = f.when(f.col("state").like(state) & decided, f.col("step"))
     return f.min_by("at_us", first).alias(f"{name}_us"), f.min_by("run_us", first).alias(f"{name}_run_us")
 

@@ -19,15 +19,18 @@ WORD_BITS = 64
 WORD_MAX = (1 << WORD_BITS) - 1
 FLOAT_BITS = 53
 RECORDED_MAX = 1_024
-"""The maximum number of words recorded per stream."""
+"""The maximum number of random values (64-bit words) that are recorded per stream."""
 
 AGAIN = " again "
 STRIKE = "strike "
-"""Name prefix of the random streams for single faults; the number of the fault follows."""
+"""Prefix of the names of random streams for single faults; the number of the fault follows the prefix."""
 
 
 class Stream(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Values of one random stream: `own` values from the seed's stream, then `words`, then as `tail` and `ends` say."""
+    """Values of one random stream: first `own` values from the seed's stream, then `words`.
+
+    `tail` and `ends` define the values after `words`.
+    """
 
     own: int = 0
     words: tuple[int, ...] = ()
@@ -70,11 +73,11 @@ class ReplayedSeed(int):
         return player
 
     def recorded(self) -> dict[str, tuple[int, ...]]:
-        """Return the words of every stream, except streams with more than RECORDED_MAX words."""
+        """Return the values drawn from every stream, except streams with more than RECORDED_MAX values."""
         return {purpose: tuple(player.given) for purpose, player in self.players.items() if not player.is_busy}
 
     def busy(self) -> dict[str, int]:
-        """Return how many words were drawn from each stream that exceeded RECORDED_MAX words."""
+        """Return how many values were drawn from each stream that exceeded RECORDED_MAX values."""
         return {purpose: player.count for purpose, player in self.players.items() if player.is_busy}
 
 
@@ -94,7 +97,9 @@ class Player(Random):
 
     @property
     def is_busy(self) -> bool:
-        """Whether the run drew more words than RECORDED_MAX, so that this stream is not recorded."""
+        """Whether the run drew more than RECORDED_MAX random values from this stream, in which case the stream is not
+        recorded.
+        """
         return self.count > RECORDED_MAX
 
     def getrandbits(self, k: int, /) -> int:
@@ -128,7 +133,9 @@ class Player(Random):
         return value
 
     def _source(self) -> Random | None:
-        """Return the generator for the next draw, or None if the draw is a word of the choice sequence or a zero."""
+        """Return the generator for the next draw, or None if the choice sequence defines the value or the value is
+        zero.
+        """
         if self.count < self._begin:
             return self._before
         if self.count < self._end or self._ends:

@@ -31,9 +31,10 @@ class Record:
         self.listeners: list[Callable[[Entry], None]] = []
         """Functions called with every entry, after the watchdog has checked it."""
         self.stops: list[Callable[[str, Event, bool], None]] = []
-        """Functions called with a node and its event before the event is written (True), and again afterwards (False).
+        """Functions that are called twice for each event of a node: before the event is written (True), and afterwards
+        (False).
 
-                Each function can kill the node's process.
+        Each function can kill the node's process.
         """
         self.state = ClusterState()
 

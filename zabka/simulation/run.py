@@ -34,7 +34,9 @@ SEARCHED = (*SCENARIOS, *WHOLE_RUNS)
 
 
 def has_messages(scenario: str) -> bool:
-    """Return whether a message tap can record the scenario's messages.  It cannot in scenarios of the bare protocol."""
+    """Return whether a message tap can record the scenario's messages. A tap cannot record scenarios of the bare
+    protocol.
+    """
     return scenario in SEARCHED or isinstance(LIBRARY.get(scenario), WorldScenario)
 
 
@@ -48,8 +50,8 @@ def run_with_journal(
 ) -> tuple[Outcome, Iterator[bytes]]:
     """Run one seed, and return its outcome and the lines of its journal.
 
-    `scenario` can be a script of the outage library; the seed then determines its random delays.  `tap` receives every
-    message if `has_messages(scenario)`.
+    `scenario` can be a script of the outage library; the seed then determines the script's random delays. `tap`
+    receives every message if `has_messages(scenario)`.
     """
     if scenario in WHOLE_RUNS:
         served: WholeRun = WHOLE_RUNS[scenario](seed, tap=tap)

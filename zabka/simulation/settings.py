@@ -84,7 +84,7 @@ _OWN_KEYS: dict[str, str] = {
     "replica.lag.time.max.ms": "replica_lag_time_max_ms",
 }
 BROKERS_OWN_KEYS = ("zookeeper.session.timeout.ms", "replica.lag.time.max.ms")
-"""Keys in _OWN_KEYS that are broker settings.  The other keys in it are ensemble settings or numbers of nodes."""
+"""Keys in _OWN_KEYS that are broker settings. The other keys in _OWN_KEYS are ensemble settings or numbers of nodes."""
 RACKS = "racks"
 _OWN_FLAGS = {
     "readonlymode.enabled": "read_only_mode",

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Happening = dict[str, Any]
-"""Journal event as JSON: common fields such as node and mono_us, and those of its type (`zabka.journal.events`)."""
+"""Journal event as JSON: common fields such as node and mono_us, and the fields of its type
+(`zabka.journal.events`).
+"""
 
 ClientLibrary = Literal["confluent", "aiokafka", "kafka-python", "java"]
 """Client libraries for which a live cluster has a configuration; `confluent` means all clients of librdkafka."""
@@ -46,7 +48,8 @@ class Believes(msgspec.Struct, frozen=True):
 class Partition(msgspec.Struct, frozen=True):
     """One partition: its state in the ensemble, and the log positions of its replicas.
 
-    `high_watermark` is the leader's; `log_end_offsets` has the log end offset that each broker last reported.
+    `high_watermark` is the high watermark of the leader; `log_end_offsets` has the log end offset that each broker last
+    reported.
     """
 
     partition: int
@@ -82,8 +85,9 @@ class WorkloadCounts(msgspec.Struct, frozen=True):
 class ConsumerCounts(msgspec.Struct, frozen=True):
     """Counts of a consumer.
 
-    They are the records new to its group, the records that the group had already read, the records read after a record
-    with a higher offset, and the lag. `partitions` are its assigned partitions.
+    `consumed` is the number of records new to its group, `duplicates` the number of records that the group had already
+    read, `out_of_order` the number of records read after a record with a higher offset, and `lag` the lag in records.
+    `partitions` are the partitions assigned to the consumer.
     """
 
     consumed: int
@@ -446,7 +450,8 @@ class Cluster(Protocol):
     def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> Consumer:
         """Start a member of a consumer group.
 
-        With `offsets="zookeeper"`, it is an old consumer (before Kafka 0.9), which stores its offsets in ZooKeeper.
+        With `offsets="zookeeper"`, the member is an old consumer (before Kafka 0.9), which stores its offsets in
+        ZooKeeper.
         """
         ...
 
@@ -455,7 +460,7 @@ class Cluster(Protocol):
     ) -> Transactions:
         """Start a producer that writes one transaction after another, and aborts every `abort_every`-th (0: none).
 
-        Without a `transactional_id`, it uses a generated one.
+        Without a `transactional_id`, the producer uses a generated id.
         """
         ...
 

@@ -59,7 +59,12 @@ class Wait(Generic[T]):
 
     @contextmanager
     def evaluation(self) -> Iterator[list[Any]]:
-        """Context manager for one evaluation: yield a list for the condition's value; store the value or exception."""
+        """Context manager for one evaluation of the condition, to which the caller passes the condition's value in a
+        list.
+
+        The value, or a retried exception, is stored for the error message. Afterwards the list contains only a true
+        value.
+        """
         found: list[Any] = []
         try:
             yield found

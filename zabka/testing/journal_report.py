@@ -18,15 +18,15 @@ LAST_EVENTS = 20
 _DECISIONS = ("records_lost", "leader_elected", "controller_elected", "isr_changed", "session_expired")
 """Event types that a report explains, the most important first.
 
-It explains the newest event of the first of these types that occurs in the journal.
+The report takes the first of these types that occurs in the journal, and explains the newest event of this type.
 """
 
 
 def report(entries: Sequence[Entry], since_us: int = -1) -> str:
     """Return the last events, and the causes of the newest event of the most important type.
 
-    List and explain only events whose `mono_us` is after `since_us`, and no events of internal topics. Their causes can
-    be earlier events and events of internal topics.
+    Only events whose `mono_us` is after `since_us` are listed or explained, and no events of internal topics. The
+    causes can be earlier events and events of internal topics.
     """
     shown = [entry for entry in entries if entry.mono_us > since_us and not _is_internal(entry.event)]
     if not shown:

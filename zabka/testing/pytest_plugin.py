@@ -139,8 +139,8 @@ def zabka_session_cluster(
 ) -> Iterator[LiveCluster]:
     """The live cluster that all tests of a run share (one per pytest-xdist worker), as the last test left it.
 
-    It is for fixtures of session scope. A test that uses `zabka_cluster` as well repairs this cluster and deletes its
-    topics.
+    Use it in fixtures of session scope. A test that uses `zabka_cluster` as well repairs the shared cluster and deletes
+    its topics.
     """
     from zabka.testing.live.start import start_live, stop_live
 
@@ -155,7 +155,7 @@ def zabka_session_cluster(
 def zabka_module_cluster(zabka_session_cluster: LiveCluster) -> LiveCluster:
     """The shared live cluster, for fixtures of module scope.
 
-    It is repaired once, before a module's first test that uses it.
+    The cluster is repaired once per module, before the first test that uses this fixture.
     """
     zabka_session_cluster.start_test()
     return zabka_session_cluster
@@ -242,7 +242,7 @@ def zabka_seed(request: pytest.FixtureRequest) -> int:
 def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[SimulatedCluster]:
     """A simulated cluster that is ready to use.
 
-    If the world has violated an invariant of zabka, the test fails at its end.
+    If the world has violated an invariant of zabka, the test fails when it ends.
     """
     from zabka.testing.worlds.cluster import start_simulated
 

@@ -1,8 +1,8 @@
 """Request faults in tests: `cluster.faults.on_request("Produce", topic="orders").drop_response().once()`.
 
 The calls select the requests, then the effect on them, then how often it is applied. The last call adds the fault to
-the cluster. Omitting it is a mistake, which Python reports as a RuntimeWarning, as for a coroutine that was never
-awaited.
+the cluster. A test that omits the last call has a mistake, which Python reports as a RuntimeWarning, as for a coroutine
+that was never awaited.
 """
 
 from __future__ import annotations

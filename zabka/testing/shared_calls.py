@@ -97,7 +97,7 @@ class SharedCalls(Generic[B]):
     def lag(self, group: str) -> dict[tuple[str, int], int]:
         """Return a group's lag: the number of records after its committed offset, keyed by topic and partition.
 
-        If a member has a partition for which the group has no committed offset, all records of the partition count.
+        If the group has no committed offset for a partition that a member has, all records of the partition count.
         """
         return self.call(lambda client, runtime: _lag(client, runtime, group))
 

@@ -82,7 +82,7 @@ def selected_seeds(item: pytest.Function) -> Iterator[None]:
 
 
 def _run_by_child(**_: object) -> None:
-    """Do nothing: replaces a test function that the child process has already run."""
+    """Do nothing. This function replaces a test function that the child process has already run."""
 
 
 def _range_of(item: pytest.Function) -> range | None:
@@ -116,7 +116,7 @@ def _command(item: pytest.Function, seed: int, faults: list[int] | None) -> str:
 
 
 def _run_in_child(item: pytest.Function) -> None:
-    """Run an item in a child process with PYTHONHASHSEED=0.  If it does not pass, raise its outcome."""
+    """Run an item in a child process with PYTHONHASHSEED=0. If the item does not pass, raise its outcome."""
     __tracebackhide__ = True
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.json"
@@ -165,7 +165,7 @@ def write_report(path: str, report: pytest.TestReport) -> None:
     """Write the outcome of the only item to a file, for the parent process.
 
     An item that passes although it is marked `xfail(strict=True)` is written as passed, because the parent process
-    applies the same mark to it.
+    applies the same mark to the outcome.
     """
     outcome: str = report.outcome
     if report.skipped and hasattr(report, "wasxfail"):

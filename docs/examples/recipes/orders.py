@@ -64,7 +64,9 @@ class Billing:
 
 
 class Leader:
-    """Is the leader while its ephemeral znode exists. Calls `stop` as soon as the session is suspended or lost."""
+    """A worker that leads while its ephemeral znode exists. Calls `stop` as soon as the session is suspended or
+    lost.
+    """
 
     def __init__(self, client: KazooClient, name: str, stop: Callable[[], None]) -> None:
         self.leads = False

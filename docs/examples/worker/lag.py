@@ -31,9 +31,7 @@ async def report(bootstrap: str, tell: Report) -> None:
 
 
 async def report_what_is_known(bootstrap: str, tell: Report) -> None:
-    """The correction: it requests the offset of its partition, which a valid response contains, and otherwise
-    retries.
-    """
+    """The correction: it requests the offset of its partition, and retries until the response contains this offset."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, client_id="lag")
     await admin.start()
     while True:

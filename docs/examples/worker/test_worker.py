@@ -177,7 +177,9 @@ async def test_connection_loss_on_create_leaves_no_elected_leader(world: Simulat
 
 
 async def somebody_leads(world: SimulatedWorld, program: Stand, led: list[str]) -> None:
-    """Start a second candidate. Check that the first one leads if the program is corrected, and otherwise none."""
+    """Start a second candidate. Check that the first one leads if the program is corrected, and that otherwise no
+    candidate leads.
+    """
     world.start("second", lambda _: program(world.zookeeper_connect, "second", led.append))
     await asyncio.sleep(1)
     led.clear()

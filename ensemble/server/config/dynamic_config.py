@@ -160,7 +160,7 @@ class DynamicConfigFiles:
             remove_all([_next_of(self._config)], self._files)
 
     def _with_client_port(self, text: str, static: str) -> str:
-        """Return the zoo.cfg if the new membership has no client port for this server.
+        """Return the zoo.cfg text for a new membership that has no client port for this server.
 
         The client port of the previous membership is added to zoo.cfg, because that port is open and stays open.
         """
@@ -180,7 +180,7 @@ def _write(path: Path, text: str, files: Files) -> None:
     try:
         replace_file(path, text.rstrip("\n").encode("iso-8859-1") + b"\n", path.name + ".tmp", files)
     except OSError as failed:
-        # ZooKeeper ignores this failure, and loses the membership at its next restart.
+        # Report the failure. ZooKeeper ignores it, and loses the membership at its next restart.
         reason = f"{path} cannot be written: {failed.strerror or failed}"
         raise DataDirectoryError(f"{reason}; with reconfigEnabled=true the membership is kept there") from None
 
@@ -201,8 +201,8 @@ def _pointing_at(path: Path, static: str, *, drops_client_port: bool) -> str:
         )
         if not dropped:
             kept += line.source
-    # The first newline ends the last line. A second one is needed if that line ends with a backslash, which continues
-    # it.
+    # The first newline ends the last line. A second newline is needed if that line ends with a backslash, which
+    # continues the line.
     ends = "" if kept.endswith(("\n", "\r")) or not kept else "\n\n" if kept.endswith("\\") else "\n"
     return kept + ends + property_line(_POINTER, str(path))
 

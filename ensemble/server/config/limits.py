@@ -92,7 +92,9 @@ class ConnectionThrottle:
         return self._settings.tokens - self._tokens
 
     def admits(self, now_ms: int, *, renews: bool) -> bool:
-        """Take the tokens for a new session (with `renews`, a renewed one); return False if there are not enough."""
+        """Take the tokens for a new session, or with `renews` for a renewed session; return False if there are not
+        enough.
+        """
         settings = self._settings
         if not settings.tokens:
             return True

@@ -206,8 +206,8 @@ def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_clien
     revoked = _revoked(values, prefix, wanted=wanted)
     trusts_expired = values.flag(f"zabka.{prefix}trustExpired", False)
     if wanted and trusts_expired and revoked is not None:
-        # With both settings, OpenSSL does not check the dates of certificates, and not those of revocation lists
-        # either.
+        # With both settings, OpenSSL would check neither the dates of certificates nor the dates of revocation lists,
+        # so reject them.
         raise ConfigError(f"zabka.{prefix}trustExpired=true and {prefix}crl=true: an outdated list would be believed")
     if not wanted:
         return None

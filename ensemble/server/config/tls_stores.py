@@ -111,14 +111,15 @@ def certificates_in(store: Store) -> list[x509.Certificate]:
 def load_revoked(context: ssl.SSLContext, path: Path) -> None:
     """Check certificates against the revocation lists in a PEM file.
 
-    Revoked certificates are rejected, and certificates of authorities without a list. Raises BadStore.
+    Revoked certificates are rejected, and so are certificates of authorities without a revocation list. Raises
+    BadStore.
     """
     try:
         content = path.read_bytes()
         if not _CRL.search(content):
             raise ValueError("it holds no list (X509 CRL) in PEM")
         if _CERTIFICATE in content:
-            # OpenSSL would trust it otherwise.
+            # Without this check, OpenSSL would trust the certificates in the file.
             raise ValueError("it holds certificates beside the lists")
         context.load_verify_locations(path)
     except (OSError, ValueError) as bad:

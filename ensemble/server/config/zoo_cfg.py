@@ -384,7 +384,7 @@ def _tree_rules(values: Values, my_id: int) -> TreeRules:
     """
     rules = TreeRules(
         extended_types=values.property_flag("extendedTypesEnabled", False),
-        # java.util.Timer accepts no other period.
+        # The period must be at least 1 ms, as java.util.Timer requires.
         container_check_interval_ms=values.usable_number("znode.container.checkIntervalMs", 60_000, 1),
         container_deletes_per_minute=_deletes_per_minute(values, "znode.container.maxPerMinute"),
         container_never_used_max_ms=values.property_number(

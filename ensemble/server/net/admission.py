@@ -42,7 +42,7 @@ class Admission:
     def admit(self, host: str) -> bool:
         """Count a new connection from this host, and return True, unless it would exceed a limit.
 
-        It counts until `leave` is called.
+        The connection counts until `leave` is called.
         """
         count = self._per_host.get(host, 0)
         limits = self.limits
@@ -55,7 +55,7 @@ class Admission:
         return True
 
     def leave(self, host: str) -> None:
-        """Uncount a connection of this host, which has ended."""
+        """Remove a connection of this host, which has ended, from the count."""
         self.connections -= 1
         self._per_host[host] -= 1
         if not self._per_host[host]:
@@ -111,8 +111,8 @@ class Admission:
 class RequestGate:
     """Request throttle: queues requests while `in_process` requests are in progress (RequestThrottler).
 
-    They are released in order of arrival. The reply to a request that waited longer than `throttled_op_wait_ms` is the
-    error THROTTLED, sent in its place among the replies.
+    Queued requests are released in order of arrival. The reply to a request that waited longer than
+    `throttled_op_wait_ms` is the error THROTTLED, sent in its place among the replies.
     """
 
     def __init__(self, admission: Admission) -> None:

@@ -51,7 +51,7 @@ OUTSTANDING_HIGH = 4000
 OUTSTANDING_LOW = 1000
 """Number of requests in progress at which reading from a paused connection resumes.
 
-It pauses when a connection has more than OUTSTANDING_HIGH requests in progress.
+Reading pauses when a connection has more than OUTSTANDING_HIGH requests in progress.
 """
 WRITES_AT_ONCE = 200
 """Number of connections to which replies are written before the event loop runs other work.
@@ -143,7 +143,7 @@ class ClientPort:
         self._connections: dict[ConnectionId, ClientConnection] = {}
         self._newcomers: dict[ClientConnection, None] = {}
         self._unflushed: dict[ConnectionId, ClientConnection] = {}
-        # Connections to write to in later turns, because one turn had replies for too many.
+        # Connections to write to in later turns, because one turn had replies for too many connections.
         self._late: dict[ConnectionId, ClientConnection] = {}
         self._next = self.bytes_received = self.bytes_sent = 0
         self._last: ConnectResponse | Reply | None = None
@@ -151,7 +151,7 @@ class ClientPort:
         self.open_at: tuple[str, int] | None = None
 
     async def listen(self, host: str, port: int) -> None:
-        """Open the port. If one is open already, replace it, and use TLS if that one does.
+        """Open the port. If a client port is already open, replace it, with TLS if that port uses TLS.
 
         Raises PortError.
         """
@@ -301,7 +301,9 @@ class ClientPort:
                 self.tap.sent_to_client(connection_id, message)
 
     def _framed(self, message: ConnectResponse | Reply) -> bytes:
-        """Return the encoded frame of a message; one sent to many clients, such as a watch event, is encoded once."""
+        """Return the encoded frame of a message. A message sent to many clients, such as a watch event, is encoded
+        once.
+        """
         if message is not self._last:
             frame = message.encode()
             self._last, self._last_framed = message, pack_int(len(frame)) + frame
@@ -388,7 +390,7 @@ class ClientConnection(asyncio.Protocol):
         self._transport = transport = cast(asyncio.Transport, transport)
         self.remote = remote_name(transport)
         host = self.remote.rpartition(":")[0]
-        # A connection on the TLS port was counted before the handshake.
+        # Count the connection here, unless it is on the TLS port, where it was counted before the handshake.
         if self._secure is None and not (may_stay(transport) and self._port.admission.admit(host)):
             transport.abort()
             return
@@ -423,7 +425,8 @@ class ClientConnection(asyncio.Protocol):
     def join_unnamed(self, links: ClientLinks) -> None:
         """Apply the faults of links with all clients to a connection that had no link when its first bytes arrived.
 
-        An existing link stays as it is: it holds the first bytes until they name the client, and keeps the name then.
+        An existing link is not changed: it holds the first bytes until they contain the client's name, and then keeps
+        the name.
         """
         if self._link is None:
             self.join(links, KnownClient(""))

@@ -31,7 +31,7 @@ UNACKNOWLEDGED_MS = 5_000
 """Time after which a connection with unacknowledged data is closed.
 
 If a host comes back with another address, it never replies on its old connections, and no new connection is made while
-an old one is open. The kernel of a paused or busy server still acknowledges data.
+an old one is open. The limit does not affect a paused or busy server, because its kernel still acknowledges data.
 """
 UNIDENTIFIED_MAX = 64
 """Maximum number of accepted connections on which the other side has not identified itself yet."""
@@ -127,7 +127,7 @@ class ElectionConnection(asyncio.Protocol):
             self._peer_id = dialled
             self._port.established(self, dialled)
         else:
-            # The server with the higher id opens the connection, so close this one and wait for it.
+            # The server with the higher id opens the connection, so close this connection and wait for that one.
             transport.close()
 
     def data_received(self, data: bytes) -> None:

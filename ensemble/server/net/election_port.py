@@ -49,7 +49,7 @@ The number includes connection attempts.
 
 
 class _Origin(NamedTuple):
-    """Where a server with a given id is: the host that it connects from, and the address that it announces."""
+    """Location of a server with a given id: the host that it connects from, and the address that it announces."""
 
     host: str
     address: str
@@ -385,7 +385,7 @@ def _read_address(text: str) -> tuple[str, int] | None:
 def _can_be_called(host: str, caller: str) -> bool:
     """Return whether the announced host is one that this server can connect to.
 
-    0.0.0.0 is not, and a loopback address only if the caller runs on this machine.
+    0.0.0.0 never is such a host. A loopback address is one only if the caller runs on this machine.
     """
     if host == "localhost":
         return _is_loopback(caller)

@@ -196,7 +196,7 @@ class QuorumPort:
     def _addresses(self, line: ServerLine, attempt: int) -> list[tuple[str, int]]:
         """Return the addresses of a leader to try: all at once, or a different one in each attempt.
 
-        It is one per attempt if reachability checks are disabled.
+        If reachability checks are disabled, only one address is tried in each attempt.
         """
         own = self.observer_master_port if self._mine.observer else 0
         found = [(each.host, own or each.quorum_port) for each in line.addresses]
@@ -257,7 +257,9 @@ class QuorumPort:
             link.close()
 
     def flush(self) -> None:
-        """Write the queued packets of all links, first of the link that received last, because a peer waits there."""
+        """Write the queued packets of all links, starting with the link that received last, because a peer waits
+        there.
+        """
         if self._unflushed:
             self.flush_last_active()
             links, self._unflushed = self._unflushed, {}

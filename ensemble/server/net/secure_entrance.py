@@ -49,7 +49,7 @@ class SecureEntrance:
         return self._admission.admit(host)
 
     def leave(self, host: str) -> None:
-        """Uncount a connection whose TLS handshake failed."""
+        """Remove a connection whose TLS handshake failed from the count."""
         self._admission.leave(host)
 
     def made(self, host: str) -> asyncio.Protocol:

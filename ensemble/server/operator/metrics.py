@@ -34,7 +34,7 @@ class RoleCounts:
         self._seen = (0, 0)
 
     def settle(self, logged: int, applied: int, leading: bool) -> None:
-        """Add the transactions since the last call to the counts of the role that the peer had since then."""
+        """Add the transactions since the last call to the counts of the role that the peer had during that time."""
         self.proposals[self._leading] += logged - self._seen[0]
         self.commits[self._leading] += applied - self._seen[1]
         self._seen = (logged, applied)

@@ -33,7 +33,7 @@ class ClockWatch:
     def check(self, now: Instant) -> str | None:
         """Return a warning if the wall clock jumped after the last check, otherwise None."""
         jump_ms = now.wall_ms - now.mono_ms - self._skew_ms
-        # A clock that NTP adjusts gradually does not jump.
+        # Follow every change, so that gradual adjustments by NTP do not add up to a jump.
         self._skew_ms += jump_ms
         if abs(jump_ms) < CLOCK_JUMP_MS:
             return None

@@ -24,7 +24,7 @@ from zabka.ensemble.zab.server_line import ServerLine
 
 COMPATIBLE_WITH = "3.9.5"
 _NOT_AVAILABLE = "<NA>"
-"""What Java's Environment prints for a property that is not set."""
+"""Text that Java's Environment prints for a property that is not set."""
 _MODES = {
     PeerState.LEADING: "leader",
     PeerState.FOLLOWING: "follower",

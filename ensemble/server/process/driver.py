@@ -262,7 +262,7 @@ class PeerDriver:
         else:
             self._acknowledge()
         if self._from_clients:
-            # The request throttle has released these messages during this round.
+            # During this round, the request throttle has released these messages, so process them in another round.
             self._flush_soon()
         self._flush_journal()
 
@@ -336,7 +336,7 @@ class PeerDriver:
     def _save_snapshot(self, effect: SaveSnapshot) -> None:
         """Start writing an ordinary snapshot at once, before the next turn can change the tree.
 
-        One that replaces the history is queued with the other disk effects.
+        A snapshot that replaces the history is queued with the other disk effects.
         """
         if effect.replaces_history:
             self._disk.append(effect)

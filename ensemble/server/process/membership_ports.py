@@ -82,7 +82,8 @@ class MembershipPorts:
             await earlier
         addresses, warn = after.listens_at(on_all=self._listens_on_all), self._log.warning
         ports = [[(each.host, each.quorum_port) for each in line.addresses] for line in (before, after)]
-        # A voter has a second quorum port, for observers, and an observer does not.
+        # Reopen the port also if this server becomes a voter or an observer: only a voter has a second quorum port, for
+        # observers.
         if ports[0] != ports[1] or before.observer != after.observer:
             await self._reopen(lambda: self._quorum.listen(addresses, warn))
         ports = [[(each.host, each.election_port) for each in line.addresses] for line in (before, after)]

@@ -70,7 +70,7 @@ def claim(config: ZooConfig, files: Files = HOST) -> None:
 
 
 def _strange(config: ZooConfig, before: Owner, present: Owner) -> bool:
-    """Return whether the data belongs to another ensemble: it has no address in common with the present one.
+    """Return whether the data belongs to another ensemble: the two ensembles have no address in common.
 
     Addresses are also compared after resolving host names. Returns False for a server with a control socket, which gets
     new addresses at each `zabka up`.

@@ -226,7 +226,7 @@ def ensemble_config(config: ZooConfig) -> EnsembleConfig:
 
 
 def recovery_policy(config: ZooConfig) -> RecoveryPolicy:
-    """Return how to handle a damaged log: a peer with other voters can fetch lost transactions from them."""
+    """Return the policy for a damaged log: a peer with other voters can fetch lost transactions from them."""
     others = sum(voter != config.my_id for voter in config.voters)
     return RecoveryPolicy(others, config.storage.trusts_empty)
 

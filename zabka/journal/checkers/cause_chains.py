@@ -70,7 +70,7 @@ def broken_chains(entries: Sequence[Entry]) -> list[Violation]:
 def _is_unlogged(chain: Chain, elections: set[str]) -> bool:
     """Return whether the chain ends at an election that its controller could not log.
 
-    That controller died before it received the reply to its write of the partition state.
+    The controller died before it received the reply to its write of the partition state.
     """
     last = chain.steps[-1].event
     names_election = isinstance(last, FollowershipTaken | TransactionChanged) and chain.says.startswith("election ")

@@ -14,7 +14,7 @@ class CheckCounts:
         self.counts: dict[str, int] = {}
 
     def note(self, invariant: str, times: int = 1) -> None:
-        """Count checks of that invariant."""
+        """Add `times` to the number of checks of an invariant."""
         self.counts[invariant] = self.counts.get(invariant, 0) + times
 
     def add(self, others: Mapping[str, int]) -> None:

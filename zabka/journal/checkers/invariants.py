@@ -95,7 +95,7 @@ class CommittedPrefixesAgree:
 class DigestsAgree:
     """All peers have the same tree at the same zxid, according to the tree's digest.
 
-    At the control level, a journal contains only the digests of checkpoints; at the full level, it contains a digest
+    A journal of the control level contains digests only at checkpoints; a journal of the full level contains a digest
     per transaction. The checker accepts both.
     """
 
@@ -277,9 +277,9 @@ class ControllerEpochsRise:
 
 
 class OneLeaderPerLeaderEpoch:
-    """At most one broker leads a partition in a leader epoch, and with only one process.
+    """In a leader epoch of a partition, at most one broker is the leader, and only in one of its processes.
 
-    A restarted broker needs a new leader epoch.
+    A broker that restarts needs a new leader epoch to lead the partition again.
     """
 
     name = "one leader per partition and leader epoch"

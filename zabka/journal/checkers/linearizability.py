@@ -85,8 +85,8 @@ def check_one(key: str, operations: Sequence[Operation], step: Step, initial: Ha
     steps = 0
     event = head.after
     while unreturned:
-        # An operation that is not placed returns here, so no later call can be placed before it: undo the last
-        # placement.
+        # This operation returned here and is not placed yet, so no operation that was called later can be placed before
+        # it. Undo the last placement.
         if event is None or not event.is_call:
             if len(placed) >= len(longest):
                 longest = tuple(call.operation for call, _ in placed)

@@ -16,10 +16,11 @@ class LoggedBatch(NamedTuple):
     compacted: bool = False
 
     def is_kept_as(self, found: LoggedBatch | None, compacted_to: int) -> bool:
-        """Return whether `found`, at the same first offset, is this batch, or one of the two after compaction.
+        """Return whether the batch `found`, at the same first offset, is this batch, possibly changed by compaction.
 
-        On some replica, compaction has processed the log up to the offset `compacted_to`; other replicas may have
-        copied that log.
+        Either of the two may be the compacted one, if the batch begins at or below `compacted_to`. Up to that offset,
+        compaction has processed the log of some replica, and other replicas may have copied that log. `found` is None
+        if compaction may have removed the whole batch.
         """
         if found is not None and found[:3] == self[:3]:
             return True

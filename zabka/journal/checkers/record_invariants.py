@@ -18,7 +18,7 @@ _FORGETTING = ("power_loss", "disk_replaced")
 
 
 class _Durable(NamedTuple):
-    """A batch that must not be lost: the reason, and the first leader epoch whose leader must have the batch."""
+    """A batch that must not be lost, with the reason, and the first leader epoch whose leader must have the batch."""
 
     batch: LoggedBatch
     why: str
@@ -87,7 +87,10 @@ class _Partition:
         self.unloaded: dict[int, _Loss] = {}
         """Loss of each broker that lost power and has neither loaded this log nor created it again after that."""
         self.losses: dict[int, list[_Loss]] = {}
-        """For each broker, the losses that it found when it loaded this log. Batches received again are removed."""
+        """For each broker, the losses that it found when it loaded this log.
+
+        Batches that the broker has received again are removed from its losses.
+        """
         self.compacted_to = -1
         """The last offset that compaction may have removed from a replica, and therefore from replicas that copied it.
         """
@@ -231,10 +234,10 @@ class CommittedRecordsSurvive:
     def _take_role(self, node: str, event: e.LeadershipTaken | e.FollowershipTaken) -> None:
         """Process a broker's new role for a partition. The broker has opened its log and reports the log end offset.
 
-        The broker has loaded everything on its disk before this event. If it loaded no such log after a power loss, it
-        had no replica when the power was lost and starts with an empty log, so the power loss is discarded. If the
-        model has batches beyond the log end offset, the broker has deleted them, and their loss is a violation unless
-        the disk was replaced.
+        The broker has loaded everything on its disk before this event. If it loaded no log of this partition after a
+        power loss, it had no replica when the power was lost and starts with an empty log, so the power loss is
+        discarded. If the model has batches beyond the log end offset, the broker has deleted these batches, and their
+        loss is a violation unless the disk was replaced.
         """
         self._brokers[node] = event.broker_id
         partition = self._of(event.topic, event.partition)

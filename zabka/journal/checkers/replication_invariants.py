@@ -1,4 +1,4 @@
-"""Invariants of replicas' logs: those of kafka-specification that a journal alone can show.
+"""Invariants of replicas' logs from kafka-specification, as far as they can be checked with a journal alone.
 
 They do not depend on the order of events on different nodes, so they apply to live histories as well as to simulated
 ones. The simulated world checks the other invariants of kafka-specification against the brokers' own state
@@ -56,7 +56,10 @@ class LogsMatch:
 
 
 class HighWatermarkWithinLog:
-    """A replica's high watermark is at most its log end offset. A leader's never decreases within its leader epoch."""
+    """A replica's high watermark is at most its log end offset.
+
+    The high watermark of a leader never decreases within the leader's epoch.
+    """
 
     name = "high watermark within the log"
     watches = (

@@ -156,7 +156,8 @@ class CommittedLog:
 
     A peer that joins a leader may truncate a proposal of that leader and receive it again, if the proposal was not
     committed when the leader planned the synchronisation. The leader does not count that peer's earlier
-    acknowledgement, so a quorum has the proposal without it. The peer must keep a transaction that it has delivered.
+    acknowledgement, so the other peers form a quorum that has the proposal. The peer must keep a transaction that it
+    has delivered.
     """
 
     name = "committedLogDurability"

@@ -33,7 +33,7 @@ class Answered(NamedTuple):
 
 
 UNKNOWN: None = None
-"""Result of an operation whose outcome is unknown. `step` accepts any outcome for it."""
+"""Result of an operation whose outcome is unknown. `step` accepts every possible outcome for such an operation."""
 
 
 def step(state: Hashable, operation: Operation) -> tuple[bool, Hashable]:

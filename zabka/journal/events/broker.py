@@ -109,7 +109,9 @@ class IsrChanged(Event):
 
 
 class LeadershipTaken(Event):
-    """A broker became leader of a partition in this leader epoch. The offsets are those of its log at that time."""
+    """A broker became leader of a partition in this leader epoch. The offsets are those of the leader's log at that
+    time.
+    """
 
     broker_id: int
     topic: str
@@ -184,13 +186,13 @@ class RecordsLost(Event):
     """A replica lost records that it had from a leader's log: `count` from `first_offset` to `last_offset`.
 
     At least the first `committed_at_least` of them were committed: the replica's high watermark was above them,
-    according to the broker's checkpoint or to its journal, which is newer after a crash. `committed_at_least` is -1 in
-    journals of versions that wrote only its older name, `below_high_watermark`, which is the same number.
+    according to the broker's checkpoint or to its journal, which is newer after a crash. In journals of versions that
+    wrote the same number only as `below_high_watermark`, the older name, `committed_at_least` is -1.
 
     `topic_id` distinguishes topics of the same name, because a topic that is deleted and created again uses the same
-    offsets again. It is empty if the broker does not know it. `leader_epoch` is the epoch of the last lost record (-1
-    if unknown). Other replicas may have reported a higher high watermark in that epoch, which the state of the cluster
-    and the tables take into account.
+    offsets again. `topic_id` is empty if the broker does not know the id. `leader_epoch` is the epoch of the last lost
+    record (-1 if unknown). Other replicas may have reported a higher high watermark in that epoch, which the state of
+    the cluster and the tables take into account.
     """
 
     broker_id: int
@@ -223,8 +225,8 @@ class RecordsAppended(Event):
 class LogCompacted(Event):
     """Compaction is about to replace a segment.
 
-    After that, records with offsets from `first_offset` to `last_offset` may be missing from this broker's log, and
-    their batches have changed. The event is written just before the replacement.
+    After the replacement, records with offsets from `first_offset` to `last_offset` may be missing from this broker's
+    log, and their batches have changed. The event is written just before the replacement.
     """
 
     broker_id: int

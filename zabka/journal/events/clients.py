@@ -101,8 +101,8 @@ class AdminRequested(Event):
 class LossesAcknowledged(Event):
     """A user acknowledged that records were lost. They no longer count against the cluster's health.
 
-    The event covers all records lost up to that sequence number of the history, and that many lost records of each
-    workload's producer.
+    The event covers all records that were lost up to the sequence number `through_seq` of the history. For the producer
+    of each workload, it also covers the number of lost records in `producers`.
     """
 
     through_seq: int

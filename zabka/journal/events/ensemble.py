@@ -74,7 +74,10 @@ class TxnLogTruncated(Event):
 
 
 class LogDamageFound(Event):
-    """A node found damage in a log or snapshot, such as a torn tail or a bad checksum. `action` is what it did."""
+    """A node found damage in a log or snapshot, such as a torn tail or a bad checksum.
+
+    `action` is what the node did about the damage.
+    """
 
     file: str
     offset: int
@@ -110,8 +113,8 @@ class SessionCreated(Event):
 class SessionExpired(Event):
     """The ensemble's leader declared a session expired. A transaction that closes the session follows.
 
-    The server `heard_by` received the session's last message `heard_ms_ago` milliseconds earlier. They are 0 and -1 if
-    no message arrived since the session was created, or since this leader was established.
+    The server `heard_by` received the session's last message `heard_ms_ago` milliseconds earlier. If no message arrived
+    since the session was created, or since this leader was established, `heard_by` is 0 and `heard_ms_ago` is -1.
     """
 
     session_id: int

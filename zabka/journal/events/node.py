@@ -85,7 +85,7 @@ class LinkFaultApplied(Event):
 
 
 class RequestFaultApplied(Event):
-    """A node applied a request fault to a request, with that effect.
+    """A node applied a request fault to a request. `effect` is what the fault did.
 
     `request` is the Kafka API or ZooKeeper operation, `client` the client id or the client's address, and `subject` the
     partition, group, transactional id or path. `use` is the number of requests to which this node has applied the

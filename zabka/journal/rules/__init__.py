@@ -29,7 +29,7 @@ RULES: Mapping[type[Event], tuple[tuple[str, Rule], ...]] = {
 
 
 def rule_of(event: Event) -> Rule | None:
-    """Return the rule that explains an event, or None if the event is not a decision or has no rule."""
+    """Return the rule that explains an event; None if the event is not a decision, or if there is no rule for it."""
     pairs = RULES.get(type(event), ())
     if not pairs:
         return None

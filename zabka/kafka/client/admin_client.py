@@ -167,7 +167,7 @@ class AdminClient(ControllerClient):
         """Send a request about configs to the right broker, and return the response.
 
         A request about a broker goes to that broker. Any other request goes to the controller, or to any broker if the
-        controller is unknown. Any broker could reply to such a request, but one that has just started may not know
+        controller is unknown. Any broker could reply to these requests, but a broker that has just started may not know
         every topic yet.
         """
         own = resource_type == BROKER_RESOURCE and name.isdigit()

@@ -1,4 +1,7 @@
-"""A workload that consumes a topic as a group member, of the current or the old ZooKeeper kind, and counts records."""
+"""A workload that consumes a topic as a member of a consumer group, and counts the records.
+
+The consumer is either a current one, with a group coordinator, or an old one that uses ZooKeeper.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LATER = (
 
 
 class KeyType(IntEnum):
-    """Whether the key is a group or a transactional id."""
+    """Type of the key that a coordinator is responsible for: a group or a transactional id."""
 
     GROUP = 0
     TRANSACTION = 1

@@ -36,7 +36,7 @@ _GROUP = 0
 
 
 class GroupSettings(NamedTuple):
-    """A member's settings. The defaults are the Java consumer's, except for a shorter session timeout."""
+    """Settings of a group member. The defaults are those of the Java consumer, except for a shorter session timeout."""
 
     group_id: str
     topics: tuple[str, ...]

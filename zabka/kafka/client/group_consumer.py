@@ -35,7 +35,8 @@ class GroupConsumer:
 
     Call `start()`, then `await stop()` to commit and leave, or `close()` to stop without either.
 
-    It starts at the beginning of a partition that has no committed offset, or whose record at that offset was deleted.
+    The member reads a partition from the beginning if the partition has no committed offset, or if the record at the
+    committed offset was deleted.
     """
 
     def __init__(

@@ -90,9 +90,9 @@ class PartitionLedger:
     def read_back(self, records: Iterable[tuple[int, int]], next_offset: int, from_offset: int | None = None) -> None:
         """Process a consumer's read up to `next_offset`, which returned these pairs of (offset, record number).
 
-        The number -1 is a record of another producer. The read began at `from_offset`, by default at `position`. If
-        `position` was lowered during the read, the offsets in between were not read: they are not checked, and
-        `position` is not changed.
+        The number -1 stands for a record of another producer. The read began at `from_offset`, by default at
+        `position`. If `position` was lowered during the read, the offsets between the lowered position and
+        `from_offset` were not read: they are not checked, and `position` is not changed.
         """
         found = dict(records)
         begun = self.position if from_offset is None else from_offset
@@ -109,7 +109,10 @@ class PartitionLedger:
             self.position = max(self.position, next_offset)
 
     def leader_changed(self, leader_epoch: int, parting_offset: int) -> None:
-        """Process a change of the leader. Its log may differ from the former leader's log from `parting_offset` on."""
+        """Process a change of the leader.
+
+        From `parting_offset` on, the log of the new leader may differ from the log of the former leader.
+        """
         self.leader_epoch = leader_epoch
         self._end = _UNKNOWN
         self.position = min(self.position, max(0, parting_offset))
@@ -117,8 +120,8 @@ class PartitionLedger:
     def log_ends(self, end_offset: int, highest: int | None = None) -> None:
         """Process the end of the leader's log: records acknowledged at or after it are lost, unless they reappear.
 
-        `highest` is the value of `highest` when the request was sent to the leader, by default the current value. A
-        record that was acknowledged later can be after `end_offset`, because the log has grown.
+        `highest` is the highest acknowledged offset at the time when the request was sent to the leader, by default the
+        current one. A record that was acknowledged later can be after `end_offset`, because the log has grown.
         """
         asked_of = self._highest if highest is None else highest
         if asked_of == self._highest:

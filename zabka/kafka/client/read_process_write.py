@@ -128,7 +128,7 @@ class ReadProcessWrite:
         self._heartbeat_ms = now_ms + member.settings.session_timeout_ms // 5
 
     async def _poll(self, name: TopicPartition) -> tuple[Sequence[Record], int]:
-        """Return committed records from the current position on, and the position after them."""
+        """Return committed records from the current position on, and the position after these records."""
         position = self._positions.get(name, -1)
         if position < 0:
             position = (await self._member.committed([name]))[name]

@@ -39,8 +39,8 @@ class TransactionalProducer:
     the transaction can be aborted. Before the next transaction, call `begin` again: a batch without a reply may have
     been appended, and its sequence number must not be used for another batch.
 
-    A request without a reply is sent again. The first copy may arrive late and then end the next transaction, or commit
-    old offsets in it (KIP-890, part 2). Therefore the next transaction has a new producer epoch.
+    A request without a reply is sent again. The first copy of the request may arrive late: it would then end the next
+    transaction, or commit old offsets in it (KIP-890, part 2). Therefore the next transaction has a new producer epoch.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class TransactionalProducer:
     ) -> None:
         self.transactional_id = transactional_id
         self.producer = -1, -1
-        """Producer id and producer epoch; both are -1 before `begin`."""
+        """Producer id and producer epoch; both are -1 until `begin` has returned."""
         self._client = client
         self._runtime = runtime
         self._timeout_ms = timeout_ms

@@ -1,8 +1,8 @@
 """The time during which a producer had to wait for its writes: the measure of availability for clients.
 
-A write counts as waiting if it is not acknowledged, or only after more than SLOW_MS. Then all of its time counts, from
-its start to its acknowledgement or failure. The times of overlapping writes count once. The tables of journals and the
-campaigns use this definition.
+A write counts as waiting if it is acknowledged after more than SLOW_MS, or never. The whole time of such a write
+counts, from its start to its acknowledgement or failure. The times of overlapping writes count once. The tables of
+journals and the campaigns use this definition.
 """
 
 from __future__ import annotations

@@ -265,7 +265,8 @@ class Workload:
                 epoch, end = await self._client.end_offset_for_epoch(
                     name, ledger.leader_epoch, timeout_ms=VERIFY_PERIOD_MS
                 )
-                # If the broker returns another epoch, the logs may diverge at any offset, so use 0.
+                # If the broker returns another epoch, the logs of the two leaders may diverge at any offset, so use
+                # offset 0.
                 parting = end if epoch == ledger.leader_epoch else 0
             ledger.leader_changed(info.leader_epoch, parting)
         if ledger.unverified or ledger.lost:

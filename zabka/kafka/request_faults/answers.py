@@ -28,7 +28,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, as_time, respond, 
 from zabka.kafka.wire.metadata_messages import MetadataResponse, MetadataResponseTopic
 
 Selects = Callable[[Any, int | None], bool]
-"""Function that returns whether a rule selects a row of a request, or the partition with that number in the row."""
+"""Function that returns whether a rule selects a row of a request, or one partition in that row, by its number."""
 
 
 class Rows(NamedTuple):

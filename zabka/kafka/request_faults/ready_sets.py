@@ -1,7 +1,7 @@
-"""Ready sets of request faults: the outages that clients experience most often, each with a name.
+"""Predefined sets of request faults: the outages that clients experience most often, each with a name.
 
-A set consists of a few rules. Its user can restrict them to a topic, group, path, client or node, and change how often
-they apply. A rule accepts only the fields that its requests have.
+A set consists of a few rules. A user of the set can restrict the rules to a topic, group, path, client or node, and
+change how often they apply. A rule accepts only the fields that its requests have.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ READY_SETS: dict[str, ReadySet] = {
 
 
 def takes(name: str) -> list[str]:
-    """Return the fields with which a set can be restricted. Raises KeyError for an unknown set."""
+    """Return the names of the fields with which the rules of a set can be restricted. Raises KeyError for an unknown
+    set.
+    """
     return [field for field in NARROWING if any(_takes(rule, field) for rule in READY_SETS[name].rules)]
 
 

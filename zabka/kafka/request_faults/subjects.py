@@ -48,7 +48,7 @@ MATCHES = {"topic": WITH_TOPICS, "partition": WITH_PARTITIONS, "group": WITH_GRO
 """For each field of a rule, the APIs whose requests have such a field."""
 
 TopicName = Callable[[KafkaUuid], str | None]
-"""Function that returns the name of the topic with that id, or None if it is unknown."""
+"""Function that returns the name of the topic with a given id, or None if the id is unknown."""
 
 
 class Subject(NamedTuple):

@@ -100,7 +100,10 @@ class FetchRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class EpochEndOffset(msgspec.Struct, frozen=True, gc=False):
-    """Leader epoch and offset at which the follower's log diverges from the leader's; (-1, -1) if it does not."""
+    """Leader epoch and offset from which on the follower's log differs from the leader's log.
+
+    Both are -1 if the logs do not differ.
+    """
 
     epoch: int = -1
     end_offset: int = -1

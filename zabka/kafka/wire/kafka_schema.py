@@ -1,8 +1,8 @@
 """Kafka's messages by API key and version. Any version can be built from plain values.
 
-kio has one dataclass for each version of each message. A handler of Metadata versions 0 to 12 should not need thirteen
-of them. It passes all its values, under kio's field names, and `fill` uses the fields that the version has. A field
-without a value gets the schema's default, or the zero value of its type.
+kio has one dataclass for each version of each message, and a handler of Metadata versions 0 to 12 should not need
+thirteen classes. The handler passes all its values, under kio's field names, and `fill` uses the fields that the
+version has. A field without a value gets the schema's default, or the zero value of its type.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Assigns the requests to one broker to several connections.
 
 A connection sends its requests in order, and the server replies to each request only after the earlier ones. Kinds of
-requests that would block each other therefore use separate connections, as in Kafka (fetchers, the controller's control
-requests, producers, members of a group that join, transaction markers, their verifications, all others).
+requests that would block each other therefore use separate connections, as in Kafka: fetches, the controller's control
+requests, produce requests, JoinGroup and SyncGroup, transaction markers, AddPartitionsToTxn, and all others.
 """
 
 from __future__ import annotations

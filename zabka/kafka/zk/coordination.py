@@ -187,7 +187,8 @@ class FencedWriter:
     async def write_as_one(self, ops: Sequence[Op]) -> list[Written]:
         """Execute all of the ops or none, in one transaction. Raises ControllerMoved and SessionExpired.
 
-        If one op is rejected, the result of the ops before it is OK, and of the ops after it RUNTIME_INCONSISTENCY.
+        If one op is rejected, the ops before it have the result OK, and the ops after it have the result
+        RUNTIME_INCONSISTENCY.
         """
         [outcome] = await self._carry_out([ops])
         if outcome.value is None:
@@ -197,7 +198,7 @@ class FencedWriter:
     async def confirm(self) -> None:
         """Check with the quorum that the controller term has not ended.
 
-        Raises ControllerMoved if it has, and SessionExpired.
+        Raises ControllerMoved if the term has ended, and SessionExpired if the session has expired.
         """
         await self._carry_out([[]])
 

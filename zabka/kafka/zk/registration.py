@@ -30,8 +30,9 @@ class BrokerIdInUse(Exception):
 
 
 class ControllerSeen(NamedTuple):
-    """Content of /controller and /controller_epoch: broker id -1 if there is no controller, epoch 0 before the
-    first.
+    """Content of /controller and /controller_epoch.
+
+    The broker id is -1 if there is no controller, and the epoch is 0 before the first controller was elected.
     """
 
     broker_id: int

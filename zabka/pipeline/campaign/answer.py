@@ -10,9 +10,10 @@ from zabka.pipeline.campaign.statistics import Difference, Estimate, Share
 from zabka.pipeline.campaign.stopping import Comparison, Verdict, cost_level
 
 _LACKING = {Verdict.OPEN, Verdict.DIFFERENT}
-"""Verdicts about costs from which it cannot be concluded that no figure differs, for lack of seeds.
+"""Verdicts about costs that leave open whether a figure differs, because there are too few seeds.
 
-DIFFERENT is among them: a difference in one interim analysis or one setting is not significant among all settings.
+DIFFERENT is one of them: a difference found in one interim analysis or one setting is not significant if all settings
+are considered.
 """
 
 
@@ -182,7 +183,9 @@ def _phrase(compared: Comparison) -> str:
 
 
 def _elsewhere(found: Results) -> str:
-    """Return a sentence about other figures that differ from the baseline, although the deciding figure does not."""
+    """Return a sentence about other figures that differ from the baseline, although the deciding figure does not
+    differ.
+    """
     if len(found.points) == 1:
         also = [f"{FIGURES[name].title} {interval(found.estimates[name][0], FIGURES[name].unit)}"
                 for name in found.campaign.also]  # fmt: skip

@@ -10,9 +10,12 @@ from typing import NamedTuple
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 80, 24, 18, 52
 ASIDE, BAR = 12, 40
-"""Distance between series at the same position, and width of a bar that has no bars next to it."""
+"""Distance between series at the same position, and width of a bar if no other bar is drawn next to it."""
 SEED, SPREAD = 2.0, 5
-"""Radius of the mark for one seed, and number of adjacent positions for these marks, which would overlap."""
+"""Radius of the mark for one seed, and number of positions next to each other over which these marks are spread.
+
+Without the spread, the marks would overlap.
+"""
 DOT, LETTER_WIDTH, LETTER_HEIGHT = 4.5, 7.0, 13.0
 """Radius of a mark, and approximate size of a letter at the page's font size of 12 px."""
 DIGITS_MAX = 9
@@ -94,7 +97,7 @@ def _written(value: float, digits: int) -> str:
 def chart(title: str, x: Axis, y: Axis, series: Sequence[Series], *, lines: bool, bars: bool) -> str:
     """Return a chart of marks with their intervals and the values of single seeds.
 
-    The marks are joined by lines if the x axis is a scale, or are at the ends of bars.
+    With `lines`, for an x axis that is a scale, lines join the marks. With `bars`, each mark is at the end of a bar.
     """
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = _frame(title, x, y, right, bottom)

@@ -18,7 +18,7 @@ class ClientView(msgspec.Struct):
     `refused` is the number of sends without an acknowledgement; their records may be in the log nevertheless. Latencies
     are those of acknowledged sends, None if there are none. `silence_ms` is the longest time without any
     acknowledgement. A producer that waits sends nothing else during that time, so the share of failed sends understates
-    an outage. Therefore `waited_ms` is the time in which it wanted to write and could not
+    an outage. Therefore `waited_ms` is the time in which the producer wanted to write and could not
     (`zabka.kafka.client.waiting`).
     """
 

@@ -39,7 +39,7 @@ class Stop(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """When a campaign ends: the sample sizes of its interim analyses, and the differences that do not matter."""
 
     equal_within: float | dict[str, float] = 0.0
-    """Maximum difference that does not matter: for the deciding figure, or for each figure by name."""
+    """Maximum difference that does not matter, either for the deciding figure, or by name for each figure."""
     confidence: float = 0.95
     looks: list[int] = []
     """Numbers of seeds after which the figures are evaluated.
@@ -80,8 +80,9 @@ class Campaign(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return range(int(first), int(last or first) + 1)
 
     def points(self) -> list[dict[str, str]]:
-        """Return every compared setting, the baseline first. It contains only the values that differ between
-        settings.
+        """Return every compared setting, the baseline first.
+
+        Each setting contains only the keys whose values differ between the settings.
         """
         cube = self.latin_hypercube
         points = hypercube_points(cube.keys, cube.points, cube.seed) if cube else grid_points(self.grid)

@@ -31,7 +31,9 @@ class Progress(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """End of a campaign: the seeds used, the number of this interim analysis, the number of all, and the reason."""
+    """End of a campaign: the seeds used, the number of the last interim analysis, how many were planned, and the
+    reason.
+    """
 
     seeds: list[int]
     look: int

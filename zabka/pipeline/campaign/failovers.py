@@ -100,7 +100,7 @@ class Failovers:
                 del self._open[subject]
 
     def went_on(self, node: str) -> None:
-        """Record that a paused process resumed. It still has the roles that no other process took in the meantime.
+        """Record that a paused process resumed. It still has the roles that no other process took during the pause.
 
         A leader whose partition now has no leader, or a controller without a session, does not get its role back.
         """

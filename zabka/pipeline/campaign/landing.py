@@ -1,7 +1,7 @@
-"""The lake's tables of campaigns: each contains the tables of every campaign, in a directory with its name.
+"""The lake's tables of campaigns: each contains the rows of every campaign, in one directory per campaign.
 
-A campaign is run in `LAKE/campaigns/NAME/`. Its tables are also copied to `LAKE/campaign_runs/campaign=NAME/` and so
-on, so that one query covers all campaigns.
+A campaign is run in `LAKE/campaigns/NAME/`. Its tables are also copied to directories such as
+`LAKE/campaign_runs/campaign=NAME/`, so that one query covers all campaigns.
 """
 
 from __future__ import annotations

@@ -34,7 +34,9 @@ class Lives:
         return node in self._paused
 
     def see(self, entry: Entry) -> tuple[str, str] | None:
-        """Process the next entry. Return the node that it stopped and the cause, or None if it stopped no node."""
+        """Process the next entry. Return the node that the entry stopped, and the cause; None if the entry stopped no
+        node.
+        """
         event, node = entry.event, entry.node
         if type(event) not in TAKES:
             self._paused.pop(node, None)

@@ -35,7 +35,9 @@ LASTS_MS = (100, 9_000)
 
 
 class Observed(msgspec.Struct):
-    """What was observed: number of nodes, settings, topics by shape, and faults with their durations."""
+    """What was observed: number of nodes, settings, topics by number of partitions and replicas, and faults with
+    durations.
+    """
 
     peers: int = 0
     brokers: int = 0
@@ -116,7 +118,7 @@ def _ended(seen: Observed, running: dict[str, _Open], name: str, at_us: int) -> 
 
 
 def campaign_text(seen: Observed, source: str) -> str:
-    """Return a campaign's file that compares session timeouts, for such a cluster with such faults."""
+    """Return a campaign's file that compares session timeouts on a cluster and with faults like the observed ones."""
     shape, count = next(iter(seen.shapes.most_common(1)), ((2, min(3, seen.brokers)), 0))
     timeout_ms = int(seen.settings.get("zookeeper.session.timeout.ms", "6000"))
     tick_ms = int(seen.settings.get("tickTime", "500"))
@@ -156,7 +158,10 @@ def campaign_text(seen: Observed, source: str) -> str:
 
 
 def _rests(seen: Observed, source: str, alike: int) -> list[str]:
-    """Return comment lines that name the sources of the file's values. `alike` topics have the chosen shape."""
+    """Return comment lines that name the sources of the file's values.
+
+    `alike` is the number of topics that have the chosen numbers of partitions and replicas.
+    """
     span_s, faults = seen.span_ms / 1000, sum(seen.faults.values())
     rate = f"one every {span_s / faults:,.0f} s" if faults else "so that the kinds below are a guess"
     ended = len(seen.lasted_ms)

@@ -30,8 +30,8 @@ class RecordLosses:
     """Tracks every replica's log and every acknowledgement. Pass every entry of a full journal to `see`.
 
     A batch is identified by its offsets and its checksum, so another record at the same offset does not replace it.
-    Records acknowledged with acks=1 count like records acknowledged with acks=all, because campaigns should show that
-    difference. Records that retention removed, or that compaction may have removed, are not lost.
+    Records acknowledged with acks=1 count like records acknowledged with acks=all, because campaigns should show the
+    losses that acks=1 allows. Records that retention removed, or that compaction may have removed, are not lost.
     """
 
     def __init__(self) -> None:

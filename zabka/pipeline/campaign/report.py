@@ -110,7 +110,8 @@ def _response(found: Results, name: str) -> str:
     from_zero = figure.unit != "%"
     y = number_axis("number a run" if figure.unit == "a run" else figure.unit, values, from_zero=from_zero)
     lines = _is_scale([text for _, text in x.ticks])
-    # A bar that does not begin at 0 would mislead, and most shares are near 100 %.
+    # Draw no bars for percentages: most of them are near 100 %, so their axis does not begin at 0, and bars that do not
+    # begin at 0 would mislead.
     drawn = chart(figure.title, x, y, in_order, lines=lines, bars=from_zero and not lines)
     caption = (
         f"Mean over seeds and its interval, with a small dot for each seed; "

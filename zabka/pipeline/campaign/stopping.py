@@ -63,7 +63,7 @@ def cost_level(confidence: float, looks: int, figures: int) -> float:
 
 
 def compare(by_point: Mapping[int, Mapping[int, float]], *, level: float, equal_within: float) -> list[Comparison]:
-    """Compare every point with point 0. The values of each point are by seed."""
+    """Compare every point with point 0. `by_point` contains the values of each point, by seed."""
     found = []
     for point, values in by_point.items():
         if point == 0:

@@ -1,4 +1,4 @@
-"""The lake's commit log: one file for each complete batch, or for all batches up to one, and the gaps between lines.
+"""The lake's commit log: one file per complete batch, or one file for all batches so far, and the gaps between lines.
 
 `_commits/000012.json` appears atomically. It lists the files of its batch, and for every node the lines (`node_seq`,
 from and to) in the batch. A node numbers its lines without a gap, also over restarts and rotation. So a line that is

@@ -1,9 +1,9 @@
 """The rows of a lake that the tables need: one line in a hundred, collected as batches arrive.
 
-A line of a type that no table needs only shows that a history continues. Only the latest such entry of each run by
-either clock is kept. These lines also show that a process ran: for each node the first line after a simulated pause is
-kept, and the last line before it starts. Frequent reports of replicas count as such lines too; of the reports
-themselves few are kept (`reports`).
+A line of a type that no table needs only shows that a history continues, so only the latest of these lines by either
+clock is kept for each run. Such a line also shows that a process ran. So for each node, its first line after a
+simulated pause and its last line before a start are kept. Frequent reports of replicas count as such lines too; of the
+reports themselves few are kept (`reports`).
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Needed:
         self._reports = Reports()
         self._latest: dict[str, tuple[Moment, Moment]] = {}
         self._pauses = _PAUSE.empty_table()
-        """Starts of the pauses of nodes of which no line after the pause has arrived yet."""
+        """For each paused node, the start of the pause, until the first line of the node after the pause arrives."""
         self._last = self._chosen.select(_ENTRY)
-        """For each node of a run, the last line of a type that no table needs."""
+        """For each node of a run, its last line whose type no table needs."""
 
     def load_lake(self, entries: pa.Table) -> None:
         """Load the rows of an existing lake (`zabka.pipeline.stream.read_lake`)."""

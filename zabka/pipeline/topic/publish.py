@@ -84,7 +84,9 @@ class Publisher:
                 self._reached[place[0]] = [end_of(record), mark_in(record), 1, ending_in(record)]
 
     async def publish_what_is_there(self) -> int:
-        """Publish every complete line that is not in the topic yet, and return how many. Raises Recreated."""
+        """Publish every complete line that is not in the topic yet, and return the number of published lines. Raises
+        Recreated.
+        """
         before = self.lines
         for key, (path, mark) in self._files().items():
             number = partition_for(key.encode(), len(self._partitions), 0)
@@ -158,7 +160,7 @@ def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
 
 
 async def publish(root: Path, place: TopicPlace, *, follow: bool, progress: Callable[[int], None]) -> Published:
-    """Publish the journals in a directory; with `follow`, also lines that are written later, until it is cancelled.
+    """Publish the journals in a directory. With `follow`, continue with new lines until the coroutine is cancelled.
 
     `progress` is called with the number of lines published so far. Raises KafkaUnavailable, KafkaRequestFailed,
     LostRecords, Recreated, and NotAlone if another process publishes the same journals.

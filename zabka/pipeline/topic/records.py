@@ -23,9 +23,9 @@ _INT64_MAX = 2**63 - 1
 
 
 def record_of(key: str, mark: str, position: int, line: bytes, size: int | None = None) -> Record:
-    """Return the record for a line without its newline. `key` is the path of the line's file.
+    """Return the record for a line without its newline. `key` is the path of the file that contains the line.
 
-    If `line` is only the beginning of a line, `size` is the size of the whole line.
+    If `line` is only the beginning of the line, `size` is the size of the whole line.
     """
     headers: tuple[tuple[str, bytes | None], ...] = ((POSITION, b"%d" % position), (MARK, mark.encode()))
     if size is not None or len(line) > LINE_BYTES_MAX:
@@ -34,7 +34,7 @@ def record_of(key: str, mark: str, position: int, line: bytes, size: int | None 
 
 
 def place_of(record: Record) -> tuple[str, int] | None:
-    """Return the file and position of a record's line; None for a record that is not a line of a journal."""
+    """Return the file and the position of the line in a record; None for a record that is not a line of a journal."""
     headers = dict(record.headers)
     position, size = _number(headers.get(POSITION)), _number(headers.get(SIZE))
     if record.key is None or record.value is None or position is None or (size is None and SIZE in headers):
@@ -68,7 +68,7 @@ def _number(text: bytes | None) -> int | None:
 
 
 def end_of(record: Record) -> int:
-    """Return the position at which the next line begins in the file of a record's line."""
+    """Return the position in the file at which the line after a record's line begins."""
     place, size = place_of(record), dict(record.headers).get(SIZE)
     assert place is not None and record.value is not None
     return place[1] + (int(size) if size is not None else len(record.value)) + 1

@@ -56,8 +56,8 @@ def _partitions(offset: Offset) -> dict[str, int]:
 def advanced(topic: str, start: Offset, end: Offset) -> Offset:
     """Return the offset up to which a stream at `start` can read if the logs end at `end`.
 
-    Raises LostRecords if the logs do not continue what was read, because new records would have offsets that were
-    already read.
+    Raises LostRecords if the logs do not continue what was read. The stream would miss new records in that case,
+    because their offsets have already been read.
     """
     what_to_do = "publish to another topic, and stream that into a directory of its own"
     known, now = start.get(TOPIC_ID), end.get(TOPIC_ID)

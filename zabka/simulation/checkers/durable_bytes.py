@@ -19,7 +19,7 @@ END_OF_RECORD = 0x42
 GZIP_MAGIC, GZIP_WINDOW = b"\x1f\x8b", 31
 SEAL = b"\0\0\0\x01/"
 SEAL_AT_MOST_BEFORE_THE_END = 64
-"""Number of bytes at the end of a snapshot in which its first checksum and "/" are searched.
+"""Number of bytes at the end of a snapshot that are searched for its first checksum and "/".
 
 The last zxid and the digest, with another checksum and "/", may follow them.
 """

@@ -1,7 +1,7 @@
 """Kafka's znodes as the ensemble has committed them: topics, partitions and brokers.
 
-The state is built from the transactions, each at the moment at which the first peer applies it.  It does not depend on
-brokers.
+The state is built from the transactions, each at the moment at which the first peer applies it. The state of the
+brokers is not used.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class KafkaZnodes:
 
     def _apply(self, body: Record) -> Iterator[Change]:
         if isinstance(body, MultiTxn):
-            # A rejected multi still contains the operations before the rejected one, but none of them takes effect.
+            # A rejected multi still contains the operations before the rejected operation, but none of its operations
+            # takes effect.
             refused = any(sub.type == OpCode.ERROR for sub in body.txns)
             for sub in () if refused else body.txns:
                 yield from self._apply(sub.body())

@@ -77,7 +77,7 @@ WITHOUT_STATE = {
     ApiKey.HEARTBEAT: ErrorCode.none,
     ApiKey.SYNC_GROUP: ErrorCode.rebalance_in_progress,
 }
-"""Error codes in ANSWERS that a coordinator also returns while it loads its log."""
+"""Those error codes in ANSWERS that a coordinator returns even while it loads its log."""
 _TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 _REQUEST = Struct(">h")
 
@@ -115,7 +115,7 @@ class Ranges:
 
 
 class _Term:
-    """A period during which a broker is leader of a partition."""
+    """A period during which a broker is the leader of a partition."""
 
     def __init__(self, unread: dict[Node, Ranges]) -> None:
         self.unread = unread
@@ -126,7 +126,7 @@ class _Term:
 
 
 class _Asked(NamedTuple):
-    """A coordinator request, and when the broker read it."""
+    """A coordinator request, and the time at which the broker read it."""
 
     correlation_id: int
     payload: KafkaMessage
@@ -263,7 +263,9 @@ class CoordinatorConnection:
 
 
 def answered_rows(api_key: ApiKey, request: KafkaMessage, response: KafkaMessage) -> Iterator[tuple[str, Any]]:
-    """Yield each group or transactional id of a request, with the part of the response that is about it."""
+    """Yield each group or transactional id of a request, with the part of the response that is about this group or
+    id.
+    """
     rows, key = ROWS.get(api_key, ("", ""))
     if rows and hasattr(response, rows):
         yield from ((getattr(row, key), row) for row in getattr(response, rows))

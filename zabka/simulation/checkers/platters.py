@@ -35,8 +35,9 @@ A peer finds a flipped bit only when it reads the file, which is at its next sta
 
 
 class PeerDisks:
-    """The platters of all peers, and which of them were damaged.  `volume_of` returns the disk of a peer by its
-    number.
+    """The platters of all peers, and the peers whose platters were damaged.
+
+    `volume_of` returns the disk of a peer by the peer's number.
     """
 
     def __init__(self, volume_of: Callable[[int], Volume]) -> None:

@@ -10,7 +10,7 @@ from zabka.simulation.checkers.audited_broker import AuditedBroker, LogBytes
 
 
 class Stored(NamedTuple):
-    """A batch as it is stored in a log."""
+    """A batch as it is stored in the log of a replica."""
 
     first: int
     last: int

@@ -56,8 +56,9 @@ _PARTITION_EVENTS = (
 _TAKEN = (e.LeadershipTaken, e.FollowershipTaken)
 _CUTS = (e.LogTruncated, e.ReplicaLoaded)
 _GROWTH = (e.RecordsAppended, e.RecordsReplicated, e.HighWatermarkMoved)
-"""Events that cannot invalidate checks of other replicas.  If they change what the leader knows, it logs its own
-events.
+"""Events that cannot invalidate the checks of other replicas.
+
+If such an event changes what the leader knows, the leader logs separate events about the change.
 """
 
 
@@ -75,16 +76,19 @@ class _Audited:
         self.logs: dict[int, ReplicaLog] = {}
         self.agreed: dict[tuple[int, int], int] = {}
         self.committed: dict[int, Stored] = {}
-        """All batches that any leader has committed since the last allowed loss, by first offset."""
+        """All batches that any leader has committed since the last loss that was allowed, by first offset."""
         self.committed_end = 0
         self.is_recorded = True
-        """Whether `committed` is complete. It is not after a leader whose commits are not recorded advances its high
-        watermark.
+        """Whether `committed` is complete.
+
+        It becomes incomplete when a leader whose commits are not recorded advances its high watermark.
         """
         self.forgiven_epoch = 0
-        """Leader epoch below which leaders are not checked any more."""
+        """Leader epoch below which leaders are no longer checked."""
         self.held: tuple[object, ...] = ()
-        """For the last checks that passed: the leader, its epoch and high watermark, its ISR, and the committed ISR."""
+        """Values for which the last checks passed: the leader, its epoch and high watermark, its ISR, and the committed
+        ISR.
+        """
         self.lost_power: dict[int, None] = {}
         """ISR members that lost power and have not left the ISR since then."""
         self.lost_in_epoch: dict[int, int] = {}
@@ -258,8 +262,8 @@ class ReplicationAudit:
     def _forgive_who_leads_on(self, name: TopicPartition, after: LeaderAndIsr) -> None:
         """Process a new leader epoch of a partition whose leader has lost power and remains leader.
 
-        Unless the leader still has the registration of before the power loss, it is a new process whose log may lack
-        records.
+        If the leader no longer has the registration that it had at the power loss, it is a new process whose log may
+        lack records. The loss of these records is allowed.
         """
         if after.leader not in self.znodes.brokers or not self._is_powerless(after.leader):
             self._forgive_who_forgot(name, after)
@@ -273,7 +277,7 @@ class ReplicationAudit:
         if audited.is_recorded and self._lacks(name, after.leader) is None:
             del audited.lost_power[after.leader]
         else:
-            # The other ISR members may already have truncated their logs to match this leader's, so treat them as
+            # The other ISR members may already have truncated their logs to match this leader's log, so treat them as
             # replicas that lost the records as well.
             audited.forgive(after.leader_epoch)
             audited.lost_power.update(dict.fromkeys(after.isr))

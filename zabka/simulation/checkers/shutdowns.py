@@ -68,7 +68,9 @@ class Shutdowns:
         return ShutdownConnection(self, broker)
 
     def asked(self, controller: int, broker: int, broker_epoch: int) -> None:
-        """Record a shutdown request that a controller has read. Ignore it if it is from an earlier registration."""
+        """Record a shutdown request that a controller has read. Ignore a request from an earlier registration of the
+        broker.
+        """
         epoch = self._epochs.get(controller)
         if epoch is not None and self._znodes.brokers.get(broker) == broker_epoch:
             self._asked[broker] = epoch

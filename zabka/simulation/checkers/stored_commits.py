@@ -1,13 +1,13 @@
 """Checks that acknowledged offset commits are not lost, by the replies to a client and the bytes of the logs.
 
 An OffsetCommit is acknowledged after every in-sync replica of the group's partition of `__consumer_offsets` has stored
-it (offsets.commit.required.acks is -1), so at that moment the files of these replicas contain it.  After recovery, any
-coordinator must return it (OffsetFetch, GroupMetadataManager).  It may return a later commit that got no reply instead,
-because that commit may have been appended.  A partition is exempt if Kafka allows it to lose records, after an unclean
-election or a power loss of the last in-sync replica (`ReplicationAudit.forgiven`).
+it (offsets.commit.required.acks is -1), so at that moment the files of these replicas contain it. After recovery, any
+coordinator must return the commit (OffsetFetch, GroupMetadataManager), or a later commit that got no reply, because the
+later commit may have been appended. A partition is exempt if Kafka allows it to lose records, after an unclean election
+or a power loss of the last in-sync replica (`ReplicationAudit.forgiven`).
 
-The checker parses the records itself.  A key is its version (2 bytes, 0 or 1), the group, the topic (each a length of 2
-bytes and the string) and the partition (4).  A value begins with its version (2) and the offset (8).
+The checker parses the records itself. A key is its version (2 bytes, 0 or 1), the group, the topic (each a length of 2
+bytes and the string) and the partition (4). A value begins with its version (2) and the offset (8).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ allows.
 
 
 class Outcome(StrEnum):
-    """The outcome of a transaction, as far as its producer knows it."""
+    """The outcome of a transaction, as far as the transaction's producer knows it."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -60,7 +60,7 @@ class Attempt:
     A value can be in the log even if the producer got no reply.
     """
     inputs: dict[str, None] = field(default_factory=dict)
-    """Input values of a read-process-write loop whose output is in this transaction."""
+    """Input values whose output is in this transaction, if the transaction belongs to a read-process-write loop."""
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     kept_in: TopicPartition | None = None
     """Partition of `__consumer_offsets` that stores the committed input offsets, or None if there are none."""
@@ -119,7 +119,7 @@ class TransactionHistory:
         return self._newest.get(transactional_id, (-1, -1))
 
     def acknowledged(self, attempt: Attempt, producer: tuple[int, int], newest: tuple[int, int], what: str) -> None:
-        """Check that a request was not acknowledged although its producer was already fenced when it sent the request.
+        """Check an acknowledged request: its producer must not have been fenced already when it sent the request.
 
         `newest` is the id and epoch of the newest producer with this transactional id at that time.
         """

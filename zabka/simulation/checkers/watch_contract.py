@@ -85,7 +85,9 @@ class WatchContract:
             connection.check_answers()
 
     def wait(self, connection: WatchedConnection) -> None:
-        """Check the connection again after the next commit: the server sent a zxid that is not known as committed."""
+        """Check the connection again after the next commit, because the server sent a zxid that is not known as
+        committed yet.
+        """
         self._waiting[connection] = None
 
     def violated(self, detail: str) -> None:
@@ -308,7 +310,7 @@ class WatchedConnection:
     def _violated(self, detail: str) -> None:
         """Report the first violation on this connection.
 
-        Later ones are not reported, because the client's watches are unknown.
+        Later violations are not reported, because the client's watches are unknown after the first one.
         """
         self._is_checked = False
         self._contract.violated(f"{self._server} {detail}")

@@ -66,7 +66,7 @@ def tapped_channel(name: str, messages: MessageNotes | None) -> AsyncioChannel:
 
 
 class ScriptedMachine(ProgramMachine):
-    """A machine on which a script starts clients; it runs nothing else."""
+    """A machine on which a script starts clients. No other program runs on this machine."""
 
     def __init__(self, ground: Ground, name: str, address: str) -> None:
         super().__init__(ground, name, address, _until_the_end)

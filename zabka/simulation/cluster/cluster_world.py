@@ -140,8 +140,8 @@ class ClusterWorld(ServingWorld):
         if isinstance(event, LogDamageFound) and event.action == TAKEN_OFFLINE:
             self._given_up[entry.node] = None
             if self._is_watched:
-                # The directory can have failed before the repair: a starting broker reports an offline directory only
-                # after it has joined the cluster.
+                # The directory may have failed before the repair, because a starting broker reports an offline
+                # directory only after it has joined the cluster.
                 self.scheduler.after(SEEN_TO_US, self._restart_given_up)
         elif isinstance(event, NodeStarted):
             self._given_up.pop(entry.node, None)
@@ -149,7 +149,9 @@ class ClusterWorld(ServingWorld):
     # -- faults that the servers apply themselves ---------------------------------------------------------------------
 
     def request_fault(self, rule: RequestFault) -> str:
-        """Add a request fault on the nodes that it names, and return its id.  Raises ValueError if it is invalid."""
+        """Add a request fault on the nodes that the rule names, and return its id. Raises ValueError if the rule is
+        invalid.
+        """
         if (reason := why_impossible(rule)) is not None:
             raise ValueError(reason)
         fault_id = self.announce("request", describe(rule), rule.node)
@@ -190,7 +192,7 @@ class ClusterWorld(ServingWorld):
         self.over(fault_id)
 
     def request_fault_uses(self, fault_id: str) -> int:
-        """Return how many requests the currently running processes have applied a fault to."""
+        """Return the number of requests to which the currently running processes have applied a fault."""
         return sum(machine.fault_counts().get(fault_id, (0, 0))[1] for machine in self.servers())
 
     # -- nodes -------------------------------------------------------------------------------------------------------

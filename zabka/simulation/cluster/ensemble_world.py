@@ -38,7 +38,7 @@ class ServingWorld:
         self.seed = seed
         self.shape = shape
         self.requester = "seed"
-        """Who requested the faults, as written to the journal."""
+        """Name of the requester of the faults, as written to the journal."""
         self.scheduler = Scheduler()
         self.record = Record(self.scheduler)
         self.ground = Ground(seed, self.scheduler, pieces=shape.pieces, tap=tap)

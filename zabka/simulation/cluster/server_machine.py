@@ -69,7 +69,7 @@ class ProcessLog:
         """Ignore a warning: warnings are about other nodes or the machine, not about bugs of this process."""
 
     def error(self, said: str, **facts: object) -> None:
-        """Report an error to the world: errors are about the process itself."""
+        """Report an error to the world, because an error is about the process itself."""
         self._on_error(said, facts)
 
 
@@ -87,7 +87,7 @@ class ServerMachine(Machine):
         super().__init__(ground, name, address, main, on_exit=self._ended, skew_us=skew_ms * 1000)
         self.record = record
         self.gave_up = 0
-        """How often the process has exited without being killed."""
+        """How often the process has exited although it was not killed."""
         self.told_to_stop = 0
         """How often the current or last process received SIGTERM."""
         self.is_wanted = False
@@ -99,10 +99,12 @@ class ServerMachine(Machine):
         self._troubles = troubles
         self._restart_due = False
         self._started_on = self.volume, 0
-        """The disk when the process started, and how many injected faults the disk had met by then."""
+        """The disk at the start of the process, and the number of injected faults that operations on it had met by
+        then.
+        """
 
     def start(self) -> None:
-        """Switch the machine on, and run the program unless it is running."""
+        """Switch the machine on, and run the program unless it is already running."""
         if self.process is None:
             self._started_on, self.told_to_stop = (self.volume, self.volume.faults_met), 0
         super().start()
@@ -155,7 +157,7 @@ class ServerMachine(Machine):
         super().lose_power()
 
     def hold_faults(self, faults: Sequence[AnyFault], names: dict[str, str]) -> None:
-        """Replace the machine's faults: its current process and all later ones apply exactly these.
+        """Replace the machine's faults by these. The current process and all later processes apply only the new faults.
 
         `names` maps each "host:port" to a node name.
         """

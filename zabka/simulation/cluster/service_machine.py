@@ -55,7 +55,7 @@ class ServiceMachine(Machine):
         self._unreported: str | None = None
 
     def take_failure(self) -> str | None:
-        """Return the traceback of the failure after which the program was not restarted, once.
+        """Return the traceback of the failure after which the program was not restarted, but only at the first call.
 
         Later calls return None.
         """

@@ -87,7 +87,7 @@ class World(ClusterWorld):
         return machine
 
     def isolate(self) -> Isolation:
-        """Return the isolation of a test's own programs from the host, created by the first call."""
+        """Return the object that isolates a test's own programs from the host. The first call creates it."""
         if self.ground.isolation is None:
             self.ground.isolation = Isolation(derive_random(self.seed, "programs"), self.ground.turn)
         return self.ground.isolation

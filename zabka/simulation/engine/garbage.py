@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 SEEDS_A_COLLECTION = 8
-"""Number of seeds between two collections.
+"""Number of seeds between two garbage collections.
 
-Without it, Python's thresholds would let a thousand ended worlds accumulate.
+Without these collections, Python's thresholds would let a thousand ended worlds accumulate.
 """
 _THRESHOLDS = (50_000, 20, 50)
 
@@ -41,10 +41,10 @@ def collect_after(seed: int) -> None:
 
 
 def keep_what_is_loaded() -> None:
-    """At the first call, exempt all objects that exist, such as modules, from garbage collection.
+    """At the first call, exempt all existing objects, such as modules, from garbage collection.
 
-    Call it after the first world, when everything that a world needs is loaded.  With a collection after every world,
-    this reduces the time of each collection from 70 to 15 ms.
+    Call this function after the first world, when everything that a world needs is loaded. If there is a collection
+    after every world, this reduces the time of each collection from 70 to 15 ms.
     """
     if not gc.get_freeze_count():
         gc.collect()

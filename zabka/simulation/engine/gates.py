@@ -1,9 +1,9 @@
 """Gates hold, drop, delay or reorder frames that processes write to connections, depending on the frame's kind.
 
-A gate is between a process and its socket.  A held or delayed frame blocks the later frames of its connection, as a
-lost segment does in TCP.  Reordered or dropped frames would require a faulty network stack.  Held frames are lost when
-their connection closes.  A gate that has no rule for its link forwards all bytes immediately, so gates without rules do
-not change the history of a world.
+A gate is between a process and its socket. A held or delayed frame blocks the later frames of its connection, as a lost
+segment does in TCP. TCP itself never reorders or drops the frames of a connection, so these two faults imitate a faulty
+network stack. Held frames are lost when their connection closes. A gate that has no rule for its link forwards all
+bytes immediately, so gates without rules do not change the history of a world.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Frames(Protocol):
         ...
 
     def received(self, data: bytes) -> None:
-        """Handle bytes that this end has received: a reply's kind is that of the request it answers."""
+        """Handle bytes that this end has received. For a reply, the frame's kind is the kind of the request to which it
+        replies.
+        """
         ...
 
 

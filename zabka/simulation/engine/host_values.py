@@ -153,8 +153,8 @@ def _set_in_type(owner: type, **values: Any) -> None:
 def stamp_records_of_aiokafka() -> bool:
     """Make aiokafka's producer read `time.time` at each call to get a record's timestamp.
 
-    Its batch classes, in Python and in C, store the clock function that they find at import.  Return False if aiokafka
-    is not imported yet.
+    The producer's batch classes, in Python and in C, store the clock function that they find at import. Return False if
+    aiokafka is not imported yet.
     """
     module = sys.modules.get("aiokafka.producer.message_accumulator")
     if module is None or not hasattr(module, "BatchBuilder"):

@@ -52,7 +52,7 @@ _REFUSED: tuple[tuple[Any, str, str, str], ...] = (
 
 
 class Isolation:
-    """Isolates the programs of one world from the host: a context manager that is entered whenever the world runs."""
+    """Isolates the programs of one world from the host. Enter this context manager whenever the world runs."""
 
     def __init__(self, seed: random.Random, turn: Turn) -> None:
         self.loops: dict[ProgramLoop, str] = {}
@@ -148,7 +148,7 @@ class Isolation:
     def _syncing(self, original: Callable[[Any], None]) -> Callable[[Any], None]:
         """Return a replacement for fsync(2) that syncs the program's simulated files.
 
-        It passes other file descriptors to the host's fsync.
+        For other file descriptors, the replacement calls the host's fsync.
         """
 
         def sync(descriptor: Any, /) -> None:

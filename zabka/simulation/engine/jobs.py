@@ -90,7 +90,7 @@ class _LoopWork:
     def _after(self, seconds: float) -> None:
         self._rests = False
         self._due += 1
-        # If a step of the job calls this, add the time that the step has taken so far.
+        # This method may be called by a step of the job, so add the time that the step has taken so far.
         delay_us = self._loop.busy_us() + round(seconds * 1e6) + draw_below(self._random, STARTS_US_MAX)
         self._loop.call_beside(delay_us, self._come, self._due)
 

@@ -267,7 +267,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         if self.killed:
             return handle
         if self._is_beside:
-            # A step of a job calls this outside the loop's turns, so add the time that the step has taken so far.
+            # This method may be called by a step of a job, outside the loop's turns, so add the time that the step has
+            # taken so far.
             self.scheduler.post(self.world_us(), partial(self._due, handle))
         else:
             self._ready.append(handle)

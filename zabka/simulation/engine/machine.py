@@ -46,7 +46,7 @@ class Ground:
         self.fault_counts = SharedCounts()
         """How often each request fault was matched and applied, summed over all servers."""
         self.isolation: Isolation | None = None
-        """The isolation of a test's own programs, if there are any."""
+        """The object that isolates a test's own programs from the host, or None if there are no such programs."""
         self.failures: list[str] = []
         """Errors that fail the run, such as exceptions that no process caught."""
         self._dead: list[asyncio.Task[Any]] = []

@@ -38,7 +38,7 @@ class Call:
 
 
 class Suspended(ABC):
-    """Something suspended that a scheduled call will continue, such as a task between two steps."""
+    """A suspended computation that a scheduled call will continue, such as a task between two steps."""
 
     __slots__ = ()
 
@@ -55,10 +55,12 @@ class Scheduler:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Callable[[], object]]] = []
         self._ready: deque[Callable[[], object]] = deque()
-        """Calls that were scheduled for the current time at the current time.  They run after the calls on the heap."""
+        """Calls that were scheduled for the current time after that time had begun. They run after the calls on the
+        heap.
+        """
         self._order = 0
         self._until_us = -1
-        """End time of the current `run_until`, or -1 if it is not running."""
+        """End time of the current call of `run_until`, or -1 if there is no such call."""
         self.now_us = 0
         self.steps = 0
         """Number of calls run so far, including cancelled ones."""
@@ -118,8 +120,8 @@ class Scheduler:
     def continue_at(self, time_us: int) -> bool:
         """Advance the clock to `time_us` within the running call, and return whether this is possible.
 
-        It is not possible if another call is due by then; the caller must then `post` the rest of its work.  The
-        resulting order is the same, but advancing the clock directly is faster than the queue.
+        It is not possible if another call is due by then; the caller must then `post` the rest of its work. Both ways
+        lead to the same order of calls, but advancing the clock directly is faster than using the queue.
         """
         if self._ready or time_us > self._until_us or (self._heap and self._heap[0][0] <= time_us):
             return False

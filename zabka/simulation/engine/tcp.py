@@ -60,7 +60,7 @@ class Kind(Enum):
 class Segment(msgspec.Struct, gc=False):
     """One segment in flight.
 
-    `window` is the receive window: how many bytes the sender of the segment can still receive.
+    `window` is the receive window of the segment's sender: how many more bytes the sender can receive.
     """
 
     source: str
@@ -80,7 +80,9 @@ def os_error(number: int) -> OSError:
 
 
 class Link:
-    """One direction between two machines.  It loses and delays segments, and delivers them in order."""
+    """One direction of the connection between two machines. A link loses and delays segments, and delivers them in
+    order.
+    """
 
     __slots__ = ("_last_by_connection_us", "_last_us", "cuts", "slow_us", "target")
 
@@ -94,10 +96,10 @@ class Link:
         self._last_by_connection_us: dict[tuple[int, int], int] = {}
 
     def arrival_us(self, segment: Segment, at_us: int) -> int:
-        """Return when a segment arrives that has no earlier segments to wait for at `at_us`.
+        """Return the arrival time of a segment that would arrive at `at_us` if no earlier segment delayed it.
 
-        A segment arrives no earlier than the segments sent before it: on a link that has been slowed down, only those
-        of its own connection.
+        A segment never arrives before the segments sent earlier. On a link that has been slowed down, this order
+        applies only to segments of the same connection.
         """
         if self.slow_us is None:
             at_us = self._last_us = at_us if at_us > self._last_us else self._last_us

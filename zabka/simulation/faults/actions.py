@@ -136,7 +136,7 @@ class Stage:
         self.world.start()
 
     def perform_step(self, words: ActionNumbers, actions: Sequence[SearchAction]) -> None:
-        """Wait, and then perform an action.  The words of the step select how long and which action."""
+        """Wait, and then perform an action. The words of the step select the waiting time and the action."""
         before_ms = self.world.now_ms
         self.begun.append(len(self.world.record.entries))
         said = self._wait(words)

@@ -81,7 +81,7 @@ def late_isr_change(stage: Stage, words: ActionNumbers) -> str:
 def pause_follower(stage: Stage, words: ActionNumbers) -> str:
     """Cut a follower off from its leader until it has left the ISR.
 
-    The link remains cut, and the next step begins at that time.
+    The next step begins when the follower has left the ISR. The link remains cut.
     """
     world, found = stage.world, parts(stage.world, stage.focus)
     state = world.replication.znodes.states.get(stage.focus)
@@ -104,8 +104,8 @@ def pause_follower(stage: Stage, words: ActionNumbers) -> str:
 def commit_alone(stage: Stage, words: ActionNumbers) -> str:
     """Isolate a leader after it has committed records, so that no other replica knows of the commit.
 
-    A follower is cut off from its leader until it leaves the ISR.  Then everything that the leader sends to other
-    replicas is lost.  The links remain cut, and the next step begins at that time.
+    A follower is cut off from its leader until it leaves the ISR. From then on, everything that the leader sends to
+    other replicas is lost, and the next step begins. The links remain cut.
     """
     world, found = stage.world, parts(stage.world, stage.focus)
     state = world.replication.znodes.states.get(stage.focus)
@@ -159,7 +159,7 @@ def lose_leader(stage: Stage, words: ActionNumbers) -> str:
 def lose_session(stage: Stage, words: ActionNumbers) -> str:
     """Cut a running broker off from the ensemble until its session has expired.
 
-    The links remain cut, and the next step begins at that time.
+    The next step begins when the session has expired. The links remain cut.
     """
     name, world = stage.subject(words), stage.world
     broker = next((broker for broker, node in world.brokers.items() if node.name == name), None)
@@ -174,7 +174,7 @@ def lose_session(stage: Stage, words: ActionNumbers) -> str:
 
 
 def relieve(stage: Stage, words: ActionNumbers) -> str:
-    """Kill the partition's leader, and start a replica that is down at the same time."""
+    """Kill the partition's leader, and at the same time start a replica that is down."""
     world, found = stage.world, parts(stage.world, stage.focus)
     down = [name for name in found.followers if not world.is_running(name)]
     if not found.leader or not world.is_running(found.leader) or not down:

@@ -39,7 +39,7 @@ _ENSEMBLE_ALONE = ("cut_client", "depose_leader", "swizzle_clog", "priorities")
 
 
 def chaos(world: World, random: Random, more: Mapping[str, Action] = _NO_MORE) -> Nemesis:
-    """Return a nemesis that injects some of the faults of all worlds, and at least one of `more`, chosen at random.
+    """Return a nemesis that injects some of FAULTS, and at least one of the faults in `more`, chosen at random.
 
     The faults in `more` have double weight.
     """

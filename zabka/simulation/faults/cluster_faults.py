@@ -100,7 +100,7 @@ def power_loss_in_mid_operation(nemesis: ClusterNemesis) -> None:
     machine.lose_power_after(nemesis.random.randrange(1, OPERATIONS_MAX), nemesis.world.announce_power_loss)
 
     def back() -> None:
-        # Cancel the power loss if it has not happened yet.
+        # Cancel the power loss, in case it has not happened yet.
         machine.lose_power_after(NEVER, nemesis.world.announce_power_loss)
         machine.switch_on()
 

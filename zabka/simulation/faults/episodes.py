@@ -1,8 +1,8 @@
 """Episodes: scripted situations that random faults produce too rarely.
 
-Each seed gets one in addition to random faults.
+Each seed gets one episode in addition to random faults.
 
-An episode starts when no fault is active, and no other faults are injected until it ends.
+An episode starts when no fault is active, and no other faults are injected until the episode ends.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _friend(nemesis: ServingNemesis, machine: PeerMachine, work: Work) -> Client
 def diverge(nemesis: ServingNemesis) -> None:
     """Make a leader write transactions that no other peer has, lose power, and return before newer ones are committed.
 
-    The new leader must then synchronise the old one with TRUNC.
+    When the old leader returns, the new leader must synchronise it with TRUNC.
     """
     world, leader = nemesis.world, nemesis.world.leader()
     if leader is None or world.shape.voters < 3:

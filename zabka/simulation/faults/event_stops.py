@@ -1,7 +1,7 @@
 """Kills a node at an event of its journal: just before or just after the node writes the event.
 
 If the node is killed before an event, it has executed all code that precedes the event, such as disk writes and the
-sending of earlier messages.  It executes nothing after that.
+sending of earlier messages, and no later code.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EventStop:
         world.record.stops.append(self._written)
 
     def cancel(self) -> None:
-        """No longer wait for the event to kill the node."""
+        """Stop waiting for the event, so that the node is not killed."""
         if not self.happened:
             self._world.record.stops.remove(self._written)
 

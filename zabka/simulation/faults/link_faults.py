@@ -108,7 +108,7 @@ def swizzle_clog(nemesis: Nemesis) -> None:
 
 
 def priorities(nemesis: Nemesis) -> None:
-    """Delay every link between peers by a time that grows with the link's rank in a random order.
+    """Delay every link between peers. A link's delay grows with its rank in a random order of the links.
 
     A few times, a randomly chosen link is moved to the end of the order (probabilistic concurrency testing).
     """
@@ -133,7 +133,7 @@ def _two_nodes(nemesis: Nemesis) -> tuple[str, str]:
 
 
 def _clients(nemesis: Nemesis) -> list[str]:
-    """Return the clients that are cut off from the only node: the world's writer, or else a test's programs."""
+    """Return the clients that can be cut off if a world has only one node: the writer, or else a test's programs."""
     if CLIENTS[0] in nemesis.world.clients:
         return [CLIENTS[0]]
     return [machine.name for machine in nemesis.world.services if machine.takes_faults]

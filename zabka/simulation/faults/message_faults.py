@@ -124,7 +124,7 @@ class _KafkaRequests:
 class _KafkaAnswers(_KafkaRequests):
     """Splits the bytes that a broker writes into frames: one per response.
 
-    The kind is that of the request it answers.
+    The kind of a response is derived from the kind of its request.
     """
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class _KafkaAnswers(_KafkaRequests):
 class _QuorumFrames:
     """Splits the bytes of one end of a quorum connection into packets.
 
-    The tree after a SNAP packet is part of the packet.
+    The tree that follows a SNAP packet counts as part of the packet.
     """
 
     def __init__(self) -> None:

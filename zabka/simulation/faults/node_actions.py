@@ -23,7 +23,7 @@ IS_NOT_HEARD, HEARS_NOTHING = 3, 4
 CLIENTS = ("writer", "writer", "watcher", "visitor-1", "visitor-2", "patient")
 """Machines that run clients of the ensemble; a repeated name is chosen more often."""
 RETRIES_MS = (0, 3, 30, 300, 1_200)
-"""Time in ms after which the links of a paused node to the other nodes heal, in turn."""
+"""Times in ms after which the links of a paused node heal. The links to the other nodes use these times in turn."""
 STOPPED_MS = (400, 1_200, 2_500, 4_000, 8_000)
 """Durations of a pause in ms, below and above the timeouts of the other nodes and of ensemble clients."""
 LAST_WORDS_MS = (30, 100, 200)

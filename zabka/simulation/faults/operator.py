@@ -17,7 +17,7 @@ CONTROLLER_EPOCH = "/controller_epoch"
 
 
 class Operator:
-    """Simulated operator.  The host has no faults, and each command uses a new session."""
+    """Simulated operator. No faults affect the operator's host, and each command uses a new session."""
 
     def __init__(self, world: World) -> None:
         self._world = world

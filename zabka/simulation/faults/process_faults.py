@@ -120,7 +120,7 @@ class ServingNemesis:
             self.down(machine, power=True)
 
     def down(self, machine: ServerMachine, *, power: bool, lasts_ms: int = 0) -> None:
-        """Kill a server or cut its power, and start it again later."""
+        """Kill a server, or with `power` cut its power, and start it again later."""
         self.world.announce("power_loss" if power else "crash", machine.name)
         if power:
             machine.lose_power()
@@ -227,7 +227,7 @@ def cut_client(nemesis: ServingNemesis) -> None:
 
 
 def lagging_peer(nemesis: ServingNemesis) -> None:
-    """Stop a peer for so long that the leader no longer has all transactions that the peer misses in memory."""
+    """Stop a peer until the leader's memory no longer contains all transactions that the peer misses."""
     nemesis.down(nemesis.pick(), power=False, lasts_ms=nemesis.random.randrange(4_000, 12_000))
 
 
@@ -268,7 +268,7 @@ def power_loss_in_mid_operation(nemesis: ServingNemesis) -> None:
     volume.lose_power_after(nemesis.random.randrange(1, 40))
 
     def back() -> None:
-        # Cancel the power loss if it has not happened yet.
+        # Cancel the power loss, in case it has not happened yet.
         volume.lose_power_after(NEVER)
         machine.switch_on()
 

@@ -36,7 +36,7 @@ class _Decision:
         event = entry.event
         if isinstance(event, TransactionChanged) and event.state in PREPARED and not self._is_over:
             self._is_over = True
-            # Remove this listener later: the record is just iterating over its list of listeners.
+            # Remove this listener later, because the record is iterating over its list of listeners at this moment.
             self._world.scheduler.soon(self.end)
             self._decided(event)
 

@@ -29,7 +29,7 @@ class FileNode:
         self.size = 0
         self.mtime_s = mtime_s
         self.names = 0
-        """Number of directory entries of the file in memory.  `opened` is the number of open descriptors."""
+        """Number of directory entries in memory that refer to the file. `opened` is the number of open descriptors."""
         self.opened = 0
         self.platter: dict[int, bytes] = {}
         self.platter_size = 0
@@ -193,8 +193,8 @@ def _remains(versions: list[bytes], random: Random) -> bytes:
 class NameChange(NamedTuple):
     """One atomic operation on a directory.
 
-    `means` maps names to their nodes after the operation (None: no node). `number` is its sequence number among the
-    operations on all directories.
+    `means` maps names to their nodes after the operation (None: no node). `number` is the sequence number of this
+    operation among the operations on all directories.
     """
 
     number: int

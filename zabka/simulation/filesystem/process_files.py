@@ -62,7 +62,7 @@ class ProcessFiles:
     # -- descriptors -------------------------------------------------------------------------------------------------
 
     def open(self, path: Path, flags: int, mode: int = 0o777, /) -> int:
-        """open(2), with O_CREAT, O_EXCL, O_TRUNC, O_DIRECTORY and the access mode."""
+        """Open a file (open(2)). The supported flags are O_CREAT, O_EXCL, O_TRUNC, O_DIRECTORY and the access mode."""
         self._begin("open", str(path))
         volume = self.volume
         writes = flags & os.O_ACCMODE != os.O_RDONLY

@@ -65,7 +65,10 @@ class Volume:
         """Number of operations that failed because of an injected fault or a full disk."""
         self._root = DirectoryNode(0)
         self.changes = 0
-        """Number of directory operations and power losses so far.  A cached lookup is outdated if it has increased."""
+        """Number of directory operations and power losses so far.
+
+        A cached lookup is outdated if this number has increased since then.
+        """
         self._changed: dict[int, DirectoryNode] = {}
         """Directories with unsynced operations."""
         self._faults: list[_Fault] = []

@@ -137,7 +137,7 @@ def recover(cores: BareEnsemble) -> list[str]:
 
 
 def _lose_patience(cores: BareEnsemble) -> None:
-    """Make every peer whose leader is not established, or that leads without a quorum, time out and return to LOOKING.
+    """Make peers time out and return to LOOKING if their leader is not established or if they lead without a quorum.
 
     Otherwise some peers could wait forever for a lost peer that their quorum needs.
     """
@@ -148,7 +148,7 @@ def _lose_patience(cores: BareEnsemble) -> None:
 
 
 def unsettled(cores: BareEnsemble) -> list[str]:
-    """Return what is wrong with an ensemble in which no further step is possible."""
+    """Return the deviations from a recovered ensemble, when no further step is possible."""
     if _leader(cores) is None:
         return ["liveness: nothing can happen any more, and nobody leads"]
     if not _all_serve(cores):

@@ -72,10 +72,10 @@ class Run(CoreStep, frozen=True):
 
 
 class Deliver(CoreStep, frozen=True):
-    """Deliver the next `count` packets from source to target, or all packets up to the first one of type `until`.
+    """Deliver the next `count` packets from source to target, or all packets up to the first packet of type `until`.
 
-    The packets are taken from the oldest connection between the two peers that has packets in flight, or from a later
-    one if `link` is not 0.
+    The packets are taken from the oldest connection between the two peers that has packets in flight. If `link` is not
+    0, they are taken from a later connection.
     """
 
     source: int
@@ -95,7 +95,7 @@ class Deliver(CoreStep, frozen=True):
 
 
 class Lose(CoreStep, frozen=True):
-    """Lose all packets in flight on a connection that the source peer has closed, or on which it died.
+    """Lose all packets in flight on a connection that the source peer has closed, or that it left open when it died.
 
     The target peer receives only the close of the connection.
     """
@@ -113,7 +113,7 @@ class Lose(CoreStep, frozen=True):
 
 
 class SyncDisk(CoreStep, frozen=True):
-    """Perform the operations waiting for a peer's disk up to the next fsync barrier or truncation, `count` times."""
+    """Perform the operations that wait for a peer's disk, up to the next fsync barrier or truncation, `count` times."""
 
     peer: int
     count: int = 1
@@ -149,7 +149,7 @@ class Sync(CoreStep, frozen=True):
 
 
 class Crash(CoreStep, frozen=True):
-    """Crash these peers. Before that, perform the first `written` operations that wait for each disk (-1: all)."""
+    """Crash these peers. Before the crash, perform the first `written` operations that wait for each disk (-1: all)."""
 
     peers: tuple[int, ...]
     written: int = 0

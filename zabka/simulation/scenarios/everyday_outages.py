@@ -111,7 +111,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
             *OPENED,
             Cut("second", PEERS, both_ways=False),
             State("orders-0", leader="third"),
-            # A client that does not know the new leader yet sends a record to the old leader, which fails.
+            # A client that does not know the new leader yet sends a record to the old leader. This send fails.
             Produce("orders-0", 3),
             Heal(),
             State("orders-0", leader="third", isr=("second", "third")),

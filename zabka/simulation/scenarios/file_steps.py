@@ -70,7 +70,9 @@ class Rot(FileStep, frozen=True):
 
 
 class CutOut(FileStep, frozen=True):
-    """Remove the last record of one of a peer's log files, so that its history has a hole that it cannot detect."""
+    """Remove the last record of one of a peer's log files. The hole in its history is one that the peer cannot
+    detect.
+    """
 
     peer: int
     zxid: str

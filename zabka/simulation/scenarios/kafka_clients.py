@@ -62,7 +62,7 @@ class KafkaClients:
         return self._runtime.now().mono_ms * 1000
 
     async def produce(self, name: TopicPartition, broker: str) -> str:
-        """Send the next record to the leader, or to `broker` if given.
+        """Send the next record to the leader or, if given, to `broker`.
 
         Return `ok`, an error's name, or `unavailable`.
         """
@@ -119,7 +119,7 @@ class KafkaClients:
         return int(row.base_offset)
 
     async def poll(self, name: TopicPartition, broker: str = "") -> int:
-        """Read all records since the last poll from the leader, or from `broker` if given.
+        """Read all records since the last poll, from the leader or, if given, from `broker`.
 
         Return the high watermark.
         """

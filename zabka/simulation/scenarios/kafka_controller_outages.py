@@ -1,4 +1,4 @@
-"""Scripts of controller outages and of its use of ZooKeeper, each run with and without Kafka's former behaviour."""
+"""Scripts of outages of the controller and of its use of ZooKeeper, each run with and without a former bug of Kafka."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def _broker_id(stage: Stage, name: str) -> int:
 
 
 def asked(stage: Stage, coroutine: Any, what: str) -> Any:
-    """Wait for the reply to a Kafka client's request, and return it.
+    """Wait for the reply to a request of a Kafka client, and return the reply.
 
     Raises StepFailed if the request fails or times out.
     """
@@ -88,8 +88,8 @@ class Topic(WorldStep, frozen=True):
 class Produce(WorldStep, frozen=True):
     """Send `count` records one after another. Each result must be in `expect`, unless `expect` is empty.
 
-    A result is `ok`, the name of an error, or `unavailable`. With `at`, the producer sends to that broker even if it is
-    not the leader.
+    A result is `ok`, the name of an error, or `unavailable`. With `at`, the producer sends to that broker even if the
+    broker is not the leader.
     """
 
     partition: str
@@ -108,7 +108,9 @@ class Produce(WorldStep, frozen=True):
 
 
 class Send(WorldStep, frozen=True):
-    """Send a record without waiting for the result.  With `at`, send to that broker even if it is not the leader."""
+    """Send a record without waiting for the result. With `at`, send to that broker even if the broker is not the
+    leader.
+    """
 
     partition: str
     at: str = ""
@@ -122,7 +124,7 @@ class Send(WorldStep, frozen=True):
 class Poll(WorldStep, frozen=True):
     """Make the consumer read all available records.
 
-    With `at`, it reads from that broker even if that is not the leader.
+    With `at`, the consumer reads from that broker even if the broker is not the leader.
     """
 
     partition: str

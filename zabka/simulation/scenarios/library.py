@@ -45,7 +45,7 @@ def seeded(scenario: AnyScenario, seed: int) -> AnyScenario:
 def configured(scenario: AnyScenario, settings: Iterable[str]) -> AnyScenario:
     """Return a copy of the scenario with these `KEY=VALUE` settings.
 
-    They override the scenario's own settings, but not the settings that enable its bug. Raises BadSetting.
+    The new settings override the scenario's own settings, but not the settings that enable its bug. Raises BadSetting.
     """
     own, broker_keys = split_settings(settings)
     if not own and not broker_keys:

@@ -25,7 +25,7 @@ UPGRADING = {**KEYS, "localSessionsUpgradingEnabled": "true"}
 MAJORITY = ("peer-1", "peer-2")
 REFUSED = ("NotReadOnly",)
 CUT_OFF: tuple[WorldSteps, ...] = (Cut("peer-3", MAJORITY), Wait(6_000))
-"""Steps that cut peer-3 off until it has given up its leader and has searched for another leader for two seconds."""
+"""Steps that cut peer-3 off until it has given up its leader and then looked for another leader for two seconds."""
 READS_ON: tuple[WorldSteps, ...] = (
     Join("reader", (3,), read_only=True),
     Becomes("reader", "connected read-only"),

@@ -29,7 +29,7 @@ class Moment(msgspec.Struct, frozen=True):
 class Scenario(msgspec.Struct, frozen=True, tag_field="driver", tag="base"):
     """Fields of every scenario.
 
-    `source` is where the failure was reported; `fixed` is the first release without it, or `open`.
+    `source` is where the failure was reported; `fixed` is the first release without the failure, or `open`.
 
     `decisive` is the event that settles the outcome without a bug, if the module `decisive` cannot derive it.
     """
@@ -103,7 +103,7 @@ class WorldScenario(Scenario, frozen=True, tag="world"):
     seed: int = 1
     keys: dict[str, str] = {}
     peer_keys: dict[str, str] = {}
-    """Settings for every peer (zoo.cfg keys), and those in BROKERS_OWN_KEYS for every broker."""
+    """Settings for every peer (zoo.cfg keys). Those whose keys are in BROKERS_OWN_KEYS are for every broker instead."""
     bug: dict[str, str] = {}
     shows: str = ""
     provokes: tuple[str, ...] = ()
@@ -120,9 +120,9 @@ class StepTaken(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct):
-    """The result of one scenario. `problems` is empty if the run was as expected; `journal` contains the events.
+    """The result of one scenario. `problems` is empty if the run was as expected; `journal` contains the run's events.
 
-    `shown` is the result with the bug, if the scenario has a bug.
+    If the scenario has a bug, `shown` is the result of the run with the bug.
     """
 
     name: str

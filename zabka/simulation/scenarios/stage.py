@@ -59,7 +59,7 @@ class Stage:
         """Whether this is the run with the bug."""
         self.names: dict[str, str] = {}
         self.controller_epoch = 0
-        """The controller epoch that the last step which waited for a controller found."""
+        """Controller epoch found by the last step that waited for a controller."""
         self.kafka_machine = world.scripted_client(KAFKA_MACHINE)
         self.kafka = KafkaClients(_environment(world, self.kafka_machine), acks)
         self.heals: list[tuple[tuple[str, str], Callable[[], None]]] = []
@@ -70,7 +70,7 @@ class Stage:
         self.messages = MessageFaults(world)
 
     def heal(self, nodes: list[str] | None = None) -> None:
-        """End all cuts and delays, or only those of links of these nodes."""
+        """End all cuts and delays, or only those on the links of the given nodes."""
         kept = []
         for link, heal in self.heals:
             if nodes is None or link[0] in nodes or link[1] in nodes:
@@ -82,7 +82,7 @@ class Stage:
     def add_message_fault(
         self, source: str, target: str, kind: str, begin: Callable[[str, str, str], Callable[[], None]]
     ) -> None:
-        """Begin a fault of messages between two nodes; `heal` ends it.
+        """Begin a fault that affects messages between two nodes; `heal` ends the fault.
 
         Raises StepFailed for an unknown message kind.
         """
@@ -126,7 +126,9 @@ class Stage:
         return [machine.name for machine in self.world.brokers.values()]
 
     def nodes(self, names: tuple[str, ...], but: str = "") -> list[str]:
-        """Return the nodes that these names refer to, except `but`; `peers` and `brokers` mean all of that kind."""
+        """Return the nodes that these names refer to, except `but`. The names `peers` and `brokers` mean all nodes of
+        that kind.
+        """
         groups = {"peers": self.peer_names(), "brokers": self.broker_names()}
         return [node for name in names for node in groups.get(name, [self.node(name)]) if node != but]
 
@@ -196,7 +198,7 @@ class Stage:
         return self._producers[name], machine
 
     def producer(self, name: str) -> tuple[ScriptedProducer, ScriptedMachine]:
-        """Return a producer and its machine. Raises StepFailed if the producer was not started."""
+        """Return a producer and its machine. Raises StepFailed if no step has started the producer."""
         if name not in self._producers:
             raise StepFailed(f"there is no producer {name!r}")
         return self._producers[name], self._machine_of(name)

@@ -23,7 +23,7 @@ _POLL_MS = 200
 class StartProducer(WorldStep, frozen=True):
     """Start a producer with a transactional id.
 
-    It gets a new producer epoch, which fences earlier producers with the id.
+    The producer gets a new producer epoch, which fences earlier producers with the same id.
     """
 
     producer: str

@@ -125,7 +125,9 @@ def _taken(stage: Stage, text: str) -> StepTaken:
 
 
 def _announced(stage: Stage, step: AnyWorldStep) -> list[StepTaken]:
-    """Return the step that is performed next, or the steps of a `WithBug` step if this is the run with the bug."""
+    """Return the step that is performed next. In the run with the bug, return the steps inside a `WithBug` step
+    instead.
+    """
     if isinstance(step, WithBug):
         return [_taken(stage, step_text(inner, stage.names)) for inner in step.steps] if stage.with_bug else []
     return [_taken(stage, step_text(step, stage.names))]

@@ -18,7 +18,7 @@ from zabka.simulation.scenarios.step import StepFailed
 
 PATIENCE_MS = 60_000
 REQUESTS = "requests"
-"""In the list of active faults, the name in place of the second node of a link if the fault is a request fault."""
+"""Name that a request fault has in the list of active faults, in place of the second node of a link."""
 
 
 class WorldStep(msgspec.Struct, frozen=True, tag=True):
@@ -48,7 +48,7 @@ class Kill(WorldStep, frozen=True):
 
 
 class Restart(WorldStep, frozen=True):
-    """Start those of these nodes that are down, or all nodes that are down if no names are given."""
+    """Start the nodes with these names that are down, or all nodes that are down if no names are given."""
 
     nodes: tuple[str, ...] = ()
 
@@ -195,7 +195,7 @@ class Down(WorldStep, frozen=True):
 
 
 class Heal(WorldStep, frozen=True):
-    """End all faults of links, messages and requests, or only those of these nodes.
+    """End all faults of links, messages and requests, or only the faults of the given nodes.
 
     Held and delayed messages then arrive.
     """
@@ -203,7 +203,7 @@ class Heal(WorldStep, frozen=True):
     nodes: tuple[str, ...] = ()
 
     def play(self, stage: Stage) -> None:
-        """End all faults, or only those of these nodes."""
+        """End all faults, or only the faults of the given nodes."""
         stage.heal(stage.nodes(self.nodes) or None)
 
 

@@ -28,7 +28,7 @@ The other mutated choice sequences are changed at any position.
 """
 SHRINKING_RUNS_MAX = 160
 OUTSIDERS = ("liveness", "assertion", "crash")
-"""Kinds of problems that are not invariants: the text after the colon distinguishes the findings."""
+"""Kinds of problems that are not invariants. Findings of these kinds are distinguished by the text after the colon."""
 
 
 class Requested(NamedTuple):
@@ -107,7 +107,7 @@ class ChoiceSearch:
     def record_run(self, ran: Ran) -> tuple[Kept | None, Found | None]:
         """Process the result of a run.
 
-        Return its choice sequence if the corpus keeps it, and its finding if that is new.
+        Return the run's choice sequence if the corpus keeps it, and the run's finding if it is new.
         """
         self.runs += 1
         self.cpu_s += ran.cpu_s

@@ -309,7 +309,7 @@ def _controller_terms(cores: BareEnsemble) -> list[tuple[int, int]]:
 def possible(cores: BareEnsemble, left: Left, bounds: Bounds) -> Iterator[tuple[CoreSteps, Left]]:
     """Yield every possible step, each with the numbers of events that are still allowed after it.
 
-    For a step that is not limited, this is `left` itself.
+    A step that is not limited leaves these numbers unchanged (`left` itself).
     """
     ordinary = list(explore_steps.ordinary_steps(cores))
     for step in chain(

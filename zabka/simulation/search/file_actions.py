@@ -46,11 +46,13 @@ RETAINED = 3
 LOADS = (1, 2, 3, 5, 9)
 """Possible numbers of successive writes.  The largest number fills one or two log files."""
 ABSENCES = ((1, 2, 4), (1, 3))
-"""Numbers of writes that an absent peer misses: in the leader term that ends meanwhile, and in the next one."""
+"""Numbers of writes that an absent peer misses: in the leader term that ends during the absence, and in the next
+term.
+"""
 MISSED = 3
 ROT_REACH = 12
 PARTS_OF_A_RETURN = ("LeaderInfo", "Diff", "Trunc", "Snap", "NewLeader", "UpToDate")
-"""Types of packets that a leader sends to a returning server."""
+"""Types of packets that a leader sends to a server that returns."""
 EARLIER_WRITES_MAX = 5
 """Maximum number of writes before the restart.
 

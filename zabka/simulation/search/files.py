@@ -61,7 +61,9 @@ def play_files(seed: int) -> Played:
 
 
 def _step_by_step(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
-    """Return the kinds of steps for a run with single steps: those of every such run, and those of some."""
+    """Return two lists of step kinds for runs with single steps: kinds in every such run, and kinds in only some of
+    them.
+    """
     ordinary = [_crashes if each is crashes else each for each in SOMETIMES]
     damages, replaced = (
         partial(file_actions.damages, fragile=fragile),
@@ -75,7 +77,9 @@ def _step_by_step(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]
 
 
 def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
-    """Return the kinds of actions for a run without single steps: those of every such run, and those of some."""
+    """Return two lists of action kinds for runs without single steps: kinds in every such run, and kinds in only
+    some.
+    """
     loads = file_actions.loads_and_purges if shape.random() < PURGING else file_actions.loads
     damages, replaced = (
         partial(file_actions.damages, fragile=fragile),

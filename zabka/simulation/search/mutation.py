@@ -1,7 +1,8 @@
 """Mutation of choice sequences: changes words, omits, repeats or moves spans, and crosses two choice sequences.
 
-Most changes are made in the streams whose choices matter most: actions (`zabka.simulation.faults.actions`), steps of
-the bare protocol, and the nemesis of the older scenarios. The words of one action are changed together.
+A word is one 64-bit value of a choice sequence. Most changes are made in the streams whose choices matter most: actions
+(`zabka.simulation.faults.actions`), steps of the bare protocol, and the nemesis of the older scenarios. The words of
+one action are changed together.
 """
 
 from __future__ import annotations

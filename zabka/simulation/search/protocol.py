@@ -73,11 +73,13 @@ class Quiet:
         return True
 
     def held_back(self, step: FileSteps) -> FileSteps:
-        """Return the step.  If it is a `Run`, add all held disks and links to its `hold`."""
+        """Return the step. A `Run` step is returned with all held disks and links added to its `hold`."""
         return Run((*step.hold, *self.held)) if isinstance(step, Run) else step
 
     def follow(self, step: FileSteps) -> None:
-        """Update the held links and disks after a step: remove links that it broke, add those that a `Run` held."""
+        """Update the held links and disks after a step: remove the links that the step broke, add the links that a
+        `Run` held.
+        """
         if isinstance(step, Break):
             self._forget(way(step.one, step.other), way(step.other, step.one))
         elif isinstance(step, Crash | Isolate | Vanish):
@@ -204,8 +206,8 @@ def play_drawn(
 ) -> Played:
     """Perform the steps `before` on these servers, and then randomly selected steps.
 
-    Each kind of step in `sometimes` is omitted from some runs. At the end, `before_the_end` is called and all faults
-    end.
+    Each kind of step in `sometimes` is omitted from some runs. After these steps, `before_the_end` is called and all
+    faults end.
     """
     kinds = derive_random(seed, "kinds")
     possible = [*always, *(each for each in sometimes if kinds.random() < FAULT_STAYS)]

@@ -46,7 +46,7 @@ _TOO_FREQUENT = frozenset(
         "ZxidCheckpoint",
     )
 )  # fmt: skip
-"""Events that every write causes.  They are ignored, because they say nothing about later behaviour."""
+"""Event types that every write causes. They are ignored, because they say nothing about later behaviour."""
 _WORDS = ("state", "phase", "mode", "cause", "kind", "request", "process", "operation", "action", "invariant")
 _FLAGS = ("unclean", "recovering", "is_controller", "both_ways")
 _SIZES = ("isr", "eligible", "left", "live", "added", "removed", "bounced", "adding", "removing", "quorum")
@@ -128,11 +128,13 @@ class _Standing:
 
 _TOKENS = _Tokens()
 _TOUCHING = (BrokerRegistered, ControllerElected, IsrProposed, LogTruncated, LeadershipTaken, ReplicaLoaded)
-"""Events that are part of a partition's state until the next write of its ISR or leader (`_Standing`)."""
+"""Event types that count as part of a partition's state until the next write of its ISR or leader (`_Standing`)."""
 
 
 class Reached(NamedTuple):
-    """Features of a run: how often each was reached (1, 2 or OFTEN), and the number of its first journal entry."""
+    """Features of a run: how often each feature was reached (1, 2 or OFTEN), and the number of its first journal
+    entry.
+    """
 
     counts: dict[int, int]
     firsts: dict[int, int]
@@ -185,7 +187,9 @@ def reached(entries: Iterable[Entry]) -> Reached:
 
 
 def _concerned(standings: dict[tuple[str, int], _Standing], event: Event) -> Iterable[_Standing]:
-    """Return the states of the partitions that an event concerns: one partition, or all known ones if it names none."""
+    """Return the states of the partitions that an event concerns. An event without a partition concerns all known
+    ones.
+    """
     topic = getattr(event, "topic", None)
     if topic is None:
         return standings.values()
@@ -199,7 +203,7 @@ def _kind(node: str) -> str:
 def _sum(holding: dict[str, int]) -> int:
     """Return a number for the set of kinds of active faults.
 
-    It does not depend on the order of the kinds or on the number of faults of each kind.
+    The number does not depend on the order of the kinds or on the number of faults of each kind.
     """
     return sum(dict.fromkeys(holding.values())) & MASK
 

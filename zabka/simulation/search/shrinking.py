@@ -111,7 +111,7 @@ class Shrinking:
             yield self.choices.changed(purpose, Stream(words=left, tail=stream.tail, ends=stream.ends))
 
     def _level(self, purpose: str) -> None:
-        """Set all words to zero that the violation does not depend on."""
+        """Set all words to zero whose values do not matter for the violation."""
         for place in range(len(self.choices.streams[purpose].words)):
             stream = self.choices.streams[purpose]
             if stream.words[place]:

@@ -32,7 +32,7 @@ def blips(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def uneven_writes(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield writes whose packets are held on some links, disks, or the links of some followers' acknowledgements."""
+    """Yield writes while some links, some disks, or the links that carry some followers' acknowledgements are held."""
     for leader in leading(cores):
         others = [peer for peer in cores.voters if peer != leader and cores.is_up(peer)]
         places = [("", way(leader, other), way(other, leader), f"disk {other}") for other in others]

@@ -38,6 +38,6 @@ def go_on_without_a_directory(world: World) -> None:
 
 
 def _is_counted_on(world: World, broker: int, name: TopicPartition) -> bool:
-    """Return whether ZooKeeper has the broker as the partition's leader or as one of several in-sync replicas."""
+    """Return whether, in ZooKeeper, the broker is the partition's leader or one of several in-sync replicas."""
     state = world.replication.znodes.states.get(name)
     return state is not None and (state.leader == broker or (broker in state.isr and len(state.isr) > 1))

@@ -84,9 +84,11 @@ class SeedScenario(NamedTuple):
     draws_topics: bool = True
     """Whether a run can have randomly shaped topics in addition to the fixed topic."""
     more_faults: Mapping[str, Action] = MappingProxyType({})
-    """Faults of which at least one is injected in each run, with double weight."""
+    """Kinds of faults with double weight. Each run injects faults of at least one of these kinds."""
     transactions_chance: float = 0.0
-    """Share of seeds with transactional clients.  Such a run takes twice (chaos) or three times (swarm) as long."""
+    """Share of seeds with transactional clients. The run of such a seed takes twice (chaos) or three times (swarm) as
+    long.
+    """
 
 
 def has_transactions(seed: int, scenario: SeedScenario, settings: WorldSettings) -> bool:
@@ -171,7 +173,7 @@ class SeedRun:
     def _had_to_check(self) -> dict[str, int]:
         """Return how often each invariant was checked.
 
-        For client invariants, this is the number of compared observations.
+        For an invariant of clients, this is the number of compared observations.
         """
         every = CheckCounts()
         every.add(self.world.record.had_to_check())
@@ -254,7 +256,7 @@ class SeedRun:
         return topics
 
     def inject_faults(self, nemesis: Nemesis | None = None) -> None:
-        """Let the nemesis (by default that of `chaos`) inject faults for a while, then undo every fault."""
+        """Let the nemesis inject faults for a while, then undo every fault. The default is the nemesis of `chaos`."""
         nemesis = nemesis or self._nemesis()
         began_us = self.world.scheduler.now_us
         nemesis.start()
@@ -321,7 +323,7 @@ class SeedRun:
         world, committed = self.world, transacting.committed
         if not transacting.may_hang:
             # Wait only if no producer epoch was lost. Otherwise partitions reject the markers, and the transaction
-            # stays in Prepare forever, as in Kafka.
+            # remains in PrepareCommit or PrepareAbort forever, as in Kafka.
             world.until(lambda: transacting.committed > committed, RECOVERY_MS_MAX, "a committed transaction")
         transacting.stop()
         world.until(lambda: transacting.is_stopped, RECOVERY_MS_MAX, "the end of the last transactions")

@@ -167,8 +167,8 @@ def _play(run: SeedRun) -> None:
 def _lost_for_no_reason(run: SeedRun) -> list[str]:
     """Return losses of acknowledged records that Kafka does not allow.
 
-    Acknowledged records are on min.insync.replicas disks.  So no record can be lost if fewer disks than that have lost
-    data and there was no unclean election and no reassignment (KIP-966).
+    Acknowledged records are on min.insync.replicas disks. So no record can be lost if fewer than min.insync.replicas
+    disks have lost data and there was no unclean election and no reassignment (KIP-966).
     """
     assert run.producing is not None
     world, topic = run.world, _topic(run)

@@ -36,7 +36,7 @@ class WholeRun(ABC):
     def play(self) -> None:
         """Boot the nodes and clients, inject faults, heal them and wait for recovery.
 
-        Raises Deadlock if there is none.
+        Raises Deadlock if the cluster does not recover.
         """
 
     def execute(self) -> Outcome:

@@ -125,7 +125,10 @@ class BareEnsemble:
         return [link for link in self.links if link.joins(source, target) and link.under_way_to(target)]
 
     def next_to(self, source: int, target: int) -> tuple[LinkId, Packet | None] | None:
-        """Return the oldest packet (None: close) in flight from source to target with its connection, or None."""
+        """Return the oldest packet in flight from source to target, with its connection; None if nothing is in flight.
+
+        The packet is None if it is the close of the connection.
+        """
         for link in self.links:
             if link.joins(source, target) and (queue := link.under_way_to(target)):
                 return link.link_id, queue[0]

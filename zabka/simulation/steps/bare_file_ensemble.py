@@ -73,7 +73,9 @@ class FileNode(CoreNode):
         return DigestedList()
 
     def logged(self) -> list[int]:
-        """Return all zxids that are on the disk or applied by the process, including records with a flipped bit."""
+        """Return all zxids that are on the disk or were applied by the process, including those of records with a
+        flipped bit.
+        """
         served = [] if self.application is None else [zxid for zxid, _ in self.application.entries]
         return sorted(dict.fromkeys(super().logged() + served))
 
@@ -86,7 +88,7 @@ class FileNode(CoreNode):
     def rule_broken_by(self, packet: Packet) -> str | None:
         """Return the rule that the packet breaks, or None.
 
-        After damage to the disk this cannot be checked: return None.
+        The result is always None after damage to the disk, because the rules cannot be checked then.
         """
         return None if self.files.was_damaged else super().rule_broken_by(packet)
 
@@ -127,7 +129,7 @@ class BareFileEnsemble(BareEnsemble):
         return node
 
     def start(self, peer: int) -> None:
-        """Start the process with the data in its files.  If it rejects them, record a problem."""
+        """Start the process with the data in its files. If the process rejects the data, record a problem."""
         try:
             super().start(peer)
         except (DataDirectoryError, DiskFailed) as refused:

@@ -97,5 +97,5 @@ class CoreDisk(msgspec.Struct, frozen=True):
         return held + [txn.zxid for txn in self.log if not newest or txn.zxid > newest.zxid]
 
     def outline(self) -> tuple[int, ...]:
-        """Return an empty tuple: apart from the history, a search does not distinguish these disks."""
+        """Return an empty tuple, because a search distinguishes these disks only by their history."""
         return ()

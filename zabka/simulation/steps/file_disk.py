@@ -36,7 +36,10 @@ from zabka.simulation.steps.inline_workers import InlineWorkers
 
 PREALLOCATE_BYTES = 4096
 MANY = 4
-"""A search distinguishes file counts up to this one, which is one more than the minimum that autopurge keeps."""
+"""Highest number of log or snapshot files that a search distinguishes; more files count as this many.
+
+It is one more than the minimum number that autopurge keeps.
+"""
 _ROOT = NodeImage(
     path="", data=None, acl=OPEN_ACL, czxid=0, mzxid=0, ctime=0, mtime=0, version=0, cversion=0, aversion=0,
     ephemeral_owner=0, pzxid=0,
@@ -107,7 +110,10 @@ class FileDisk:
         """Number of notifications of each kind that the storage has sent."""
         self._bytes = _Bytes(self.directories, self._whole_log)
         self._flipped: list[tuple[Path, int]] = []
-        """Flipped bits that no recovery has found yet. Until one does, their records count as intact."""
+        """Flipped bits that no recovery has found yet.
+
+        The record of a flipped bit counts as intact until a recovery finds the bit.
+        """
         self._taken: dict[int, None] = {}
         """Zxids of transactions that were lost because of damage."""
         directory.mkdir(parents=True, exist_ok=True)

@@ -149,7 +149,7 @@ class CachedTransitions:
         return dict(nodes), monitor
 
     def keep_node(self, node: CoreNode) -> CoreNode:
-        """Return the canonical (cached) instance of all nodes with the same behaviour."""
+        """Return the one cached node that stands for all nodes with the same behaviour."""
         if node.number:
             return node
         number = self._node_numbers.setdefault(node_digest(node), len(self.nodes) + 1)
@@ -159,7 +159,7 @@ class CachedTransitions:
         return self.nodes[number - 1]
 
     def keep_monitor(self, monitor: Monitor) -> Monitor:
-        """Return the canonical (cached) instance of all monitors with the same state."""
+        """Return the one cached monitor that stands for all monitors with the same state."""
         if monitor.number:
             return monitor
         number = self._monitor_numbers.setdefault(monitor.digest(), len(self.monitors) + 1)

@@ -73,7 +73,7 @@ class Consuming:
     def took(
         self, member: str, generation_id: int, assignment: int, name: TopicPartition, records: list[Record]
     ) -> None:
-        """Add records that a member has received to the history, and check that it is the partition's only reader."""
+        """Add the records that a member has received to the history; check that no other member reads the partition."""
         values = tuple((record.offset, (record.value or b"").decode()) for record in records)
         self._history.polled.append(Polled(member, assignment, str(name), values))
         self._seen.setdefault(str(name), {}).update(dict.fromkeys(record.offset for record in records))

@@ -133,7 +133,10 @@ class Reading:
             self._refused.append(path)
 
     async def _with_a_leader(self) -> None:
-        """With a leader again, check that rejected creates left nothing and only global sessions own ephemerals."""
+        """Check the state after a read-only period, when the client is connected to a server with a leader again.
+
+        Rejected creates must have left nothing, and only global sessions may own ephemerals.
+        """
         await self._client.sync("/")
         refused, self._refused = self._refused, []
         for path in refused:

@@ -52,7 +52,8 @@ TIMEOUT_MS = 2_500
 MOVER_TIMEOUT_MS = 15_000
 """transaction.timeout.ms of the movers.
 
-It is longer than their group session timeout, so that movers are fenced only because of their generation.
+This timeout is longer than the session timeout of the movers' group, so that movers are fenced only because of their
+generation.
 """
 STALL_CHANCE, STALL_MS = 0.2, (500, 6_000)
 MOVER_STALL_CHANCE, MOVER_STALL_MS = 0.03, (6_500, 10_000)
@@ -60,7 +61,9 @@ LINGER_CHANCE, LINGER_MS_MAX, FAILURE_CHANCE = 0.15, 1_500, 0.5
 """Probability that a mover waits after sending offsets, the longest wait in ms, and probability that it then fails."""
 LEAVER = "mover-2"
 STAYS_MS, AWAY_MS = (3_000, 9_000), (500, 3_000)
-"""Shortest and longest times in ms that the leaving mover stays in the group, and that it stays away."""
+"""Shortest and longest times in ms for which the leaving mover is in the group, and for which it is outside the
+group.
+"""
 COMMIT_CHANCE = 0.8
 PAUSE_MS_MAX = 2_000
 RECORDS_MAX = 3

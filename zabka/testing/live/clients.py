@@ -41,10 +41,12 @@ class LiveClients:
         self._vanished: list[Client] = []
         self._fired: dict[str, int] = {}
         self.made: set[str] = set()
-        """Paths of znodes that clients of this script have created, as acknowledged, and not deleted since."""
+        """Paths of znodes whose creation by this script's clients was acknowledged, and which have not been deleted
+        since then.
+        """
 
     async def join(self, name: str, peers: tuple[int, ...], session_timeout_ms: int) -> None:
-        """Connect a client to these peers only, and wait until it has a session."""
+        """Connect a client only to these peers, and wait until the client has a session."""
         runtime = AsyncioRuntime(self._loop, owns_loop=False)
         servers = ",".join(self._peers[f"peer-{number}"] for number in peers)
         connector = AsyncioConnector(self._links_of(name))
@@ -111,13 +113,15 @@ class LiveClients:
     # -- faults --------------------------------------------------------------------------------------------------------
 
     async def cut(self, name: str, peers: list[str], *, both_ways: bool) -> None:
-        """Hold packets from the client's machine to these peers (`both_ways`: and back) until `heal`."""
+        """Hold packets from the client's machine to these peers until `heal`. With `both_ways`, also hold packets to
+        the machine.
+        """
         links = self._links_of(name)
         cuts = [HeldFault(name, peer, "cut", both_ways=both_ways, id=f"{name} to {peer}") for peer in peers]
         links.apply(FaultTable([*links.faults, *cuts], name))
 
     async def heal(self, names: list[str] | None) -> None:
-        """End all cuts, or only those of these clients."""
+        """End all cuts, or only the cuts of the clients in `names`."""
         for name, links in self._links.items():
             if names is None or name in names:
                 links.apply(FaultTable())

@@ -125,7 +125,8 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
     def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> Consumer:
         """Start a member of a consumer group.
 
-        With `offsets="zookeeper"`, it is an old consumer (before Kafka 0.9), which stores its offsets in ZooKeeper.
+        With `offsets="zookeeper"`, the member is an old consumer (before Kafka 0.9), which stores its offsets in
+        ZooKeeper.
         """
         body = {"kind": "consumer", "topic": topic, "group": group, "offsets": offsets}
         return Consumer(self, str(self.post("/api/v1/workloads", body)["id"]))
@@ -153,7 +154,7 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
     def heal(self) -> None:
         """Repair the cluster, and wait until it is ready.
 
-        This starts nodes that are down, resumes paused nodes, and removes faults and workloads.
+        The repair starts nodes that are down, resumes paused nodes, and removes faults and workloads.
         """
         for workload in self.get("/api/v1/workloads"):
             if workload["state"] == "running":
@@ -164,7 +165,7 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         return [*self.peers.values(), *self.brokers.values()]
 
     def start_test(self) -> None:
-        """Begin a test: repair the cluster, remove the state of earlier tests, and make `events` start here.
+        """Begin a test: repair the cluster, remove the state of earlier tests, and make `events` omit earlier events.
 
         The removed state is all topics except Kafka's internal ones, all consumer groups, the dynamic configurations of
         brokers, the quotas of clients, and the znodes that clients created.

@@ -79,7 +79,7 @@ class LiveEnsemble(HttpApi):
             after_seq = page[-1]["seq"]
 
     def journal(self) -> list[Entry]:
-        """Return all journal entries in order, from the nodes' files, so that it works without the API."""
+        """Return all journal entries in order. They are read from the nodes' files, so this works without the API."""
         directories = sorted(self.data.glob("*/journal"))
         return merge(entry for directory in directories for entry in read_directory(directory))
 
@@ -103,7 +103,9 @@ class LiveEnsemble(HttpApi):
     # ---- actions -----------------------------------------------------------------------------------------------------
 
     def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
-        """Poll until the condition returns a true value, and return it. Raises ClusterFailed after `timeout_s`."""
+        """Poll until the condition returns a true value, and return that value. Raises ClusterFailed after
+        `timeout_s`.
+        """
         wait = Wait[T](condition, timeout_s, what)
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -147,7 +149,9 @@ class LiveEnsemble(HttpApi):
         return list(self.peers.values())
 
     def start_test(self) -> None:
-        """Begin a test: repair the ensemble, delete the znodes of earlier tests, and make `events` start here."""
+        """Begin a test: repair the ensemble, delete the znodes of earlier tests, and make `events` omit earlier
+        events.
+        """
         self.heal()
         self._reset()
         self.begin_here()

@@ -90,7 +90,7 @@ class Faults:
     def add_set(self, name: str, **narrowing: str | float) -> RequestFaults:
         """Add a ready-made set of request faults, restricted by `narrowing`, for example to a topic.
 
-        Raises ClusterFailed if the API rejects it.
+        Raises ClusterFailed if the API rejects the set or a restriction.
         """
         made = self._api.post(f"{FAULTS}/sets/{name}", narrowing)
         return RequestFaults(self._api, [str(fault["id"]) for fault in made])

@@ -29,11 +29,11 @@ class HttpApi:
         """Set the API's URL, and the `token` that the API requires if it does not listen on loopback."""
         self.url = url
         self.requester = "fixture"
-        """Who requests faults, as written to the journal."""
+        """Name of the requester of faults, as written to the journal."""
         self._token = token
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Call the API, and return the JSON of the response, or None if it has none.
+        """Call the API. Return the JSON of the response, or None if the response has no JSON.
 
         Raises ClusterFailed, or Refused for an error status.
         """

@@ -145,7 +145,10 @@ async def _set_config(client: Client, entity: str, config: dict[str, str]) -> No
 
 
 def _is_journalled(text: str, journal: Path) -> bool:
-    """Return whether one of the two newest files of a journal contains a text; the newest may be almost empty."""
+    """Return whether one of the two newest files of a journal contains a text.
+
+    Two files are read, because the newest may be almost empty.
+    """
     return any(text.encode() in path.read_bytes() for path in node_files(journal)[-2:])
 
 

@@ -55,7 +55,7 @@ OWNED_BY_THE_CLUSTER = frozenset({
 _WRITES = ("set", "delete", "restrict")
 
 _WRONG = (StepFailed, ClusterFailed, ZooKeeperError, LookupError, ValueError, OSError, CancelledError)
-"""Exceptions that can be raised by a step, or when it is undone, if the cluster responds unexpectedly."""
+"""Exceptions that a step, or the attempt to undo it, can raise if the cluster responds unexpectedly."""
 
 
 class RunningPlayer:
@@ -141,7 +141,7 @@ def running_obstacle(scenario: AnyScenario) -> str | None:
 
 
 def _foreign_znode(script: WorldScenario) -> str | None:
-    """Return the first znode that a script writes without having created it or its topic, or None."""
+    """Return the first znode that a script writes although it has created neither the znode nor its topic, or None."""
     made = set(_created(script))
     topics = [f"/brokers/topics/{step.topic}" for step in script.steps if isinstance(step, kafka_steps.Topic)]
     for step in script.steps:
@@ -230,7 +230,10 @@ def _message_of(failed: BaseException) -> str:
 
 
 def _undone(stage: LiveStage) -> list[str]:
-    """End the script's faults and start the nodes that it stopped, with retries; return what could not be undone."""
+    """End the script's faults and start the nodes that it stopped, with retries.
+
+    Return descriptions of the faults and stops that could not be undone.
+    """
     deadline_s = time.monotonic() + UNDO_S
     while (missed := _undo(stage)) and time.monotonic() < deadline_s:
         time.sleep(UNDO_AGAIN_S)
@@ -238,7 +241,10 @@ def _undone(stage: LiveStage) -> list[str]:
 
 
 def _undo(stage: LiveStage) -> list[str]:
-    """Undo each action of the script, even if undoing another one failed; return what could not be undone."""
+    """Undo each action of the script, even if another action could not be undone.
+
+    Return descriptions of the actions that could not be undone.
+    """
     missed = []
     nodes: list[Node] = [*stage.cluster.peers.values(), *stage.cluster.brokers.values()]
     undoing: list[tuple[str, Callable[[], None]]] = [("faults", partial(stage.heal, None))]

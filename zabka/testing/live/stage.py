@@ -125,7 +125,9 @@ class LiveStage:
         return found
 
     def group(self, texts: tuple[str, ...], but: str = "") -> list[str]:
-        """Return the cluster's names for these nodes, except `but`. `peers` and `brokers` mean all of that kind."""
+        """Return the cluster's names for these nodes, except `but`. `peers` and `brokers` mean all nodes of that
+        kind.
+        """
         groups = {
             "peers": [str(peer) for peer in self.cluster.peers.values()],
             "brokers": [str(broker) for broker in self.cluster.brokers.values()],
@@ -164,7 +166,7 @@ class LiveStage:
         return next(self.unsettled(), None) is None
 
     def unsettled(self) -> Iterator[str]:
-        """Yield the differences from a recovered cluster, in the words of the simulated cluster's report."""
+        """Yield the differences from a recovered cluster, in the same form as the report of a simulated cluster."""
         for number, broker in self.cluster.brokers.items():
             if not broker.registered:
                 yield f"broker {number} is not registered"
@@ -180,7 +182,7 @@ class LiveStage:
         self.faults_made += 1
 
     def heal(self, nodes: list[str] | None) -> None:
-        """Remove all faults, or only those of links of these nodes.
+        """Remove all faults, or only the faults of the given nodes' links.
 
         A fault that cannot be removed stays in `faults`.
         """

@@ -1,7 +1,7 @@
 """A simulated cluster for tests: implements the interface of `zabka.testing.cluster` with a simulated `World`.
 
 Time in the world is virtual and passes only during calls, so that waiting for a session to expire takes little real
-time. The test has a host of its own in the world, which faults affect only if they name it ("test").
+time. The test has a host of its own in the world. Faults affect this host only if they name it ("test").
 """
 
 from __future__ import annotations
@@ -155,7 +155,8 @@ class SimulatedCluster(SimHost, SharedCalls[SimBroker]):
     def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> SimConsumer:
         """Start a member of a consumer group.
 
-        With `offsets="zookeeper"`, it is an old consumer (before Kafka 0.9), which stores its offsets in ZooKeeper.
+        With `offsets="zookeeper"`, the member is an old consumer (before Kafka 0.9), which stores its offsets in
+        ZooKeeper.
         """
         progress = self._progress.setdefault((group, offsets), GroupProgress())
         consumer = SimConsumer(self, len(self._consumers) + 1, topic, group=group, offsets=offsets, progress=progress)

@@ -101,7 +101,7 @@ class SimFaults:
     def add_set(self, name: str, **narrowing: str | float) -> SimRequestFaults:
         """Add a ready-made set of request faults, restricted by `narrowing`, for example to a topic.
 
-        Raises ValueError with the reason if it is invalid.
+        Raises ValueError with the reason if the set or a restriction is not valid.
         """
         return self._hold(narrowed(name, narrowing))
 

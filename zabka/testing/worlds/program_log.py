@@ -18,7 +18,7 @@ _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 class _ToJournal(logging.Handler):
     """Log handler that writes the running program's log lines to the journal.
 
-    It writes lines of level INFO or higher, and from libraries only warnings and errors.
+    It writes lines of level INFO or higher. Of the lines of libraries, it writes only warnings and errors.
     """
 
     def __init__(self, world: World) -> None:

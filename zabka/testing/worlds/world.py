@@ -69,7 +69,8 @@ class SimulatedWorld:
         """Start an asyncio program of the test, the coroutine `service(bootstrap)`, on a machine of its own.
 
         With `restarts`, the program is started again one second after a failure, and random faults can kill it. Other
-        programs connect to its servers by its name. Raises ValueError if the name is in use.
+        programs connect to the servers of this program by the machine's name, which is `name`. Raises ValueError if the
+        name is in use.
         """
         begin, self.on_first_start = self.on_first_start, _nothing
         begin()

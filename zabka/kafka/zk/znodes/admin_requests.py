@@ -41,7 +41,7 @@ def encode_reassignments(targets: Mapping[TopicPartition, tuple[int, ...]]) -> b
 
 
 def decode_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]] | None:
-    """Decode the target replicas of each partition. If a partition is listed twice, its last entry counts."""
+    """Decode the target replicas of each partition. If a partition occurs more than once, its last entry counts."""
     value = decode(data)
     listed = value.get("partitions") if value else None
     if not isinstance(listed, list):

@@ -45,7 +45,7 @@ class ReplicaAssignment(NamedTuple):
     def reassign_to(self, target: Iterable[int]) -> ReplicaAssignment:
         """Return the assignment during a reassignment to the target replicas.
 
-        They may replace the target of an ongoing reassignment (KIP-455).
+        The target may replace that of an ongoing reassignment (KIP-455).
         """
         replacement, origin = tuple(target), self.origin
         full = tuple(dict.fromkeys((*replacement, *origin)))

@@ -1,7 +1,7 @@
 """The parts of a lesson, and how the right answer is computed from a run of its script.
 
-The right answer is not stored. Each answer has a predicate on the events of a run, and `Lesson.right` evaluates the
-predicates.
+The right answer is not stored. Each possible answer has a predicate on the events of a run, and `Lesson.right`
+evaluates the predicates.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class NoMoment(Exception):
 
 
 class Moment(NamedTuple):
-    """The first event of a type whose fields have the given values. `with_bug`: in the run with the bug."""
+    """The first event of a type whose fields have the given values. If `with_bug`, the event is in the run with the
+    bug.
+    """
 
     type: str
     fields: Mapping[str, Any] = {}
