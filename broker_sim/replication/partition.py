@@ -224,9 +224,7 @@ class Partition:
         self.followed_because = UNKNOWN
         """The event that set this follower's leader. It is the cause of the follower's truncations."""
         self._marker = (NO_OFFSET, UNKNOWN)
-        """The offset of the last transaction marker that this leader appended, and the journal event for that
-        marker.
-        """
+        """The offset of the last transaction marker that this leader appended, and the marker's journal event."""
         self._held: HeldOffset | None = None
         self.host = host
 
@@ -396,9 +394,7 @@ class Partition:
         return self._append(validated.data, validated.headers, validated.log_append_time_ms, sender)
 
     def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> Guard:
-        """Return the guard for an append on the leader. A batch that begins a transaction must be verified before its
-        append.
-        """
+        """Return the guard for an append on the leader, which requires verification of a batch's new transaction."""
         return self.log.producers.begin_verification(producer_id, sequence, epoch, self.host.runtime.now().wall_ms)
 
     def append_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> Appended:
