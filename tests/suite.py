@@ -1,8 +1,7 @@
 """Run the test suite in three steps.
 
-First come tests without real time on all cores, then tests that start servers, and last tests in real time.
-
-`python -m tests.suite` (or `make test`). With arguments, which are pytest's, it is a single run with them.
+First come tests without real time on all cores, then tests that start servers, and last tests in real time. `python -m
+tests.suite` (or `make test`). If arguments are given, they are passed to pytest, and there is a single run.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def test_all_files_of_the_new_journal_are_read_after_api_restart(host: Host) -> 
     assert host.collected() == once(*range(1, 61))
 
 
-def test_rotation_or_restart_is_not_detected_as_new_journal(host: Host) -> None:
+def test_file_rotation_or_restart_is_not_detected_as_new_journal(host: Host) -> None:
     host.writer.close()
     host.start_node(file_bytes_max=300, files_max=3)
     for epoch in range(1, 31):
@@ -180,7 +180,7 @@ def test_state_is_computed_from_the_restarted_journal(host: Host) -> None:
     assert host.collector.state.controller_epoch == 6
 
 
-def test_restarted_journal_is_detected_without_an_agents_flag(host: Host) -> None:
+def test_restarted_journal_is_detected_without_the_agent_flag(host: Host) -> None:
     host.write_epochs(1, 2, 3)
     host.collect()
     host.empty_disk()

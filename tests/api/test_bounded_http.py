@@ -226,7 +226,7 @@ def test_client_that_reads_slowly_gets_the_whole_response(long_answer: tuple[soc
     received, began = 0, time.monotonic()
     while data := link.recv(1 << 20):
         received += len(data)
-        # Read slowly for 3 s in all, which is longer than the pause without a read after which the server disconnects.
+        # Read slowly for 3 s in total. This is longer than the server waits for a read before it disconnects a client.
         if time.monotonic() - began < 3:
             time.sleep(0.1)
     assert received > len(LONG) * LONG_COUNT
@@ -270,7 +270,7 @@ def test_agent_stops_reading_a_body_that_is_too_large(tmp_path: Path) -> None:
     assert status == 413 and asked <= 5
 
 
-def test_total_size_of_large_bodies_is_limited_small_ones_pass() -> None:
+def test_large_bodies_share_a_size_limit_but_small_bodies_do_not() -> None:
     async def scene() -> list[int]:
         released = asyncio.Event()
 
@@ -308,7 +308,7 @@ def test_total_size_of_large_bodies_is_limited_small_ones_pass() -> None:
     assert asyncio.run(scene()) == [503, *[201] * (LARGE_AT_ONCE + 20), 201]
 
 
-def test_disconnect_during_a_body_reaches_the_application() -> None:
+def test_client_disconnect_during_a_body_reaches_the_application() -> None:
     received: list[str] = []
 
     async def app(scope: object, receive: object, send: object) -> None:

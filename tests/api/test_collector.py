@@ -58,7 +58,7 @@ def log_entries() -> Iterator[list[MutableMapping[str, Any]]]:
 
 @pytest.fixture
 def collector(tmp_path: Path) -> Iterator[MakeCollector]:
-    """Return a function that creates collectors in one directory. They are closed at the end."""
+    """Return a function that creates collectors in one directory. The fixture closes them after the test."""
     made: list[Collector] = []
 
     def make(clock: Clock, **bounds: int) -> Collector:
@@ -226,7 +226,7 @@ def test_quiet_node_is_remembered_after_its_files_are_deleted(tmp_path: Path, co
     assert served(third) == [(2, "peer-2", 1)]
 
 
-def test_state_after_a_restart_equals_the_fold_of_the_history(collector: MakeCollector) -> None:
+def test_restarted_collector_computes_its_state_from_the_history(collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
     first.accept_chunk(chunk("broker-2", (1, 10, ControllerElected(2, 5, 5))))

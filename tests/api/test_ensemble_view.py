@@ -1,4 +1,4 @@
-"""How the API reads znodes. It shows valid znodes, and omits and reports invalid ones without raising an error."""
+"""How the API reads znodes: it shows valid znodes, and omits and reports invalid ones without raising an error."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_cluster_is_shown_despite_invalid_znodes(tmp_path: Any, seed: int) -> No
     assert msgspec.json.decode(cluster.model_dump_json())["unreadable"] == list(fresh.reading.unreadable)
 
 
-def test_failed_session_task_ends_the_view_so_it_is_restarted(
+def test_ensemble_view_ends_when_its_session_task_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def fails() -> None:
@@ -247,7 +247,7 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class SlowClient(FakeClient):
-    """Client of an ensemble that sends `answers` replies in all, `apart_s` seconds apart."""
+    """Client of an ensemble that sends `answers` replies in total, `apart_s` seconds apart."""
 
     def __init__(self, znodes: dict[str, bytes], apart_s: float, answers: float = math.inf) -> None:
         super().__init__(znodes)
@@ -271,7 +271,7 @@ class SlowClient(FakeClient):
 
 
 def looked_slowly(client: SlowClient) -> tuple[Fresh, float]:
-    """Return what the API read from that ensemble, and how many seconds of virtual time it took."""
+    """Return what the API read through this client, and how many seconds of virtual time the read took."""
 
     async def look() -> tuple[Fresh, float]:
         view = EnsembleView("127.0.0.1:1", 6000)

@@ -28,7 +28,7 @@ def test_deleted_topic_has_no_isr_size() -> None:
     assert counts.isr_sizes == [("other", 0, 2)]
 
 
-def test_recreated_topics_isr_is_not_compared_to_the_deleted_one() -> None:
+def test_isr_of_a_recreated_topic_is_not_compared_to_the_old_isr() -> None:
     first = (elected("t", [1, 2, 3]), changed("t", [1, 2]), TopicDeleted("t"))
     assert counted(*first, changed("t", [1])).isr == {(1, "shrinks"): 1}
     assert counted(*first, elected("t", [1]), changed("t", [1, 2])).isr == {(1, "shrinks"): 1, (1, "expands"): 1}

@@ -135,7 +135,8 @@ def test_silent_agent_receives_the_faults_when_it_replies_again() -> None:
             await agents.set_faults(faults)
         assert first.held == faults != second.held
         second.frozen = False
-        # The silent agent still has the old list of faults, which does not count until it has received the new one.
+        # The silent agent still has the old list of faults. The API does not count this list until the agent has
+        # received the new one.
         assert await agents.faults() == faults
         await _until(agents, lambda: second.held == faults)
         return refusal.value.detail
@@ -148,7 +149,7 @@ def test_silent_agent_receives_the_faults_when_it_replies_again() -> None:
     assert asyncio.run(change([])) == detail
 
 
-def test_error_names_every_agent_that_did_not_reply() -> None:
+def test_error_lists_every_agent_that_did_not_reply() -> None:
     """The error names both silent agents. Before the fix, it stated that the second one had applied the faults."""
     agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
 

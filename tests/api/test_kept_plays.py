@@ -122,7 +122,7 @@ def test_run_of_a_full_process_seed_is_stored_with_its_messages(tmp_path: Path) 
     collector.close()
 
 
-def test_api_accepts_the_seed_kinds_of_the_replay_command() -> None:
+def test_api_accepts_the_seed_types_of_the_replay_command() -> None:
     assert SEEDS == SEARCHED
 
 
@@ -165,7 +165,7 @@ def test_run_with_unstorable_journal_still_has_a_verdict(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_runs_with_and_without_a_bug_are_stored_both_or_neither(tmp_path: Path) -> None:
+def test_runs_with_and_without_a_bug_are_stored_only_together(tmp_path: Path) -> None:
     played, runs = tmp_path / "played", tmp_path / "runs"
     played.mkdir()
     _, lines = run_with_journal(1, "kafka-1211")

@@ -82,7 +82,7 @@ def test_lesson_is_equal_for_the_runs_with_and_without_the_bug(http: httpx.Clien
         ("/api/v1/lessons/leader-killed/answer", 422, "run"),
     ],
 )
-def test_invalid_lesson_request_is_rejected_with_the_reason(
+def test_error_for_an_invalid_lesson_request_contains_the_reason(
     http: httpx.Client, path: str, status: int, message: str
 ) -> None:
     answer = http.get(path)

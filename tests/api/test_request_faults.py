@@ -169,7 +169,7 @@ def test_command_adds_ready_made_fault_sets_and_link_faults(server: Server, caps
     assert capsys.readouterr().out == "removed 3 faults\n"
 
 
-def test_command_help_names_the_ready_made_fault_sets(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_help_lists_the_ready_made_fault_sets(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["add", "--help"])
     text = "".join(capsys.readouterr().out.split())

@@ -188,7 +188,7 @@ def test_cluster_with_all_brokers_and_a_controller_is_ready(server: Server, http
     assert http.get("/readyz").json()["missing"] == ["broker 3 is not registered"]
 
 
-def test_readiness_polls_nodes_again_before_reporting_unready(server: Server, http: httpx.Client) -> None:
+def test_readiness_check_polls_again_before_reporting_unready(server: Server, http: httpx.Client) -> None:
     server.agent.set_status("broker-1", 400, is_controller=True, live_brokers=[])
     assert http.get("/readyz").status_code == 503
     server.agent.fresh_statuses["broker-1"] = {"is_controller": True, "live_brokers": [1, 2, 3]}
@@ -271,7 +271,7 @@ def test_action_invalid_in_the_current_state_is_a_conflict(http: httpx.Client) -
     assert (again.status_code, again.json()["detail"]) == (409, "cannot kill broker-1: it is down")
 
 
-def test_fault_names_the_requester_from_the_request_header(server: Server, http: httpx.Client) -> None:
+def test_fault_records_the_requester_from_the_request_header(server: Server, http: httpx.Client) -> None:
     named = {"zabka-requester": "drill 7"}
     assert http.post(f"{V1}/brokers/1/pause", headers=named).status_code == 202
     assert http.post(f"{V1}/peers/1/kill").status_code == 202
@@ -297,7 +297,7 @@ def test_binary_znode_is_returned_in_base64(http: httpx.Client) -> None:
     assert found["stat"]["ephemeral_owner"] == "0xffffffffffffffff"
 
 
-def test_response_without_pipeline_table_names_command_to_run(http: httpx.Client) -> None:
+def test_error_for_a_missing_pipeline_table_contains_the_command(http: httpx.Client) -> None:
     assert "zabka pipeline tables --data" in http.get(f"{V1}/analytics/availability").json()["command"]
 
 
@@ -329,7 +329,7 @@ def fill(server: Server, count: int) -> None:
     server.collect(JournalChunk("peer-1", lines, Position("f", 1)))
 
 
-def test_journal_after_a_seq_is_returned_as_an_array(server: Server, http: httpx.Client) -> None:
+def test_journal_events_after_a_seq_are_returned_as_an_array(server: Server, http: httpx.Client) -> None:
     fill(server, 20)
 
     assert [e["seq"] for e in http.get(f"{V1}/journal").json()] == list(range(1, 21))
@@ -610,7 +610,7 @@ def test_zookeeper_group_with_an_invalid_znode_name_is_rejected(http: httpx.Clie
 
 @pytest.mark.parametrize("path", ["/web/main.js", "/web/sentences.json"])
 @pytest.mark.parametrize("byte_range", ["bytes=0-0", "bytes=5-1", "bytes=x", "bytes=99999999-", "lines=1-2", "bytes="])
-def test_page_files_ignore_range_requests(http: httpx.Client, path: str, byte_range: str) -> None:
+def test_range_header_is_ignored_for_page_files(http: httpx.Client, path: str, byte_range: str) -> None:
     answer = http.get(path, headers={"range": byte_range})
 
     assert (answer.status_code, answer.content) == (200, http.get(path).content)

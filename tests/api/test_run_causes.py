@@ -176,6 +176,6 @@ def test_invalid_cause_reference_is_ignored(reference: str) -> None:
         ("r0000000b/divergence?from=live", 422),
     ],
 )
-def test_request_for_missing_causes_returns_a_problem(http: httpx.Client, path: str, status: int) -> None:
+def test_request_for_missing_causes_returns_a_problem_document(http: httpx.Client, path: str, status: int) -> None:
     answer = http.get(f"{V1}/runs/{path}")
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")

@@ -33,7 +33,7 @@ def folded(history: Sequence[Entry]) -> list[Span]:
 
 
 def up_to(history: Sequence[Entry], to_us: int) -> list[Entry]:
-    """Return the events up to the last one that is not after `to_us`."""
+    """Return the events up to the last one at or before `to_us`."""
     later = next((place for place, entry in enumerate(history) if entry.wall_us > to_us), len(history))
     return list(history[:later])
 

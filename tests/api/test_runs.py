@@ -1,6 +1,6 @@
-"""Past states of runs. The state at any time is computed by folding the events up to that time.
+"""Past states of runs: the state at any time is computed from the events up to that time.
 
-This holds for the live cluster and for stored runs.
+This applies to the live cluster and to stored runs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def kept(tmp_path: Path) -> KeptRuns:
     return KeptRuns(tmp_path / "runs")
 
 
-def test_state_of_a_stored_run_equals_the_fold_of_its_events(kept: KeptRuns, tmp_path: Path) -> None:
+def test_state_of_a_stored_run_is_computed_from_its_events(kept: KeptRuns, tmp_path: Path) -> None:
     history = tuple(copies(played(), 2))
     keep(kept, kept_run("r00000001", 1, history), history)
     rewind = Runs(Collector(tmp_path / "c"), kept).rewind("r00000001")
@@ -105,7 +105,7 @@ def test_live_state_is_exact_after_oldest_events_are_deleted(tmp_path: Path) -> 
     again.close()
 
 
-def test_state_folded_by_another_version_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_stored_by_another_version_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector(tmp_path, file_bytes_max=1 << 17)
     history = collect_history(collector, list(played()))
     collector.close()
@@ -149,7 +149,7 @@ def test_state_at_a_deleted_or_future_event_is_rejected(tmp_path: Path) -> None:
     collector.close()
 
 
-def test_events_deleted_during_a_fold_return_a_problem(tmp_path: Path) -> None:
+def test_deletion_of_events_during_a_state_request_is_an_error(tmp_path: Path) -> None:
     collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 20)
     collect_history(collector, list(played()))
     collector.close()
@@ -196,7 +196,7 @@ def test_incompletely_written_run_is_not_listed(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["r00000003"], "an unknown directory is left unchanged"
 
 
-def test_run_lists_its_pair_until_the_other_run_is_deleted(kept: KeptRuns) -> None:
+def test_run_lists_its_paired_run_until_that_run_is_deleted(kept: KeptRuns) -> None:
     history = played()[:10]
     keep(kept, kept_run("r00000001", 1, history, pair="r00000001.bug"), history)
     keep(kept, kept_run("r00000001.bug", 1, history, pair="r00000001"), history)
@@ -299,7 +299,7 @@ def test_state_over_http_equals_the_stream_snapshot(server: Server, http: httpx.
     assert (at["seq"], at["state"]) == (1_000, as_json(fold(played()[:1_000])))
 
 
-def test_unchanged_response_returns_304(http: httpx.Client) -> None:
+def test_request_for_unchanged_content_returns_304(http: httpx.Client) -> None:
     first = http.get(f"{V1}/runs/r0000000a/state?at=9")
     again = http.get(f"{V1}/runs/r0000000a/state?at=9", headers={"If-None-Match": first.headers["etag"]})
     other = http.get(f"{V1}/runs/r0000000a/state?at=10", headers={"If-None-Match": first.headers["etag"]})
@@ -357,7 +357,7 @@ def test_event_page_returns_the_last_seq_it_read(http: httpx.Client) -> None:
         ("r0000000a/journal?limit=0", 422),
     ],
 )
-def test_missing_run_or_event_returns_a_problem(http: httpx.Client, path: str, status: int) -> None:
+def test_missing_run_or_event_returns_a_problem_document(http: httpx.Client, path: str, status: int) -> None:
     answer = http.get(f"{V1}/runs/{path}")
 
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")

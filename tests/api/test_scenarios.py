@@ -45,7 +45,7 @@ def ended(http: httpx.Client, started: httpx.Response) -> dict[str, Any]:
     return found
 
 
-def test_script_lists_its_expected_verdict_and_if_it_runs_live(http: httpx.Client) -> None:
+def test_script_list_has_expected_verdicts_and_live_support(http: httpx.Client) -> None:
     empty_isr, broken, _ = http.get(f"{V1}/scenarios").json()
 
     assert (empty_isr["name"], empty_isr["expected"], empty_isr["live"]) == ("kafka-708", "held", True)
@@ -84,7 +84,7 @@ def test_run_is_accepted_and_ends_with_verdict_and_story(server: Server, http: h
     assert run["outage"]["problems"] == ["LeaderInIsr: orders-0: the ISR is empty"]
 
 
-def test_failed_run_reports_its_error_and_the_next_one_runs(http: httpx.Client) -> None:
+def test_failed_run_reports_its_error_and_the_next_run_starts(http: httpx.Client) -> None:
     failed, fine = (http.post(f"{V1}/scenarios/{name}/runs") for name in ("broken", "kafka-708"))
 
     run = ended(http, failed)
@@ -234,7 +234,7 @@ def test_scenario_process_can_repair_the_cluster_if_cancelled(tmp_path: Path) ->
     assert cluster.read_text() == "put right"
 
 
-def test_scenario_process_can_repair_if_cancelled_while_starting(tmp_path: Path) -> None:
+def test_scenario_process_cancelled_at_its_start_can_repair(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster"
 
     async def cancel() -> None:

@@ -111,7 +111,7 @@ def test_silent_host_is_reported_in_readiness_and_metrics(server: Server, http: 
     assert "activecontrollercount{" not in text
 
 
-def test_action_on_a_silent_host_fails_and_says_what_to_do(tmp_path: Path) -> None:
+def test_error_for_an_action_on_a_silent_host_has_instructions(tmp_path: Path) -> None:
     agents = [AgentAddress(name="host-1", url="http://127.0.0.1:1", nodes=NODES, remedy="repair the way to it")]
     with Server(tmp_path, agents=agents) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
         server.agent.freeze(2.0)

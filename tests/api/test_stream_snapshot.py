@@ -30,7 +30,7 @@ def collect_elections(server: Server, first: int, last: int) -> None:
 
 
 def messages(server: Server, last_event_id: int | None, count: int) -> list[tuple[str, int, Any]]:
-    """Return the first messages of a stream as (id, kind, data), without the message that names the history."""
+    """Return messages from the start of a stream as (id, kind, data), without the message with the history's name."""
     headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
     found: list[tuple[str, int, Any]] = []
     kind, number = "message", 0
@@ -54,7 +54,7 @@ def messages(server: Server, last_event_id: int | None, count: int) -> list[tupl
     return found
 
 
-def test_new_stream_starts_with_the_folded_state(server: Server) -> None:
+def test_new_stream_starts_with_the_current_state(server: Server) -> None:
     collect_elections(server, 1, 5)
     [(kind, number, state)] = messages(server, None, 1)
 
@@ -118,8 +118,8 @@ def test_history_id_changes_only_if_its_directory_is_emptied(
 ) -> None:
     """The history gets a new name if its directory was emptied, so that a browser starts over.
 
-    Before the fix, a browser suspended during that time skipped the new cluster's events up to the old cluster's last
-    number.
+    Before the fix, a browser that was suspended during that time skipped events of the new cluster, up to the last
+    event number of the old cluster.
     """
     names = []
     for place in ("first", "first", "emptied"):

@@ -77,7 +77,7 @@ def test_completed_transaction_is_not_listed_as_open(server: Server) -> None:
 
 
 @pytest.mark.parametrize("process", ["down", "paused"])
-def test_report_of_a_stopped_coordinator_is_stale(server: Server, process: str) -> None:
+def test_transaction_report_of_a_stopped_coordinator_is_stale(server: Server, process: str) -> None:
     server.collect(chunk("broker-2", payments()))
     info = server.agent.processes["broker-2"]
     server.agent.processes["broker-2"] = ProcessInfo(info.name, process, info.pid, None, 1)
@@ -86,14 +86,14 @@ def test_report_of_a_stopped_coordinator_is_stale(server: Server, process: str) 
     assert (found["coordinator_process"], found["stale"]) == (process, True)
 
 
-def test_report_of_a_silent_coordinator_is_stale(server: Server) -> None:
+def test_transaction_report_of_a_silent_coordinator_is_stale(server: Server) -> None:
     server.collect(chunk("broker-2", payments()))
     server.agent.freeze(for_s=10)
     (found,) = answered(server)["open"]
     assert (found["coordinator_process"], found["stale"]) == ("unknown", True)
 
 
-def test_blocked_lso_names_its_transaction_unless_it_is_hanging(server: Server) -> None:
+def test_blocked_lso_has_the_id_of_a_transaction_unless_it_hangs(server: Server) -> None:
     server.collect(chunk("broker-2", payments()))
     server.collect(chunk("broker-1", held(0, 7), held(1, 7)))
     named, hanging = answered(server)["held"]

@@ -115,7 +115,7 @@ def test_empty_upload_is_rejected(data: bytes) -> None:
         read_history(data)
 
 
-def test_upload_that_would_take_hours_to_fold_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upload_that_would_take_hours_to_process_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "LOOKS_MAX", 10_000)
     data = b"".join(
         encode_line("host-1", number, number, number, FaultInjected(f"f{number}", "cut", "peer-1", "peer-2", True))
@@ -164,7 +164,7 @@ def test_uploaded_journal_becomes_a_run(http: httpx.Client) -> None:
     assert (again["sha256"], again["id"] == run["id"]) == (run["sha256"], False)
 
 
-def test_rejected_upload_returns_a_problem_with_invalid_lines(http: httpx.Client) -> None:
+def test_response_to_a_rejected_upload_lists_the_invalid_lines(http: httpx.Client) -> None:
     before = len(http.get(f"{V1}/runs").json())
     answer = http.post(f"{V1}/runs", content=GOOD + b"what?\n")
 

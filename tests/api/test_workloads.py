@@ -46,7 +46,7 @@ def _manager(journal: JournalWriter, running: SlowToEnd) -> WorkloadManager:
     return manager
 
 
-def test_workload_is_running_until_its_stop_has_completed(journal: JournalWriter) -> None:
+def test_workload_is_running_until_it_has_stopped_completely(journal: JournalWriter) -> None:
     async def scenario() -> None:
         running = SlowToEnd()
         manager = _manager(journal, running)

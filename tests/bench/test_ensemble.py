@@ -119,8 +119,8 @@ def test_compared_systems_alternate_and_each_has_a_warm_up(monkeypatch: pytest.M
     monkeypatch.setattr(Bench, "_load", load)
     with pytest.raises(typer.Exit), bench_run("test") as run:
         Bench(run, Path("zkload"), Plan([WORKS["set"]], 1.0, 2, 0)).compare(("ours", "zookeeper"))
-    # ZooKeeper executes 16,000 sets in a second. The warm-up of eight seconds is 128,000 sets. The measured second has
-    # 16,000 sets, after 2,000 unmeasured ones (an eighth of a second).
+    # ZooKeeper executes 16,000 sets per second. The warm-up of eight seconds has 128,000 sets. The measured second has
+    # 16,000 sets. Before it, 2,000 sets (an eighth of a second) are not measured.
     block = [(128_000, 0), (16_000, 2_000)]
     order: list[Side] = ["ours", "zookeeper", "zookeeper", "ours"]
     assert loads == [(side, *counts) for side in order for counts in block]
@@ -179,7 +179,7 @@ def test_short_benchmark_run_measures_our_peers() -> None:
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.timeout(SMOKE_TIMEOUT_S)
 @pytest.mark.long
-def test_earlier_commit_is_compared_with_this_tree() -> None:
+def test_earlier_commit_is_compared_with_the_working_tree() -> None:
     run = command("--base", "HEAD", "--works", "set", "--rounds", "1", "--seconds", "0.1", "--grown", "0")
     done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=SMOKE_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,5 @@
-"""The failover benchmark: its arithmetic, where its stage times come from, and one freeze of each kind with real
-servers.
+"""The failover benchmark: its computations, the sources of its stage times, and one freeze with each kind of real
+server.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def failed(freeze: bool, monkeypatch: pytest.MonkeyPatch, **outcome: float) -> t
     return fail_leader(servers, freeze), servers  # type: ignore[arg-type]
 
 
-def test_freeze_of_the_leader_reports_time_over_the_sync_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_for_a_frozen_leader_has_time_over_the_sync_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     measurement, servers = failed(True, monkeypatch)
     assert measurement.figures["over_limit_ms"] == 10.0 and measurement.problems == []
     assert servers.done == [("freeze", 2), ("thaw", 2)]
 
 
-def test_kill_of_the_leader_reports_losses_but_no_sync_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_for_a_killed_leader_has_losses_but_no_sync_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     measurement, servers = failed(False, monkeypatch, lost=2, sessions_lost=1)
     assert "over_limit_ms" not in measurement.figures
     assert measurement.problems == ["2 acknowledged writes lost", "the session was lost"]
@@ -95,8 +95,8 @@ def test_frozen_servers_are_detected_without_loss(as_json: bool, capsys: pytest.
     _, *found = map(json.loads, capsys.readouterr().out.splitlines())
     assert [each["work"] for each in found] == ["leader frozen", "followers frozen"]
     assert found[0]["figures"]["lost"] == found[0]["figures"]["sessions_lost"] == 0
-    # Followers detect the frozen leader after syncLimit, which counts from its last ping, up to half a tick before the
-    # freeze.
+    # Followers detect the frozen leader when syncLimit has passed since its last ping. The leader sent that ping up to
+    # half a tick before the freeze.
     assert found[0]["figures"]["took_ms"] > 300
 
 

@@ -19,7 +19,7 @@ def test_grid_has_each_combination_once_and_fetch_workloads_last() -> None:
             assert order == sorted(order, key=lambda acks: acks == "")
 
 
-def test_short_list_has_produce_fetch_and_paced_work_per_size() -> None:
+def test_short_workload_list_has_three_workloads_per_record_size() -> None:
     assert [(work.size, work.acks, bool(work.rate)) for work in works(grid=False)] == [
         (size, acks, rate) for size in SIZES for acks, rate in (("all", False), ("", False), ("all", True))
     ]

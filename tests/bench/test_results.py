@@ -45,7 +45,7 @@ def pairs_of(*ratios: float) -> list[Measurement]:
     ]
 
 
-def test_row_has_medians_and_ratio_of_ours_to_apache() -> None:
+def test_row_has_medians_and_the_ratio_of_zabka_to_apache() -> None:
     found = measured("ours", 30_000, 10_000, 20_000) + measured("zookeeper", 7_000, 9_000, 8_000)
     assert cells(comparison_table("", found, [RATE, CPU, SIZE])) == [
         ["set", "zabka", "20,000", "50.0", "513"],

@@ -212,7 +212,7 @@ def test_topic_config_is_applied_to_a_log_before_its_leadership() -> None:
     cluster.stop_all()
 
 
-def test_brokers_journal_which_controller_they_believe_in(cluster: Cluster) -> None:
+def test_controller_beliefs_of_brokers_are_journaled(cluster: Cluster) -> None:
     cluster.start()
     first = cluster.controller
     for node in cluster.nodes.values():

@@ -71,7 +71,7 @@ def test_restarted_broker_rejects_a_controller_of_an_older_epoch(cluster: Cluste
     broker = node.boot()
     node.runtime.spawn(broker.start(), "start")
     while broker.controller.broker_epoch < 0:
-        # A broker handles no requests before its registration, so wait for that.
+        # A broker handles no requests before it is registered, so wait for its registration.
         cluster.scheduler.step()
     assert broker.replicas.controller_epoch == 0
     sent = request(key, version, controller_id=1, controller_epoch=8, broker_epoch=int(broker.controller.broker_epoch))
@@ -104,7 +104,7 @@ def test_request_on_an_old_controllers_connection_is_rejected(cluster: Cluster, 
     assert not obeys(second, controller_epoch=1)
 
 
-def test_late_leader_and_isr_does_not_block_a_recreated_topic(cluster: Cluster) -> None:
+def test_late_leader_and_isr_request_does_not_block_a_new_topic(cluster: Cluster) -> None:
     # In Kafka the late request passes all checks. The replica that it creates has another topic id than the recreated
     # topic, so requests fail with INCONSISTENT_TOPIC_ID until an administrator removes the directory.
     node = next(node for node in cluster.nodes.values() if node is not cluster.controller)

@@ -90,7 +90,7 @@ def test_describe_groups_fault_rejects_only_its_group(cluster: Cluster) -> None:
     assert set(errors) == {"g", "h"} and errors["h"] != errors["g"]
 
 
-def test_transactional_id_is_rejected_in_each_kind_of_request(cluster: Cluster) -> None:
+def test_transactional_id_fault_rejects_each_of_three_requests(cluster: Cluster) -> None:
     apis = ("InitProducerId", "EndTxn", "TxnOffsetCommit")
     hold(cluster, *(refusal("PRODUCER_FENCED", api=api, id=api, transactional_id="x") for api in apis))
     begin = request(

@@ -85,7 +85,7 @@ def test_log_is_intact_after_a_kill(cluster: Cluster) -> None:
     assert is_intact(cluster, node)
 
 
-def test_log_is_intact_after_power_loss_if_it_has_its_roles(
+def test_log_is_intact_after_power_loss_once_it_has_its_roles(
     cluster: Cluster,
 ) -> None:
     node = cluster.nodes[3]

@@ -55,7 +55,7 @@ def leader(cache: MetadataCache) -> int | None:
     return None if found is None else found.leader
 
 
-def test_late_update_metadata_changes_nothing(cache: MetadataCache) -> None:
+def test_late_update_metadata_request_changes_nothing(cache: MetadataCache) -> None:
     cache.apply(update(1, 7))
     cache.apply(update(2, 8))
     cache.apply(update(1, 7))

@@ -85,7 +85,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Run the event loop until the condition is true, without a time limit of its own."""
+    """Run the event loop until the condition is true. Only the time limit of the test ends the wait earlier."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0)
 
@@ -131,7 +131,8 @@ def test_clients_cannot_use_descriptors_reserved_for_brokers() -> None:
 def test_connection_that_needs_a_reserved_descriptor_is_closed() -> None:
     """A connection that would need one of the last file descriptors is closed.
 
-    They are reserved for logs and checkpoints: if a broker cannot open such a file, it takes the log directory offline.
+    These descriptors are reserved for logs and checkpoints: if a broker cannot open such a file, it takes the log
+    directory offline.
     """
 
     async def test() -> None:

@@ -1,4 +1,4 @@
-"""Request faults at the broker's port: what a client sees of delays, lost messages and closed connections."""
+"""Request faults at the broker's port: the delays, lost messages and closed connections that a client observes."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def test_delay_after_fault_appends_first_and_delays_the_response(cluster: Cluste
         ({"effect": "close"}, RequestRefused, 0),
     ],
 )
-def test_lost_request_is_not_appended_but_lost_response_is(
+def test_request_is_appended_if_only_its_response_is_lost(
     cluster: Cluster, fields: dict[str, Any], expected: type[Exception], appended: int
 ) -> None:
     hold(cluster, fault(**fields))

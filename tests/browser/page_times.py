@@ -68,7 +68,7 @@ class Busy:
 
 
 class LongTasks:
-    """The main thread's tasks that took more than 50 ms, as reported by the Long Tasks API."""
+    """Tasks of the main thread that took more than 50 ms, as reported by the Long Tasks API."""
 
     def __init__(self, page: Page) -> None:
         self._page = page

@@ -231,7 +231,7 @@ def test_page_resumes_when_the_api_returns(watched: Watched, server: PageServer)
 def recreate_cluster(server: PageServer, directory: Path) -> None:
     """Replace the cluster by a new one in the same directory, with a longer history than the old one.
 
-    A browser that reconnects afterwards finds events with the numbers that it already has.
+    A browser that reconnects afterwards finds other events with numbers that it has already received.
     """
     server.stop()
     shutil.rmtree(directory / "api" / "collected")

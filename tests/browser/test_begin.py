@@ -43,7 +43,7 @@ def test_cluster_with_topics_does_not_show_the_first_screen(page: Page) -> None:
     expect(page.get_by_text("This cluster has no topics yet")).to_have_count(0)
 
 
-def test_library_search_finds_scenarios_by_words_and_kind(page: Page) -> None:
+def test_library_search_finds_scenarios_by_words_and_type(page: Page) -> None:
     page.evaluate("location.hash = '#tab=lab'")
     library = region(page, "Outage library")
     rows = library.locator("tbody tr")

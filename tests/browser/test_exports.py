@@ -128,7 +128,7 @@ def test_causes_in_an_exported_run_equal_the_causes_of_the_api(page: Page, runs:
         assert steps == [{name: step[name] for name in step if name != "link"} for step in known]
 
 
-def test_states_in_an_exported_run_equal_the_folded_journal(page: Page, runs: list[Recorded]) -> None:
+def test_states_in_an_exported_run_equal_those_of_its_journal(page: Page, runs: list[Recorded]) -> None:
     run = runs[0]
     for seq in (0, 1, 700, 999, 1000, 1001, 1905, run.about.last_seq):
         assert ask(page, "state", run.about.id, seq) == in_json(fold(run.entries[:seq])), seq
@@ -153,7 +153,7 @@ def test_incidents_of_an_exported_run_are_copied_as_markdown(page: Page) -> None
     assert page.evaluate("navigator.clipboard.readText()").startswith("### 22:13:22.")
 
 
-def test_opened_file_does_not_replace_runs_with_its_ids(page: Page, exported: Path, runs: list[Recorded]) -> None:
+def test_opened_file_does_not_replace_runs_with_the_same_ids(page: Page, exported: Path, runs: list[Recorded]) -> None:
     page.goto("about:blank")
     page.goto(exported.as_uri())
     expect(region(page, "Tracks")).to_be_visible()
@@ -194,7 +194,7 @@ def test_exported_part_of_a_run_starts_with_the_state_before_it(
     assert offline.leave() == []
 
 
-def test_url_of_another_run_shows_this_run_and_an_error(offline: Watched, exported: Path) -> None:
+def test_url_of_another_run_shows_the_exported_run_and_an_error(offline: Watched, exported: Path) -> None:
     offline.page.goto(f"{exported.as_uri()}#run=r1a2b3c4d&at=5")
     expect(offline.page.get_by_role("alert")).to_contain_text("does not contain the run r1a2b3c4d")
     expect(region(offline.page, "Tracks")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The page's JavaScript fold computes the same states as zabka/journal/fold.py.
+"""The page's JavaScript computes the same states from a journal as zabka/journal/fold.py.
 
 The page's modules without browser APIs are also tested, under Node.js.
 """
@@ -49,7 +49,7 @@ def as_the_page_has_it(value: Any) -> Any:
 
 
 def both_folds(entries: list[Entry]) -> tuple[Any, Any]:
-    """Return the state that the Python fold and the JavaScript fold compute from the same journal, as JSON."""
+    """Return the states that Python and JavaScript compute from the same journal, as JSON."""
     lines = b"\n".join(msgspec.json.encode(entry.to_dict()) for entry in entries)
     answer = subprocess.run(
         [node(), str(JS / "fold_journal.mjs")], input=lines, capture_output=True, timeout=TIMEOUT_S, check=False
@@ -60,7 +60,7 @@ def both_folds(entries: list[Entry]) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 9))])
-def test_browser_and_python_folds_agree_on_a_simulated_journal(seed: int) -> None:
+def test_browser_and_python_compute_equal_states_of_a_journal(seed: int) -> None:
     run = SeedRun(seed, CHAOS)
     run.execute()
     ours, theirs = both_folds(run.world.record.entries)
@@ -69,7 +69,7 @@ def test_browser_and_python_folds_agree_on_a_simulated_journal(seed: int) -> Non
     assert ours["controller_terms"] and ours["partitions"] and ours["peers"]
 
 
-def test_browser_and_python_folds_agree_at_several_points() -> None:
+def test_browser_and_python_compute_equal_states_at_many_points() -> None:
     run = SeedRun(4, CHAOS)
     run.execute()
     entries = run.world.record.entries

@@ -105,7 +105,7 @@ def test_wrong_prediction_looks_different_from_the_right_one(pupil: Page) -> Non
 def test_run_with_a_changed_setting_opens_at_the_decisive_moment(pupil: Page) -> None:
     """The run of jepsen-2013 opens at its unclean election.
 
-    A setting of the run allows this election, so the page does not call it a bug.
+    A setting of the run allows this election, so the page does not call the election a bug.
     """
     turn_to(pupil, "Lab")
     button(pupil, "Play jepsen-2013").click()

@@ -1,6 +1,6 @@
 """A long journal of a running cluster on the page.
 
-Any moment shows the folded state, steps skip no event, and one key returns to the present.
+Every moment shows the state computed from its events, steps skip no event, and one key returns to the present.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 MOMENTS = 100
 PAGE_END = 4_000
-"""Number of the last event in one page of events. The browser fetches events in pages of 500."""
+"""Number of the last event of one page, because the browser fetches events in pages of 500."""
 VISIT = """async () => {
   const {theMoment} = await import("/web/main.js");
   window.visited = [];
@@ -61,7 +61,7 @@ def page(watched: Watched, long_history: PageServer) -> Iterator[Page]:
 
 
 def folds(server: PageServer, numbers: list[int]) -> dict[int, Any]:
-    """Return the Python fold of the events up to each number, in the page's number format."""
+    """Return, for each number, the state that Python computes from the events up to it, in the page's number format."""
     state, found = ClusterState(), {}
     for entry in server.numbered():
         apply(state, entry)
@@ -70,7 +70,7 @@ def folds(server: PageServer, numbers: list[int]) -> dict[int, Any]:
     return found
 
 
-def test_past_states_of_20000_events_equal_the_folded_states(page: Page, long_history: PageServer) -> None:
+def test_past_states_of_20000_events_equal_those_of_python(page: Page, long_history: PageServer) -> None:
     numbers = random.Random(11).sample(range(1, long_history.last_seq), MOMENTS)
     expected = folds(long_history, numbers)
     for seq in numbers:

@@ -1,6 +1,4 @@
-"""Past moments on the page: each shows the folded state, steps skip no event, and a return to the present has no
-gap.
-"""
+"""Past moments on the page: each shows the correct state, steps skip no event, and the return to live skips none."""
 
 from __future__ import annotations
 
@@ -78,12 +76,12 @@ def go_to(page: Page, seq: int) -> None:
 
 
 def folded(server: PageServer, seq: int) -> Any:
-    """Return the Python fold of the events up to `seq`, in the page's number format."""
+    """Return the state that Python computes from the events up to `seq`, in the page's number format."""
     state = fold(entry for entry in server.numbered() if entry.seq <= seq)
     return as_the_page_has_it(json.loads(msgspec.json.encode(state)))
 
 
-def test_each_past_moment_equals_the_fold_of_the_events_up_to_it(tracks: Page, failed_over: PageServer) -> None:
+def test_past_moment_shows_the_state_computed_from_its_events(tracks: Page, failed_over: PageServer) -> None:
     last = failed_over.numbered()[-1].seq
     for seq in random.Random(7).sample(range(1, last), MOMENTS):
         go_to(tracks, seq)
@@ -92,7 +90,7 @@ def test_each_past_moment_equals_the_fold_of_the_events_up_to_it(tracks: Page, f
         assert shown["state"] == folded(failed_over, seq)
 
 
-def test_link_to_a_past_moment_opens_it_with_actions_disabled(watched: Watched, failed_over: PageServer) -> None:
+def test_link_opens_a_past_moment_with_disabled_actions(watched: Watched, failed_over: PageServer) -> None:
     page = watched.page
     elected = next(entry.seq for entry in failed_over.numbered() if entry.event == e.ControllerElected(3, 4, 4))
     page.goto(f"{failed_over.url}#run=live&at={elected - 1}")
@@ -110,7 +108,7 @@ def test_link_to_a_past_moment_opens_it_with_actions_disabled(watched: Watched, 
     assert watched.complaints == []
 
 
-def test_steps_visit_each_event_once_and_end_returns_to_live(tracks: Page, failed_over: PageServer) -> None:
+def test_steps_visit_each_event_once_and_end_key_goes_to_live(tracks: Page, failed_over: PageServer) -> None:
     last = failed_over.numbered()[-1].seq
     tracks.evaluate(
         """async () => {

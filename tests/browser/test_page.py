@@ -86,7 +86,7 @@ def test_fenced_writes_and_requests_are_counted_for_each_broker(page: Page, serv
     expect(row(page, "Belief of broker 2")).to_contain_text("0 / 0")
 
 
-def test_controller_epoch_increases_and_past_terms_show_end(page: Page, server: PageServer) -> None:
+def test_controller_epoch_increases_and_past_terms_have_an_end(page: Page, server: PageServer) -> None:
     expect(page.get_by_label("controller epoch 3")).to_be_visible()
     session = 0x1_0000_A2C3_D001
     server.is_controller(-1, 3)
@@ -166,7 +166,7 @@ def test_unclean_election_and_its_lost_records_are_shown(page: Page, server: Pag
     expect(region(page, "Records removed from a replica")).to_contain_text("90\N{EN DASH}120")
 
 
-def test_loss_on_three_replicas_is_shown_as_the_same_number(page: Page, server: PageServer) -> None:
+def test_records_lost_on_three_replicas_are_counted_once(page: Page, server: PageServer) -> None:
     for broker, first, last, committed in (
         (1, 100, 325, 226),
         (2, 156, 325, 170),

@@ -62,7 +62,7 @@ def test_filter_finds_topics_and_single_partitions(crowded: PageServer, page: Pa
     expect(region(page, "Partitions")).to_contain_text("The filter matches none of 2 topics.")
 
 
-def test_problem_filter_shows_only_partitions_that_have_one(crowded: PageServer, page: Page) -> None:
+def test_problem_filter_shows_only_partitions_with_a_problem(crowded: PageServer, page: Page) -> None:
     crowded.append_events("broker-1", e.IsrChanged("archive", 77, [3, 1], 3, 0, 1, "lag"))
     expect(region(page, "Partitions")).to_contain_text("1 under-replicated")
     region(page, "Partitions").get_by_label("with problems only").check()

@@ -65,7 +65,7 @@ def test_journal_files_can_be_chosen_or_dropped_on_the_page(page: Page, tmp_path
     expect(page.locator(".banner")).to_contain_text("not events of one history")
 
 
-def test_link_to_a_scenario_and_its_copy_run_the_scenario(page: Page, playing: PageServer) -> None:
+def test_link_to_a_scenario_and_a_copied_link_run_the_scenario(page: Page, playing: PageServer) -> None:
     page.goto("about:blank")
     page.goto(f"{playing.url}#scenario=kafka-1211&bug=yes&at=700&with=pair")
     expect(page.locator(".when")).to_contain_text("event 700", timeout=PLAYED_MS)

@@ -77,7 +77,7 @@ def test_open_transaction_shows_age_producer_and_coordinator(page_of_stuck: Page
     expect(row(page_of_stuck, "Transaction of reports").locator("td.n")).to_have_text("unknown")
 
 
-def test_blocked_consumers_show_their_transaction_or_hanging_one(page_of_stuck: Page) -> None:
+def test_blocked_consumers_show_the_open_or_hanging_transaction(page_of_stuck: Page) -> None:
     expect(row(page_of_stuck, "Consumers of orders-0")).to_contain_text("payments, producer 7, epoch 3")
     expect(row(page_of_stuck, "Consumers of orders-0")).to_contain_text("112")
     expect(row(page_of_stuck, "Consumers of orders-1")).to_contain_text("hanging: no coordinator has reported one")

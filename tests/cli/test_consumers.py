@@ -33,18 +33,18 @@ def consumers_of_both_kinds_read_everything_once_and_in_order(cluster: Cluster) 
     assert counts[1].lag == counts[2].lag == 0
 
 
-def test_consumers_of_both_kinds_read_all_once_in_order_live(zabka_cluster: LiveCluster) -> None:
+def test_live_group_and_zk_consumers_read_each_record(zabka_cluster: LiveCluster) -> None:
     cluster = zabka_cluster
     consumers_of_both_kinds_read_everything_once_and_in_order(cluster)
     offset = int(cluster.get("/api/v1/znodes/consumers/old-readers/offsets/orders/0")["data"])
     cluster.until(lambda: cluster.topics["orders"].partitions[0].high_watermark == offset, 30, "the offset of the last")
 
 
-def test_consumers_of_both_kinds_read_all_in_order_simulated(zabka_world: SimulatedCluster) -> None:
+def test_simulated_group_and_zk_consumers_read_each_record(zabka_world: SimulatedCluster) -> None:
     consumers_of_both_kinds_read_everything_once_and_in_order(zabka_world)
 
 
-def test_consumers_of_both_kinds_survive_a_kill_of_each_broker(
+def test_group_and_zookeeper_consumers_survive_broker_kills(
     zabka_world: SimulatedCluster,
 ) -> None:
     cluster = zabka_world

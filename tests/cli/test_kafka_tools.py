@@ -287,7 +287,7 @@ def read(*answers: Fetched | BatchUnreadable) -> tuple[dict[TopicPartition, int]
     return positions, out.buffer.getvalue().decode()
 
 
-def test_log_append_time_is_printed_as_such() -> None:
+def test_log_append_time_is_labelled_in_the_output() -> None:
     stamped = record_batch.build_batch([Record(None, b"leader's", 5)], base_offset=1)
     header = record_batch.split_batches(stamped)
     assert header is not None

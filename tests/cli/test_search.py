@@ -1,4 +1,4 @@
-"""`zabka search` and `zabka replay` of the runs that it found, executed as a user would."""
+"""`zabka search`, and `zabka replay` of the runs that the search found, executed as a user would."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_replay_writes_messages_only_with_a_simulated_network(
     assert f"--messages: {bare} has no simulated network" in capsys.readouterr().err
 
 
-def test_replay_of_a_script_writes_the_messages_of_its_outage(
+def test_replay_of_a_script_writes_simulated_messages_to_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     messages = tmp_path / "play.messages.jsonl"
@@ -140,7 +140,7 @@ def test_library_scenarios_run_over_seeds_and_can_be_replayed(
     assert written[0] == written[1] != b""
 
 
-def test_settings_for_a_script_are_rejected_with_the_right_call(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_for_settings_of_a_script_has_the_right_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.simulate("0-4", "kip-966", ["min.insync.replicas=1"], 1, False) == 2
     assert "zabka scenarios run kip-966 --set" in capsys.readouterr().err
 

@@ -92,7 +92,7 @@ def test_installed_wheel_starts_a_cluster_with_the_page(cluster: dict[str, Any])
             assert client.get(address).status_code == 200, address
 
 
-def test_of_a_user_runs_with_the_fixtures_of_the_wheel(installed: Installed, tmp_path: Path) -> None:
+def test_user_test_runs_with_the_fixtures_of_the_wheel(installed: Installed, tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         """def test_a_cluster(zabka_cluster):
     zabka_cluster.topics.create("orders")

@@ -1,4 +1,4 @@
-"""`zabka why`: it prints a decision and the chain of its causes back to the first one."""
+"""`zabka why` prints a decision and its chain of causes, back to the first cause."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_unknown_event_type_error_lists_the_known_types(loss: Path, effect: str,
     assert (result.exit_code, result.output) == (1, f"zabka: {message}\n")
 
 
-def test_why_controller_elected_reports_time_without_controller() -> None:
+def test_why_command_reports_the_time_without_a_controller() -> None:
     history = GOLDEN / "histories" / "controller-gaps.jsonl"
     result = CliRunner().invoke(APP, ["controller_elected", "--journal", str(history), "--last", "2"])
     assert result.exit_code == 0

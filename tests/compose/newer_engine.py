@@ -1,7 +1,7 @@
-"""Engine of a newer Debian, for systems whose own is too old. Its packages are unpacked into a temporary directory.
+"""Container engine of a newer Debian, for systems whose own engine is too old.
 
-They are not installed, and apt's package lists stay unchanged. The engine runs containers with this system's runc and
-iptables.
+Its packages are unpacked into a temporary directory. They are not installed, and apt's package lists stay unchanged.
+The engine runs containers with this system's runc and iptables.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def newer_engine() -> Iterator[None]:
 
 
 def _unpack(place: Path) -> None:
-    # Use this suite, because its packages are built from the same sources as this machine's.
+    # Use this Debian suite, because its packages are built from the same sources as this machine's.
     done = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian", "Created-By: Packages"],
         check=False, capture_output=True, text=True,

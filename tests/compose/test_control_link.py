@@ -15,7 +15,7 @@ LONG_S = 20.0
 def test_refresh_waits_for_the_reply_to_its_own_request(tmp_path: Path) -> None:
     """A refresh waits for the response to its own request.
 
-    The node answers an earlier request later, with status from before the refresh began.
+    During the refresh, the node also replies to an earlier request, with its status from before the refresh.
     """
 
     async def scene() -> dict[str, object]:

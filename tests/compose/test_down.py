@@ -45,7 +45,7 @@ def test_process_id_of_an_earlier_run_is_not_signalled(
 
 @pytest.fixture
 def own_signals() -> Iterator[None]:
-    """Restore the signal handlers that `up` installs and does not remove."""
+    """Restore the signal handlers after the test, because `up` replaces them."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():

@@ -54,7 +54,7 @@ def why_not() -> str:
 
 
 def until(condition: Callable[[], bool], within_s: float) -> float:
-    """Wait until the condition is true, and return how many seconds that took."""
+    """Wait until the condition is true, and return how many seconds the wait took."""
     begin = time.monotonic()
     while not condition():
         assert time.monotonic() - begin < within_s

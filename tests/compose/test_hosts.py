@@ -40,7 +40,7 @@ def test_nodes_and_agents_are_reached_by_host_name(tmp_path: Path) -> None:
     topology = hosts_topology(THREE, tokens=tmp_path)
     zoo = zoo_cfg(topology, topology.peers[0], tmp_path)
     assert "server.2=beta:2888:3888\n" in zoo
-    # A host can return with another IP address, to which its name then resolves.
+    # A host can get another IP address. Its name then resolves to the new address.
     assert "quorumListenOnAllIPs=true\n" in zoo
     assert "advertised.listeners=PLAINTEXT://beta:9092\n" in server_properties(topology, topology.brokers[1], tmp_path)
     agents: Any = api_settings(topology, tmp_path)["agents"]

@@ -85,8 +85,8 @@ def test_every_waiting_journal_reader_is_notified(journal: Path, growth: Journal
         waiting = [asyncio.create_task(growth.grown(growth.next_growth(), 2 * LONG_S)) for _ in range(3)]
         await asyncio.sleep(0)
         add(journal / FIRST)
-        # A new waiter replaces the object that the kernel's notification sets. The earlier waiters must be notified all
-        # the same.
+        # A new waiter replaces the object that the kernel's notification sets. The earlier waiters must be notified
+        # too.
         growth.next_growth()
         await asyncio.gather(*waiting)
 
@@ -156,7 +156,7 @@ def test_replaced_journal_directory_is_watched_after_a_timeout(journal: Path, gr
 
 
 def looked_soon(growth: JournalGrowth) -> bool:
-    """Return whether the wait ends early without a notification: the files are polled."""
+    """Return whether a wait ends early without a notification, because the files are polled."""
 
     async def scene() -> bool:
         notice = growth.next_growth()

@@ -1,4 +1,4 @@
-"""How a journal is read on: an unchanged journal costs two stat calls, and no new entry is missed."""
+"""Continued reading of a journal: an unchanged journal costs two stat calls, and no new entry is missed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Files = Callable[[Path, str], list[Path]]
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list to which every later listing of a directory is added."""
+    """Return a list to which the path of each directory that is listed from now on is added."""
     found: list[str] = []
     real = journal_files.read_on
 
@@ -73,7 +73,7 @@ def test_added_journal_file_is_read(tmp_path: Path) -> None:
 
 
 def test_file_added_within_one_clock_tick_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Increase the limit, so that the test passes no matter how much time passes between the two writes.
+    # Increase SETTLED_NS, so that the test passes no matter how much time passes between the two writes.
     monkeypatch.setattr(journal_files, "SETTLED_NS", 3600 * 10**9)
     (tmp_path / FIRST).write_bytes(b"one\n")
     stamp = tmp_path.stat().st_mtime_ns
@@ -84,7 +84,7 @@ def test_file_added_within_one_clock_tick_is_read(tmp_path: Path, monkeypatch: p
     assert tail.read_on(end) is not None
 
 
-def test_lines_after_an_earlier_position_are_read_again(tmp_path: Path) -> None:
+def test_lines_after_an_earlier_read_position_are_read_again(tmp_path: Path) -> None:
     tail, end = at_the_end(tmp_path)
     assert tail.read_on(end) is None
     assert tail.read_on(Position()) == JournalChunk("peer-1", b"one\n", Position(FIRST, 4))
@@ -101,7 +101,7 @@ def line(first: FirstLine) -> bytes:
     return b'{"node_seq":1,"wall_us":%d,"mono_us":%d}\n' % (first.wall_us, first.mono_us)
 
 
-def test_file_shorter_than_the_position_is_a_new_journal(tmp_path: Path) -> None:
+def test_file_shorter_than_the_read_position_is_a_new_journal(tmp_path: Path) -> None:
     (tmp_path / FIRST).write_bytes(b"new\n")
     tail = JournalTail(tmp_path, "peer-1")
 

@@ -75,7 +75,7 @@ def test_committed_manifests_equal_the_output_of_the_command(tmp_path: Path) -> 
         {"l": "Null"},
     ],
 )
-def test_written_yaml_reads_back_as_the_same_data(value: Object) -> None:
+def test_written_yaml_is_parsed_to_the_same_data(value: Object) -> None:
     assert yaml.safe_load(as_yaml(value)) == value
 
 

@@ -84,7 +84,7 @@ def test_nodes_are_contacted_at_their_listening_address(host: str, written: str)
     assert topology.on_loopback()
 
 
-def test_ipv6_wildcard_is_contacted_only_over_ipv6() -> None:
+def test_server_bound_to_ipv6_wildcard_is_reached_only_over_ipv6() -> None:
     """Nodes that listen on `::` are contacted over IPv6.
 
     Before the fix, `up --host ::` never became ready: peers were contacted at 127.0.0.1, and brokers advertised an IPv4

@@ -60,7 +60,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 30))
 
 
-def test_kill_sends_sigkill_and_leaves_the_process_down(tmp_path: Path) -> None:
+def test_kill_action_sends_sigkill_and_leaves_the_process_down(tmp_path: Path) -> None:
     async def scenario() -> None:
         watched = Watched(tmp_path, SLEEPER)
         process = await watched.up()
@@ -71,7 +71,7 @@ def test_kill_sends_sigkill_and_leaves_the_process_down(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_pause_stops_the_process_and_resume_continues_it(tmp_path: Path) -> None:
+def test_paused_process_stops_and_resumed_process_continues(tmp_path: Path) -> None:
     async def scenario() -> None:
         watched = Watched(tmp_path, SLEEPER)
         process = await watched.up()
@@ -89,7 +89,10 @@ def test_pause_stops_the_process_and_resume_continues_it(tmp_path: Path) -> None
 def test_process_that_ignores_sigstop_is_not_reported_as_paused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process waits uninterruptibly for a child that opens a pipe. This simulates waiting for a disk."""
+    """A process that does not react to SIGSTOP is not reported as paused.
+
+    The process waits uninterruptibly for a child that opens a pipe. This simulates waiting for a disk.
+    """
     monkeypatch.setattr(processes, "SIGNAL_TIMEOUT_S", 0.2)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -128,7 +131,7 @@ def test_paused_process_can_be_killed_and_stopped(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_stop_sends_sigkill_to_a_process_that_ignores_sigterm(tmp_path: Path) -> None:
+def test_stop_action_sends_sigkill_after_an_ignored_sigterm(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = await Watched(tmp_path, STUBBORN).up()
         await process.stop(timeout_s=0.1)
@@ -137,7 +140,7 @@ def test_stop_sends_sigkill_to_a_process_that_ignores_sigterm(tmp_path: Path) ->
     run(scenario())
 
 
-def test_kill_takes_effect_during_a_hanging_stop(tmp_path: Path) -> None:
+def test_process_that_hangs_during_a_stop_can_be_killed(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = await Watched(tmp_path, STUBBORN).up()
         stopping = asyncio.create_task(process.stop(timeout_s=20))

@@ -17,10 +17,11 @@ from zabka.journal.reader import node_files, read_file
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
 
-def test_process_change_events_name_their_requesters(tmp_path: Path) -> None:
-    """Each process change in the journal has its requester, except changes without a request.
+def test_process_change_events_contain_their_requesters(tmp_path: Path) -> None:
+    """Each process change in the journal has its requester, unless no client requested the change.
 
-    These are exits of the process by itself and at the end of its host, and the first start by the host.
+    Changes without a request are the first start by the host, and the exit of a process by itself or when its host
+    ends.
     """
     topology = plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(topology, topology.hosts[0], tmp_path)

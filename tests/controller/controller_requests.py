@@ -30,7 +30,9 @@ def isr_request(
     isr: Sequence[int],
     member_epochs: Mapping[int, int] | None = None,
 ) -> AlterPartitionRequest:
-    """Return the AlterPartition request (version 3) of the leader that the controller knows. It proposes this ISR."""
+    """Return an AlterPartition request (version 3) that proposes this ISR, from the leader that the controller
+    knows.
+    """
     state = context.leadership[partition]
     epochs = member_epochs or {}
     row = PartitionData(

@@ -41,7 +41,7 @@ def alter(
     partition: int = 0,
     member_epochs: dict[int, int] | None = None,
 ) -> Any:
-    """Send AlterPartition for t-0 as its leader, with valid values for all other fields.
+    """Send AlterPartition for t-0 as its leader. All fields that are not given have valid values.
 
     Return the partition's entry in the response, or the whole response if it has no partition entry.
     """
@@ -229,9 +229,7 @@ def test_unexpected_failure_returns_an_error_and_ends_the_term(world: World) -> 
 
 
 def alter_in(world: World, version: int, isr: list[int], **fields: int) -> Any:
-    """Send AlterPartition in a version before 3. Versions 0 and 1 have topic names; no such version has member
-    epochs.
-    """
+    """Send AlterPartition in a version before 3, which has no member epochs. Versions 0 and 1 use topic names."""
     context = world.active().controller.term.context
     state = context.leadership[T0]
     schema = import_module(f"kio.schema.alter_partition.v{version}.request")

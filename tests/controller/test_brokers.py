@@ -438,7 +438,7 @@ def test_controlled_shutdown_response_has_its_requests_version(world: World, ver
 # ---- responses in the request's version -----------------------------------------------------------------------
 
 
-def test_control_requests_decode_to_what_was_encoded(world: World) -> None:
+def test_control_requests_survive_a_round_trip(world: World) -> None:
     from io import BytesIO
 
     from kio.serial import entity_reader, entity_writer

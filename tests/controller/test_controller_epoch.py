@@ -52,7 +52,7 @@ def test_every_controller_write_checks_the_controller_epoch(world: World) -> Non
         assert ops[0] == Check(znodes.CONTROLLER_EPOCH, 1) and len(ops) >= 2
 
 
-def test_later_epoch_seen_at_a_broker_makes_the_controller_check(world: World) -> None:
+def test_controller_checks_its_epoch_if_a_broker_has_a_later_one(world: World) -> None:
     world.start(1)
     world.join(2)
     world.settle()
@@ -105,7 +105,7 @@ def test_reelected_controller_reports_its_lost_session(world: World) -> None:
     assert (again.controller_epoch, again.caused_by) == (3, owner_cause(node.session.session_id))
 
 
-def test_epoch_change_during_the_election_only_delays_it(world: World) -> None:
+def test_epoch_change_during_an_election_only_causes_a_delay(world: World) -> None:
     node = world.nodes[1] = Node(world, 1, ControllerConfig())
     original, moved = node.session.multi, []
 

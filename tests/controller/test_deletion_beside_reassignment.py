@@ -1,4 +1,4 @@
-"""Deletion of a topic whose partitions are being reassigned: it waits until the reassignments end."""
+"""Deletion of a topic whose partitions are being reassigned: the deletion waits until the reassignments end."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_zombie_controller_is_fenced_and_resigns_without_a_write(world: World, w
     zombie.session.hold_watches = True
     take_over(world)
     received = len(world.received)
-    # The zombie receives the watch events of these changes, but not the event of the change of /controller.
+    # The zombie receives the watch events of these changes, but not the event of the changed /controller znode.
     if work == "topic_creation":
         world.create_topic("new", {0: [2, 3]})
     elif work == "topic_deletion":
@@ -198,7 +198,7 @@ def test_zombie_controller_that_reads_a_later_state_resigns(
 
 
 @pytest.mark.scenario(10)
-def test_unsent_request_batch_is_an_illegal_state_and_fails_over(world: World) -> None:
+def test_unsent_request_batch_causes_illegal_state_and_failover(world: World) -> None:
     world.start(1, 2)
     world.join(3)
     first = world.active()
@@ -252,7 +252,7 @@ def test_fenced_controllers_batch_is_not_sent_in_the_next_term(world: World) -> 
     assert not world.events(ControllerEventFailed)
 
 
-def test_own_controller_znode_from_no_known_term_is_replaced(world: World) -> None:
+def test_own_controller_znode_of_an_unknown_term_is_replaced(world: World) -> None:
     # KAFKA-13407: the broker has resigned, but /controller still contains its id. In Kafka, no other broker would ever
     # become controller.
     world.start(1, 2)
@@ -469,7 +469,7 @@ def test_death_of_controller_that_leads_adds_two_leader_epochs(world: World) -> 
     assert [e.controller_epoch for e in world.events(LeaderElected)] == [1, 2, 2]
 
 
-def test_controller_moved_is_not_a_zookeeper_error() -> None:
+def test_controller_moved_error_is_not_a_zookeeper_error() -> None:
     from zabka.ensemble.errors import ZooKeeperError
 
     assert not issubclass(ControllerMoved, ZooKeeperError)

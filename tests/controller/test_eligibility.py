@@ -34,7 +34,7 @@ def stands(world: World) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
 
 
 def leave(world: World, *broker_ids: int) -> None:
-    """Stop the brokers one after the other. Wait each time until the controller has handled it."""
+    """Stop the brokers one after the other, and wait each time until the controller has handled the stop."""
     for broker_id in broker_ids:
         world.leave(broker_id)
         world.settle()
@@ -79,7 +79,7 @@ def test_state_znode_with_min_isr_1_has_kafkas_bytes(world: World) -> None:
     assert data == b'{"version":1,"leader":-1,"leader_epoch":2,"controller_epoch":1,"isr":[2]}'
 
 
-def test_state_with_eligible_replicas_decodes_as_encoded() -> None:
+def test_state_with_eligible_replicas_survives_a_round_trip() -> None:
     state = LeaderAndIsr(-1, 4, (2,), 3, 7, eligible=(3, 4), eligible_by_zxid=99, doubtful=(2,), broker_epoch_seen=77)
     data = znodes.encode_partition_state(state)
     assert data.endswith(
@@ -125,7 +125,7 @@ def test_just_changed_default_min_isr_makes_no_replica_eligible(world: World) ->
 # ---- elections ------------------------------------------------------------------------------------------------
 
 
-def test_eligible_replica_is_elected_cleanly_if_no_isr_is_live(world: World) -> None:
+def test_eligible_replica_is_elected_cleanly_without_live_isr(world: World) -> None:
     leave(world, 4, 3)
     join(world, 3, intact=True)
     assert stands(world) == (2, (2,), (3,))
@@ -226,7 +226,7 @@ def test_replica_with_lost_records_leads_if_unclean_is_enabled(world: World) -> 
     assert [(e.leader, e.unclean) for e in world.events(LeaderElected) if e.topic == "u"][-1] == (2, True)
 
 
-def test_next_controller_handles_a_broker_return_none_has_seen(world: World) -> None:
+def test_next_controller_handles_an_unseen_return_of_a_broker(world: World) -> None:
     leave(world, 4, 3)
     world.kill(1)
     world.leave(2)
@@ -263,7 +263,7 @@ def test_possibly_incomplete_replica_stays_marked_on_failover(world: World) -> N
     assert stands(world) == (-1, (2,), (3,)) and world.state("t").doubtful == (2,)
 
 
-def test_state_without_eligible_replicas_decodes_as_encoded() -> None:
+def test_state_without_eligible_replicas_survives_a_round_trip() -> None:
     """A partition state without eligible replicas is decoded exactly as it was encoded.
 
     The controller recognizes its own repeated write by the znode's content.

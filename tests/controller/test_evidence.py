@@ -70,7 +70,7 @@ def test_isr_event_contains_removed_replicas_and_the_proposal() -> None:
     assert changed.caused_by == proposal_cause(T0, 0), "the partition epoch that the leader knew"
 
 
-def test_election_events_name_the_broker_that_caused_them() -> None:
+def test_election_events_contain_the_broker_that_caused_them() -> None:
     world = World()
     led_by_the_second(world)
     first, second = (world.nodes[broker_id].controller.broker_epoch for broker_id in (3, 2))

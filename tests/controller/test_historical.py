@@ -1,4 +1,4 @@
-"""Former bugs of Kafka's controller: each occurs if its switch is on, and does not if the switch is off."""
+"""Former bugs of Kafka's controller: each bug occurs if its switch is on, and does not occur if the switch is off."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def take_over(world: World) -> None:
 
 
 def moved_unnoticed(world: World) -> None:
-    """Make broker 99 the controller. Broker 1 does not notice, because its watch on /controller does not fire."""
+    """Make broker 99 the controller without a notification of broker 1, whose watch on /controller does not fire."""
     session = world.nodes[1].session
     session.hold_watches = True
     take_over(world)
@@ -99,7 +99,7 @@ def test_ghost_controller_bug_leaves_no_active_controller(world: World, on: bool
 
 
 @ON_AND_OFF
-def test_broker_id_held_by_a_lost_session_is_awaited_or_fatal(world: World, on: bool) -> None:
+def test_broker_id_of_a_foreign_session_is_awaited_or_fatal(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.FOREIGN_EPHEMERAL)
     world.ensemble.end_session(world.nodes[1].session.session_id)
     world.ensemble.put(znodes.broker_path(1), b"{}", owner=0x4444)
@@ -186,7 +186,7 @@ def test_stale_context_contains_a_topic_another_client_deleted(world: World, on:
 
 
 @ON_AND_OFF
-def test_bug_sends_leader_and_isr_before_the_live_brokers(world: World, on: bool) -> None:
+def test_bug_sends_leader_and_isr_request_before_live_brokers(world: World, on: bool) -> None:
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
     start(world, 1, on=False, switch=Historical.LEADER_AND_ISR_FIRST)

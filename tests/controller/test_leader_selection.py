@@ -25,7 +25,7 @@ def test_offline_election_picks_the_first_live_isr_member() -> None:
 
 
 @pytest.mark.scenario(35)
-def test_offline_election_without_live_isr_member_fails_if_clean() -> None:
+def test_clean_offline_election_without_live_isr_member_fails() -> None:
     assert leader_for_offline(state(2, 2), [2, 4], {4}, unclean=False) is None
     chosen = leader_for_offline(state(2, 2), [2, 4, 5], {4, 5}, unclean=True)
     assert chosen == LeaderAndIsr(4, 8, (4,), 3, 11, recovering=True)

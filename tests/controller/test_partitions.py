@@ -160,7 +160,7 @@ def test_broker_default_allows_unclean_elections() -> None:
 
 
 @pytest.mark.scenario(43)
-def test_default_without_unclean_election_awaits_the_old_leader(world: World) -> None:
+def test_partition_awaits_the_old_leader_by_default(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     lose_all_but(world, "t", survivor=3, last=2)

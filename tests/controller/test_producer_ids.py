@@ -31,7 +31,7 @@ def allocate(world: World, broker_id: int, broker_epoch: int | None = None) -> A
     return world.call(world.active().controller.allocate_producer_ids(asked))
 
 
-def test_producer_id_blocks_are_consecutive_and_name_a_broker(world: World) -> None:
+def test_producer_id_blocks_are_consecutive_and_have_a_broker_id(world: World) -> None:
     for first in (0, 1000, 2000):
         answer = allocate(world, 2)
         assert (answer.error_code, answer.producer_id_start, answer.producer_id_len) == (KafkaError.none, first, 1000)

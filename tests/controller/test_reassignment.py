@@ -83,7 +83,7 @@ def test_reassignment_has_target_and_origin_and_is_cancelable(
     assert cancelled.adding == ()
 
 
-def test_later_target_replaces_the_target_but_keeps_first_origin() -> None:
+def test_later_reassignment_keeps_the_replicas_of_the_origin() -> None:
     moving = ReplicaAssignment((1, 2)).reassign_to((2, 3)).reassign_to((4, 2))
     assert moving == ReplicaAssignment((4, 2, 1), (4,), (1,))
 
@@ -183,7 +183,7 @@ def test_reassignment_to_an_in_sync_target_completes_at_once(world: World) -> No
     world.create_topic("orders", {0: [1, 2, 3]})
     world.settle()
     assert reassign(world, [2, 1]) == (KafkaError.none, None)
-    # The leader epoch increases twice: with the shorter replica list, and with the removal from the ISR.
+    # The leader epoch increases twice: when the replica list gets shorter, and when the replica leaves the ISR.
     assert world.brief("orders") == (1, (1, 2), 2)
     assert assignment(world) == ReplicaAssignment((2, 1))
 
@@ -240,7 +240,7 @@ def test_new_target_replaces_the_old_and_stops_its_replicas(world: World) -> Non
     assert world.brief("orders")[:2] == (3, (3, 4))
 
 
-def test_leader_outside_a_new_target_is_replaced_from_the_isr(world: World) -> None:
+def test_leader_outside_a_new_target_is_replaced_by_isr_member(world: World) -> None:
     # Kafka's controller would leave the partition without a leader, and the reassignment would never end (seed 500116).
     world.create_topic("orders", {0: [3]})
     world.settle()
@@ -390,7 +390,7 @@ def test_returning_replica_is_sent_the_started_partition_again(leaderless: World
         assert received and received[-1] == leaderless.state("orders").leader_epoch
 
 
-def test_topic_with_a_partition_started_elsewhere_is_deletable(leaderless: World) -> None:
+def test_topic_whose_partition_started_elsewhere_can_be_deleted(leaderless: World) -> None:
     reassign(leaderless, [2, 3])
     leaderless.ensemble.put(znodes.delete_topic_path("orders"))
     leaderless.settle()
@@ -503,7 +503,7 @@ def test_cancellation_that_removes_no_replica_needs_no_leader(world: World) -> N
     assert not world.events(ControllerEventFailed)
 
 
-def test_next_controller_runs_reassignments_requested_before(world: World) -> None:
+def test_next_controller_runs_reassignments_requested_earlier(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     world.kill(9)

@@ -125,7 +125,8 @@ def test_preferred_election_by_request_elects_first_replica(world: World) -> Non
         TopicPartition("no", 0): KafkaError.unknown_topic_or_partition,
     }
     assert world.brief("t") == (2, (3, 2), 2)
-    # If the request names no partitions, all are meant, and the response lists only those that needed an election.
+    # A request without partitions applies to all partitions. Its response lists only the partitions that needed an
+    # election.
     assert elect(world, 0) == {}
     world.leave(4)
     world.settle()
@@ -241,7 +242,7 @@ def test_imbalance_check_ignores_a_small_imbalance() -> None:
     move_off_the_preferred(world)
     world.create_topic("u", {0: [2, 3]})
     world.run(6_000)
-    # Broker 2 does not lead one of the two partitions that prefer it. This is exactly 50 percent, which does not exceed
+    # One of the two partitions that prefer broker 2 is not led by it. This is exactly 50 percent, which does not exceed
     # the limit.
     assert world.brief("t")[0] == 3 and world.brief("u")[0] == 2
 

@@ -313,7 +313,7 @@ def test_failover_with_many_dead_replicas_is_not_quadratic(world: World, monkeyp
     world.start(9)
     world.run(2_000)
     assert len(received) < 1_000
-    # The requests of the new controller to live brokers are sent all the same.
+    # The new controller still sends its requests to live brokers.
     assert world.requests("LeaderAndIsr", 2) and world.requests("LeaderAndIsr", 3)
 
 
@@ -383,7 +383,10 @@ def test_immediately_recreated_topic_can_be_deleted_immediately(world: World) ->
 
 
 def test_deletion_request_remains_if_the_topic_cannot_be_removed(world: World) -> None:
-    """Otherwise the next controller would load a topic without records and configuration."""
+    """The deletion request remains if the topic's znodes cannot be removed.
+
+    Otherwise the next controller would load a topic without records and configuration.
+    """
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.ensemble.unwritable[znodes.topic_path("t")] = ErrorCode.NO_AUTH

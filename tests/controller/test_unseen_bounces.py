@@ -138,7 +138,7 @@ def test_possibly_incomplete_replica_is_not_counted_for_min_isr(world: World) ->
     assert world.state("t").leader == 2
 
 
-def test_replica_back_without_its_log_waits_for_an_eligible_one(world: World) -> None:
+def test_replica_returning_without_log_waits_for_an_eligible_one(world: World) -> None:
     create(world, 2, 3, 4, min_insync_replicas="2")
     world.leave(4)
     world.settle()
@@ -222,7 +222,7 @@ def test_state_newer_than_the_registration_is_not_changed(world: World) -> None:
     assert epochs_sent(world, 2) == epochs_sent(world, 3) == [1]
 
 
-def test_bounce_handled_before_is_ignored_by_the_next_controller(world: World) -> None:
+def test_bounce_already_handled_is_ignored_by_next_controller(world: World) -> None:
     create(world, 2, 3)
     world.kill(1)
     bounce(world, 2, 3)

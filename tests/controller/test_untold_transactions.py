@@ -1,4 +1,4 @@
-"""The journal contains the zxid that caused a decision, even if the watch event did not.
+"""The journal contains the zxid that caused a decision, even if the watch event did not contain it.
 
 Watch events have no zxid after a reconnection (SetWatches), and before ZooKeeper 3.9 (ZOOKEEPER-4655).
 """
@@ -33,27 +33,27 @@ def last_election_cause(world: World) -> str:
 
 
 def handles(world: World, zxid: int) -> bool:
-    """Run until the controller handles this transaction, however briefly. Return True, or fail after a second."""
+    """Run until the controller handles this transaction, even if only briefly. Return True, or fail after a second."""
     causes = world.active().controller.term.causes
     world.until(lambda: causes.cause == transaction_cause(zxid), 1_000)
     return True
 
 
-def test_new_partitions_event_names_the_topic_znode_write(world: World) -> None:
+def test_new_partitions_event_refers_to_the_topic_znode_write(world: World) -> None:
     world.create_topic("t", {0: [2, 3], 1: [3, 2]})
     written = world.ensemble.nodes[znodes.topic_path("t")].mzxid
     world.settle()
     assert [(e.partition, e.caused_by) for e in world.events(LeaderElected)] == [(1, transaction_cause(written))]
 
 
-def test_topic_removal_event_names_the_znode_deletion(world: World) -> None:
+def test_topic_removal_event_refers_to_the_znode_deletion(world: World) -> None:
     world.ensemble.delete(znodes.topic_path("t"))
     removed = world.ensemble.zxid
     world.settle()
     assert [(e.topic, e.caused_by) for e in world.events(TopicDeleted)] == [("t", transaction_cause(removed))]
 
 
-def test_preferred_election_event_names_its_znode_write(world: World) -> None:
+def test_preferred_election_event_refers_to_its_znode_write(world: World) -> None:
     world.leave(2)
     world.settle()
     world.join(2)
@@ -67,7 +67,7 @@ def test_preferred_election_event_names_its_znode_write(world: World) -> None:
     assert last_election_cause(world) == transaction_cause(asked.mzxid)
 
 
-def test_log_dir_election_event_names_the_notification_write(world: World) -> None:
+def test_log_dir_election_event_refers_to_notification_write(world: World) -> None:
     world.offline_replicas[2] = {T0}
     path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000001"
     received = world.ensemble.put(path, znodes.encode_log_dir_event(2))
@@ -76,12 +76,12 @@ def test_log_dir_election_event_names_the_notification_write(world: World) -> No
     assert world.brief("t")[0] == 3
 
 
-def test_topic_deletion_event_names_its_request_znode_write(world: World) -> None:
+def test_topic_deletion_event_refers_to_its_request_znode_write(world: World) -> None:
     asked = world.ensemble.put(f"{znodes.DELETE_TOPICS}/t")
     assert handles(world, asked.czxid)
 
 
-def test_liveness_event_names_the_transaction_that_changed_it(world: World) -> None:
+def test_liveness_event_refers_to_the_causing_transaction(world: World) -> None:
     world.join(5)
     joined = world.ensemble.nodes[znodes.broker_path(5)].czxid
     world.settle()
@@ -96,7 +96,7 @@ def test_liveness_event_names_the_transaction_that_changed_it(world: World) -> N
     assert last_election_cause(world) == registration_cause(2, epoch)
 
 
-def test_topic_created_event_names_the_topic_znode_creation(world: World) -> None:
+def test_topic_created_event_refers_to_the_topic_znode_creation(world: World) -> None:
     world.create_topic("u", {0: [3, 4]})
     world.settle()
     [made] = world.events(TopicCreated)

@@ -1,4 +1,4 @@
-"""The controller's ZooKeeper requests, one test per kind of write (KafkaZkClientTest)."""
+"""The controller's ZooKeeper requests, one test per type of write (KafkaZkClientTest)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 def _die_with_the_test_run() -> None:
     """Let the kernel send SIGTERM to this child when the test process dies.
 
-    The child runs this before it becomes `make`, which passes SIGTERM to its own children.
+    The child calls this function before it executes `make`, which passes SIGTERM to its own children.
     """
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)

@@ -17,7 +17,7 @@ CURRENT = [param for param in DOCUMENTS if param.id != "CHANGELOG.md"]
 OF_MODULES = [param for param in CURRENT if not param.id.endswith("-keys.md")]
 """Documents without lists of Kafka's config keys.
 
-Such keys look like module names: they contain dots, and start with the name of a package here.
+Such keys look like module names: they contain dots, and start with the name of one of the project's packages.
 """
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]+))?\)")
 _CODE = re.compile(r"`([^`\n]+)`")

@@ -265,7 +265,9 @@ def read_collected_history_without_newer_fields(tmp_path: Path) -> str:
 
 @newer("collected history")
 def refuse_newer_collected_history(tmp_path: Path) -> str:
-    """The API process exits with one line on standard error, and has not changed any file."""
+    """The API process rejects a newer collected history: it exits with one line on standard error and changes no
+    file.
+    """
     mine = settings(tmp_path, port=0)
     mine.agent_token_file.write_text("token")
     file = collected(mine.data / "collected")

@@ -129,7 +129,7 @@ def test_incomplete_frames_do_not_block_other_clients(zabka_cluster: LiveCluster
 
 
 @pytest.mark.parametrize("what", ["random bytes", "a huge length", "a negative length"])
-def test_bytes_that_no_frame_can_start_with_close_the_connection(zabka_cluster: LiveCluster, what: str) -> None:
+def test_invalid_first_bytes_of_a_frame_close_the_connection(zabka_cluster: LiveCluster, what: str) -> None:
     stays_open = [
         port
         for port, address in ports(zabka_cluster).items()

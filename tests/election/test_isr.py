@@ -92,8 +92,8 @@ def test_paused_follower_leaves_the_isr_by_lag_and_returns(cluster: Cluster) -> 
 @pytest.mark.parametrize("direction", ["what it asks", "what it is answered"])
 def test_isolated_follower_leaves_the_isr_and_returns(cluster: Cluster, direction: str) -> None:
     roles = under_load(cluster)
-    # The follower opens the connection and fetches. Its fetches stall in either case: if its requests are lost, or the
-    # responses.
+    # The follower opens the connection and fetches. Its fetches stall whether its requests or the responses to them are
+    # lost.
     ends = (roles.follower, roles.leader) if direction == "what it asks" else (roles.leader, roles.follower)
 
     cut_us = cluster.now_us

@@ -1,4 +1,7 @@
-"""The nodes of a live cluster record all messages of an election and of a failover. Their journals have the counts."""
+"""The nodes of a live cluster record all messages of an election and of a failover.
+
+Their journals contain the number of messages.
+"""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 Depending on the topic's configuration, the partition stays offline with all records, or becomes available without some
 of them.
 
-Section 4.6 of the reference on Kafka's behavior: broker A is leader and the whole ISR, and has m1, m2 and m3. Broker B
-has only m1. A dies, and B returns.
+Section 4.6 of the reference on Kafka's behavior: broker A is the leader and the only ISR member, and has m1, m2 and m3.
+Broker B has only m1. A dies, and B returns.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def a_returns_and_the_logs_converge(cluster: Cluster, case: OfflineCase) -> None
         **{"broker_id": case.a.id, "topic": "orders", "partition": 0},
         **{"first_offset": 1, "last_offset": 2, "count": 2},
     }
-    # Both lost records were committed, because A was the whole ISR. A knows this from its journal, which is newer than
-    # its checkpoint.
+    # Both lost records were committed, because A was the only ISR member. A knows this from its journal, which is newer
+    # than its checkpoint.
     assert (lost["committed_at_least"], lost["below_high_watermark"]) == (2, 2)
     (truncated,) = cluster.until(lambda: cluster.events("log_truncated", after_us=case.since_us))
     assert (truncated["broker_id"], truncated["from_offset"], truncated["to_offset"]) == (case.a.id, 3, 1)
@@ -90,7 +90,7 @@ def a_returns_and_the_logs_converge(cluster: Cluster, case: OfflineCase) -> None
 
 @pytest.mark.scenario(43)
 @pytest.mark.parametrize("cluster", ["simulated", pytest.param("live", marks=pytest.mark.long)], indirect=True)
-def test_partition_waits_for_old_leader_if_unclean_is_disabled(cluster: Cluster) -> None:
+def test_partition_waits_for_old_leader_without_unclean_election(cluster: Cluster) -> None:
     case = offline_case(cluster)
 
     # B is running, but must not be elected.
@@ -136,7 +136,7 @@ def test_broker_default_elects_a_returning_out_of_sync_replica(
 
 
 @pytest.mark.zabka(settings={UNCLEAN: "true"})
-def test_topic_override_disables_unclean_election_of_the_default(
+def test_topic_override_disables_the_default_unclean_election(
     zabka_world: SimulatedCluster,
 ) -> None:
     zabka_world.topics.create("other")

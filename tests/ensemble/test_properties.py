@@ -39,7 +39,7 @@ def test_logical_lines_of_a_file_join_to_the_original(text: str) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b.c", "clientPort"]), st.text(max_size=40)))
-def test_property_lines_are_parsed_to_what_was_written(properties: dict[str, str]) -> None:
+def test_written_property_lines_are_parsed_to_the_same_values(properties: dict[str, str]) -> None:
     text = "\n".join(property_line(key, value) for key, value in properties.items())
     assert text.isascii()
     assert read_properties(text) == properties

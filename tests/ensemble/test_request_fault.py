@@ -24,7 +24,7 @@ def rule(text: str) -> RequestFault:
 
 
 def taken(uses: FaultUses, requests: int, now_ms: int = 0) -> list[int]:
-    """Return which of the requests, numbered from 1, the fault is injected into."""
+    """Return the numbers, starting at 1, of the requests into which the fault is injected."""
     draw = random.Random(1).random
     return [n for n in range(1, requests + 1) if not uses.is_over(now_ms) and uses.take(draw)]
 
@@ -115,7 +115,7 @@ def test_contradictory_rule_is_rejected_with_the_reason(body: str, reason: str) 
         rule(body)
 
 
-def test_request_fault_json_decodes_as_encoded() -> None:
+def test_request_fault_survives_a_json_round_trip() -> None:
     body = (
         '{"kind":"request","effect":"error","api":"Produce","client_id":"shop-*","topic":"orders",'
         '"error":"NOT_LEADER_OR_FOLLOWER","times":1}'

@@ -195,8 +195,8 @@ def reply_streams() -> list[bytes]:
     ]  # fmt: skip
     seeds = []
     for answer in answers:
-        # The first bytes of an input select the requests. With one seed per request, each reply is once the reply to
-        # its own request.
+        # The first bytes of an input select the requests. With one seed per request, each reply occurs once as the
+        # reply to its own request.
         for op in range(len(REQUESTS)):
             seeds.append(bytes([op] * 6 + [0] * 10) + framed(hello, Reply(1, 5, 0, answer)))
     watch = Reply(-1, -1, 0, WatcherEvent(3, 3, "/a"))
@@ -207,9 +207,9 @@ USERS = {"ann": "secret", "é": "p\\w"}
 
 
 def sasl(data: bytes) -> None:
-    """Check a digest-response, which authenticates a user or fails.
+    """Check a client's response to a digest challenge: it authenticates a user, or fails.
 
-    Also answer a challenge, which gets a response or is rejected.
+    Also compute the response to a challenge from the input, or reject the challenge.
     """
     server = DigestMd5Server(USERS, "nonce")
     with suppress(SaslError):

@@ -260,7 +260,7 @@ def transaction(data: bytes) -> None:
     assert decode_body(txn.type, reader) == txn.body
     if reader.left >= 12:
         assert int.from_bytes(data[reader.pos + 4 : reader.pos + 12], "big") == txn.digest
-    # Create a new object, which must be encoded. The decoded one would return the bytes that it was decoded from.
+    # Create a new object, which must be encoded. A decoded object would return the bytes from which it was decoded.
     fresh = Txn(txn.session_id, txn.cxid, txn.zxid, txn.time_ms, txn.type, txn.body, txn.digest)
     again = Txn.decode(fresh.encoded())
     assert again.body == txn.body and again.digest == txn.digest and again.type == txn.type

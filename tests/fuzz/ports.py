@@ -47,7 +47,7 @@ def _framed(frames: list[bytes]) -> bytes:
 
 
 def _stream(kind: str, random: Random) -> bytes:
-    """Return bytes such as a real client of that port could send."""
+    """Return bytes that a real client of that port could send."""
     if kind in ("client", "secure"):
         if random.random() < 0.1:
             return random.choice(_WORDS)
@@ -60,7 +60,7 @@ def _stream(kind: str, random: Random) -> bytes:
 
 
 class Attack:
-    """Opens connections one after the other that send garbage or nothing. Some of them stay open."""
+    """Opens one connection after the other. Each sends garbage or nothing, and some of them stay open."""
 
     def __init__(self, ports: Ports, random: Random, context: ssl.SSLContext | None) -> None:
         self._ports = ports

@@ -185,7 +185,7 @@ def test_looking_peer_rejects_a_round_that_is_too_large() -> None:
     assert lone.peer.round == 1 and lone.peer.state is PeerState.LOOKING
 
 
-def test_membership_without_a_voter_closes_only_that_link() -> None:
+def test_membership_without_a_voter_closes_only_its_own_link() -> None:
     lone = Lone(reconfig=True)
     link = lone.follow(2)
     assert link is not None
@@ -195,7 +195,7 @@ def test_membership_without_a_voter_closes_only_that_link() -> None:
     assert lone.peer.state is PeerState.LOOKING and lone.follow() is not None
 
 
-def test_snapshot_without_a_valid_tree_closes_only_that_link() -> None:
+def test_snapshot_without_a_valid_tree_closes_only_its_own_link() -> None:
     lone = Lone()
     link = lone.follow(1)
     assert link is not None
@@ -209,7 +209,7 @@ def test_snapshot_without_a_valid_tree_closes_only_that_link() -> None:
     assert lone.peer.state is PeerState.LOOKING and lone.follow() is not None
 
 
-def test_activation_without_reconfig_closes_only_that_link() -> None:
+def test_activation_without_reconfig_closes_only_its_own_link() -> None:
     lone = Lone(reconfig=True)
     link = lone.follow(1)
     assert link is not None

@@ -67,7 +67,10 @@ OF_EXTRAS = {
 DEVELOPMENT = {"compose/locks.py": {"packaging"}, "scripts/setup/page_libraries.py": {"setuptools"}}
 """Programs that run only in the source tree, and the packages from the lock file that they import."""
 ALWAYS_THERE = {"starlette", "pydantic_core"}
-"""Packages that are always installed as requirements of others: Starlette by FastAPI, the core by pydantic."""
+"""Packages that are always installed because another package requires them.
+
+FastAPI requires Starlette, and pydantic requires pydantic_core.
+"""
 
 
 BROUGHT_ALONG = {"pandas": "numpy", "pyspark": "py4j", "typer": "click"}
@@ -171,7 +174,7 @@ def test_package_hidden_by_the_test_cannot_be_imported() -> None:
         assert done.stdout == "False\n", done.stderr
 
 
-def test_missing_extra_message_contains_the_install_command() -> None:
+def test_message_for_a_missing_extra_has_the_install_command() -> None:
     assert is_installed("spark")
     require("spark", "the tables are")
     assert str(Lacking("spark", "the tables are")) == "the tables are not installed: pip install 'zabka[spark]'"
@@ -188,7 +191,7 @@ def test_missing_extra_message_contains_the_install_command() -> None:
         ("kazoo", "import zabka.ensemble.client.kazoo", "kazoo, whose recipes run on this client, is not installed"),
     ],
 )
-def test_module_without_its_extra_names_the_install_command(extra: str, code: str, message: str) -> None:
+def test_module_error_without_its_extra_has_the_install_command(extra: str, code: str, message: str) -> None:
     done = run_without(extra, code)
     assert done.returncode == 1
     assert f"{message}: {install_command(extra)}" in done.stderr
@@ -214,13 +217,13 @@ def test_command_without_typer_runs_without_the_cli_extra(verb: str) -> None:
         (["no-such-verb"], "the command line is"),
     ],
 )
-def test_command_without_the_cli_extra_names_the_install_command(arguments: list[str], missing: str) -> None:
+def test_error_without_the_cli_extra_has_the_install_command(arguments: list[str], missing: str) -> None:
     done = run_zabka_without("cli", *arguments)
     assert (done.returncode, done.stdout) == (MISSING, "")
     assert done.stderr == f"zabka: {missing} not installed: pip install 'zabka[cli]'\n"
 
 
-def test_key_store_without_its_extra_names_the_install_command() -> None:
+def test_key_store_error_without_extra_has_the_install_command() -> None:
     code = """
 import ssl
 from pathlib import Path

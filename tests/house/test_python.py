@@ -1,4 +1,4 @@
-"""Which Python the virtual environment is created with (scripts/setup/choose_python.sh)."""
+"""The choice of the Python for the virtual environment (scripts/setup/choose_python.sh)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 def interpreter(directory: Path, name: str, *, profiles: bool = True, environments: bool = True) -> None:
     """Create a fake interpreter with that name, with or without the checked features.
 
-    Other commands run this Python.
+    All other commands are executed by the Python that runs this test.
     """
     directory.mkdir(exist_ok=True)
     script = directory / name

@@ -49,7 +49,7 @@ def test_name_is_flagged_only_for_whole_words(name: str, flagged: bool) -> None:
         ("broker: tell nobody", False),
     ],
 )
-def test_commit_subject_names_an_area_in_plain_words(subject: str, accepted: bool) -> None:
+def test_commit_subject_has_an_area_and_plain_words(subject: str, accepted: bool) -> None:
     assert (words.reason_against_subject(subject) is None) == accepted
 
 
@@ -58,7 +58,7 @@ def test_tables_and_fragments_are_not_checked_as_sentences() -> None:
     assert words.sentences(f"Two words. One whole sentence here.\n\n{table}") == ["One whole sentence here."]
 
 
-def test_extracted_python_strings_have_kind_and_location(tmp_path: Path) -> None:
+def test_extracted_python_strings_have_type_and_location(tmp_path: Path) -> None:
     file = tmp_path / "test_x.py"
     file.write_text('"""A module of tests."""\n\n\ndef test_a() -> None:\n    # The reason for it.\n    pass\n')
     found = [(each.kind, each.text) for each in words._in_python(file)]

@@ -53,7 +53,7 @@ class GoSuite:
         self._program = program
 
     def missing(self, names: Collection[str]) -> set[str]:
-        """Return those of these tests (`Test` or `Test/part_of_it`) that the sources do not contain."""
+        """Return the tests in `names` that the sources do not contain. A name is `Test` or `Test/part_of_it`."""
         # Search the sources, because a test program may need its servers even to list its tests.
         text = "".join(file.read_text() for file in sorted(self._program.parent.glob("*_test.go")))
         tests = set(re.findall(r"(?m)^func (Test\w+)\(t \*testing\.T\)", text))

@@ -57,7 +57,7 @@ class Output(NamedTuple):
 
 
 class ToolServer:
-    """A JVM that stays running and executes tools, because starting a JVM for each takes long."""
+    """A JVM that stays running and executes all tools, because starting a JVM for each tool takes long."""
 
     def __init__(self, directory: Path) -> None:
         logging = directory / "tools-log4j.properties"

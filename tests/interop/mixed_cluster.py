@@ -81,7 +81,9 @@ class MixedCluster:
 
     @property
     def lives(self) -> dict[int, int]:
-        """Return the broker epoch of each registered broker. Every restart and every new session changes it."""
+        """Return the broker epoch of each registered broker. The epoch changes at every restart and with every new
+        session.
+        """
         paths = {broker_id: f"/brokers/ids/{broker_id}" for broker_id in self.registered}
         return {broker_id: self.zk.retry(self.zk.get, path)[1].czxid for broker_id, path in paths.items()}
 

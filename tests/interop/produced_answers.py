@@ -31,7 +31,7 @@ class Stored(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A broker's response to a case, and what it has stored."""
+    """A broker's response to a case, and the records that the broker has stored."""
 
     error: int
     message: str | None

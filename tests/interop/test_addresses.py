@@ -70,7 +70,7 @@ def test_ensemble_keeps_working_on_its_second_network(in_two_networks: MixedEnse
 
 @needs_java
 @pytest.mark.parametrize("java", [1, 3])
-def test_zookeeper_and_ours_use_each_others_addresses(in_two_networks: MixedEnsemble, java: int) -> None:
+def test_java_and_zabka_servers_use_each_others_addresses(in_two_networks: MixedEnsemble, java: int) -> None:
     in_two_networks.start_java(java)
     in_two_networks.start(*(i for i in (1, 2, 3) if i != java))
     in_two_networks.wait_for_quorum()

@@ -1,4 +1,4 @@
-"""aiokafka's own tests, from a checkout of its repository, run with one of our brokers."""
+"""aiokafka's own tests, from a checkout of its repository. They run with one of our brokers."""
 
 from __future__ import annotations
 

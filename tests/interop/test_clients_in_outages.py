@@ -156,7 +156,7 @@ def test_two_clients_survive_coordinator_and_zab_leader_loss(zabka_cluster: Live
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.zabka(peers=3, brokers=3, settings=SETTINGS)
-def test_clients_survive_kills_of_every_kind_of_node(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
+def test_clients_survive_kills_of_nodes_of_every_type(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
     cluster = zabka_cluster
     with at_work(cluster, LIBRARIES, tmp_path) as sessions:
         deadline = time.monotonic() + LONG_S

@@ -119,7 +119,7 @@ class Output:
 def test_each_record_is_copied_once_despite_kills(cluster: BrokerCluster, tmp_path: Path, in_group: bool) -> None:
     """Each record is copied exactly once, although copiers and brokers are killed.
 
-    With fixed partitions this tests KIP-98, with partitions from a consumer group KIP-447.
+    With fixed partitions, the test covers KIP-98. With partitions from a consumer group, it covers KIP-447.
     """
     fill(cluster.bootstrap)
     copiers = [Copier(cluster.bootstrap, name, number, in_group, tmp_path) for number, name in enumerate(COPIERS)]

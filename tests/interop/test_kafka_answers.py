@@ -131,7 +131,7 @@ def test_every_request_version_gets_kafkas_response_bytes(
         assert kafka == ours, version
 
 
-def test_java_client_reads_equal_responses_from_kafka_and_ours(brokers: tuple[str, str]) -> None:
+def test_java_client_reads_equal_responses_from_kafka_and_zabka(brokers: tuple[str, str]) -> None:
     kafka, ours = (
         subprocess.run(
             ["java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classpath(), str(ADMIN), address],
@@ -157,7 +157,7 @@ def test_java_sasl_client_fails_with_the_same_error(brokers: tuple[str, str], tm
         assert re.search("Unexpected handshake request with client mechanism PLAIN, enabled mechanisms are", output)
 
 
-def test_idempotent_producer_and_group_work_on_kafka_and_ours(brokers: tuple[str, str]) -> None:
+def test_idempotent_producer_and_group_work_on_kafka_and_zabka(brokers: tuple[str, str]) -> None:
     for address in brokers:
         producer = Producer({"bootstrap.servers": address, "enable.idempotence": True})
         for number in range(100):
@@ -173,7 +173,7 @@ def test_idempotent_producer_and_group_work_on_kafka_and_ours(brokers: tuple[str
         consumer.close()
 
 
-def test_transactions_commit_and_fence_on_kafka_and_ours(brokers: tuple[str, str]) -> None:
+def test_transactions_commit_and_fence_on_kafka_and_zabka(brokers: tuple[str, str]) -> None:
     for address in brokers:
         settings = {"bootstrap.servers": address, "transactional.id": "t"}
         producer, successor = Producer(settings), Producer(settings)

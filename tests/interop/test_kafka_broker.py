@@ -56,7 +56,7 @@ def numbered(count: int, first: int = 0) -> list[str]:
     return [f"record {number}" for number in range(first, first + count)]
 
 
-def test_kafka_broker_joins_ours_without_unusual_log_lines(cluster: MixedCluster) -> None:
+def test_kafka_broker_joins_zabka_without_unusual_log_lines(cluster: MixedCluster) -> None:
     kafka = cluster.nodes[KAFKA]
     assert isinstance(kafka, KafkaServer)
     assert cluster.registered == list(ALL_BROKERS)
@@ -64,7 +64,7 @@ def test_kafka_broker_joins_ours_without_unusual_log_lines(cluster: MixedCluster
 
 
 @CONTROLLERS
-def test_brokers_of_both_kinds_follow_leaders_of_the_other_kind(
+def test_kafka_and_zabka_brokers_follow_each_others_leaders(
     cluster: MixedCluster, controllers: tuple[int, ...]
 ) -> None:
     cluster.make_controller(*controllers)
@@ -189,7 +189,7 @@ def test_controlled_shutdown_moves_leadership_to_other_broker(
 ) -> None:
     """A broker hands its partition leaderships over in a controlled shutdown, even if it is the controller.
 
-    It handles its own request and then resigns.
+    A controller handles its own shutdown request, and then resigns.
     """
     cluster.make_controller(*controllers)
     topic = f"leaves-{leaving}-{controllers[0]}"
@@ -299,7 +299,10 @@ def read_in_group(cluster: MixedCluster, topic: str, group: str, count: int) -> 
 
 
 def test_acknowledged_records_survive_a_kill_of_each_broker(cluster: MixedCluster) -> None:
-    """Kafka's VerifiableProducer runs while each of the three brokers is killed and restarted."""
+    """No acknowledged record of Kafka's VerifiableProducer is lost while the three brokers are killed in turn.
+
+    Each broker is restarted before the next one is killed.
+    """
     topic = "outlives"
     cluster.create(topic, *THREE_WAYS, min_insync_replicas="2")
     with verifiable_producer(cluster.bootstrap, topic, records_per_s=200) as producer:

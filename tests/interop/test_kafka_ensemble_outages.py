@@ -59,7 +59,7 @@ class Clients:
         self.sessions = sessions
 
     def go_on(self) -> None:
-        """Wait until each producer has new acknowledgements and each consumer has read new records."""
+        """Wait until each producer has received new acknowledgements, and each consumer has read new records."""
         before = {each: (each.consumed, each.acknowledged) for each in self.sessions}
         self._producer.until_acknowledged(self._producer.acknowledged_count + 200)
 

@@ -1,6 +1,7 @@
 """Kafka Streams 3.9.1 with exactly_once_v2 on three of our brokers, while the application and brokers are killed.
 
-The output must be equal to a fold of the input in a single thread: no result is missing, duplicated or out of order.
+The output must equal the result of processing the input in a single thread: no result is missing, duplicated or out of
+order.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class Input:
 
 
 def folds(values: list[int]) -> list[int]:
-    """Return the result of the fold after each value, computed with 64-bit integers as in Java."""
+    """Return the expected result after each value, computed with 64-bit integers as in Java."""
     fold, found = 0, []
     for value in values:
         fold = (31 * fold + value) & MASK

@@ -439,8 +439,8 @@ def test_our_reassign_tool_cancels_as_kafkas_tool_does(both: TwoClusters) -> Non
 def test_our_tool_cancels_a_move_that_only_adds_replicas(both: TwoClusters) -> None:
     """Our tool also cancels a move that only adds replicas.
 
-    ReassignPartitionsCommand.cancelAssignment checks only for replicas that are being removed, although it means both
-    kinds.
+    ReassignPartitionsCommand.cancelAssignment checks only for replicas that are being removed, although it should also
+    check for replicas that are being added.
     """
     plan = _begin_to_move(both, "adds", [1, 2, 3])
     cancel = ("--reassignment-json-file", plan, "--cancel", "--preserve-throttles")
@@ -765,9 +765,9 @@ def test_our_tools_print_the_same_as_kafkas_tools(both: TwoClusters) -> None:
 
 
 def _plain(text: str) -> str:
-    """Return a tool's output without what our tools do not print.
+    """Return a tool's output without the parts that our tools do not print.
 
-    That is stack traces, the Optional around a name, and the line break in a plan for resetting offsets.
+    These parts are stack traces, the Optional around a name, and the line break in a plan for resetting offsets.
     """
     text = re.sub(r"(?m)^(org\.apache\.|Caused by|\tSuppressed).*\n?", "", text.replace("Optional[nothing]", "nothing"))
     if "NEW-OFFSET" in text:

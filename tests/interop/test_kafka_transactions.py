@@ -1,7 +1,7 @@
 """Transactions in a cluster of our brokers and an Apache Kafka 3.9 broker, each as coordinator and as leader.
 
 Each rule is tested both ways: first with our coordinator and then Kafka's, and vice versa. The partitions of each topic
-have three different leaders, two of ours and Kafka's.
+have three different leaders: two of our brokers and Kafka's broker.
 """
 
 from __future__ import annotations
@@ -112,13 +112,11 @@ def described(cluster: MixedCluster, transactional_id: str) -> list[str]:
 
 
 @COORDINATORS
-def test_producer_continues_with_a_coordinator_of_the_other_kind(
-    cluster: MixedCluster, first: int, second: int
-) -> None:
-    """A producer continues its transactions when the other implementation becomes the coordinator.
+def test_producer_moves_between_kafka_and_zabka_coordinators(cluster: MixedCluster, first: int, second: int) -> None:
+    """A producer continues its transactions when a broker of the other implementation becomes the coordinator.
 
-    Each coordinator handles a commit and an abort. The second one loads the transactional id from the log that the
-    first one has written.
+    Each coordinator handles a commit and an abort. The second coordinator loads the transactional id from the log that
+    the first coordinator has written.
     """
     topic = producer_id = f"continues-{first}"
     cluster.create(topic, *THREE_WAYS)
@@ -141,7 +139,7 @@ def test_producer_continues_with_a_coordinator_of_the_other_kind(
 
 @COORDINATORS
 @pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
-def test_open_transaction_moves_to_the_other_kind_of_coordinator(
+def test_open_transaction_moves_between_kafka_and_zabka(
     cluster: MixedCluster, first: int, second: int, commits: bool
 ) -> None:
     topic = producer_id = f"open-{first}-{commits}"
@@ -169,9 +167,9 @@ def test_open_transaction_moves_to_the_other_kind_of_coordinator(
 def test_second_coordinator_writes_markers_after_first_is_killed(
     cluster: MixedCluster, first: int, second: int
 ) -> None:
-    """If the coordinator is killed right after its response to EndTxn, the next one writes the markers.
+    """If the coordinator is killed right after its response to EndTxn, the next coordinator writes the markers.
 
-    The first coordinator may not have written them by then.
+    The first coordinator may not have written the markers by then.
     """
     topic = producer_id = f"killed-{first}"
     # If Kafka's broker is the one that is killed, it must not host a partition of the topic.

@@ -72,7 +72,7 @@ class Actions:
         self.seen: dict[str, dict[str, Znode]] = {}
 
     def run(self) -> dict[str, dict[str, Znode]]:
-        """Run all actions. Return the tree of znodes after each, keyed by the action's description."""
+        """Run all actions. Return the tree of znodes after each action, keyed by the action's description."""
         self.brokers_start()
         self.note("the brokers have started")
         self.admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{self.brokers[0].port}")

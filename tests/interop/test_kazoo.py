@@ -54,7 +54,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture
 def chroot(servers: Ensemble) -> str:
-    """Return a connection string that ends with a path of its own for this test."""
+    """Return a connection string that ends with a path that only this test uses."""
     path = f"/test-{next(_numbers)}"
     client = kazoo.client.KazooClient(servers.hosts)
     client.start(WAIT_S)

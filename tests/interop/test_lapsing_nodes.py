@@ -1,6 +1,6 @@
 """Container znodes, TTL znodes and quotas of our peers and Apache ZooKeeper.
 
-They have one data directory in turn, or are members of one ensemble.
+Both implementations use one data directory in turn, or are members of one ensemble.
 """
 
 from __future__ import annotations

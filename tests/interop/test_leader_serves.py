@@ -26,7 +26,7 @@ def trio(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Trio]:
 
 
 class Trio(MixedEnsemble):
-    """Three servers of one kind, with leaderServes=no."""
+    """Three servers of one implementation, with leaderServes=no."""
 
     def __init__(self, directory: Path, kind: str) -> None:
         super().__init__(directory, 3)
@@ -46,8 +46,8 @@ class Trio(MixedEnsemble):
             leaders[:] = (i for i, mode in modes.items() if mode == "none")
             return len(leaders) == 1 and all(mode == "follower" for i, mode in modes.items() if i not in leaders)
 
-        # The mode "none" alone does not show this: a server in an election has it too, and a follower detects a dead
-        # leader late. But if a session can be opened, the leader and the quorum are ready.
+        # The mode "none" alone does not show which server is the leader: a server in an election has it too, and a
+        # follower detects a dead leader late. But if a session can be opened, the leader and the quorum are ready.
         with self.client():
             wait_until(led)
         return leaders[0]

@@ -1,6 +1,6 @@
 """An ensemble of two servers with an oracle, one of them Apache ZooKeeper 3.9.5.
 
-Either of them is leader alone if the oracle allows it.
+Either server can be the leader without the other one if the oracle allows it.
 """
 
 from __future__ import annotations

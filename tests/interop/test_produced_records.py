@@ -48,12 +48,12 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Wire, Wire]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
-def test_kafka_and_ours_reply_and_store_records_equally(both: tuple[Wire, Wire], case: Case) -> None:
+def test_kafka_and_zabka_reply_and_store_records_equally(both: tuple[Wire, Wire], case: Case) -> None:
     ours, kafkas = (answer_to(wire, case) for wire in both)
     assert ours == kafkas
 
 
-def test_kafka_and_ours_support_the_same_record_api_versions(both: tuple[Wire, Wire]) -> None:
+def test_kafka_and_zabka_support_the_same_record_api_versions(both: tuple[Wire, Wire]) -> None:
     ranges = []
     for wire in both:
         served = {row.api_key: (row.min_version, row.max_version) for row in wire.ask(ApiKey.API_VERSIONS, 0).api_keys}
@@ -63,7 +63,7 @@ def test_kafka_and_ours_support_the_same_record_api_versions(both: tuple[Wire, W
 
 @pytest.mark.parametrize("timestamp", [-1, -2, -3, 0, 1 << 62])
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_kafka_and_ours_return_equal_list_offsets_v0_responses(
+def test_kafka_and_zabka_give_equal_list_offsets_v0_responses(
     both: tuple[Wire, Wire], timestamp: int, count: int
 ) -> None:
     answers = []
@@ -76,7 +76,7 @@ def test_kafka_and_ours_return_equal_list_offsets_v0_responses(
     assert answers[0] == answers[1]
 
 
-def test_kafka_and_ours_reject_down_conversion_if_disabled(both: tuple[Wire, Wire]) -> None:
+def test_kafka_and_zabka_reject_disabled_down_conversion(both: tuple[Wire, Wire]) -> None:
     errors = []
     for wire in both:
         assert wire.produce("unconverted", build_batch(some()), 9).error_code == 0

@@ -52,7 +52,9 @@ class Guarded(MixedEnsemble):
             self.start(i)
 
 
-def test_servers_of_both_kinds_with_the_password_form_a_quorum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_and_zabka_servers_with_the_password_form_a_quorum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ensemble = Guarded(tmp_path, monkeypatch)
     try:
         ensemble.let(1, "sesame", java=False)

@@ -1,6 +1,6 @@
 """Our servers and Apache ZooKeeper 3.9.5 in one ensemble whose members change.
 
-Each kind of server follows a leader of the other kind that commits membership changes.
+Servers of each implementation follow a leader of the other implementation, which commits membership changes.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ pytestmark = needs_java
 
 
 @pytest.mark.parametrize("java", [(2, 3), (1, 2)], ids=["a Java leader", "Java followers"])
-def test_servers_of_both_kinds_apply_reconfigs_of_the_other_kind(tmp_path: Path, java: tuple[int, ...]) -> None:
+def test_java_and_zabka_servers_apply_each_others_reconfigs(tmp_path: Path, java: tuple[int, ...]) -> None:
     ensemble = MixedEnsemble(tmp_path, 3)
     try:
         enable(ensemble)
-        # Start first the servers of the kind that should lead.
+        # First start the servers of the implementation that should lead.
         if 3 in java:
             ensemble.start_java(*java)
             ensemble.wait_for_quorum()

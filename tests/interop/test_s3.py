@@ -170,7 +170,7 @@ def test_unreadable_bucket_data_exits_with_a_one_line_error(
     assert "Traceback" not in done.stderr and "\tat " not in done.stderr
 
 
-def test_documentation_names_the_tested_s3_library_versions() -> None:
+def test_documentation_lists_the_tested_s3_library_versions() -> None:
     versions = dict(re.findall(r"<(hadoop|awssdk)\.version>(.+?)<", S3A_POM.read_text()))
     page = PAGE.read_text()
     assert f"hadoop-aws:{versions['hadoop']}," in page

@@ -14,7 +14,7 @@ from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 def test_server_with_id_0_can_lead_java_and_our_servers(tmp_path: Path) -> None:
     """Server 0 can be leader, whichever implementation it is.
 
-    It is the only one with a weight. So only it can lead, and it is a quorum alone.
+    Server 0 is the only server with a weight. Therefore only it can lead, and it forms a quorum alone.
     """
     ensemble = MixedEnsemble(tmp_path, 3, first=0)
     for i in ensemble.client_ports:

@@ -20,7 +20,7 @@ def forget_logs(directory: Path) -> None:
             path.unlink()
 
 
-def test_each_kind_of_server_starts_from_the_others_snapshot(tmp_path: Path) -> None:
+def test_java_and_zabka_start_from_each_others_snapshots(tmp_path: Path) -> None:
     ensemble = MixedEnsemble(tmp_path, 1)
     with ensemble.config(1).open("a") as config:
         config.write("snapshot.compression.method=snappy\nsnapCount=20\n")

@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
 
 @pytest.fixture(scope="module")
 def stored(cluster: BrokerCluster) -> dict[tuple[int, int], tuple[str, str]]:
-    """Produce records. Return the key and value of each acknowledged one, keyed by (partition, offset)."""
+    """Produce records. Return the key and value of each acknowledged record, keyed by (partition, offset)."""
     return {**produced(cluster, 0, 1500)}
 
 

@@ -217,7 +217,7 @@ def logged(folder: Path) -> list[Txn]:
         position += 13 + size
 
 
-def test_connect_requests_get_the_same_replies_as_zookeepers(dial):
+def test_connect_requests_get_the_same_replies_as_in_zookeeper(dial):
     session = dial().response
     gone = ConnectResponse(0, 0, 0, bytes(16))
     good = (session.session_id, session.password)

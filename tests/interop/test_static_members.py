@@ -154,7 +154,7 @@ def command(client: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["zabka", "kafka"])
-def test_static_members_but_not_librdkafkas_survive_failover(kind: str, tmp_path: Path) -> None:
+def test_static_members_except_of_librdkafka_survive_failover(kind: str, tmp_path: Path) -> None:
     """Static members of all clients except librdkafka continue after a failover of the coordinator.
 
     When its session times out, librdkafka discards its member id, and sends heartbeats without it until the application

@@ -164,7 +164,7 @@ def test_hash_command_of_both_servers_has_the_same_format(pair: Pair) -> None:
     assert len(java) == len(ours) == 2 and re.fullmatch(r"[0-9a-f]+:", ours[0])
 
 
-def test_mntr_reply_has_only_names_that_zookeepers_has(pair: Pair) -> None:
+def test_mntr_reply_has_only_the_names_of_zookeepers_reply(pair: Pair) -> None:
     java, ours = (
         {line.split("\t")[0].removeprefix("zk_") for line in answer.splitlines()} for answer in pair.replies("mntr")
     )
@@ -178,7 +178,7 @@ def test_every_zookeeper_metric_is_served_or_documented_absent(pair: Pair) -> No
     assert not ours & set(ABSENT), "no longer absent"
 
 
-def test_counts_kept_by_both_servers_are_equal(pair: Pair) -> None:
+def test_mntr_counts_of_both_servers_are_equal(pair: Pair) -> None:
     java, ours = (dict(line.split("\t") for line in answer.splitlines()) for answer in pair.replies("mntr"))
     for name in ("znode_count", "ephemerals_count", "approximate_data_size", "global_sessions", "server_state"):
         assert ours[f"zk_{name}"] == java[f"zk_{name}"], name

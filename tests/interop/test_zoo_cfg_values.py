@@ -36,7 +36,7 @@ def test_zookeeper_reads_zoo_cfg_values_as_in_our_table(tmp_path: Path) -> None:
     assert found == JAVA
 
 
-def test_java_parses_properties_files_as_we_do(tmp_path: Path) -> None:
+def test_java_parses_properties_files_as_zabka_does(tmp_path: Path) -> None:
     """Our parser of properties files returns the same as Java's.
 
     The test uses the files in the table, and files of random characters that have a meaning in properties files.

@@ -96,7 +96,7 @@ def test_our_server_follows_a_java_leader_and_leads_java_servers(ensemble: Mixed
     no_complaints(ensemble)
 
 
-def test_each_kind_of_server_starts_from_the_others_data(ensemble: MixedEnsemble) -> None:
+def test_java_and_zabka_servers_start_from_each_others_data(ensemble: MixedEnsemble) -> None:
     ensemble.start()
     ensemble.wait_for_quorum()
     work(ensemble, 1, "/by-ours")

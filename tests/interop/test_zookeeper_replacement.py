@@ -1,4 +1,6 @@
-"""Three Java servers are replaced one by one with our servers, and later back, while a client writes."""
+"""Three Java servers are replaced one by one with our servers, and later with Java servers again, while a client
+writes.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ class WritingClient:
             time.sleep(0.05)
 
 
-def test_replacing_java_servers_and_back_loses_no_data(ensemble: MixedEnsemble) -> None:
+def test_migration_from_java_servers_and_back_loses_no_data(ensemble: MixedEnsemble) -> None:
     ensemble.start_java(1, 2, 3)
     ensemble.wait_for_quorum()
     writing = WritingClient(ensemble.hosts)
@@ -104,7 +106,7 @@ def test_replacing_java_servers_and_back_loses_no_data(ensemble: MixedEnsemble) 
     assert writing.acknowledged == sorted(writing.acknowledged)
 
 
-def test_each_kind_of_server_wins_and_loses_mixed_elections(ensemble: MixedEnsemble) -> None:
+def test_java_and_zabka_servers_win_and_lose_mixed_elections(ensemble: MixedEnsemble) -> None:
     ensemble.start_java(1, 3)
     ensemble.start(2)
     writing = WritingClient(ensemble.hosts)

@@ -50,7 +50,7 @@ class Suite(NamedTuple):
 def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
     """Start the process that runs peers, and yield the suite.
 
-    Three classes of ours replace classes of ZooKeeper's tests, because they are first on the class path.
+    Three of our classes replace classes of ZooKeeper's tests, because they are first on the class path.
     """
     path = jars(SUITE / "pom.xml", KEPT, TESTS_JAR, "Apache ZooKeeper's tests")
     if shutil.which("javac") is None:

@@ -89,7 +89,7 @@ def java(*arguments: str) -> str:
     return done.stdout
 
 
-def test_txn_log_toolkit_reads_every_kind_of_transaction(tmp_path: Path) -> None:
+def test_txn_log_toolkit_reads_every_transaction_type(tmp_path: Path) -> None:
     _, txns = history()
     writer = LogWriter(tmp_path, preallocate_bytes=1 << 20)
     writer.append(txns)

@@ -2,9 +2,9 @@
 
 `tests/golden/histories` contains small journals, each with the state that the docstrings of its events define.
 `tests/golden/sentences.jsonl` contains journal entries, each with its sentence. To add an event, append a line
-`{"entry": {…}}` to the latter (and a line to a history if the fold handles the event), and run this program. It fills
-in the sentences and states that the code produces now. Therefore the review of its diff is the test: every line must
-match the event's docstring.
+`{"entry": {…}}` to `sentences.jsonl`, and run this program. If the event changes the folded state, also append a line
+to a history. The program fills in the sentences and states that the code produces now. Therefore the review of its diff
+is the test: every line must match the event's docstring.
 """
 
 from __future__ import annotations

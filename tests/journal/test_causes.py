@@ -83,7 +83,7 @@ def test_controller_election_is_caused_by_a_session_expiry() -> None:
     assert history.chain(won)[1:] == (End.TIMER, "timer session-expiry")
 
 
-def test_partition_election_names_its_old_leaders_session_expiry() -> None:
+def test_partition_election_is_caused_by_old_leaders_session_end() -> None:
     """The election of each partition leader is traced to the expired session of the former leader.
 
     Two sessions expire at the same time.
@@ -149,7 +149,7 @@ def test_isr_shrink_is_caused_by_the_leaders_isr_timer() -> None:
     assert history.chain(left)[1:] == (End.TIMER, "timer isr-expiration")
 
 
-def test_recreated_topics_leader_epoch_names_its_newest_election() -> None:
+def test_cause_for_a_recreated_topic_is_the_newest_election() -> None:
     history = History()
     history.add("broker-3", elected(0, -1, request_cause("of the first topic")))
     history.add("broker-3", elected(0, -1, request_cause("of the second topic")))
@@ -179,7 +179,7 @@ def test_topic_creation_is_caused_by_its_request() -> None:
         (Cause(""), End.UNKNOWN),
     ],
 )
-def test_unknown_cause_ends_the_chain_according_to_its_kind(cause: Cause, end: End) -> None:
+def test_unknown_cause_ends_the_chain_according_to_its_type(cause: Cause, end: End) -> None:
     history = History()
     won = history.add("broker-2", e.ControllerElected(2, 5, 4, 0x50, cause))
     assert history.chain(won).end is end
@@ -204,7 +204,7 @@ def test_leader_change_is_caused_by_the_kill_of_the_old_leader() -> None:
     assert broken_chains(history.entries) == []
 
 
-def test_leader_that_starts_looking_is_why_its_follower_does() -> None:
+def test_follower_starts_looking_because_its_leader_does() -> None:
     history = History()
     history.add("peer-3", looking(3, silence_cause(1)))
     state_change = history.add("peer-2", looking(2, looking_cause(3)))
@@ -276,7 +276,7 @@ STARTED = e.NodeStarted("broker", 1, {})
 def expired_after(*events: tuple[int, str, Event], heard_ms_ago: int = 6_300, heard_by: int = 3) -> Chain:
     """Return the chain of causes of the expiry of broker-1's session at 20 s.
 
-    `events` are (time in ms, node, event) before it.
+    `events` are the earlier events, as (time in ms, node, event).
     """
     causes = Causes()
     expired = e.SessionExpired(9, 6_000, heard_ms_ago, heard_by)
@@ -361,7 +361,7 @@ CUT_FROM_LEADER = e.FaultInjected("f1", "cut", "broker-3", "broker-1", True)
 def leaving(*replicas: int, events: Sequence[Event] = (CUT_FROM_LEADER,)) -> Chain:
     """Return the causes of broker 1's proposal to remove these followers from the ISR.
 
-    `events` come first. By default, the link to broker 3 is partitioned.
+    `events` precede the proposal. By default, the link to broker 3 is partitioned.
     """
     history = History()
     for event in events:
@@ -389,7 +389,7 @@ FETCH_LOST = e.RequestFaultApplied("f9", "Fetch", "broker-3", "orders-0", "drop_
 def shrink_under_a_request_fault(*later: Event, client: str = "broker-3") -> Chain:
     """Return the causes of broker 1's proposal to remove broker 3 from the ISR.
 
-    Before it, a request fault is injected into fetches of `client`, and then the events in `later`.
+    Before the proposal, a request fault is injected into fetches of `client`. The events in `later` follow the fault.
     """
     history = History()
     history.add("host-1", FETCH_FAULT)

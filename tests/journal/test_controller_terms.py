@@ -1,4 +1,4 @@
-"""Controller terms in the fold, and the events that end them."""
+"""Controller terms in the folded state, and the events that end them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def _process(process: str, action: str) -> e.ProcessChanged:
 def test_new_process_does_not_resume_a_dead_controllers_term() -> None:
     """A new process of a dead controller is not shown as the active controller.
 
-    Before the fix, it was, if the controller was killed, started, paused and resumed within its session timeout.
+    Before the fix, it was shown as active if the controller was killed, started, paused and resumed within its session
+    timeout.
     """
     history = as_entries(
         e.BrokerRegistered(1, 10, 7),

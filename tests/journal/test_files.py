@@ -128,7 +128,7 @@ def test_merge_keeps_the_order_of_a_node_if_its_clock_steps_back() -> None:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_event_type_has_a_docstring_and_decodes_as_encoded(name: str) -> None:
+def test_event_type_has_a_docstring_and_survives_a_round_trip(name: str) -> None:
     kind = BY_NAME[name]
     assert kind.__doc__
     sample = {"int": 1, "str": "x", "bool": True}
@@ -188,7 +188,10 @@ def test_oldest_waiting_events_are_dropped_completely(
 
 
 def test_exit_with_a_full_disk_reports_the_lost_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The next writer starts with a new line."""
+    """A process that exits while the disk is full reports the events that it could not write.
+
+    The next writer of the journal begins with a new line.
+    """
     full = writer(tmp_path)
     with no_file_grows_beyond(1_000):
         for epoch in range(100):

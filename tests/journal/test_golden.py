@@ -1,4 +1,4 @@
-"""The fold and the sentences produce what the golden files contain.
+"""The folded states and the sentences are equal to those in the golden files.
 
 `tests/browser/js/golden.test.mjs` runs the same tests with the page's code. `tests.journal.golden_files` describes the
 files, and how to add an event.
@@ -28,15 +28,15 @@ from zabka.journal.sentences import holds, render
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.stem)
-def test_golden_history_folds_to_the_state_in_its_file(history: Path) -> None:
+def test_golden_history_gives_the_state_in_its_file(history: Path) -> None:
     assert state_after(entries_of(history)) == json.loads(state_file(history).read_text())
 
 
 @pytest.mark.parametrize("history", [None, *HISTORIES], ids=lambda history: history.stem if history else "nothing")
-def test_event_type_without_golden_history_changes_only_position(history: Path | None) -> None:
-    """An event type that is in no golden history does not change the folded state, except the position.
+def test_event_without_golden_history_changes_only_its_position(history: Path | None) -> None:
+    """An event type that is in no golden history changes only the journal position in the folded state.
 
-    So each event that the fold handles must be in one of the histories.
+    If an event type changes more of the state, at least one golden history must contain it.
     """
     folded = {line["type"] for path in HISTORIES for line in lines_of(path)}
     before = entries_of(history) if history else []

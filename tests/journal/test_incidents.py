@@ -221,7 +221,7 @@ def reported(history: History, at_s: int, waited_ms: int, *counts: int, topic: s
     history.entries.sort(key=lambda entry: entry.wall_us)
 
 
-def test_workload_wait_is_attributed_to_its_topics_outage() -> None:
+def test_workload_waiting_time_is_attributed_to_a_topics_outage() -> None:
     """The time that a workload had to wait is added to the incident in which its topic was unavailable.
 
     Writes to t wait from 10.5 s to 18 s. The wait of 0.2 s in second 5 was before the kill.
@@ -241,7 +241,7 @@ def test_workload_wait_is_attributed_to_its_topics_outage() -> None:
     assert "clients: workload w-t (t, acks=all) waited 7,500 ms, 5 records failed" in text(found)
 
 
-def test_workload_wait_without_a_later_reply_is_unfinished() -> None:
+def test_workload_waiting_time_without_a_reply_is_unfinished() -> None:
     history = cluster()
     killed_controller(history)
     reported(history, 9, 0, 90, 90, 0)
@@ -272,7 +272,7 @@ def test_planned_stop_is_an_incident_only_if_it_causes_an_outage() -> None:
     assert [outage.partition for outage in found.outages] == ["t-0"]
 
 
-def test_cut_from_all_nodes_is_the_cause_of_the_expiry() -> None:
+def test_isolation_from_all_nodes_causes_a_session_expiry() -> None:
     history = cluster()
     history.add(10_000, "host-1", e.FaultInjected("f1", "cut", "broker-1", "*", True, requester="page"))
     history.add(16_000, "peer-1", e.SessionExpired(11, 6_000, 6_000, 1))
@@ -282,7 +282,7 @@ def test_cut_from_all_nodes_is_the_cause_of_the_expiry() -> None:
     assert [each.node for each in found.expiries] == ["broker-1"]
 
 
-def test_lag_after_a_pause_of_the_leader_is_attributed_to_it() -> None:
+def test_follower_lag_is_attributed_to_the_pause_of_its_leader() -> None:
     history = cluster()
     history.add(10_000, "host-1", e.ProcessChanged("broker-1", "paused", 7, "pause"))
     history.add(11_600, "host-1", e.ProcessChanged("broker-1", "running", 7, "resume"))

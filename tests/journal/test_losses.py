@@ -43,8 +43,8 @@ def test_loss_below_any_replicas_high_watermark_is_committed() -> None:
     """A lost record counts as committed if any replica had a high watermark above it in the same log.
 
     Leader 1 reported high watermark 18 in leader epoch 3, so eight of the lost offsets 10 to 19 were committed.
-    Follower 2 knew that five were committed. The high watermarks of leader epoch 4, and of the follower before its high
-    watermark rose, are those of other logs.
+    Follower 2 knew that five were committed. The high watermarks of leader epoch 4, and those of the follower before
+    its high watermark increased, belong to other logs.
     """
 
     def progressed(broker: int, high_watermark: int) -> Entry:

@@ -147,7 +147,7 @@ def eventually(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_line_has_the_number_of_messages_dropped_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_log_line_has_the_number_of_dropped_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_log, "BATCH_S", 0.0)
     log = MessageLog(tmp_path, NODE)
     monkeypatch.setattr(message_log, "WAITING_MAX", 0)

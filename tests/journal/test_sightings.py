@@ -139,7 +139,7 @@ def test_clock_offset_is_computed_from_the_fastest_messages() -> None:
     assert all(message.lost is None for message in found)
 
 
-def test_arrival_computed_before_its_send_is_clamped_to_the_send() -> None:
+def test_arrival_before_the_send_time_is_clamped_to_that_time() -> None:
     # The offset between two clocks cannot be computed from messages in one direction only.
     hosts = {"peer-1": "a", "peer-2": "b"}
     (message,) = matched(

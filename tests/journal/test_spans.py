@@ -1,6 +1,6 @@
 """Timeline spans, compared with a brute-force computation.
 
-The latter folds every prefix of real histories, and looks at the state after each event.
+The brute-force computation determines the state after each event of real histories, each time from all events so far.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ REAL = {
 
 
 def standing_rows(state: ClusterState) -> dict[tuple[str, str], Standing]:
-    """Return the rows of each timeline lane in a folded state, as the docstring of `zabka.journal.spans` defines
-    them.
+    """Return the rows of each timeline lane for a cluster state, as defined in the docstring of
+    `zabka.journal.spans`.
     """
     s = json.loads(msgspec.json.encode(state))
     found: dict[tuple[str, str], Standing] = {("controller", ""): ("none", None)}
@@ -121,7 +121,7 @@ def as_text(spans: Iterable[Span]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_incremental_spans_equal_the_fold_of_every_prefix(name: str) -> None:
+def test_incremental_spans_equal_those_computed_by_brute_force(name: str) -> None:
     history = REAL[name]()
     spans = Spans()
     for entry in history:
@@ -133,7 +133,7 @@ def test_incremental_spans_equal_the_fold_of_every_prefix(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a live cluster", "a script with crashes"])
-def test_fold_resumed_from_a_stored_state_finds_the_same_spans(name: str) -> None:
+def test_spans_computed_from_a_stored_state_are_the_same(name: str) -> None:
     history = REAL[name]()
     whole, found = Spans(), []
     for entry in history:

@@ -1,4 +1,4 @@
-"""How the fold handles topics: a recreated topic has none of the state of the earlier topic."""
+"""Topics in the folded state: a recreated topic has none of the state of the earlier topic."""
 
 from __future__ import annotations
 

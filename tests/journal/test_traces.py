@@ -69,7 +69,7 @@ def test_trace_has_an_arrow_for_each_message_that_arrived() -> None:
         assert ends[number]["ts"] - begins[number]["ts"] == message.arrived_us - message.sent_us
 
 
-def test_trace_names_each_process_and_thread() -> None:
+def test_trace_contains_a_name_for_each_process_and_thread() -> None:
     named = {(each["pid"], each.get("tid")) for each in trace() if each["ph"] == "M"}
     used = {(each["pid"], each["tid"]) for each in trace() if each["ph"] != "M"}
     assert used <= named
@@ -102,8 +102,8 @@ def test_vector_clock_of_an_arrival_includes_that_of_the_sender(parsed: list[tup
         assert all(clock.get(other, 0) >= ticks for other, ticks in before.items())
         news = {other for other in clock if other != host and clock[other] > before.get(other, 0)}
         if news:
-            # The event must have received all its new clock values from one message. So one event of the sender must
-            # already have had all of them.
+            # The event must have received all its new clock values in one message. Therefore the sender must have had
+            # all of them at one of its own events.
             assert any(all(seen.get(other, 0) >= clock[other] for other in news) for seen in last.values())
         last[host] = clock
     written = [each for each in history()[1] if each.group not in LEFT_OUT]

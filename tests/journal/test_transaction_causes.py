@@ -1,4 +1,6 @@
-"""Chains of causes of transactions: from a blocked consumer to the open transaction, and to why it stayed open."""
+"""Chains of causes of transactions: from a blocked consumer to the open transaction, and to the reason why it is
+open.
+"""
 
 from __future__ import annotations
 
@@ -151,8 +153,8 @@ def test_hanging_transaction_is_caused_by_its_late_batch(is_verified: bool) -> N
     assert chain.steps[-1] == crash
 
 
-def test_hanging_transaction_without_batch_event_names_the_abort() -> None:
-    """If the journal does not contain the late batch, the chain of a hanging transaction names the abort.
+def test_hanging_transaction_without_batch_is_due_to_the_abort() -> None:
+    """If the journal does not contain the late batch, the causes of a hanging transaction end at the abort.
 
     A journal at the normal level omits the first batch.
     """

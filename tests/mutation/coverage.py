@@ -43,7 +43,7 @@ class _TreeLoader(SourceFileLoader):
 
 
 class Marks:
-    """Marks in the code of these modules. Modules that are imported after its creation have the marks."""
+    """Marks in the code of these modules. A module has marks if it is imported after this object was created."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._places: list[tuple[str, int]] = []

@@ -1,7 +1,7 @@
 """Rows of the tables, computed with `zabka.journal.fold` from the journals of simulated runs.
 
-A simulated run is folded in the order in which its events happened, which the separate journals of nodes do not show.
-All its nodes share one monotonic clock. Therefore the fold has the true order and the true durations.
+The events of a simulated run are processed in the order in which they happened, which the separate journals of nodes do
+not show. All nodes of the run share one monotonic clock. Therefore the rows have the true order and the true durations.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def play(seed: int, directory: Path) -> None:
 
 
 def folded(path: Path) -> Folded:
-    """Fold the journal of a simulated run, and return the expected rows."""
+    """Return the expected rows of a simulated run, computed from its journal."""
     state, on_one_clock = ClusterState(), ClusterState()
     begun: list[int] = []
     ended: list[int | None] = []

@@ -1,4 +1,4 @@
-"""Compact copies of a lake. Each compaction is killed before another file operation.
+"""Compact copies of a lake, and kill each compaction before a different file operation.
 
 Usage: killed_compactions LAKE OUT. The compaction of the copy `OUT/N` is killed before operation N. The last copy is
 compacted completely.

@@ -143,9 +143,9 @@ def lost_offsets(path: Path) -> dict[tuple[str, int, str], list[int]]:
 def committed_offsets(path: Path) -> dict[tuple[str, int, str], int]:
     """Return how many lost offsets are known to have been committed, keyed by partition and topic id.
 
-    An offset is committed if the replica that lost it reported that, or if it is below a high watermark that any
-    replica reported in the leader epoch of the last lost record. A leader's report counts at any time, and a follower's
-    when its high watermark rose.
+    An offset is committed if the replica that lost it reported so, or if it is below a high watermark that any replica
+    reported in the leader epoch of the last lost record. A high watermark reported by a leader always counts. A high
+    watermark reported by a follower counts only if it is higher than the follower's previous one.
     """
     marks: dict[tuple[str, int, str, int], int] = {}
     roles: dict[tuple[str, str, int], tuple[tuple[str, int, str, int], int]] = {}

@@ -1,4 +1,7 @@
-"""Tables of simulated runs, compared row by row with the fold of the true order, and with SQL in DuckDB."""
+"""Tables of simulated runs, compared with the states after the events in true order, and with SQL in DuckDB.
+
+All tables are compared row by row.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from zabka.pipeline.rows import Journal
 CLOSE_MS = 100
 """Tolerance for times in ms.
 
-The nodes' clocks differ by up to 500 ms, and a broker can learn of its new session slightly later than the peers.
+The nodes' clocks differ by up to 500 ms, and a broker can receive its new session slightly later than the peers.
 """
 ROUNDED_MS = 10
 """Tolerance for rounding in ms.
@@ -133,7 +136,7 @@ def seeds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seed
 
 
 @pytest.mark.timeout(600)
-def test_tables_with_clock_skew_equal_the_fold_in_true_order(seeds: Seeds) -> None:
+def test_tables_with_clock_skew_equal_states_in_true_order(seeds: Seeds) -> None:
     seeds.compare()
 
 
@@ -172,5 +175,5 @@ def test_availability_is_exact_without_power_loss_events(spark: SparkSession, tm
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_tables_of_200_seeds_equal_the_folded_journals(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_of_200_seeds_equal_states_of_their_journals(spark: SparkSession, tmp_path: Path) -> None:
     Seeds(spark, tmp_path, range(21, 221)).compare()

@@ -83,7 +83,7 @@ UPTIMES_H = {"peer-1": 1, "peer-2": 2, "broker-1": 30, "host-1": 30}
 def stepped(path: Path, step_s: int, *, machines: bool) -> None:
     """Write the history `LED` with a step of broker 1's wall clock at second 35.
 
-    With `machines`, each node has another monotonic clock, as on separate machines.
+    With `machines`, each node has a different monotonic clock, as on separate machines.
     """
     lines = []
     for number, (second, node, event) in enumerate(LED, 1):

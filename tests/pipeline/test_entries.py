@@ -119,7 +119,7 @@ def test_line_of_50_mb_is_quarantined_and_the_next_one_is_read(tmp_path: Path) -
     assert (second[5], second[8], second[9]) == ("epoch_accepted", len(long), None)
 
 
-def test_deleted_file_has_no_rows_and_unreadable_one_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_has_a_reason_and_deleted_file_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "peer-1.000000000001.jsonl"
     assert list(read_range(FileRange(".", str(path), 0, 10))) == []
     path.write_bytes(b"{}\n")
@@ -164,7 +164,7 @@ def test_lines_that_show_when_a_node_ran_are_always_kept(tmp_path: Path) -> None
     assert [row[2] for row in rows] == [0, 2, 3, 6, 8, 11, 12]
 
 
-def test_file_shares_have_every_line_once_and_end_at_line_ends(tmp_path: Path) -> None:
+def test_file_is_split_at_line_ends_and_each_line_is_read_once(tmp_path: Path) -> None:
     line = HEAD + b'"type":"epoch_accepted","accepted_epoch":1}\n'
     count = 40_000_000 // len(line)
     path, short = tmp_path / "peer-1.000000000001.jsonl", tmp_path / "peer-2.000000000001.jsonl"

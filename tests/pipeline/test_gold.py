@@ -95,11 +95,11 @@ def test_committed_records_in_several_losses_are_counted_once(spark: SparkSessio
 def test_loss_below_the_high_watermark_of_a_replica_is_committed(spark: SparkSession, history: Any) -> None:
     """A lost record counts as committed if any replica had a high watermark above it in the same log.
 
-    Of the lost offsets 10 to 19 of leader epoch 3, the replica knew that five were committed, and its leader that eight
-    were.
+    Offsets 10 to 19 of leader epoch 3 are lost. The replica knew that five of them were committed, and its leader knew
+    that eight were committed.
 
-    The high watermarks of another leader epoch, of another topic with the same name, and of the follower before its
-    high watermark rose are those of other logs.
+    Three kinds of high watermarks belong to other logs and do not count: those of another leader epoch, those of
+    another topic with the same name, and those of the follower before its high watermark increased.
     """
     write = history.write
 
@@ -199,7 +199,7 @@ def test_sessions_elections_and_faults_have_start_and_end(spark: SparkSession, h
     assert [(row["fault_id"], row["duration_ms"]) for row in rows_of(journal, faults)] == [("f1", 2_000), ("f1", None)]
 
 
-def test_kills_stops_and_pauses_are_faults(spark: SparkSession, history: Any) -> None:
+def test_killed_stopped_and_paused_processes_are_faults(spark: SparkSession, history: Any) -> None:
     """Kills, stops and pauses are rows of the table of faults.
 
     Exits without a kill, starts and resumes are not faults. A pause lasts until the process is killed, and a kill until

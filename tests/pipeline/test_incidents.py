@@ -1,6 +1,6 @@
 """The table `incidents` has the incidents that `zabka.journal.incidents` finds in each run.
 
-This is so for tables of the batch job and for tables of a stream.
+This applies to the table that the batch job builds, and to the table of a stream.
 """
 
 from __future__ import annotations

@@ -88,11 +88,11 @@ def test_pauses_in_earlier_batches_do_not_slow_down_later_ones(tmp_path: Path) -
     assert time.process_time() - begin < 4
 
 
-def test_increased_replica_reports_are_kept_and_repeated_dropped(tmp_path: Path) -> None:
-    """Of a replica's progress reports, the driver keeps only those that it needs.
+def test_repeated_replica_progress_reports_are_dropped(tmp_path: Path) -> None:
+    """The driver keeps only those progress reports of a replica that it needs.
 
-    As long as the reported values of a role do not decrease, these are the first and the last report. This also holds
-    across batches.
+    As long as the reported values of a role do not decrease, the first and the last report are sufficient. This also
+    holds across batches.
     """
 
     def report(at: int, *rows: tuple[str, int]) -> dict[str, Any]:

@@ -216,7 +216,7 @@ def test_planned_lines_are_read_after_the_cluster_is_recreated(tmp_path: Path) -
     assert sorted(file.path.name[-10:] for file in journal_files(tmp_path / "_held")) == ["0001.jsonl", "0002.jsonl"]
 
 
-def test_empty_open_file_does_not_hide_a_new_one_of_that_name(tmp_path: Path) -> None:
+def test_empty_open_file_does_not_hide_a_new_file_of_that_name(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1)
     journal.take()
@@ -268,7 +268,7 @@ def test_file_deleted_during_planning_does_not_end_the_stream(tmp_path: Path, mo
     assert journal.lines() == ["a", "b"]
 
 
-def test_deleted_long_file_becomes_one_share_without_rows(tmp_path: Path) -> None:
+def test_deleted_long_file_becomes_one_input_split_without_rows(tmp_path: Path) -> None:
     gone = FileRange(".", str(tmp_path / "gone.jsonl"), 0, 10 * SHARE_BYTES)
     (share,) = shares([gone], None)
     assert share.ranges == [gone]

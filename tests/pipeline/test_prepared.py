@@ -1,4 +1,7 @@
-"""Prepared query plans: with growing input they return what the fold returns, and keep no state between runs."""
+"""Prepared query plans: with growing input they return the same as `zabka.journal.fold`.
+
+They keep no state between runs.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def read_rows(place: Path, run: str, columns: tuple[str, ...]) -> list[tuple[Any
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_tables_of_a_stream_equal_the_fold_and_batch_tables(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_of_a_stream_equal_folded_state_and_batch_tables(spark: SparkSession, tmp_path: Path) -> None:
     histories = tmp_path / "histories"
     histories.mkdir()
     prepared = Prepared(spark, tmp_path / "_rows.arrow")

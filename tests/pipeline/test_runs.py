@@ -97,8 +97,8 @@ def test_recreated_partition_is_counted_separately(spark: SparkSession, history:
         (1, [], [1]),
     ]
     (share,) = rows_of(journal, availability)
-    # The five lines are a second apart. Two seconds are before the deletion, and one is after the topic was created
-    # again.
+    # The five lines are one second apart: the topic existed for two seconds before its deletion, and for one second
+    # after it was created again.
     assert share["observed_ms"] == 3_000
 
 

@@ -155,7 +155,7 @@ def test_rows_of_a_failed_batch_are_not_counted_twice(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_restarted_stream_ends_a_pause_at_the_next_journal_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_restarted_stream_ends_a_leader_pause_at_its_next_line(spark: SparkSession, tmp_path: Path) -> None:
     lines = paused_twice_and_a_third_time()
     # The first part ends with the start of the first pause. The second part contains the end of that pause, and the
     # second pause.
@@ -165,7 +165,7 @@ def test_restarted_stream_ends_a_pause_at_the_next_journal_line(spark: SparkSess
 
 @pytest.mark.timeout(600)
 @pytest.mark.long
-def test_restarted_stream_detects_a_stop_after_a_pause(spark: SparkSession, tmp_path: Path) -> None:
+def test_restarted_stream_detects_that_a_paused_leader_stopped(spark: SparkSession, tmp_path: Path) -> None:
     lines = paused_and_then_stopped()
     row = availability_of_parts(spark, tmp_path, lines[:3], lines[3:])
     assert (row["observed_ms"], row["leader_down_ms"], row["planned_ms"]) == (12_000, 3_000, 23_000)

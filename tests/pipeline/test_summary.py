@@ -57,7 +57,7 @@ def test_controller_terms_are_counted_by_end_reason() -> None:
 
 
 def test_summary_shows_median_and_maximum_failover_time() -> None:
-    """Of failovers, the summary shows the median and the maximum.
+    """The summary shows the median and the maximum of the failover times.
 
     The median of 400, 900 and 6,204 ms is 900 ms. A failover without a known duration does not count.
     """
@@ -94,7 +94,7 @@ def test_lost_records_are_summed_by_partition() -> None:
     ]
 
 
-def test_summary_of_several_runs_names_each_run() -> None:
+def test_summary_of_several_runs_lists_each_run() -> None:
     lines = summary([term(1, None, "a"), term(1, None, "b")], [], [], [loss(0, 1, 0, "a"), loss(0, 2, 0, "b")])
     assert lines[-2:] == ["  orders-0 of run b: 2", "  orders-0 of run a: 1"]
 

@@ -63,7 +63,7 @@ def test_controller_gap_lasts_from_death_to_first_decision(
     assert gap == [5_000, 1_000, 2_000, 2_000]
 
 
-def test_controller_gaps_in_the_table_equal_those_in_the_fold(spark: SparkSession, tmp_path: Path) -> None:
+def test_controller_gaps_in_the_table_equal_those_of_the_state(spark: SparkSession, tmp_path: Path) -> None:
     history = GOLDEN / "histories" / "controller-gaps.jsonl"
     shutil.copy(history, tmp_path / "gaps.jsonl")
     found = rows_of(jobs.read_journal(spark, tmp_path), controller_terms)
@@ -87,7 +87,7 @@ def test_resignation_ends_a_controller_term_with_its_reason(spark: SparkSession,
 def test_resignation_ends_a_term_before_its_session_is_closed(spark: SparkSession, history: Any) -> None:
     """A controller's term ends when it resigns, not when its session is closed.
 
-    This is so even if the clocks of the two nodes show the opposite order.
+    This holds even if the clocks of the two nodes show the opposite order.
     """
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.write("peer-1", e.SessionClosed(9, 5, ["/brokers/ids/1", "/controller"]))
@@ -96,7 +96,7 @@ def test_resignation_ends_a_term_before_its_session_is_closed(spark: SparkSessio
     assert (term["ended_by"], term["duration_ms"]) == ("shutdown", 2_000)
 
 
-def test_leadership_row_lasts_until_the_next_partition_write(
+def test_leadership_row_ends_at_the_next_partition_state_write(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
@@ -108,7 +108,7 @@ def test_leadership_row_lasts_until_the_next_partition_write(
     ]
 
 
-def test_isr_changes_list_removed_and_added_replicas(
+def test_isr_changes_contain_removed_and_added_replicas(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
@@ -187,9 +187,9 @@ def test_min_isr_is_read_from_topic_leader_default_or_properties(spark: SparkSes
     history.now_us += 9_000_000
     write("broker-1", e.NodeStopped("end"))
     (row,) = rows(spark, history, availability)
-    # min.insync.replicas is one at first, with the leader's own value before and after the topic's value, and after all
-    # were removed. It is two with the default for all brokers (before and after), with the topic's value, and with the
-    # file of the restarted leader.
+    # min.insync.replicas is one at first, while the leader's dynamic value applies (before and after the topic's
+    # value), and after all dynamic values were removed. It is two while the default for all brokers applies (before and
+    # after the leader's value), while the topic's value applies, and with the file of the restarted leader.
     assert (row["available_acks_all_ms"], row["under_min_isr_ms"]) == (1_000 + 3 * 9_000, 3 * 9_000 + 10_000)
     assert row["planned_ms"] == 1_000
 

@@ -234,7 +234,7 @@ def test_records_that_are_not_journal_lines_are_skipped() -> None:
     assert [(row[0], row[8]) for row in rows_of_records([*others, line], None)] == [("a/seed-1.jsonl", 5)]
 
 
-def test_partition_is_split_into_shares_from_the_last_offset() -> None:
+def test_partition_is_split_into_inputs_from_the_last_offset() -> None:
     found = spans({"0": 10}, {"0": SPAN_RECORDS + 20, "1": 3, "2": 0}, None)
     assert [(each.partition, each.begin, each.end) for each in found] == [
         (0, 10, SPAN_RECORDS + 10), (0, SPAN_RECORDS + 10, SPAN_RECORDS + 20), (1, 0, 3),

@@ -117,7 +117,11 @@ def test_transaction_with_unknown_beginning_or_end_has_nulls(spark: SparkSession
 
 
 def test_state_loaded_by_a_new_coordinator_is_no_new_decision(spark: SparkSession, history: Any) -> None:
-    """The first coordinator died during the first transaction, and another one after the decision on the second."""
+    """A state that a new coordinator has loaded does not count as a new decision.
+
+    The first coordinator dies during the first transaction. Another coordinator dies after the decision on the second
+    transaction.
+    """
     pay, ship = Coordinator(history, "pay", 7), Coordinator(history, "ship", 8)
     pay.changed(1, "Ongoing", 0, ["a-0"], "partitions added")
     pay.loaded(2, "Ongoing", 0, ["a-0"], 1_000)
@@ -136,8 +140,8 @@ def test_state_loaded_by_a_new_coordinator_is_no_new_decision(spark: SparkSessio
 def test_late_entry_of_paused_coordinator_is_assigned_to_its_txn(spark: SparkSession, history: Any) -> None:
     """A late entry of a paused coordinator is assigned to the transaction that it is about.
 
-    Broker 1 is paused after it decided in second 2. When it completes this transaction, broker 2 already has another
-    one.
+    Broker 1 decides a transaction in second 2, and is then paused. When it completes this transaction, broker 2 already
+    coordinates another one.
     """
     pay = Coordinator(history, "pay", 7)
     pay.changed(1, "Ongoing", 0, ["a-0"], "partitions added", 1_000)

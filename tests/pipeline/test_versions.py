@@ -86,7 +86,7 @@ def test_recently_replaced_table_versions_are_kept(tmp_path: Path) -> None:
 def test_former_table_name_links_to_the_current_version(tmp_path: Path) -> None:
     """The former name of a table is a link to the current version.
 
-    This is so even in the lake of an older zabka, whose link pointed to a table with the former name.
+    This holds even in the lake of an older zabka, whose link pointed to a table with the former name.
     """
     versions.publish(tmp_path, make(tmp_path, sessions="1"))
     (tmp_path / "controller_reigns").symlink_to("_current/controller_reigns")

@@ -40,7 +40,7 @@ def _end(lines: list[Row], elected: Row, following: Row | None) -> tuple[Row | N
 def _death(lines: list[Row], elected: Row, end: Row | None) -> Row | None:
     """Return the kill or freeze of the controller's process that ended its term, or None.
 
-    The process must not have recovered from it before the end of the term.
+    The process must not have been restarted or resumed before the end of the term.
     """
     until = end["mono_us"] if end is not None else math.inf
     changes = [

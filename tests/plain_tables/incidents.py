@@ -172,7 +172,7 @@ def _is_being_deleted(line: Row, lines: list[Row]) -> bool:
 def _losses(lines: list[Row], injected: Faults) -> Effects:
     for line in of_type(lines, "records_lost"):
         own = injected.of((line["node"],), line["mono_us"], RETURNED_US)
-        # If the replica had no fault of its own, its leader was replaced by one without these records. So use the
+        # If the replica had no fault of its own, its leader was replaced by a broker without these records. So use the
         # latest fault of any node.
         yield injected.latest(line["mono_us"]) if own is None else own, line, line
 
@@ -194,7 +194,7 @@ def _unclean(lines: list[Row], injected: Faults) -> Effects:
 
 
 def _stalls(lines: list[Row], injected: Faults) -> Effects:
-    """Yield the waits of workloads: consecutive reports with a growing `waited_ms` are one wait."""
+    """Yield the times in which workloads waited: consecutive reports with a growing `waited_ms` belong to one wait."""
     reports: dict[str, list[Row]] = defaultdict(list)
     for line in of_type(lines, "workload_progressed"):
         if line.get("waited_ms", -1) >= 0:

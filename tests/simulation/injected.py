@@ -194,7 +194,7 @@ def session_ends_fire_no_child_watches() -> Iterator[None]:
 def unseen_bounces_are_not_fenced() -> Iterator[None]:
     """Injected bug: a new controller does not increase the leader epoch of a leader that restarted unnoticed.
 
-    So this leader continues, as with Kafka's controller.
+    The leader therefore continues, as with Kafka's controller.
     """
 
     async def nothing(term: Any, states: Any) -> Any:

@@ -1,4 +1,4 @@
-"""All injected bugs, keyed by name. Each has strings, one of which a problem in a run with the bug must contain."""
+"""All injected bugs, keyed by name. A problem in a run with the bug must contain one of the bug's strings."""
 
 from __future__ import annotations
 

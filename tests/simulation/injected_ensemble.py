@@ -104,7 +104,7 @@ def snapshots_of_what_is_not_committed() -> Iterator[None]:
 def votes_with_what_memory_knows() -> Iterator[None]:
     """Injected bug: a peer votes without its logged, uncommitted transactions (ZOOKEEPER-2845).
 
-    It forgets them when it leaves its role, but they remain in its log.
+    The peer forgets these transactions when it leaves its role, but they remain in its log.
     """
 
     def forget(self: Core) -> None:
@@ -167,7 +167,7 @@ def session_owner_not_checked() -> Iterator[None]:
 
 @contextmanager
 def watches_fire_late() -> Iterator[None]:
-    """Injected bug: a watch event is sent with the next change, not with its own."""
+    """Injected bug: a watch event is sent with the next change, not with the change that fired the watch."""
     fire = Commits._fire_watches
 
     def late(self: Any, zxid: Any, effects: list[Effect]) -> None:

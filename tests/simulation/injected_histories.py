@@ -33,8 +33,9 @@ from zabka.ensemble.zab.sync import follows
 
 @contextmanager
 def digests_that_differ_are_counted() -> Iterator[None]:
-    """Injected bug: a learner whose tree differs from its leader's only counts this, and continues with its own
-    tree.
+    """Injected bug: a learner whose tree differs from its leader's only counts the difference.
+
+    It continues with its own tree.
     """
     with broken(Learner, on_tree_differs=lambda self: None):
         yield
@@ -68,8 +69,8 @@ class _After:
 def the_log_is_read_by_its_numbers() -> Iterator[None]:
     """Injected bug: the log that is read for a learner is checked only by its zxids.
 
-    They only have to be possible successors of each other; the transactions need not be those of the leader's history.
-    A learner whose digests differ only counts the differences.
+    Each zxid only has to be a possible successor of the previous one. The transactions need not belong to the leader's
+    history. A learner whose digests differ only counts the differences.
     """
     read, send = LogReader.read, learner_sync.send_from_log
 
@@ -135,7 +136,7 @@ def places_in_the_log_outlive_what_was_there() -> Iterator[None]:
 def who_has_lost_history_is_elected_for_its_past() -> Iterator[None]:
     """Injected bug: a peer that has lost transactions becomes leader if others vote for it.
 
-    They voted for its previous process.
+    The other peers voted for its previous process, which had these transactions.
     """
     on_notification = Election.on_notification
 
@@ -228,4 +229,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "a log that is gone is not missed": a_log_that_is_gone_is_not_missed,
     "digests that differ are counted": digests_that_differ_are_counted,
 }
-"""Injected bugs, keyed by name. For each, a script in `tests.simulation.scenarios.pairs` shows it."""
+"""Injected bugs, keyed by name. For each bug, `tests.simulation.scenarios.pairs` has a script that shows it."""

@@ -138,9 +138,9 @@ def a_leader_waits_for_whoever_looks_elsewhere() -> Iterator[None]:
 
 @contextmanager
 def a_diff_over_what_the_leader_lacks() -> Iterator[None]:
-    """Injected bug: a learner gets a DIFF although the leader does not have its last transaction (ZOOKEEPER-1154).
+    """Injected bug: a learner gets a DIFF although its leader does not have the learner's last transaction.
 
-    The DIFF contains the later transactions.
+    This is ZOOKEEPER-1154. The DIFF contains the later transactions.
     """
     walk = sync._walk
 
@@ -289,7 +289,7 @@ def the_history_is_logged_at_uptodate() -> Iterator[None]:
 def a_snapshot_is_taken_over_at_once() -> Iterator[None]:
     """Injected bug: a leader's snapshot replaces log and tree when it arrives (ZOOKEEPER-3642).
 
-    This is so even if the leader then fails.
+    This happens even if the leader fails before it is established.
     """
     begin_sync = Learner._begin_sync
 
@@ -394,4 +394,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "proposals are acknowledged before NEWLEADER": proposals_are_acknowledged_before_newleader,
     "proposals before NEWLEADER are forgotten": proposals_before_newleader_are_forgotten,
 }
-"""Injected bugs, keyed by name. For each, a script in `tests.simulation.scenarios.pairs` shows it."""
+"""Injected bugs, keyed by name. For each bug, `tests.simulation.scenarios.pairs` has a script that shows it."""

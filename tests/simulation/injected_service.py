@@ -225,4 +225,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "read-only service never ends": service_never_ends,
     "local sessions are taken elsewhere": clients_take_local_sessions_elsewhere,
 }
-"""Injected bugs, keyed by name. For each, a script in `tests.simulation.scenarios.pairs` shows it."""
+"""Injected bugs, keyed by name. For each bug, `tests.simulation.scenarios.pairs` has a script that shows it."""

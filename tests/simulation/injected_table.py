@@ -160,7 +160,7 @@ def script_of(switch: Historical) -> WorldScenario:
 
 
 def search_switched(switch: Historical, seeds_max: int) -> Found:
-    """Run seeds with a historical behavior until one has a problem. If none has, run the behavior's script."""
+    """Run seeds with a historical behavior until one has a problem. If no seed has one, run the behavior's script."""
     script = script_of(switch)
     settings = world_settings([f"zabka.historical={switch}"])
     found = search("chaos", InjectedBug(nullcontext, (script.shows,)), seeds_max, settings)

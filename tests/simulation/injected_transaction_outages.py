@@ -77,4 +77,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "ids with a transaction expire": ids_with_a_transaction_expire,
     "markers reset a producer's time": markers_reset_a_producers_time,
 }
-"""Injected bugs, keyed by name. For each, a script in `tests.simulation.scenarios.pairs` shows it."""
+"""Injected bugs, keyed by name. For each bug, `tests.simulation.scenarios.pairs` has a script that shows it."""

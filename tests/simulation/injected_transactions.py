@@ -65,7 +65,10 @@ def new_coordinator_writes_one_marker() -> Iterator[None]:
 
 @contextmanager
 def new_coordinator_decides_again() -> Iterator[None]:
-    """Injected bug: a coordinator that loads a decided commit aborts the partitions without a marker."""
+    """Injected bug: a coordinator that loads a decided commit writes abort markers.
+
+    It writes them to the partitions that have no commit marker yet.
+    """
     loaded = TransactionCoordinator._loaded
 
     def aborting(self: TransactionCoordinator, coordinated: Any) -> None:

@@ -1,7 +1,7 @@
 """How bugs are injected: a context replaces functions of the server code, never of the simulator or the checkers.
 
-A bug in the simulated disk or in a test driver would only show that the simulator can be broken. It would still show
-that after the tested rule was removed from the server code.
+A bug in the simulated disk or in a test driver would only show that the simulator can be broken. The bug would still be
+reported if the tested rule were removed from the server code.
 """
 
 from __future__ import annotations

@@ -94,9 +94,10 @@ _BESIDE = {
     "reading goes on behind damage": injected_histories.the_log_is_read_by_its_numbers,
     "places in the log outlive what was there": injected_histories.the_log_is_read_by_its_numbers,
 }
-"""Second bug that is injected with this one.
+"""Second bug that is injected together with the bug that is the key.
 
-These bugs are visible only if the ends of epochs are also ignored. A run with only the second bug must have no problem.
+The keys are bugs that are visible only if the ends of epochs are also ignored. A run with only the second bug must have
+no problem.
 """
 _OLD_BEHAVIOUR = InjectedBug(nullcontext, ("",))
 """Bug that a setting enables instead of a code change. Any problem shows it."""

@@ -43,11 +43,11 @@ def test_seed_injects_the_same_faults_with_different_settings() -> None:
     first_usual, first_patient = usual[0][0], patient[0][0]
     for (one, _), (other, _) in zip(usual, patient, strict=True):
         # Compare times relative to the first fault. Faults begin when the cluster has started, which takes slightly
-        # different times; their distances must not depend on the number of client calls.
+        # different times. The times between the faults must not depend on the number of client calls.
         assert abs((one - first_usual) - (other - first_patient)) <= 1
 
 
-def test_faults_have_the_configured_kinds_and_durations() -> None:
+def test_faults_have_the_configured_types_and_durations() -> None:
     entries = played(5, "faults.kinds=slow_disk:1,cut_brokers:3", "faults.lasts.ms=700-900")
     kinds = {fault.kind for _, fault in faults(entries)}
     assert kinds <= {"slow_disk", "cut"} and "cut" in kinds

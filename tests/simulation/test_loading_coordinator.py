@@ -55,7 +55,7 @@ async def _commit(client: KafkaClient, runtime: Runtime) -> None:
 
 
 async def _fetch(client: KafkaClient, runtime: Runtime, errors: list[ErrorCode]) -> int:
-    """Fetch the group's committed offset, with retries. Append the errors before it to `errors`."""
+    """Fetch the group's committed offset, with retries. Append the errors of the failed attempts to `errors`."""
     member = GroupMember(client, GroupSettings(GROUP, (P0.topic,)))
     while True:
         try:
@@ -70,7 +70,7 @@ async def _fetch(client: KafkaClient, runtime: Runtime, errors: list[ErrorCode])
 def moved_coordinator() -> tuple[World, int, list[ErrorCode]]:
     """Kill the coordinator of a group with many commits while all disks are slow.
 
-    Return the world, the committed offset that the next coordinator returned, and the errors before it.
+    Return the world, the committed offset that the next coordinator returned, and the errors of the failed attempts.
     """
     world = World(1, SETTINGS)
     world.start()

@@ -103,7 +103,7 @@ def test_held_leader_and_isr_request_delays_a_new_leader() -> None:
     world.end_world()
 
 
-def test_message_of_an_unknown_kind_is_rejected() -> None:
+def test_message_of_an_unknown_type_is_rejected() -> None:
     with ensemble() as it, pytest.raises(UnknownKind, match="no message 'PROPOSALS'; there are REQUEST"):
         it.stage.messages.hold(it.leader, it.follower.name, "PROPOSALS")
 

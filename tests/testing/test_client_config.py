@@ -1,4 +1,4 @@
-"""Configurations with which clients connect to a live cluster. A simulated world has none."""
+"""Configurations with which clients connect to a live cluster. A simulated world has no such configuration."""
 
 from __future__ import annotations
 

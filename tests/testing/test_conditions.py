@@ -1,4 +1,4 @@
-"""Waiting for a condition: which errors cause a retry, and what the error says after a timeout."""
+"""Waiting for a condition: which errors cause a retry, and the error message after a timeout."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def cluster(zabka_cluster: LiveCluster) -> LiveCluster:
 
 
 def stack(cluster: LiveCluster, api: str, *errors: str) -> list[Any]:
-    """Make the next requests of an API fail with these errors, one request with each."""
+    """Make the next requests of an API fail with these errors, one error per request."""
     return [cluster.faults.on_request(api).error(error).once() for error in errors]
 
 

@@ -1,5 +1,5 @@
-"""How users use the fixtures: outside pytest, with Hypothesis, in reports of failures, and with other pytest
-plugins.
+"""Uses of the fixtures: outside pytest, with Hypothesis, and with other pytest plugins. Also tests reports of
+failures.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def test_failure_report_has_events_causes_and_replay_command(tmp_path: Path) -> 
     assert "pytest 'test_mine.py::test_it' --zabka-seed 4" in output
 
 
-def test_failing_seed_of_another_world_size_is_replayed_with_it(tmp_path: Path) -> None:
+def test_replay_command_of_a_failing_seed_has_the_world_size(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         "import pytest\n"
         "@pytest.mark.parametrize('who', [\"it's\"])\n"

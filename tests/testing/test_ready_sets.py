@@ -69,7 +69,7 @@ def polled(consumer: Consumer, condition: Callable[[], bool], limit_s: float = 3
 
 
 @pytest.mark.parametrize(("idempotent", "stored"), [(False, ["a", "a"]), (True, ["a"])])
-def test_ack_lost_set_duplicates_records_without_idempotence(
+def test_ack_lost_fault_set_duplicates_non_idempotent_records(
     cluster: LiveCluster, idempotent: bool, stored: list[str]
 ) -> None:
     made = producer(cluster, **{"enable.idempotence": idempotent})
@@ -78,14 +78,14 @@ def test_ack_lost_set_duplicates_records_without_idempotence(
     assert (cluster.consume(TOPIC), faults.used) == (stored, 1)
 
 
-def test_not_leader_set_makes_clients_refresh_the_leader(cluster: LiveCluster) -> None:
+def test_not_leader_fault_set_makes_clients_refresh_the_leader(cluster: LiveCluster) -> None:
     made = producer(cluster)
     faults = cluster.faults.add_set("not-leader", topic=TOPIC)
     assert send(made, b"a") == [None]
     assert (cluster.consume(TOPIC), faults.used >= 3) == (["a"], True)
 
 
-def test_coordinator_loading_set_delays_a_consumer(cluster: LiveCluster) -> None:
+def test_coordinator_loading_fault_set_delays_a_consumer(cluster: LiveCluster) -> None:
     faults = cluster.faults.add_set("coordinator-loading", group="loading", for_ms=1_500)
     began = time.monotonic()
     consumer = joined(cluster, "loading")
@@ -93,7 +93,7 @@ def test_coordinator_loading_set_delays_a_consumer(cluster: LiveCluster) -> None
     consumer.close()
 
 
-def test_coordinator_moves_set_keeps_the_group_member(cluster: LiveCluster) -> None:
+def test_coordinator_moves_fault_set_keeps_the_group_member(cluster: LiveCluster) -> None:
     # librdkafka waits seconds before some repetitions of a commit, which may take longer than a session of 6 s.
     consumer = joined(cluster, "moving", **{"session.timeout.ms": 30_000})
     send(producer(cluster), b"a")
@@ -104,7 +104,7 @@ def test_coordinator_moves_set_keeps_the_group_member(cluster: LiveCluster) -> N
     consumer.close()
 
 
-def test_rebalance_storm_set_makes_a_member_rejoin(cluster: LiveCluster) -> None:
+def test_rebalance_storm_fault_set_makes_a_member_rejoin(cluster: LiveCluster) -> None:
     rebalances: list[str] = []
     consumer = joined(cluster, "storm")
     consumer.subscribe([TOPIC], on_revoke=lambda _, partitions: rebalances.append("revoked"))
@@ -116,7 +116,7 @@ def test_rebalance_storm_set_makes_a_member_rejoin(cluster: LiveCluster) -> None
     consumer.close()
 
 
-def test_slow_broker_set_delays_every_response(cluster: LiveCluster) -> None:
+def test_slow_broker_fault_set_delays_every_response(cluster: LiveCluster) -> None:
     made = producer(cluster)
     send(made, b"a")
     faults = cluster.faults.add_set("slow-broker", client_id="shop", delay_ms=700)
@@ -126,7 +126,7 @@ def test_slow_broker_set_delays_every_response(cluster: LiveCluster) -> None:
     assert cluster.consume(TOPIC) == ["a", "b"]
 
 
-def test_stale_metadata_set_directs_a_client_to_the_old_leader(cluster: LiveCluster) -> None:
+def test_stale_metadata_fault_set_directs_clients_to_old_leader(cluster: LiveCluster) -> None:
     made = producer(cluster, **{"topic.metadata.refresh.interval.ms": 500, "retry.backoff.ms": 100})
     send(made, b"a")
     leader = cluster.topics[TOPIC].partitions[0].leader
@@ -139,7 +139,7 @@ def test_stale_metadata_set_directs_a_client_to_the_old_leader(cluster: LiveClus
     assert cluster.consume(TOPIC) == ["a", "b"]
 
 
-def test_throttled_producer_set_delays_and_loses_no_record(cluster: LiveCluster) -> None:
+def test_throttled_producer_fault_set_delays_but_loses_no_record(cluster: LiveCluster) -> None:
     throttles: list[int] = []
 
     async def run() -> None:
@@ -192,7 +192,7 @@ def zookeeper(zabka_cluster: LiveCluster) -> Iterator[KazooClient]:
     client.close()
 
 
-def test_connection_loss_on_create_set_keeps_the_znode(zabka_cluster: LiveCluster, zookeeper: KazooClient) -> None:
+def test_connection_loss_fault_set_keeps_a_created_znode(zabka_cluster: LiveCluster, zookeeper: KazooClient) -> None:
     """With the fault set "connection loss on create", the znode is created, but the client gets ConnectionLoss.
 
     This is a classic problem of ZooKeeper: the lock znode exists, but the client does not know it.

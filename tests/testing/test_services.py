@@ -115,7 +115,7 @@ def test_failed_program_is_restarted_on_request(zabka_world: SimulatedCluster) -
     assert "gaierror: [Errno -2] no machine of this world has the name echo" in calling.failures[0]
 
 
-def test_failure_of_a_program_ends_a_wait_with_its_error(zabka_world: SimulatedCluster) -> None:
+def test_wait_ends_with_the_error_of_a_failed_program(zabka_world: SimulatedCluster) -> None:
     async def broken(_: str) -> None:
         await asyncio.sleep(1)
         raise LookupError("no such order")

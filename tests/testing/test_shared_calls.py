@@ -59,7 +59,7 @@ def test_leader_moves_to_the_named_replica(world: SimulatedCluster) -> None:
         world.move_leader("moves", 0, 3)
 
 
-def test_failed_wait_for_isr_names_the_out_of_sync_partition(world: SimulatedCluster) -> None:
+def test_failed_wait_for_isr_reports_the_out_of_sync_partition(world: SimulatedCluster) -> None:
     world.topics.create("synced", assignment={0: [1, 3]})
     world.brokers[3].kill()
     world.until(lambda: world.topics["synced"].partitions[0].isr == [1])

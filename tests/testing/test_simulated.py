@@ -87,7 +87,7 @@ def test_failing_seed_is_reported_with_its_replay_and_journal(tmp_path: Path) ->
     assert "because" in done.stdout and "sold: order=7" in done.stdout
 
 
-def test_shrinking_removes_faults_that_the_failure_does_not_need() -> None:
+def test_shrinking_removes_faults_not_needed_for_the_failure() -> None:
     @simulated(seeds=1, peers=1, brokers=1, faults="kill_program,pause_program")
     async def count(world: SimulatedWorld) -> None:
         starts: list[int] = []
@@ -233,7 +233,7 @@ def test_broker_fault_in_a_world_without_brokers_is_rejected(kind: str) -> None:
 
 
 @pytest.mark.parametrize("mix", MIXES)
-def test_each_mix_injects_faults_in_a_world_without_brokers(mix: str) -> None:
+def test_each_fault_mix_injects_faults_without_brokers(mix: str) -> None:
     async def wait(world: SimulatedWorld) -> None:
         async def idle(_: str) -> None:
             await asyncio.sleep(3_600)
@@ -246,7 +246,7 @@ def test_each_mix_injects_faults_in_a_world_without_brokers(mix: str) -> None:
     assert run.injected
 
 
-def test_unknown_fault_kinds_are_rejected_listing_the_known_ones() -> None:
+def test_error_for_an_unknown_fault_kind_lists_the_known_kinds() -> None:
     assert kinds_of("clocks", 3) == kinds_of(["step_clock"], 3) == ("step_clock",)
     assert set(MIXES["pauses"]) < set(kinds_of("pauses, kill_program", 3))
     with pytest.raises(UnknownFaults, match=r"there are no faults 'meteor': name a mix .chaos"):
@@ -286,7 +286,7 @@ async def test_shop(world, tmp_path):
 """
 
 
-def test_pytest_skips_and_xfail_marks_apply_in_a_child_process(tmp_path: Path) -> None:
+def test_skip_and_xfail_marks_apply_in_a_child_process(tmp_path: Path) -> None:
     (tmp_path / "test_marks.py").write_text(MARKED)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rsxX", "-p", "no:cacheprovider"], capture_output=True, text=True,

@@ -39,7 +39,7 @@ def test_user_project_with_module_names_of_zabka_runs(run: str, src: bool, tmp_p
 
 
 def test_zabka_folders_are_not_importable_as_top_level_modules(tmp_path: Path) -> None:
-    """An installed zabka's linked folders cannot be imported by their bare names.
+    """With zabka installed, the folders that its package links to cannot be imported as top-level modules.
 
     This would be possible only if the repository's root were in `sys.path`.
     """

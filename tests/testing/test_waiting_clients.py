@@ -15,7 +15,7 @@ from zabka.testing import running_world
 def test_producers_wait_for_the_isr_only_with_acks_all(tmp_path: Path) -> None:
     """Producers with acks=all wait for a dead ISR member, and producers with acks=1 do not.
 
-    A follower in the ISR dies. The wait ends when it has left the ISR.
+    A follower in the ISR dies. The producers wait until it has left the ISR.
     """
     with running_world(peers=3, brokers=3, seed=5) as cluster:
         cluster.topics.create("orders", 1, 3, config={"min.insync.replicas": "2"})

@@ -18,7 +18,7 @@ from zabka.simulation.engine.scheduler import Call, Deadlock, Scheduler, Suspend
 _TASKS_SWEPT_AT = 64
 """Number of tasks above which a node removes its ended tasks.
 
-It is added to twice the number of tasks that remained after the previous removal.
+The limit is this number plus twice the number of tasks that remained after the previous removal.
 """
 
 
@@ -199,9 +199,10 @@ class SimRuntime:
     def resume(self) -> None:
         """Continue after SIGCONT: run everything that was delayed during the pause.
 
-        A process that waits for events was stopped in that wait. It wakes up with everything that its sockets have
-        received, and reads the clock after that (`asyncio.BaseEventLoop._run_once`, libuv's `uv_run`). Therefore, after
-        a long pause, a process replies to messages that arrived earlier before it can notice how late it is.
+        A process that waits for events is paused while it waits. When it continues, it receives everything that its
+        sockets have received, and reads the clock after that (`asyncio.BaseEventLoop._run_once`, libuv's `uv_run`).
+        Therefore, after a long pause, a process replies to messages that arrived earlier before it can notice how late
+        it is.
         """
         self.paused = False
         held, self._held, self._held_timers = self._held + self._held_timers, [], []

@@ -94,7 +94,7 @@ async def test_every_order_is_stored_once(world: SimulatedWorld) -> None:
 
 
 @simulated(seeds=SEEDS, peers=1, brokers=0, faults="pause_program,cut_program")
-async def test_one_leader_writes_at_a_time(world: SimulatedWorld) -> None:
+async def test_only_one_leader_writes_at_a_time(world: SimulatedWorld) -> None:
     lead = election.lead if MISTAKES else election.lead_with_token
     leaders: list[str] = []
     newest = [0]

@@ -124,7 +124,7 @@ def test_cleaner_and_producer_expiry_use_changed_configs() -> None:
     cluster.stop_all()
 
 
-def test_cost_of_broker_config_change_is_independent_of_topics(
+def test_cost_of_broker_config_change_ignores_the_topic_count(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker config change iterates over all logs equally often with few and many topics.
@@ -151,7 +151,7 @@ def test_cost_of_broker_config_change_is_independent_of_topics(
 
 @pytest.mark.parametrize(("name", "steps"), [("log.cleaner.threads", ["2", "4"]), ("num.io.threads", ["16", "32"])])
 @pytest.mark.parametrize("broker", ["", "1"])
-def test_thread_count_change_can_at_most_double_or_halve_it(
+def test_thread_count_can_at_most_double_or_halve_in_one_change(
     cluster: Cluster, name: str, steps: Sequence[str], broker: str
 ) -> None:
     for count in (*steps, steps[0]):
@@ -414,7 +414,7 @@ def test_config_change_reaches_all_brokers_if_its_writer_dies(cluster: Cluster) 
         assert receiver.of(ConfigChanged)[-1] == ConfigChanged("topics/orders", {"retention.ms": "5"})
 
 
-def test_concurrent_changes_of_one_topic_are_both_kept(cluster: Cluster) -> None:
+def test_concurrent_config_changes_of_a_topic_are_both_applied(cluster: Cluster) -> None:
     session = cluster.nodes[1].session
     multi, beaten = session.multi, []
 
@@ -488,7 +488,7 @@ def test_describe_configs_returns_key_documentation_on_request(cluster: Cluster,
     assert {each.documentation for each in unasked.configs} == {None}
 
 
-def test_documentation_of_an_unused_key_says_it_has_no_effect(cluster: Cluster) -> None:
+def test_documentation_of_an_unused_key_states_it_has_no_effect(cluster: Cluster) -> None:
     rows = [{"resource_type": 2, "resource_name": "orders", "configuration_keys": ("flush.messages",)}]
     answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 3, resources=rows, include_documentation=True))
     assert "Without effect here: " in answer.results[0].configs[0].documentation

@@ -1,4 +1,4 @@
-"""Each value in a broker's file is passed to the component that it configures, and code outside `configs` reads it."""
+"""Each value in a broker's file is passed to the component that it configures, and that component uses the value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Config keys that set a duration or a number. A broker configured from a file behaves accordingly."""
+"""Config keys that set a duration or a number: a broker that reads such a key from its file behaves accordingly."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_broker_list_config_accepts_removal_of_its_last_value(cluster: Cluster) 
 @pytest.mark.parametrize(
     ("value", "named"), [("compact,bogus", "bogus"), ("bogus,worse", "bogus"), ("delete,", ""), (",", "")]
 )
-def test_invalid_list_error_names_its_first_invalid_value(cluster: Cluster, value: str, named: str) -> None:
+def test_error_for_a_list_value_contains_the_first_invalid_item(cluster: Cluster, value: str, named: str) -> None:
     error, message = alter(cluster, Operation.SET, value)
     assert error is ErrorCode.invalid_config
     assert message is not None and message.endswith(

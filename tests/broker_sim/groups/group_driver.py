@@ -1,4 +1,6 @@
-"""Consumer group members whose requests to the coordinator are sent by tests, which need not wait for a response."""
+"""Consumer group members for tests. A test sends a member's request, and need not wait for the coordinator's
+response.
+"""
 
 from __future__ import annotations
 

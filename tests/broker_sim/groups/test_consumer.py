@@ -82,7 +82,7 @@ def produce(cluster: Cluster, numbers: Sequence[int]) -> None:
         cluster.run(cluster.client.produce(PARTITIONS[number % 2], [record]))
 
 
-def test_consumer_reads_in_order_and_resumes_at_its_commit(cluster: Cluster) -> None:
+def test_consumer_reads_in_order_and_resumes_at_committed_offset(cluster: Cluster) -> None:
     reader = Reader(cluster)
     produce(cluster, range(10))
     cluster.wait(3_000)
@@ -233,7 +233,7 @@ def test_expired_consumer_does_not_reset_its_groups_offsets(cluster: Cluster) ->
 # ---- the consumer protocol ---------------------------------------------------------------------------------------
 
 
-def test_subscriptions_and_assignments_decode_as_encoded() -> None:
+def test_subscriptions_and_assignments_survive_a_round_trip() -> None:
     assert decode_subscription(encode_subscription(["a", "b"])) == ("a", "b")
     assert sorted(decode_assignment(encode_assignment(PARTITIONS))) == PARTITIONS
     assert decode_assignment(b"") == ()

@@ -72,7 +72,7 @@ def test_offsets_and_members_survive_a_coordinator_failure(members: Members) -> 
     assert members.described().protocol_data == "range"
 
 
-def test_silent_member_expires_a_session_timeout_after_failover(members: Members) -> None:
+def test_silent_member_expires_one_timeout_after_the_failover(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     fail_over(members)
     for _ in range(3):
@@ -148,7 +148,7 @@ def test_old_group_partition_is_ignored_after_offsets_topic_grew() -> None:
     grow = request(ApiKey.CREATE_PARTITIONS, 3, topics=topics, timeout=5_000, validate_only=False)
     assert cluster.on(node, node.broker.handle(grow)).results[0].error_code == NONE
     for offset in (9, 11):
-        # The broker reads the number of partitions of the topic only when it starts.
+        # The broker reads the number of partitions of `__consumer_offsets` only when it starts.
         node.kill()
         cluster.expire(node)
         cluster.start()

@@ -361,7 +361,7 @@ def test_new_rebalance_ends_the_wait_for_an_assignment(members: Members) -> None
 # ---- leaving ---------------------------------------------------------------------------------------------------
 
 
-def test_leave_starts_a_rebalance_immediately(members: Members) -> None:
+def test_leave_group_request_starts_a_rebalance_immediately(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     answer = members.leave((follower, None), ("nobody", None))
     assert [row.error_code for row in answer.members] == [NONE, ErrorCode.unknown_member_id]

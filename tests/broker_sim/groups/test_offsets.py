@@ -76,7 +76,7 @@ def test_offset_commit_counts_as_a_heartbeat(members: Members) -> None:
         assert commit_error(members.commit(offset, member, generation).answer) is NONE
 
 
-def test_commit_rejects_only_its_unknown_partitions(members: Members) -> None:
+def test_offset_commit_rejects_only_its_unknown_partitions(members: Members) -> None:
     rows = [{"partition_index": n, "committed_offset": 4, "committed_metadata": None} for n in (0, 9)]
     topics = [{"name": "orders", "partitions": rows}, {"name": "none", "partitions": rows[:1]}]
     answer = members.ask(ApiKey.OFFSET_COMMIT, 8, member_id="", topics=topics).answer

@@ -82,7 +82,7 @@ def test_group_values_of_every_version_are_decoded(version: int) -> None:
     assert read_group(bytes.fromhex(GROUPS[version])) == expected
 
 
-def test_values_are_encoded_as_in_kafka_3_9() -> None:
+def test_offset_and_group_values_are_encoded_as_in_kafka_3_9() -> None:
     assert offset_value(OffsetAndMetadata(77, 5, "m", 1000)).hex() == OFFSETS[3]
     assert offset_value(OffsetAndMetadata(77, -1, "m", 1000, 2000)).hex() == OFFSETS[1]
     assert group_value(GROUP).hex() == GROUPS[3]

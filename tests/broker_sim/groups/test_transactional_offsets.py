@@ -1,4 +1,7 @@
-"""Offsets committed in a transaction: pending until its marker, fenced by the group's generation (KIP-98, KIP-447)."""
+"""Offsets committed in a transaction: they are pending until its marker, and fenced by the group's generation.
+
+See KIP-98 and KIP-447.
+"""
 
 from __future__ import annotations
 

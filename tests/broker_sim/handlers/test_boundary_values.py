@@ -120,7 +120,7 @@ def test_api_versions_rejects_an_invalid_client_name(cluster: Cluster, version: 
     ("producer_id", "epoch", "error"),
     [(-1, -1, NONE), (5, 3, NONE), (5, -1, INVALID), (-2, -1, INVALID), (-1, 0, INVALID), (-1, 32767, INVALID)],
 )
-def test_producer_must_send_both_previous_id_and_epoch_or_none(
+def test_producer_must_send_previous_id_and_epoch_or_neither(
     cluster: Cluster, producer_id: int, epoch: int, error: ErrorCode
 ) -> None:
     former = {"producer_id": producer_id, "producer_epoch": epoch}

@@ -29,8 +29,8 @@ def described(cluster: Cluster, version: int) -> tuple[ErrorCode, int, list[int]
 
 
 def test_metadata_v0_omits_dead_replicas_and_returns_an_error(cluster: Cluster) -> None:
-    # Every listed replica must be in the response's list of brokers, where clients look it up (MetadataResponse 0 has
-    # no offline replicas).
+    # Every replica in the response must also be in the response's list of brokers, because clients look replicas up
+    # there (MetadataResponse 0 has no offline replicas).
     assert described(cluster, 0) == described(cluster, 1) == (ErrorCode.none, 1, [1, 2, 3], [1, 2, 3])
     cluster.nodes[3].kill()
     cluster.expire(cluster.nodes[3])

@@ -61,7 +61,7 @@ def test_produce_error_has_the_index_of_the_invalid_record(cluster: Cluster) -> 
     assert row.error_message.endswith(f"[RecordError(batchIndex=1, message='{text}')]")
 
 
-def test_broker_timestamp_limit_applies_to_topics_without_one(cluster: Cluster) -> None:
+def test_broker_timestamp_limit_applies_to_topics_without_limit(cluster: Cluster) -> None:
     topic(cluster)
     row = produce(cluster, build_batch([Record(b"k", b"v", 1 << 50)]))
     assert row.error_code == ErrorCode.invalid_timestamp

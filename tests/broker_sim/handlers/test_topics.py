@@ -174,7 +174,8 @@ def test_only_the_controller_creates_topics(cluster: Cluster) -> None:
     ],
 )
 def test_zombie_controller_cannot_create_extend_or_delete_topics(cluster: Cluster, message: KafkaMessage) -> None:
-    # In Kafka a zombie controller can create, grow and delete topics, because ZkAdminManager's writes are not fenced.
+    # In Kafka a zombie controller can create, extend and delete topics, because the writes of ZkAdminManager are not
+    # fenced.
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     zombie = cluster.controller
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"9")
@@ -434,13 +435,13 @@ def test_replicas_are_assigned_to_different_racks() -> None:
     assert grown == {5: (3, 5, 2, 0), 6: (1, 3, 5, 4), 7: (5, 1, 4, 2), 8: (4, 5, 2, 0)}
 
 
-def test_missing_rack_of_a_broker_is_an_error_or_all_are_ignored() -> None:
+def test_racks_are_ignored_or_rejected_if_one_broker_has_none() -> None:
     with pytest.raises(RacksIncomplete):
         assign_replicas(range(6), 1, 1, Random(0), racks={**RACKS, 3: None})
     assert assign_replicas([0, 1], 1, 1, Random(0), racks={**RACKS, 3: None})
 
 
-def test_topic_is_spread_over_racks_or_rejected_without_them_all() -> None:
+def test_topic_is_spread_over_racks_and_rejected_if_one_is_unset() -> None:
     cluster = Cluster(4)
     for node in cluster.nodes.values():
         node.keys["broker.rack"] = f"r{node.broker_id % 2}"

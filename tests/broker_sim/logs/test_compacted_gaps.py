@@ -68,8 +68,10 @@ def test_follower_reaches_the_end_of_a_log_with_a_trailing_gap() -> None:
 
 
 def test_trailing_gap_has_the_epoch_of_its_last_removed_record() -> None:
-    """Otherwise the follower's latest epoch is an earlier one, and the leader makes it truncate its log to the end of
-    that earlier epoch.
+    """A gap at the end of a log has the leader epoch of the last record that was removed from it.
+
+    Otherwise the follower's latest epoch would be an earlier one, and the leader would make it truncate its log to the
+    end of that earlier epoch.
     """
     leader = with_an_epoch_that_begins_in_its_gap()
     follower = a_log(1 << 20)
@@ -79,7 +81,10 @@ def test_trailing_gap_has_the_epoch_of_its_last_removed_record() -> None:
 
 
 def test_epochs_appended_together_are_written_to_the_file_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A gap can contain thousands of epochs. Saving the file after each one takes seconds."""
+    """Leader epochs that are appended together are written to the epoch file once.
+
+    A gap can contain thousands of epochs, and saving the file after each one would take seconds.
+    """
     leader = with_gap()
     leader.epochs.replace([(epoch, epoch) for epoch in range(8)])
     follower = a_log(1 << 20)
@@ -91,8 +96,10 @@ def test_epochs_appended_together_are_written_to_the_file_once(monkeypatch: pyte
 
 
 def test_follower_stores_the_end_of_each_epoch_within_a_gap() -> None:
-    """Otherwise the follower, as the next leader, makes other replicas truncate committed tombstones, and the deleted
-    keys reappear.
+    """A follower that copies a gap stores the end of each epoch within the gap.
+
+    Otherwise the follower, as the next leader, would make other replicas truncate committed tombstones, and the deleted
+    keys would reappear.
     """
     leader = with_an_epoch_that_begins_in_its_gap()
     follower = a_log(1 << 20)
@@ -132,8 +139,10 @@ def with_an_epoch_that_compaction_has_taken(after: bool) -> PartitionLog:
 @pytest.mark.parametrize("max_bytes", [1, 130, 200, 1 << 20])
 @pytest.mark.parametrize("after", [False, True])
 def test_follower_stores_epoch_ends_of_a_gap_before_a_record(after: bool, max_bytes: int) -> None:
-    """Otherwise the follower, as the next leader, lets other replicas keep a record that the previous leader never had:
-    here a record of epoch 0 at offset 2. Kafka allows this.
+    """A follower stores the ends of the epochs in a gap, even if a record follows the gap.
+
+    Otherwise the follower, as the next leader, would let other replicas keep a record that the previous leader never
+    had: here a record of epoch 0 at offset 2. Kafka allows this.
     """
     leader = with_an_epoch_that_compaction_has_taken(after)
     follower = a_log(1 << 20)
@@ -146,7 +155,10 @@ def test_follower_stores_epoch_ends_of_a_gap_before_a_record(after: bool, max_by
 
 
 def test_read_of_a_gap_returns_a_limited_number_of_epochs() -> None:
-    """Searching for a gap at the start of each of five thousand epochs took 0.3 s."""
+    """A read of a gap returns only a limited number of epochs.
+
+    Without the limit, searching for a gap at the start of each of five thousand epochs took 0.3 s.
+    """
     log = a_log(1 << 20)
     for epoch in range(250):
         log.epochs.assign(epoch, epoch)
@@ -166,8 +178,11 @@ def test_gap_in_which_no_epoch_starts_is_skipped() -> None:
     assert read_all(follower) == read_all(log)
 
 
-def test_gap_of_several_epochs_is_read_at_once_if_it_fits() -> None:
-    """librdkafka regards a response without records as truncated, and doubles the size of its next fetch."""
+def test_gap_of_several_epochs_is_read_in_one_step_if_it_fits() -> None:
+    """A gap of several epochs is read in one step if it fits into the response.
+
+    librdkafka regards a response without records as truncated, and doubles the size of its next fetch.
+    """
     log = with_gap_at_its_end()
     log.epochs.assign(0, 0)
     log.epochs.assign(1, 3)
@@ -212,15 +227,16 @@ def test_follower_of_a_log_ending_in_a_gap_joins_the_isr() -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 5, 8])
-def test_log_truncated_in_a_gap_ends_at_that_offset(offset: int) -> None:
+def test_log_truncated_in_a_gap_ends_at_the_truncation_offset(offset: int) -> None:
     log = with_gap()
     assert (log.truncate_to(offset), log.end_offset, read_all(log)) == (offset, offset, [])
 
 
 @pytest.mark.parametrize("kept", ["", "b"])
 def test_log_truncated_in_a_gap_can_be_truncated_further(kept: str) -> None:
-    """Otherwise the log is not truncated: its leader returns the same divergence offset to every fetch of this
-    follower, forever.
+    """A log that was truncated within a gap can be truncated further.
+
+    Otherwise its leader would return the same divergence offset to every fetch of this follower, forever.
     """
     log = a_log(1 << 20)
     for key in [*kept, *"aaaaaaaaa"]:
@@ -238,7 +254,10 @@ def test_log_truncated_in_a_gap_can_be_truncated_further(kept: str) -> None:
 @pytest.mark.parametrize("offset", [3, 8])
 @pytest.mark.parametrize("kept", [0, 1])
 def test_log_truncated_in_a_gap_keeps_its_end_when_reopened(kept: int, offset: int) -> None:
-    """Otherwise its broker reports lost records and, as leader, reuses their offsets."""
+    """A log that was truncated within a gap has the same end offset after it is opened again.
+
+    Otherwise its broker would report lost records and, as leader, reuse their offsets.
+    """
     log = with_gap()
     log.roll()
     for key in "xyz"[:kept]:
@@ -279,7 +298,10 @@ def test_compacted_replica_follows_a_leader_ending_in_its_gap() -> None:
 
 
 def test_emptied_first_segment_does_not_delay_retention() -> None:
-    """This matters with cleanup.policy=compact,delete: Kafka uses the last modification time of an empty segment."""
+    """A first segment without records does not delay the retention of later segments.
+
+    This matters with cleanup.policy=compact,delete, because Kafka uses the last modification time of an empty segment.
+    """
     log = a_log(100)
     for at_ms in (10, 20, 30, 40):
         append(log, ("k", "v"), at_ms=at_ms)

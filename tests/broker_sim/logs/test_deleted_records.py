@@ -21,7 +21,9 @@ def delete(cluster: Cluster, offset: int) -> None:
 
 @pytest.mark.parametrize("wipes_its_disk", [False, True])
 def test_follower_copies_a_log_that_starts_within_a_batch(wipes_its_disk: bool) -> None:
-    """The same case raises UnexpectedAppendOffsetException in Kafka
+    """A follower copies a leader's log that starts in the middle of a batch.
+
+    In Kafka, this situation raises UnexpectedAppendOffsetException
     (Partition.doAppendRecordsToFollowerOrFutureReplica).
     """
     cluster = Cluster(3)
@@ -44,8 +46,10 @@ def test_follower_copies_a_log_that_starts_within_a_batch(wipes_its_disk: bool) 
 
 
 def test_diverged_follower_copies_a_log_starting_within_a_batch() -> None:
-    """The follower's log ends at the leader's log start offset (1), with a record that was never committed. The
-    follower's appends once failed, as they do in Kafka.
+    """A follower whose log has diverged copies a leader's log that starts in the middle of a batch.
+
+    The follower's log ends at the leader's log start offset (1), with a record that was never committed. Before the
+    fix, the follower's appends failed, as they do in Kafka.
     """
     cluster = Cluster(3)
     cluster.create([3, 1, 2])
@@ -66,8 +70,10 @@ def test_diverged_follower_copies_a_log_starting_within_a_batch() -> None:
 
 
 def test_leader_killed_before_a_checkpoint_truncates_followers() -> None:
-    """After the kill, the deleted records are in the leader's log again. If the epoch cache lacked their epochs,
-    followers would keep diverging records or fail to append.
+    """A leader that was killed before a checkpoint makes its followers truncate their logs.
+
+    After the kill, the deleted records are in the leader's log again. If the epoch cache lacked their epochs, followers
+    would keep diverging records or fail to append.
     """
     cluster = Cluster(3)
     cluster.create([3, 1, 2])
@@ -92,7 +98,9 @@ def test_leader_killed_before_a_checkpoint_truncates_followers() -> None:
 
 
 def test_log_truncated_in_its_first_batch_is_empty() -> None:
-    """The log's start offset was once greater than its end offset. The log then rejected the leader's different batch
+    """A log that is truncated within its first batch is empty.
+
+    Before the fix, its start offset was greater than its end offset. The log then rejected the leader's different batch
     at that offset.
     """
     log = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
@@ -127,8 +135,10 @@ def test_empty_log_accepts_only_a_batch_with_its_start_offset() -> None:
 def test_records_that_replace_deleted_ones_survive_a_kill(
     segment_bytes: int,
 ) -> None:
-    """The checkpoint of log start offsets is written only once a minute. After its truncation, this log starts before
-    the offset in the checkpoint.
+    """Records that replace deleted ones survive a kill.
+
+    The checkpoint of log start offsets is written only once a minute. After its truncation, this log starts before the
+    offset in the checkpoint.
     """
     cluster = Cluster(2, log_segment_bytes=segment_bytes, log_retention_check_interval_ms=1_000)
     cluster.topic_configs[TP.topic] = {"retention.ms": "-1"}

@@ -156,8 +156,10 @@ def test_requests_to_an_offline_replica_get_a_storage_error(cluster: TwoDisks) -
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_stop_replica_on_a_failed_disk_gets_a_storage_error(cluster: TwoDisks, is_known: bool) -> None:
-    """The replica still exists, so the result is the same whether the disk failure is already known or the deletion
+def test_stop_replica_request_on_a_failed_disk_gets_an_error(cluster: TwoDisks, is_known: bool) -> None:
+    """StopReplica for a replica on a failed disk returns a storage error.
+
+    The replica still exists, so the result is the same whether the disk failure is already known or the deletion
     detects it.
     """
     (partition, other) = cluster.replicas_on(1, 1)
@@ -288,8 +290,9 @@ def test_full_disk_at_startup_is_reported_in_one_line(
 
 
 def test_broker_starts_despite_a_failed_log_directory(cluster: TwoDisks) -> None:
-    """KIP-112: the broker returns an error for replicas in that directory, from which the controller learns that they
-    are offline.
+    """A broker starts although one of its log directories has failed (KIP-112).
+
+    It returns an error for replicas in that directory, from which the controller learns that they are offline.
     """
     lost, kept = cluster.replicas_on(1, 1), cluster.replicas_on(1, 0)
     cluster.nodes[1].kill()

@@ -178,7 +178,7 @@ def test_log_start_offset_survives_a_clean_stop_and_a_kill() -> None:
     assert cluster[3].partition.log.start_offset == 4
 
 
-def test_follower_below_the_leaders_log_start_restarts_there() -> None:
+def test_follower_below_leaders_log_start_restarts_at_log_start() -> None:
     cluster = with_records()
     cluster.kill(3)
     cluster.elect(1, [1, 2])

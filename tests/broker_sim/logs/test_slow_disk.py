@@ -1,4 +1,4 @@
-"""During a slow sync, a broker replies to every request that does not need that disk."""
+"""During a slow disk sync, a broker replies to every request that does not need the disk."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def leader_and_isr(leader_epoch: int, partitions: range) -> Any:
 
 
 class SlowDisk:
-    """Simulated machine whose disk takes 50 ms per sync after the program has enabled that."""
+    """Simulated machine whose disk takes 50 ms per sync once the program under test has enabled the delay."""
 
     def __init__(self) -> None:
         self.world = SmallWorld()

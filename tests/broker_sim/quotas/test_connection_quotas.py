@@ -121,7 +121,7 @@ def test_broker_with_one_listener_gives_brokers_no_priority() -> None:
     assert acceptor.log == [("a", 0)] and not acceptor.evicted
 
 
-def test_lowered_limit_closes_and_raised_limit_accepts_more() -> None:
+def test_connections_are_closed_or_accepted_as_the_limit_changes() -> None:
     acceptor = Acceptor(ConnectionLimits())
     acceptor.connect("a", count=2)
     acceptor.connect("b")

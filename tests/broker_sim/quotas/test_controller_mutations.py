@@ -60,7 +60,7 @@ def test_idle_token_bucket_is_limited_to_quota_of_all_windows() -> None:
     assert held.owed_ms("app") == 2_000
 
 
-def test_lowered_quota_applies_immediately_and_zero_admits_one() -> None:
+def test_lowered_quota_applies_immediately_and_zero_blocks() -> None:
     watch = Watch()
     held = quota(watch, 100)
     held.take_tokens("app", 1)
@@ -166,7 +166,7 @@ def timed(cluster: Cluster, message: Any, ms: int) -> tuple[Any, int]:
     return cluster.on(node, node.broker.serve(message, context)), context.muted_ms
 
 
-def test_throttle_for_request_time_is_at_most_one_window(
+def test_request_time_throttle_is_at_most_one_window(
     cluster: Administrators,
 ) -> None:
     ask = request(ApiKey.LIST_GROUPS, 4)

@@ -46,14 +46,14 @@ def lagging_follower(**topic_configs: str) -> Cluster:
 
 
 @pytest.mark.parametrize("listing", ["*", "0:1,3:2"])
-def test_leader_sends_throttled_replicas_data_at_its_rate(listing: str) -> None:
+def test_leader_limits_the_data_sent_to_throttled_replicas(listing: str) -> None:
     cluster = lagging_follower(leader_replication_throttled_replicas=listing)
     cluster[1].manager.throttles.set_rates({LEADER_RATE: str(MEGABYTE)})
     assert seconds_until_level(cluster) == pytest.approx(10, abs=1.5)
     cluster.until(lambda: cluster[1].partition.isr_state.isr == (1, 2))
 
 
-def test_follower_fetches_throttled_replicas_at_its_rate() -> None:
+def test_follower_limits_its_fetching_of_throttled_replicas() -> None:
     cluster = lagging_follower(follower_replication_throttled_replicas="0:2")
     cluster.brokers[2].boot = _throttled(cluster, {FOLLOWER_RATE: str(MEGABYTE)})  # type: ignore[method-assign]
     assert seconds_until_level(cluster) == pytest.approx(10, abs=1.5)
@@ -129,7 +129,7 @@ def test_leader_throttle_counts_only_listed_replicas(listing: str, counted: bool
     assert quota.is_exceeded == counted
 
 
-def test_throttled_replica_does_not_delay_others_of_that_leader() -> None:
+def test_throttled_replica_does_not_delay_others_of_its_leader() -> None:
     cluster = Cluster(2)
     other = TopicPartition("free", 0)
     cluster.topic_configs["orders"] = {LEADERS: "*", FOLLOWERS: "*"}

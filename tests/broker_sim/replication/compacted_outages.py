@@ -1,6 +1,6 @@
 """Random outages of three replicas of a compacted partition, chosen by a seed, and the invariants to check.
 
-While only one replica is in sync, its broker does not lose power. Therefore every replica has at the end, for each key,
+While only one replica is in sync, its broker does not lose power. Therefore, at the end, every replica has for each key
 the last record acknowledged since the latest unclean election, or a later record. No older record of a key reappears
 after a replica was rebuilt, and every record was sent by a producer.
 """

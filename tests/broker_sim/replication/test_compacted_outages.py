@@ -42,7 +42,9 @@ def drop_tombstones_at_once(self: Any, _: bool, record: Record) -> bool:
 
 
 def go_on_after_a_truncation(log: PartitionLog, _: int, segment: Segment) -> bool:
-    """Injected bug: after a truncation of the log, a running compaction continues with the state from before."""
+    """Injected bug: a compaction that runs during a truncation continues with the log's state from before the
+    truncation.
+    """
     return log.is_closed or segment not in log.segments
 
 

@@ -70,8 +70,8 @@ def test_checker_reports_loss_if_the_compaction_event_is_missing() -> None:
 def with_a_slow_disk_and_another_beginning() -> Cluster:
     """Return a cluster whose replicas on brokers 1 and 3 start with different records.
 
-    Broker 1, with a slow disk, leads and is the whole ISR. Broker 3 is down, and its log starts with an uncommitted
-    record that broker 1 does not have.
+    Broker 1, with a slow disk, is the leader and the only ISR member. Broker 3 is down, and its log starts with an
+    uncommitted record that broker 1 does not have.
     """
     cluster = Cluster(3, log_segment_bytes=300, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.01"}

@@ -1,4 +1,7 @@
-"""Future replicas of moves between log directories: where they are truncated, and when they start again (KIP-113)."""
+"""Future replicas of moves between log directories: where they are truncated, and when they are copied again.
+
+See KIP-113.
+"""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_fetch_session_without_partitions_is_closed() -> None:
     assert context.finish({}) == (ErrorCode.none, 0, {})
 
 
-def test_fetch_session_adds_requested_and_drops_forgotten_ones() -> None:
+def test_fetch_session_adds_and_forgets_partitions_as_requested() -> None:
     sessions, session_id = of_two()
     changing = session_request(session_id, 1, 3)._replace(forgotten=(key(1),))
     context = sessions.open(changing, 1)

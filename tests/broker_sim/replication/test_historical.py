@@ -1,4 +1,4 @@
-"""Former rules of Kafka's replication. With each rule enabled its known bug occurs, without it the bug does not."""
+"""Former rules of Kafka's replication: each known bug occurs if its rule is enabled, and does not occur otherwise."""
 
 from __future__ import annotations
 

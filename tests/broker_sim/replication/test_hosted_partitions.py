@@ -91,7 +91,7 @@ def test_equal_leader_epoch_is_rejected_but_not_journaled(cluster: Cluster) -> N
     assert cluster[1].partition.is_leader and cluster.events(e.RequestFenced) == []
 
 
-def test_leader_and_isr_for_an_unassigned_broker_is_rejected(cluster: Cluster) -> None:
+def test_leader_and_isr_request_for_unassigned_broker_fails(cluster: Cluster) -> None:
     response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(leader_epoch=3, replicas=[2, 3]))
     assert partition_error(response) == ErrorCode.unknown_topic_or_partition
 
@@ -103,7 +103,7 @@ def test_request_for_a_topic_name_with_another_id_is_rejected(cluster: Cluster) 
     assert partition_error(cluster[1].manager.become_leader_or_follower(message)) == ErrorCode.inconsistent_topic_id
 
 
-def test_log_without_a_topic_id_accepts_one_with_an_equal_epoch() -> None:
+def test_log_without_topic_id_accepts_an_id_with_an_equal_epoch() -> None:
     cluster = Cluster(1)
     cluster.states[TP] = {
         "leader": 1, "leader_epoch": 0, "isr": [1], "partition_epoch": 0, "replicas": [1], "leader_recovery_state": 0,
@@ -152,7 +152,7 @@ def test_changes_of_leader_and_follower_roles_are_journaled(cluster: Cluster) ->
 
 
 @pytest.mark.parametrize("version", range(8))
-def test_leader_and_isr_is_handled_in_every_version(version: int) -> None:
+def test_leader_and_isr_request_is_handled_in_every_version(version: int) -> None:
     cluster = Cluster(1)
     row = {
         "topic_name": "orders", "partition_index": 0, "controller_epoch": 1, "leader": 1, "leader_epoch": 0,
@@ -172,7 +172,7 @@ def test_leader_and_isr_is_handled_in_every_version(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_stop_replica_is_handled_in_every_version(cluster: Cluster, version: int) -> None:
+def test_stop_replica_request_is_handled_in_every_version(cluster: Cluster, version: int) -> None:
     cluster.announced_deletions.add(TP)
     state = {"partition_index": 0, "leader_epoch": -2, "delete_partition": True}
     message = request(
@@ -191,7 +191,7 @@ def test_stop_replica_is_handled_in_every_version(cluster: Cluster, version: int
 
 
 @pytest.mark.parametrize(("leader_epoch", "error"), [(-2, 0), (-1, 0), (1, 0), (2, 0), (0, 74)])
-def test_stop_replica_is_fenced_by_leader_epoch(cluster: Cluster, leader_epoch: int, error: int) -> None:
+def test_stop_replica_request_is_fenced_by_leader_epoch(cluster: Cluster, leader_epoch: int, error: int) -> None:
     cluster.elect(2, [1, 2])
     if leader_epoch == -2:
         cluster.announced_deletions.add(TP)
@@ -201,7 +201,7 @@ def test_stop_replica_is_fenced_by_leader_epoch(cluster: Cluster, leader_epoch: 
     assert ("orders-0" in cluster[1].directory.partitions()) is bool(error)
 
 
-def test_stop_replica_without_deletion_only_stops_fetching(cluster: Cluster) -> None:
+def test_stop_replica_request_without_deletion_stops_fetching(cluster: Cluster) -> None:
     cluster[2].manager.stop_replica(cluster.stop_replica(0, False))
     cluster.produce(1, "a", acks=1)
     cluster.run(2_000)
@@ -209,7 +209,7 @@ def test_stop_replica_without_deletion_only_stops_fetching(cluster: Cluster) -> 
     assert "orders-0" in cluster[2].directory.partitions()
 
 
-def test_stop_replica_deletes_a_replica_that_is_not_hosted(cluster: Cluster) -> None:
+def test_stop_replica_request_deletes_a_replica_not_hosted(cluster: Cluster) -> None:
     cluster.kill(2)
     cluster[2].epoch += 1
     cluster[2].boot()
@@ -239,7 +239,7 @@ def test_recreated_topic_starts_empty(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("delete", [False, True])
-def test_late_stop_replica_does_not_affect_a_recreated_topic(cluster: Cluster, delete: bool) -> None:
+def test_late_stop_replica_request_does_not_affect_a_new_topic(cluster: Cluster, delete: bool) -> None:
     # A StopReplica request has no topic id. This one is a late duplicate: the controller had stopped waiting for it and
     # has sent it again.
     late = cluster.stop_replica(-2, delete)

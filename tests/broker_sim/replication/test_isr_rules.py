@@ -133,12 +133,12 @@ def test_follower_that_repeats_its_fetch_remains_caught_up() -> None:
 # ---- joining the ISR ----------------------------------------------------------------------------------------------
 
 
-def test_follower_joins_once_it_has_all_committed_records() -> None:
+def test_follower_joins_isr_once_it_has_all_committed_records() -> None:
     assert not RULES.may_join(follower(9, 20, 0), high_watermark=10, epoch_start=0, is_alive=all_alive)
     assert RULES.may_join(follower(10, 20, 0), high_watermark=10, epoch_start=0, is_alive=all_alive)
 
 
-def test_follower_joins_only_from_the_leaders_epoch_start_offset() -> None:
+def test_follower_joins_isr_only_from_leaders_epoch_start_offset() -> None:
     state = follower(10, 20, 0)
     assert not RULES.may_join(state, high_watermark=10, epoch_start=11, is_alive=all_alive)
     assert with_old(Historical.NO_EPOCH_START_CHECK).may_join(state, 10, 11, all_alive)

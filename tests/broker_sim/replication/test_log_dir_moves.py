@@ -301,7 +301,10 @@ def test_broker_shutdown_pauses_a_move_until_the_next_start(brokers: Brokers) ->
 
 @pytest.mark.parametrize("is_stopped", [True, False])
 def test_move_stops_if_the_replica_is_no_longer_hosted(brokers: Brokers, is_stopped: bool) -> None:
-    """StopReplica stops the replica, or UpdateMetadata shows that the partition is assigned to other brokers."""
+    """A move between log directories stops if the broker no longer hosts the replica.
+
+    Either StopReplica stops the replica, or UpdateMetadata shows that the partition is assigned to other brokers.
+    """
     brokers.move(RIGHT)
     names = brokers.replica_names()
     replicas = brokers.broker().replicas
@@ -386,7 +389,7 @@ def test_crash_in_a_deletion_leaves_the_whole_replica_or_none(brokers: Brokers) 
 def test_crash_at_any_step_of_a_move_is_recovered(brokers: Brokers) -> None:
     """A move is recovered after a SIGKILL at any step.
 
-    Each disk stores a snapshot before every change: the state after a kill at that moment.
+    Each disk stores a snapshot before every change. The snapshot is the state that a kill at this time would leave.
     """
     pictures: list[tuple[Disk, ...]] = []
     before = brokers.values()

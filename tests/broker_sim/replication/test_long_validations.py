@@ -223,7 +223,7 @@ def test_one_event_loop_turn_runs_at_most_one_validation_slice() -> None:
     assert seen == [1, 2, 3, 4, 5]
 
 
-def test_pause_follows_each_slice_of_every_validation() -> None:
+def test_every_validation_pauses_after_each_slice() -> None:
     scheduler = Scheduler()
     turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []

@@ -303,7 +303,7 @@ def test_fetch_session_limit_evicts_only_long_unused_sessions() -> None:
     assert isinstance(sessions.open(session_request(second, 1), 121), FetchRefused)
 
 
-def test_new_session_of_a_follower_evicts_one_of_a_consumer() -> None:
+def test_new_session_of_a_follower_evicts_a_consumer_session() -> None:
     sessions = FetchSessions(Random(1), slots=1, eviction_ms=100)
     consumer = create(sessions, 0, 1, 2, 3)
     follower = create(sessions, 10, 1, is_follower=True)

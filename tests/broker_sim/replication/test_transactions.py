@@ -214,7 +214,7 @@ def test_marker_and_the_moved_lso_are_journaled() -> None:
     assert order.index(MarkerWritten) < order.index(LastStableOffsetMoved)
 
 
-def test_lso_event_names_the_producer_that_blocks_it() -> None:
+def test_lso_event_contains_the_producer_that_blocks_the_lso() -> None:
     cluster = a_cluster(1)
     write(cluster, 1, 0, "open")
     other = batch("open too", producer_id=8, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL)

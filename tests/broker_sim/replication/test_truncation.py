@@ -247,7 +247,7 @@ def test_truncated_follower_still_receives_the_high_watermark() -> None:
     assert cluster[2].partition.log.high_watermark == 1
 
 
-def test_returning_leader_keeps_its_records_if_no_other_led() -> None:
+def test_returning_leader_keeps_its_records_if_none_replaced_it() -> None:
     cluster = out_of_step()
     cluster.elect(-1, [1])
     assert cluster.produce(2, "m4").error == ErrorCode.not_leader_or_follower
@@ -305,7 +305,7 @@ def test_follower_longer_than_an_unclean_leader_is_truncated() -> None:
     assert cluster[2].values == ["d"]
 
 
-def test_follower_below_the_leaders_log_start_restarts_there() -> None:
+def test_follower_below_leaders_log_start_restarts_at_log_start() -> None:
     cluster = Cluster(2)
     cluster[2].runtime.stop()
     cluster.alive.discard(2)

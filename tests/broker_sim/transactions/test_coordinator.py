@@ -104,7 +104,7 @@ def test_transaction_max_timeout_ms_takes_effect() -> None:
     cluster.stop_all()
 
 
-def test_empty_transactional_id_or_half_a_producer_is_invalid(transactions: Transactions) -> None:
+def test_empty_transactional_id_or_id_without_epoch_is_invalid(transactions: Transactions) -> None:
     assert transactions.init(transactional_id="").error is ErrorCode.invalid_request
     assert transactions.init(had=Given(NONE, 5, -1)).error is ErrorCode.invalid_request
     assert transactions.init(had=Given(NONE, -1, 5)).error is ErrorCode.invalid_request
@@ -222,7 +222,7 @@ def test_journal_contains_every_state_change_and_its_reason(transactions: Transa
     ]
 
 
-def test_state_change_event_names_request_client_and_times(transactions: Transactions) -> None:
+def test_state_change_event_has_request_client_and_times(transactions: Transactions) -> None:
     producer = transactions.init()
     transactions.add(producer, P0)
     transactions.end(producer)
@@ -242,7 +242,7 @@ def test_add_offsets_to_txn_is_the_cause_of_its_state_change(transactions: Trans
     assert transactions.coordinator.of(TransactionChanged)[-1].caused_by == "request AddOffsetsToTxn"
 
 
-def test_abort_event_names_its_timeout_or_fencing_as_the_cause(transactions: Transactions) -> None:
+def test_abort_event_has_its_timeout_or_fencing_as_the_cause(transactions: Transactions) -> None:
     transactions.add(transactions.init(timeout_ms=1_000), P0)
     transactions.cluster.wait(12_000)
     transactions.add(transactions.init(), P0)
@@ -334,7 +334,7 @@ def test_id_of_an_open_transaction_does_not_expire() -> None:
     cluster.stop_all()
 
 
-def test_request_during_a_pending_transition_is_concurrent(transactions: Transactions) -> None:
+def test_request_in_a_transition_gets_concurrent_transactions(transactions: Transactions) -> None:
     producer = transactions.init()
     metadata: TransactionMetadata = transactions.state
     metadata.prepare_add([P0], 1)

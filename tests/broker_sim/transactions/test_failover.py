@@ -1,6 +1,6 @@
 """The coordinator of a transactional id moves with its `__transaction_state` partition.
 
-Any new coordinator completes a transaction whose commit or abort was decided.
+If the commit or abort of a transaction was decided, any new coordinator completes the transaction.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def transactions(cluster: Cluster) -> Transactions:
 
 
 class Markers:
-    """WriteTxnMarkers handler for all brokers. For each partition it returns the errors set by the test, and then
-    none.
+    """WriteTxnMarkers handler for all brokers. For each partition, it first returns the errors set by the test, and
+    then success.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -289,7 +289,7 @@ def test_coordinator_is_unavailable_with_too_few_replicas(transactions: Transact
     assert (transactions.state.state, transactions.state.pending_state) == (S.ONGOING, None)
 
 
-def test_failed_fence_keeps_the_producer_epoch_for_the_next_one(transactions: Transactions) -> None:
+def test_next_fencing_uses_the_producer_epoch_of_a_failed_one(transactions: Transactions) -> None:
     cluster = transactions.cluster
     open_transaction(transactions)
     others = [node for node in cluster.nodes.values() if node is not transactions.coordinator]

@@ -125,7 +125,7 @@ def test_producer_id_does_not_change_during_a_transaction() -> None:
         an_id(EPOCH_MAX - 1, S.ONGOING, P0).prepare_new_producer_id(99, 5_000, 2_000, records_last_epoch=False)
 
 
-def test_fence_increments_the_producer_epoch_used_by_the_abort() -> None:
+def test_fencing_increments_the_producer_epoch_used_by_the_abort() -> None:
     metadata = an_id(3, S.ONGOING, P0)
     fence = metadata.prepare_fence()
     assert (fence.producer_epoch, metadata.producer_epoch) == (4, 3)
@@ -136,7 +136,7 @@ def test_fence_increments_the_producer_epoch_used_by_the_abort() -> None:
     assert (metadata.state, metadata.producer_epoch) == (S.PREPARE_ABORT, 4)
 
 
-def test_failed_fence_does_not_increment_the_epoch_again() -> None:
+def test_retry_of_a_failed_fencing_does_not_increment_the_epoch() -> None:
     metadata = an_id(3, S.ONGOING, P0)
     metadata.fence_now(metadata.prepare_fence().producer_epoch)
     metadata.has_failed_epoch_fence = True
@@ -148,7 +148,7 @@ def test_failed_fence_does_not_increment_the_epoch_again() -> None:
     assert not metadata.has_failed_epoch_fence
 
 
-def test_fence_does_not_increment_beyond_the_largest_epoch() -> None:
+def test_fencing_does_not_increment_beyond_the_largest_epoch() -> None:
     metadata = an_id(EPOCH_MAX - 1, S.ONGOING, P0)
     assert metadata.prepare_fence().producer_epoch == 32_767
     metadata.fence_now(EPOCH_MAX)

@@ -57,16 +57,16 @@ def values(metadata: TransactionMetadata) -> tuple[object, ...]:
     )
 
 
-def test_key_contains_version_0_and_the_id() -> None:
+def test_record_key_contains_version_0_and_transactional_id() -> None:
     assert transaction_key("tx-1") == bytes.fromhex("0000000474782d31")
     assert read_key(bytes.fromhex("0000000474782d31")) == "tx-1"
 
 
-def test_key_of_another_version_has_no_id() -> None:
+def test_record_key_of_another_version_has_no_transactional_id() -> None:
     assert read_key(bytes.fromhex("0001000474782d31")) is None
 
 
-def test_value_is_encoded_in_version_0() -> None:
+def test_record_value_is_encoded_in_version_0() -> None:
     assert transaction_value(ONGOING) == ONGOING_V0
 
 

@@ -1,4 +1,4 @@
-"""Transactional producers whose requests to the coordinator are sent by tests, which need not wait for a response."""
+"""Transactional producers for tests. A test sends a producer's request, and need not wait for the response."""
 
 from __future__ import annotations
 

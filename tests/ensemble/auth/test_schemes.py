@@ -293,7 +293,7 @@ def test_any_id_or_address_is_matched_without_an_exception(one: str, other: str)
 
 
 @given(st.binary())
-def test_invalid_certificate_bytes_raise_only_malformed(data: bytes) -> None:
+def test_invalid_certificate_bytes_raise_only_malformed_record(data: bytes) -> None:
     for each in (data, certificate(data), certificate(attribute(data, data)), certificate(attribute(CN, data, 0x1E))):
         try:
             assert isinstance(subject_of(each), str)

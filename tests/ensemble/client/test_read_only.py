@@ -49,7 +49,7 @@ class Partitioned(FakeEnsemble):
         return request.session_id, request.password
 
 
-def test_client_that_allows_read_only_connects_to_such_a_server() -> None:
+def test_client_that_allows_read_only_uses_a_read_only_server() -> None:
     world = Partitioned()
     client, states = world.begin()
     assert states == [READ_ONLY] and client.state is READ_ONLY
@@ -106,7 +106,7 @@ def test_global_session_is_resumed_on_a_read_only_server() -> None:
     assert world.session_asked_for() == RESUMED
 
 
-def test_close_ends_the_search_for_a_writable_server() -> None:
+def test_closing_the_client_ends_its_search_for_another_server() -> None:
     world = Partitioned()
     client, _ = world.begin()
     world.run(client.close())

@@ -33,7 +33,7 @@ async def outcome(awaitable: Any) -> Any:
         return type(error)
 
 
-def test_start_returns_after_the_session_is_established() -> None:
+def test_client_start_returns_after_the_session_is_established() -> None:
     world = FakeEnsemble()
     world.negotiated_ms = 4_000
     client, states = world.started()
@@ -310,7 +310,7 @@ def test_client_backs_off_if_sessions_open_but_then_fail() -> None:
     assert set(states) == {CONNECTED, SUSPENDED}
 
 
-def test_close_ends_the_session_and_disconnects() -> None:
+def test_closing_the_client_ends_its_session_and_disconnects() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     last_write = client.set("/a", b"")
@@ -324,7 +324,7 @@ def test_close_ends_the_session_and_disconnects() -> None:
     assert len(world.connections) == 1
 
 
-def test_close_without_a_server_returns_after_its_timeout() -> None:
+def test_client_close_without_a_server_returns_after_its_timeout() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.refusing = {"a:1", "b:2", "c:3"}

@@ -173,7 +173,7 @@ def test_new_connection_hangs_while_either_direction_is_cut(direction: str) -> N
     run(scenario)
 
 
-def test_link_fault_set_during_a_connect_applies_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_link_fault_set_during_a_connect_applies_to_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         loop = asyncio.get_running_loop()
         connect = loop.create_connection

@@ -18,7 +18,9 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 class Work:
-    """Task that ends once in each of the given ways (exceptions or None) when restarted, and then runs forever."""
+    """Task that ends in the next of the given ways (an exception, or None for a return) at each start, and then runs
+    forever.
+    """
 
     def __init__(self, *ends: BaseException | None) -> None:
         self.ends = list(ends)

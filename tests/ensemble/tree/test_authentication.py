@@ -69,7 +69,7 @@ def test_digest_response_equals_the_example_of_rfc_2831() -> None:
     assert proof(secret, nonce, cnonce, f":{uri}") == b"ea40f60335c427b5527b84dbabcdfffd"
 
 
-def test_sasl_challenge_has_the_format_of_javas() -> None:
+def test_sasl_challenge_has_the_format_of_java() -> None:
     assert DigestMd5Server(USERS, "n").challenge() == (
         b'realm="zk-sasl-md5",nonce="n",charset=utf-8,algorithm=md5-sess'
     )
@@ -236,7 +236,7 @@ def test_digest_super_user_passes_every_acl_and_sees_hashes() -> None:
         assert error or reply.body.acl[0].id == digest_of("ann:pw")
 
 
-def test_address_identity_matches_by_network_but_not_for_auth() -> None:
+def test_ip_identity_matches_networks_but_not_the_auth_scheme() -> None:
     ensemble = Ensemble()
     here = ensemble.connect(identities=HERE)
     there = ensemble.connect(identities=(("ip", "10.0.0.1"),))

@@ -1,4 +1,4 @@
-"""Replies to a client that has not read its earlier replies, and requests that wait until it has."""
+"""Replies to a client that has not read its earlier replies, and requests that wait until the client has read them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_reads_wait_until_the_client_has_read_earlier_replies() -> None:
     assert xids(ensemble, client) == [10, 11]
 
 
-def test_every_kind_of_long_reply_counts_towards_the_backlog() -> None:
+def test_long_replies_of_every_type_count_towards_the_backlog() -> None:
     ensemble, client = served(1000)
     ensemble.ask(client, (OpCode.AUTH, AuthPacket(0, "digest", b"u" * 1000 + b":p")))
     long_acl = [ACL(31, "world", "anyone"), ACL(31, "digest", "u" * 1000 + ":hash")]

@@ -229,8 +229,9 @@ def test_unused_acl_lists_are_dropped_without_a_snapshot() -> None:
 
 
 def test_snapshot_can_be_taken_while_another_is_being_sent() -> None:
-    """A leader can start a snapshot while it sends its tree to a learner, even if the tree has not changed since
-    then.
+    """A leader can start a snapshot while it sends its tree to a learner.
+
+    This also holds if the tree has not changed since the leader began to send it.
     """
     w = World()
     w.create("/a", b"before")

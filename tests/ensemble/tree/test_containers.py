@@ -167,7 +167,7 @@ def test_delete_container_keeps_parents_and_owned_znodes():
         assert ensemble.ask(client, delete_container(path)).err == error, path
 
 
-def test_request_delete_container_needs_delete_permission():
+def test_delete_container_request_needs_delete_permission():
     """A client needs delete permission for deleteContainer.
 
     ZooKeeper checks neither ACL nor session for this request, so any client can delete any znode without children.

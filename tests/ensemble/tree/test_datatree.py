@@ -62,7 +62,7 @@ def test_new_tree_has_the_system_znodes_of_zookeeper():
     assert tree.data_size_bytes == 44
 
 
-def test_create_sets_the_znodes_stat_and_changes_its_parents():
+def test_create_sets_the_stat_of_a_znode_and_updates_its_parent():
     w = Writer()
     w.create("/a", b"xy")
     made = w.create("/a/b", None, ephemeral=True)

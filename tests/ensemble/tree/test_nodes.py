@@ -42,7 +42,7 @@ def table(*paths: str) -> Nodes:
 
 
 @given(COUNTERS, st.one_of(st.none(), st.binary(max_size=40)), st.integers(0, 2**32 - 1))
-def test_every_field_of_a_znode_reads_back_as_written(
+def test_every_field_of_a_znode_is_read_as_it_was_written(
     counters: tuple[int, ...], data: bytes | None, block: int
 ) -> None:
     packed = made("/a", counters, data, block=block, listed=False)

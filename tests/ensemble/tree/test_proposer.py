@@ -312,7 +312,7 @@ STEPS = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(STEPS)
-def test_state_after_many_proposals_equals_applying_each_at_once(steps):
+def test_delayed_commits_do_not_change_the_proposed_transactions(steps):
     ahead, at_once = Bench(), Bench()
     for request, session_id, commits in steps:
         proposed = ahead.ask(request, session_id)

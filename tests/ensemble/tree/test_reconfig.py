@@ -51,7 +51,7 @@ def changed(outcome: Membership | ErrorCode) -> Membership:
     return outcome
 
 
-def test_reconfig_adds_joining_server_lines_and_removes_ids() -> None:
+def test_reconfig_adds_joining_and_removes_leaving_servers() -> None:
     joined = changed(ask(joining=FOUR))
     assert FOUR in joined.text.split("\n")
     assert joined.text.endswith(f"version={ZXID:x}")
@@ -112,7 +112,7 @@ def test_unreadable_or_too_small_new_membership_is_bad_arguments(request_: dict[
     "request_",
     [{"leaving": "one"}, {"joining": "server.x=a:1:2;3"}, {"members": "server.x=a:1:2;3"}, {"members": FOUR}],
 )
-def test_id_that_is_no_number_or_no_voters_is_marshalling_error(request_: dict[str, str]) -> None:
+def test_non_numeric_id_or_missing_voters_is_marshalling_error(request_: dict[str, str]) -> None:
     """A server id that is not a number, or a list of observers only, gets MARSHALLING_ERROR, as in ZooKeeper 3.9.5."""
     assert ask(**request_) is ErrorCode.MARSHALLING_ERROR
 
@@ -173,7 +173,10 @@ def test_write_permission_for_reconfig_is_checked_last() -> None:
 def test_reconfig_checks_permission_before_the_joining_servers(
     joining: bytes,
 ) -> None:
-    """See `read_membership`. kazoo's test suite requests a server 999 without permission."""
+    """A reconfig request without permission is rejected before its joining servers are checked.
+
+    The reason is explained at `read_membership`. kazoo's test suite requests a server 999 without permission.
+    """
     assert error_of(prepared((), view(), joining)) == ErrorCode.NO_AUTH
     assert error_of(prepared(SUPER, view(), joining)) == ErrorCode.BAD_ARGUMENTS
 

@@ -127,7 +127,7 @@ def test_replies_for_an_old_connection_do_not_reach_the_new_one():
 def test_expired_session_gets_no_reply_to_late_requests(request_, xid):
     """Requests of a session that the leader has expired get no reply.
 
-    This is so for a closeSession of the client, and for a write with the same xid as the leader's closeSession.
+    This applies to a closeSession of the client, and to a write with the same xid as the leader's closeSession.
     """
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)

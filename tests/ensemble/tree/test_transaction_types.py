@@ -99,7 +99,7 @@ def test_transaction_body_has_the_class_of_its_type(asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("asked", [*CREATED, *OTHERS], ids=label)
-def test_transactions_of_a_multi_decode_as_encoded(asked: Asked) -> None:
+def test_transactions_in_a_multi_survive_a_round_trip(asked: Asked) -> None:
     op, body = asked
     txn = proposed(OpCode.MULTI, MultiRequest([MultiOp(op, body)]))
     assert type(txn.body) is TXN_BODIES[txn.type]

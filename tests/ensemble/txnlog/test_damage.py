@@ -64,7 +64,8 @@ def test_flipped_log_byte_is_detected_and_never_loses_history(tmp_path: Path) ->
             assert [txn.encoded() for txn in recovery.recovered.txns] == [a_txn(EPOCH_1 + n).encoded() for n in whole]
             assert whole == [1, 2] or not recovery.recovered.complete, f"{offset}: {bits:#x}"
             assert [damage.file for damage in recovery.damages] == [path.name]
-            # A second recovery, as after a crash now, must have the same result, because the loss is marked on disk.
+            # The loss is marked on disk, so a second recovery (as after a crash at this time) must have the same
+            # result.
             assert recover(directories, ONE_OF_THREE).recovered.complete == recovery.recovered.complete
 
 
@@ -152,7 +153,7 @@ def test_damaged_log_file_and_later_ones_are_set_aside(tmp_path: Path) -> None:
 
 
 def test_damaged_only_snapshot_is_not_skipped_silently(tmp_path: Path) -> None:
-    """A damaged snapshot is not ignored if there is no other.
+    """A damaged snapshot is not ignored if there is no other snapshot.
 
     After a SNAP there is no older data, so the peer would vote with an empty history.
     """
@@ -195,7 +196,7 @@ def test_logs_without_a_snapshot_are_trusted_if_configured(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("content", [b"", b"\x82SNAPPY\0", b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\0\0\0\x09abc"])
-def test_damaged_snappy_snapshot_is_skipped_like_an_uncompressed(tmp_path: Path, content: bytes) -> None:
+def test_damaged_snappy_snapshot_is_skipped_like_a_plain_one(tmp_path: Path, content: bytes) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / "snapshot.100000003.snappy").write_bytes(content)
     recovery = recover(directories, ONE_OF_THREE)

@@ -83,7 +83,7 @@ def test_epoch_in_a_file_is_a_decimal_number_of_limited_length(tmp_path: Path, t
         assert read_epoch(tmp_path, CURRENT) == epoch
 
 
-def test_written_epoch_reads_back_and_leaves_no_other_file(tmp_path: Path) -> None:
+def test_written_epoch_can_be_read_and_leaves_no_other_file(tmp_path: Path) -> None:
     assert read_epoch(tmp_path, ACCEPTED) is None
     write_epoch(tmp_path, ACCEPTED, 11)
     assert read_epoch(tmp_path, ACCEPTED) == 11

@@ -68,7 +68,10 @@ def test_log_file_is_preallocated_and_extended_when_full(tmp_path: Path, preallo
 
 
 def test_log_file_is_durable_before_the_next_file_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The barrier after the last record completes when the next file is synced; this file is not synced again."""
+    """A log file is durable before the next file is started.
+
+    The barrier after its last record completes when the next file is synced. The first file is not synced again.
+    """
     done: list[str] = []
     pwrite, fdatasync, close = os.pwrite, os.fdatasync, os.close
     monkeypatch.setattr(HOST, "pwrite", lambda fd, data, at: (done.append("written"), pwrite(fd, data, at))[1])

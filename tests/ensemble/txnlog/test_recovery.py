@@ -140,7 +140,7 @@ def test_transactions_without_any_snapshot_are_rejected(tmp_path: Path) -> None:
         recover(directories)
 
 
-def test_unknown_file_in_the_data_directory_is_rejected_by_name(tmp_path: Path) -> None:
+def test_error_names_the_unknown_file_in_the_data_directory(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     (tmp_path / "log.100000009").write_bytes(b"#!/bin/sh\necho hello to you\n")
     with pytest.raises(DataDirectoryError, match="not a ZooKeeper transaction log"):

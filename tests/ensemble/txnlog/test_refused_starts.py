@@ -1,7 +1,7 @@
 """A start that recovery rejects changes no file, so that a later start can still use all data.
 
-Damaged files are kept as well. Each case is one path of `recovery.py` or `losses.py` that renames, truncates or marks
-files.
+Damaged files are kept as well. Each case is one code path of `recovery.py` or `losses.py` that renames, truncates or
+marks files.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def test_start_with_logs_but_no_snapshot_is_rejected(tmp_path: Path, policy: Rec
 def test_truncated_snapshot_counts_as_missing(tmp_path: Path, left: int) -> None:
     """A truncated snapshot counts as missing.
 
-    A full disk leaves truncated snapshots on all peers at once. ZooKeeper also skips them, and needs the same key to
-    start without a snapshot.
+    A full disk leaves truncated snapshots on all peers at the same time. ZooKeeper also skips such snapshots, and needs
+    the same key to start without a snapshot.
     """
     directories_with(tmp_path, range(1, 6))
     path = tmp_path / "snapshot.0"
@@ -109,7 +109,7 @@ def test_truncated_snapshot_counts_as_missing(tmp_path: Path, left: int) -> None
 def test_incomplete_logs_without_a_snapshot_are_not_repaired(tmp_path: Path) -> None:
     """If there is no snapshot, the start is rejected before a torn log is repaired.
 
-    Neither the torn end is removed nor a missing closing byte added.
+    The torn end is not removed, and a missing closing byte is not added.
     """
     directories_with(tmp_path, range(1, 4), range(4, 7), snapshots=())
     tear(tmp_path / LOG_4)
@@ -130,7 +130,7 @@ def test_logs_with_a_damaged_first_record_are_rejected(tmp_path: Path, policy: R
 
 
 def test_empty_log_named_after_a_later_zxid_is_rejected(tmp_path: Path) -> None:
-    """An empty log is rejected if its name has a later zxid than the first one.
+    """An empty log is rejected if its name has a later zxid than the first zxid of a new history.
 
     The name shows that earlier transactions existed. ZooKeeper takes the zxid in the name as that of the last logged
     transaction.
@@ -160,7 +160,10 @@ def test_log_whose_only_record_is_incomplete_can_be_used(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("policy", [RecoveryPolicy(trusts_empty=True), TRUSTS])
 def test_trusted_logs_with_a_gap_are_rejected_and_unchanged(tmp_path: Path, policy: RecoveryPolicy) -> None:
-    """The first log was purged, or a byte changed, so these logs are not the complete history."""
+    """Logs with a gap are rejected and not changed, even if logs without a snapshot are trusted.
+
+    The first log was purged, or a byte changed, so these logs are not the complete history.
+    """
     directories_with(tmp_path, range(1, 4), range(4, 7), snapshots=())
     whole = (tmp_path / LOG_1).read_bytes()
     corrupt(tmp_path / LOG_1, 2)
@@ -307,7 +310,7 @@ def test_stored_copies_of_damaged_snapshot_restore_the_directory(tmp_path: Path)
 
 
 def test_second_log_damage_does_not_overwrite_the_first_copy(tmp_path: Path) -> None:
-    """A second damage does not overwrite the copy made at the first one.
+    """When a log is damaged a second time, the copy that was made after the first damage is not overwritten.
 
     Only that copy contains the records after the first damage.
     """

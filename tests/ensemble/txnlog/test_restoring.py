@@ -105,7 +105,7 @@ def test_interrupted_restore_is_completed_at_the_next_start(tmp_path: Path) -> N
     write_snapshot(tmp_path, snapshot(make_zxid(Epoch(1), 3)))
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
     assert take_received(directories) == ZXID
-    # Write the uploaded file again, as if a crash had prevented that it was removed and that the epochs were written.
+    # Write the uploaded file again, as if a crash had occurred before the file was removed and the epochs were written.
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
     write_epoch(tmp_path, CURRENT, 1)
     assert take_received(directories) == ZXID

@@ -127,7 +127,7 @@ def test_acl_list_length_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
         decoder.feed(b"\0")
 
 
-def test_sessions_and_acl_lists_decode_as_encoded(tmp_path: Path) -> None:
+def test_sessions_and_acl_lists_survive_a_round_trip(tmp_path: Path) -> None:
     lists = [(ACL(31, "digest", f"u{n}:x"),) for n in range(3)]
     nodes = [node(""), *(node(f"/{n}", b"", acl) for n, acl in enumerate([*lists, OPEN_ACL, lists[0]]))]
     sessions = {SessionId(-(1 << 63)): 0, SessionId((1 << 63) - 1): (1 << 31) - 1}
@@ -206,7 +206,7 @@ def test_tree_digest_is_used_only_for_the_zxid_of_its_file(
     assert (read.zxid, read.digest) == (5, digest)
 
 
-def test_zxid_missing_from_the_file_name_is_read_from_its_end() -> None:
+def test_zxid_missing_in_the_file_name_is_read_from_the_file_end() -> None:
     assert read_stream(io.BytesIO(parts_of(5, 5, 5))).zxid == 5
     with pytest.raises(SnapshotDamaged, match="does not say its zxid"):
         read_stream(io.BytesIO(parts_of(5, 5, None)))

@@ -32,7 +32,7 @@ SPOILED = "spoiled"
 
 
 class Owner(World):
-    """A peer's tree and a fake event loop, which runs callbacks only when the test says so."""
+    """A peer's tree and a fake event loop. The loop's callbacks run only when the test runs them."""
 
     def __init__(self, directory: Path, suffix: str = "", tree: DataTree | None = None) -> None:
         super().__init__(tree)
@@ -199,9 +199,9 @@ def test_too_many_new_acl_lists_cause_a_full_snapshot(owner: Owner, monkeypatch:
 
 
 def test_snapshot_of_another_tree_reuses_no_block(owner: Owner) -> None:
-    """A snapshot reuses no blocks of the previous one after the history was replaced.
+    """A snapshot reuses no blocks of the previous snapshot after the history was replaced.
 
-    Blocks with the same numbers differ then.
+    After that, blocks with the same number have different content.
     """
     owner.fill(3)
     path = owner.snapshot()

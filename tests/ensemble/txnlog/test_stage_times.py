@@ -140,7 +140,7 @@ def test_sync_slower_than_the_threshold_logs_a_warning(
 ) -> None:
     """A sync that takes longer than fsync.warningthresholdms logs a warning.
 
-    As in FileTxnLog, a sync of exactly that time does not.
+    As in FileTxnLog, a sync of exactly this duration logs no warning.
     """
     clocks.sync_ms = sync_ms
     owner.storage.submit([*appends(3), Barrier(1)])

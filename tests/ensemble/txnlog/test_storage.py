@@ -392,8 +392,8 @@ def test_flipped_bit_at_an_epoch_end_ends_the_chunks(tmp_path: Path, flipped: in
     raw = bytearray(path.read_bytes())
     raw[read_log(path)[1].ends[flipped - 1] - 3] ^= 1
     path.write_bytes(raw)
-    # The zxids do not show where an epoch ends. So `borders` says that the next epoch follows the last readable
-    # transaction.
+    # The zxids do not show where an epoch ends. Therefore `borders` states that the next epoch follows the last
+    # readable transaction.
     borders = {Zxid(EPOCH_1 + flipped - 1): Zxid(EPOCH_2 + 1)}
     got = read_after(owner, EPOCH_1, EPOCH_1, {} if flipped == 1 else borders)
     assert (got or []) == [EPOCH_1 + n for n in range(1, flipped)]

@@ -1,4 +1,4 @@
-"""The storage's other work: marks of losses, memberships and purges, and what it reports when one fails."""
+"""The storage's other work: marks of losses, memberships and purges, and what it reports when one of them fails."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_saved_epoch_clears_incomplete_mark_but_not_doubt_mark(tmp_path: Path) -
 def test_finished_snapshot_purges_older_ones_if_configured(tmp_path: Path, retained: int, left: list[int]) -> None:
     """A finished snapshot purges older ones if autopurge.snapRetainCount is set.
 
-    With 0, only PurgeTxnLog purges.
+    With 0, old snapshots are purged only by PurgeTxnLog.
     """
     owner = Owner(directories_with(tmp_path), retain_snapshots=retained)
     for counter in (1, 2):

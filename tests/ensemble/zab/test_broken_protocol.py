@@ -275,7 +275,7 @@ FROM_OBSERVERS: dict[str, Packet] = {
 def test_follower_accepts_only_packets_valid_in_observers_state(state: Callable[[], Solo], fitting: set[str]) -> None:
     """A follower accepts from its observers only packets that are valid in their current state.
 
-    As in ZooKeeper, where ObserverMaster uses the leader's LearnerHandler.
+    ZooKeeper does the same, because its ObserverMaster uses the leader's LearnerHandler.
     """
     for name, packet in FROM_OBSERVERS.items():
         solo = state()

@@ -92,7 +92,10 @@ def write(world: World) -> None:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("servers", [4, 5])
 def test_ensemble_grown_by_a_rolling_restart_serves_at_each_step(servers: int, seed: int) -> None:
-    """ZooKeeper's servers take 1.2 to 3.1 s per step, half of it for starting Java."""
+    """An ensemble that grows by a rolling restart accepts requests again after each step.
+
+    ZooKeeper's servers take 1.2 to 3.1 s per step, half of it for starting Java.
+    """
     world = ensemble(seed, 3, servers - 3)
     write(world)
     lists(world, range(1, servers + 1))

@@ -98,7 +98,10 @@ def test_vote_of_damaged_peer_is_counted_after_it_has_synced() -> None:
 
 @pytest.mark.parametrize("writes", [30, 200])
 def test_lagging_learner_gets_a_diff_without_a_gap_from_the_log(writes: int) -> None:
-    """ZOOKEEPER-2418: the DIFF must have no gap even if the leader continues to write."""
+    """A learner that lags behind gets a DIFF without a gap from the log on disk.
+
+    ZOOKEEPER-2418: this must hold even if the leader continues to write.
+    """
     world = world_with_history(committed_log_length=8, snap_count=10_000)
     world.stop(3)
     for _ in range(writes):
@@ -150,7 +153,7 @@ def damaged_follower() -> Solo:
 def test_damaged_peer_does_not_lead_even_if_elected_by_all(state: PeerState) -> None:
     """A damaged peer does not become leader, even if all servers vote for it.
 
-    The others are either its followers, which have not noticed its restart, or in round 1 after a cold start.
+    The other servers are either its followers, which have not noticed its restart, or in round 1 after a cold start.
     """
     solo = damaged_peer()
     for follower in (2, 3):
@@ -162,7 +165,8 @@ def test_damaged_peer_does_not_lead_even_if_elected_by_all(state: PeerState) -> 
 def test_damaged_peer_logs_sync_proposals_before_it_serves() -> None:
     """A damaged peer writes the proposals of a sync to its log before it accepts requests.
 
-    It may have committed them earlier, because of its leader's ack. It cannot have acknowledged later ones.
+    The peer may have committed these proposals earlier, because of its leader's ack. It cannot have acknowledged any
+    later proposal.
     """
     solo = damaged_follower()
     for packet in (Diff(make_zxid(1, 1)), Proposal([txn(1, 2)]), NewLeader(make_zxid(1, 0))):
@@ -185,7 +189,8 @@ def test_damaged_peer_logs_sync_proposals_before_it_serves() -> None:
 def test_reconfig_and_later_proposals_wait_for_uptodate() -> None:
     """A damaged peer logs a reconfig, and the proposals after it, only after UPTODATE.
 
-    No follower commits these because of its leader's ack, so the peer cannot have committed any of them earlier.
+    No follower commits these proposals because of its leader's ack, so the peer cannot have committed any of them
+    earlier.
     """
     changed = msgspec.structs.replace(txn(1, 3), type=OpCode.RECONFIG)
     proposed = [txn(1, 2), changed, txn(1, 4)]

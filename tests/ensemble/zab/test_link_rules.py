@@ -208,7 +208,7 @@ def adopted() -> Solo:
 def test_learner_accepts_only_packets_of_its_protocol_step(state: Callable[[], Solo], fitting: set[str]) -> None:
     """A learner accepts only packets that are valid in its protocol step.
 
-    They are those that Learner.registerWithLeader and syncWithLeader read at this step.
+    The valid packets are those that Learner.registerWithLeader and syncWithLeader read at this step.
     """
     for name, packet in FROM_LEADERS.items():
         solo = state()
@@ -342,7 +342,7 @@ def test_new_peer_has_counters_of_zero() -> None:
     assert peer.proposal_sizes() == (-1, -1, -1)
 
 
-def test_each_synchronisation_is_counted_by_its_kind() -> None:
+def test_each_synchronisation_is_counted_by_its_type() -> None:
     solo = syncing()
     assert (solo.peer.syncs_sent, solo.peer.rare_syncs) == ((0, 1), (0, 0))
     accepted(solo, OTHER)
@@ -408,7 +408,8 @@ def test_leader_checks_its_learners_every_half_tick() -> None:
 def test_learner_is_pinged_after_its_history_is_queued(state: Callable[[], Solo], pinged: int) -> None:
     """A leader pings a learner only after it has queued the learner's history.
 
-    LearnerHandler.ping does nothing before its sending thread has started, which is then.
+    In ZooKeeper, LearnerHandler.ping does nothing until its sending thread runs, which starts after the history is
+    queued.
     """
     solo = state()
     assert len(pings(solo, solo.timer(HALF_TICK_TIMER, TICK_MS // 2))) == pinged
@@ -424,7 +425,7 @@ def test_serving_learner_replies_to_pings_with_its_sessions() -> None:
 def test_learner_disconnects_from_a_leader_silent_over_its_limit() -> None:
     """A learner leaves a silent leader after initLimit before NEWLEADER, and after syncLimit later.
 
-    Both count from the last packet.
+    Both limits count from the last packet that the learner received.
     """
     for state, limit in ((epoch_accepted, "init_limit"), (adopted, "sync_limit")):
         solo = state()

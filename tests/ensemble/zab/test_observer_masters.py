@@ -134,8 +134,8 @@ def _with_a_write_under_way(made: World) -> Any:
 def test_observer_knows_proposals_before_a_session_moves_to_it(options: dict[str, bool]) -> None:
     """An observer to which a session moves knows all earlier proposals of this session.
 
-    Otherwise it could take the reply to the session's last request at another server for the reply to its first request
-    here.
+    Otherwise it could confuse two replies: the one to the session's last request at another server, and the one to its
+    first request at this observer.
     """
     made = World(1, 3, 1, loss=0.0, **options)
     made.start()

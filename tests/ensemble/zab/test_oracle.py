@@ -166,7 +166,7 @@ def test_three_voters_ignore_the_oracle() -> None:
 def test_alternating_failures_of_two_servers_lose_no_writes(seed: int) -> None:
     """If the two servers fail alternately, no acknowledged write is lost.
 
-    The driver checks this, and that their histories never diverge.
+    The driver checks this. It also checks that the histories of the two servers never diverge.
     """
     pair = Pair(100 + seed)
     pair.start()

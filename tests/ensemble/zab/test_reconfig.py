@@ -400,7 +400,10 @@ def test_server_that_missed_a_reconfig_learns_it_in_an_election() -> None:
 
 
 def test_server_with_a_newer_membership_rejects_an_older_leader() -> None:
-    """Two of five servers that missed the change form no quorum, and must not mislead other servers."""
+    """A server with a newer membership rejects a leader with an older one.
+
+    Two of five servers that missed the reconfiguration form no quorum, and must not mislead other servers.
+    """
     world = ensemble(11, voters=3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -450,7 +453,7 @@ def test_next_leader_completes_an_uncommitted_reconfiguration(seed: int) -> None
     assert all(n.disk.next_membership is None for n in world.nodes.values() if not n.queue)
 
 
-def test_leader_that_resigns_after_a_reconfig_names_it_as_reason() -> None:
+def test_leader_that_resigns_after_reconfig_reports_this_reason() -> None:
     """A leader that resigns because of a completed reconfiguration gives it as the reason, not the loss of a voter.
 
     The new epoch needs the acknowledgement of server 4, an observer that the uncommitted membership makes a voter. When

@@ -201,7 +201,7 @@ def test_interrupted_snap_before_newleader_changes_no_state() -> None:
 def test_snap_replaces_all_state_together_with_its_commits() -> None:
     """A SNAP replaces the tree and the disk together with the transactions that are committed after it.
 
-    ZOOKEEPER-3104: what the follower acknowledges contains the snapshot and all later transactions.
+    ZOOKEEPER-3104: the history that the follower acknowledges contains the snapshot and all later transactions.
     """
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=2)
@@ -250,7 +250,8 @@ def test_lost_link_during_a_truncation_delays_the_next_vote() -> None:
 
 
 def test_log_that_cannot_be_truncated_requests_a_snapshot() -> None:
-    """A peer whose log cannot be truncated, because the snapshot is newer, requests a snapshot.
+    """A peer requests a snapshot if its log cannot be truncated, because its own snapshot is newer than the requested
+    zxid.
 
     A snapshot received from a leader that was never established can contain transactions that later leaders do not
     have.

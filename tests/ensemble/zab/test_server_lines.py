@@ -56,7 +56,7 @@ def test_role_given_after_any_address_applies_to_the_server(text: str) -> None:
 
 
 def test_server_listens_on_its_own_addresses_or_on_all() -> None:
-    """quorumListenOnAllIPs keeps the ports, and listens on each only once."""
+    """With quorumListenOnAllIPs, a server listens on all addresses, once for each of its configured ports."""
     line = parse_server_line("h1:1:2|h2:3:4|h3:1:2")
     assert line.hosts == ("h1", "h2", "h3")
     assert line.listens_at(on_all=False) == line.addresses == (("h1", 1, 2), ("h2", 3, 4), ("h3", 1, 2))

@@ -81,7 +81,7 @@ def test_replaced_history_restarts_the_transaction_count() -> None:
 def test_snapshot_defaults_equal_those_of_zookeeper() -> None:
     """The defaults of the snapshot and log settings are ZooKeeper's.
 
-    They are those of ZooKeeperServer.getSnapCount, snapSizeLimitInKb, and ZKDatabase's commitLogCount and
+    ZooKeeper defines them in ZooKeeperServer.getSnapCount and snapSizeLimitInKb, and in ZKDatabase's commitLogCount and
     snapshotSizeFactor. Session timeouts are -1, which means that they are computed from tickTime.
     """
     config = EnsembleConfig(1, (1,))

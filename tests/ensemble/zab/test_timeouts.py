@@ -56,7 +56,7 @@ def test_leader_without_a_quorum_resigns_after_init_limit() -> None:
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 2
 
 
-def test_leader_restarts_the_election_if_an_awaited_voter_looks() -> None:
+def test_leader_restarts_election_if_an_awaited_voter_is_looking() -> None:
     """A new leader restarts the election if a voter that it waits for still sends votes as LOOKING (ZOOKEEPER-3109)."""
     solo = Solo(id=3)
     solo.start()
@@ -82,11 +82,12 @@ def elected(voters: range, *agreed: int) -> Solo:
     return solo
 
 
-def test_leader_outvoted_in_its_round_looks_again_and_follows() -> None:
-    """A leader that receives better votes from its quorum in the same round goes back to LOOKING, and follows.
+def test_leader_outvoted_in_its_round_returns_to_looking() -> None:
+    """A leader that receives better votes from its quorum in the same round goes back to LOOKING, and follows the
+    better server.
 
-    Votes within a round only get better, so these voters will not follow it, and waiting until initLimit would be
-    useless.
+    Votes within a round only get better, so these voters will not follow the former leader. Waiting until initLimit
+    would be useless.
     """
     solo = elected(range(1, 4), 1)
     solo.receive_vote(1, PeerState.LOOKING, (3, 0, 0))
@@ -202,8 +203,8 @@ def test_init_limit_does_not_end_a_sync_that_still_receives_data() -> None:
 def test_init_limit_is_extended_while_the_quorum_is_syncing() -> None:
     """A leader waits longer than initLimit while followers that it needs for a quorum are syncing.
 
-    Before the fix, one of three servers had the data, one had lost its disk, and one was down. The snapshot transfer
-    was restarted forever.
+    The bug occurred if one of three servers had the data, one had lost its disk, and one was down. The snapshot
+    transfer was then restarted forever.
     """
     leader = Solo(id=3)
     leader.lead(follower=1)

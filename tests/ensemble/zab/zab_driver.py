@@ -452,8 +452,8 @@ class World:
 
     def _check_leader(self, node: Node, event: LeaderEstablished) -> None:
         assert self.leaders.setdefault(event.epoch, node.id) == node.id, f"two leaders in epoch {event.epoch}"
-        # A leader may become established when a higher epoch exists already, in which case it cannot commit anything.
-        # So compare only with transactions of older epochs.
+        # A leader may become established when a higher epoch exists already. It then cannot commit anything, so compare
+        # its history only with transactions of older epochs.
         before = [entry for entry in self.committed if epoch_of(entry[0]) < event.epoch]
         assert node.app.entries[: len(before)] == before, f"leader of epoch {event.epoch} lacks committed history"
 
@@ -491,7 +491,8 @@ class World:
         elif isinstance(packet, Ack):
             if counter_of(packet.zxid) == 0:
                 assert disk.current == epoch_of(packet.zxid), "NEWLEADER ack before currentEpoch is durable"
-                # (The second such ACK is for UPTODATE. The turn that sends it also logs and applies transactions.)
+                # (The learner sends a second ACK of this kind for UPTODATE. In the same turn, it also logs and applies
+                # transactions.)
                 durable = node.peer.phase is Phase.BROADCAST or disk.last_durable() >= node.app.last_applied
                 assert durable, "NEWLEADER ack before the history is durable"
             else:

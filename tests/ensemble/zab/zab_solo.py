@@ -124,7 +124,7 @@ class Solo:
         return self.together([packet], link)
 
     def together(self, packets: Sequence[Packet], link: LinkId = LINK) -> list[Effect]:
-        """Deliver packets as if read at once, and return the effects."""
+        """Deliver packets as if they were read together, and return the effects."""
         return self.do(self.peer.on_packets(self.now, link, packets))
 
     def step_disk(self) -> list[Effect]:

@@ -75,7 +75,7 @@ harness.KazooTestCase.tearDownClass = classmethod(_tear_down_class)
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logfinish(nodeid: str, location: Any) -> None:
-    """Remove the configuration that a test requested.
+    """Remove the configuration that a test requested from the environment.
 
     unittest does not call tearDown if setUp was skipped or failed.
     """

@@ -105,7 +105,7 @@ class ManagedPeer:
                 )  # fmt: skip
 
     def stop(self) -> None:
-        """Stop the peer and keep its data. Returns when the process has ended."""
+        """Stop the peer and keep its data. Return when the process has ended."""
         with self._lock:
             if self._process is None:
                 return

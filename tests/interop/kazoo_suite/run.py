@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 VERSION = "3.9.5"
-"""ZooKeeper version that the test suite is told to assume."""
+"""ZooKeeper version that is reported to the test suite."""
 
 
 def main(arguments: list[str]) -> int:
@@ -21,7 +21,8 @@ def main(arguments: list[str]) -> int:
     environment = dict(os.environ, PYTHONPATH=f"{HERE}{os.pathsep}{ROOT}", ZOOKEEPER_VERSION=VERSION)
     # If CI is set, kazoo's suite requires exactly the Java server that its own CI pipeline installs.
     environment.pop("CI", None)
-    # One of the tests counts objects by the name of their class. A pytest plugin could have a class with that name.
+    # Disable other pytest plugins. One of kazoo's tests counts objects by the name of their class, and a plugin could
+    # have a class with that name.
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     plugins = ["-p", "pytest_timeout", "-p", "kazoo_peers"]
     if "--shim" in arguments:

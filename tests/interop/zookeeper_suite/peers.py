@@ -30,7 +30,7 @@ class Peers:
     def start(self, port: str, keys: list[str]) -> str:
         """Start a peer with these lines in zoo.cfg, and wait until it listens.
 
-        If it does not, return its output.
+        If the peer does not listen in time, return its output.
         """
         self._started += 1
         config = self._directory / f"{self._started}.cfg"

@@ -1,4 +1,4 @@
-"""Compaction is reported in the journal, so that the records it removed do not count as a violation.
+"""Compaction is reported in the journal, so that the records that it removed do not count as a violation.
 
 Any other record that is missing from a log is still a violation.
 """

@@ -135,7 +135,7 @@ def one_leads(*, partition_epoch: int = 1, leader_epoch: int = 1) -> list[tuple[
 
 
 GONE: tuple[str, Event] = ("peer-1", e.SessionClosed(0x52, 25, ["/brokers/ids/2"]))
-"""Broker 2's registration is deleted before the election of broker 1."""
+"""Event of the deletion of broker 2's registration, before the election of broker 1."""
 
 CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
     "two leaders in an epoch": (

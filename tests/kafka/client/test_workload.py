@@ -188,9 +188,9 @@ def test_workload_waits_until_its_topic_exists(cluster: Cluster) -> None:
 
 
 def test_workload_reports_its_waiting_time(cluster: Cluster) -> None:
-    """A workload reports how long it could not write.
+    """A workload reports for how long it could not write.
 
-    The topic does not exist for the first three seconds. Then its only replica is down for four more.
+    The topic does not exist for the first three seconds. Then its only replica is down for four more seconds.
     """
     made, events = workload(cluster, acks=1)
     made.start()

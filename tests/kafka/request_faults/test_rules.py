@@ -72,7 +72,7 @@ def test_rule_with_a_newer_versions_error_skips_older_requests() -> None:
 
 
 @pytest.mark.parametrize("client_id", ["broker-1", "api-admin"])
-def test_rule_selects_inter_broker_requests_only_if_named(client_id: str) -> None:
+def test_rule_selects_inter_broker_requests_only_by_client_id(client_id: str) -> None:
     assert not may_match(rule(api="Fetch"), ApiKey.FETCH, 12, client_id, "")
     assert may_match(rule(api="Fetch", client_id=client_id), ApiKey.FETCH, 12, client_id, "")
 

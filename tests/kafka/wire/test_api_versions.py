@@ -27,7 +27,7 @@ def test_api_versions_response_lists_the_ranges_of_kafka(version: int) -> None:
     assert [int(row.api_key) for row in listed.api_keys] == sorted(KAFKA)
 
 
-def test_api_versions_v0_response_has_the_bytes_of_kafkas() -> None:
+def test_api_versions_v0_response_equals_that_of_kafka() -> None:
     rows = b"".join(number.to_bytes(2, "big") for key, span in KAFKA.items() for number in (key, *span))
     body = ResponseEncoder().encode(7, answer(request(ApiKey.API_VERSIONS, 0)))[8:]
     assert body == b"\0\0" + len(KAFKA).to_bytes(4, "big") + rows

@@ -50,7 +50,7 @@ def body(frame: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(("key", "version"), SERVED)
-def test_supported_requests_and_responses_decode_as_encoded(key: ApiKey, version: int) -> None:
+def test_supported_requests_and_responses_survive_a_round_trip(key: ApiKey, version: int) -> None:
     sent = fill(request_class(key, version), {})
     got = decode_request(body(encode_request(7, "client", sent)))
     assert (got.correlation_id, got.client_id) == (7, "client")
@@ -87,7 +87,7 @@ FETCHED = st.fixed_dictionaries(
     ),
     throttle=st.integers(0, 10_000),
 )
-def test_fetch_response_packed_by_our_codec_equals_kios(version: int, topics: Any, throttle: int) -> None:
+def test_fetch_response_of_our_codec_equals_that_of_kio(version: int, topics: Any, throttle: int) -> None:
     values = {"throttle_time": throttle, "session_id": 5, "error_code": 0, "responses": topics}
     payload = fill(response_class(ApiKey.FETCH, version), values)
     assert b"".join(pack_fetch(payload)) == kio_bytes(payload)
@@ -98,7 +98,7 @@ def ends_with_rows(key: ApiKey, version: int) -> bool:
 
 
 @pytest.mark.parametrize(("key", "version"), [each for each in SERVED if ends_with_rows(*each)])
-def test_response_encoded_in_slices_equals_kios(key: ApiKey, version: int) -> None:
+def test_response_encoded_in_slices_equals_that_of_kio(key: ApiKey, version: int) -> None:
     random, schema = Random(f"{key} {version}"), response_class(key, version)
     last = last_rows(schema)
     assert last is not None

@@ -97,7 +97,7 @@ def test_batch_with_a_valid_fence_returns_errors_as_values(world: World, zk: Zk)
     assert written[4].stat is not None and written[4].stat.version == 1
 
 
-def test_rejected_fence_raises_is_journaled_and_stops_the_batch(world: World, session: FakeSession, zk: Zk) -> None:
+def test_rejected_fence_is_journaled_and_stops_the_batch(world: World, session: FakeSession, zk: Zk) -> None:
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"2")
     emitted: list[Event] = []
@@ -112,7 +112,7 @@ def test_rejected_fence_raises_is_journaled_and_stops_the_batch(world: World, se
 # ---- the event queue ------------------------------------------------------------------------------------------
 
 
-def test_controller_events_run_in_order_and_clear_drops_others(world: World) -> None:
+def test_controller_events_run_in_order_until_queue_is_cleared(world: World) -> None:
     runtime = SimRuntime(world.scheduler, Random(0))
     log: list[str] = []
 
@@ -194,7 +194,7 @@ def test_state_writes_sent_together_share_a_multi_and_its_fence(world: World, zk
     assert [event.path for event in events if isinstance(event, WriteFenced)] == names[:2]
 
 
-def test_conflicting_state_write_does_not_fail_writes_with_it(world: World, zk: Zk) -> None:
+def test_conflicting_state_write_does_not_fail_rest_of_batch(world: World, zk: Zk) -> None:
     names = paths(world, 5)
     world.ensemble.put(names[2], b"changed meanwhile")
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")

@@ -76,7 +76,7 @@ def test_reassigned_and_old_version_topic_znodes_are_decoded() -> None:
     )
 
 
-def test_partition_state_names_its_recovery_only_if_recovering() -> None:
+def test_partition_state_has_recovery_field_only_if_recovering() -> None:
     state = LeaderAndIsr(1, 0, (1, 2), 1)
     plain = b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1,2]}'
     assert znodes.encode_partition_state(state) == plain
@@ -88,7 +88,7 @@ def test_partition_state_names_its_recovery_only_if_recovering() -> None:
     assert znodes.decode_partition_state(shuffled, 0) == state
 
 
-def test_partition_lists_notifications_and_ids_match_kafka() -> None:
+def test_znodes_of_partition_sets_and_events_match_kafka() -> None:
     partitions = [TopicPartition("T", 0), TopicPartition("U", 3)]
     data = znodes.encode_partition_set(partitions)
     assert data == (b'{"version":1,"partitions":[{"topic":"T","partition":0},{"topic":"U","partition":3}]}')

@@ -1,6 +1,6 @@
 """Audits on Spark find the same violations as the checkers did during the runs.
 
-The runs are correct ones, and ones with injected bugs.
+Some of the runs are correct, and the others have injected bugs.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def test_directory_that_is_no_table_is_not_replaced_by_the_audit(tmp_path: Path)
     assert (tmp_path / "audits" / "mine.txt").read_text() == "mine"
 
 
-def test_second_audit_is_rejected_but_a_stream_does_not_block_it(
+def test_audit_is_blocked_by_another_audit_but_not_by_a_stream(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from zabka.cli.audit import audited as command

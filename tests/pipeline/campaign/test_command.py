@@ -1,4 +1,4 @@
-"""Errors that `zabka campaign` prints if it cannot read or write a file."""
+"""Errors that `zabka campaign` prints if a file cannot be read or written."""
 
 from __future__ import annotations
 

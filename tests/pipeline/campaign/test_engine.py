@@ -71,7 +71,8 @@ def test_campaign_ends_at_the_first_clear_interim_analysis(campaign: Campaign, t
     players = Players()
     with opened(tmp_path, TEXT) as ledger:
         ended = run_campaign(campaign, ledger, players)
-    # With 6 seeds, the smallest p-value is 2/64, which is above 5 % / 3 looks. With 9 seeds, it is 2/512.
+    # With 6 seeds, the smallest p-value is 2/64, which is above 5 % divided by the 3 interim analyses. With 9 seeds, it
+    # is 2/512.
     assert (ended.look, ended.looks, ended.reason) == (2, 3, "the answer was clear")
     assert len(players.played) == len(set(players.played)) == 18
 

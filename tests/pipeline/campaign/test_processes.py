@@ -1,4 +1,4 @@
-"""A campaign on several local processes has the same rows as in one process and on Spark, and clear errors."""
+"""A campaign on several local processes has the same rows as in one process and on Spark, and reports clear errors."""
 
 from __future__ import annotations
 

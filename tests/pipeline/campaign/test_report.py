@@ -54,7 +54,7 @@ def found(shift_ms: float, expiries: float, *, problems: list[str] | None = None
 
 def test_difference_is_reported_with_both_means_and_its_cost() -> None:
     decision, cost, evidence = answer(found(-4_000, 2.0))
-    # The means are those of 100 x (1..12) + 5,000, and of the same values minus 4,000.
+    # The means are those of the values 100 x (1..12) + 5,000, and of the same values minus 4,000.
     assert "zookeeper.session.timeout.ms=2000 with 1,650 ms" in decision
     assert "against zookeeper.session.timeout.ms=6000 with 5,650 ms" in decision
     assert "sessions that expired though the broker lived 2.5 against 0.5 a run" in cost
@@ -85,7 +85,7 @@ def test_difference_below_the_given_margin_is_not_reported() -> None:
     assert answer(results(near, runs, seen.ended))[0].startswith("No difference seen in failover of a partition")
 
 
-def test_undecided_cost_difference_is_not_reported_as_none() -> None:
+def test_undecided_cost_is_not_reported_as_no_difference() -> None:
     seen = found(-4_000, 0)
     for run in seen.runs:
         run.figures["false_expiries"] = float(run.point and run.seed in (3, 5, 8))
@@ -151,7 +151,7 @@ def test_tiny_p_value_is_not_printed_as_zero() -> None:
     assert "<td>0.0005</td>" in report(found(-4_000, 2.0), TEXT, MADE)
 
 
-def test_best_setting_is_listed_with_those_not_distinguishable() -> None:
+def test_best_setting_is_listed_with_indistinguishable_settings() -> None:
     # The settings 2000 and 2001 are both 4,000 ms better than 6000, and differ by about 5 ms from each other, in
     # varying directions. Setting 4000 is 2,000 ms better than 6000.
     many = TEXT.replace("[6000, 2000]", "[6000, 2000, 2001, 4000]")
@@ -269,7 +269,7 @@ def test_chart_has_a_dot_for_each_seed() -> None:
     assert len(re.findall(r'<circle class="seed s1" ', drawing)) == 24
 
 
-def test_comparison_of_many_settings_is_stricter_than_one_cost() -> None:
+def test_settings_need_smaller_p_values_than_a_single_cost() -> None:
     text = TEXT.replace("[6000, 2000]", "[6000, 2000, 4000]")
     seen = found(0, 0, text=text)
     for run in seen.runs:

@@ -25,15 +25,15 @@ def test_p_value_of_equal_signs_is_two_over_two_to_the_n() -> None:
     assert sign_flip_p(np.arange(1.0, 11.0)) == 2 / 2**10
 
 
-def test_sampled_p_value_is_above_zero_and_near_the_exact_one() -> None:
+def test_sampled_p_value_is_positive_and_near_the_exact_value() -> None:
     values = np.random.default_rng(1).normal(0.6, 1.0, EXACT_SEEDS + 3)
     signs = 1 - 2 * ((np.arange(2 ** len(values))[:, None] >> np.arange(len(values))) & 1).astype(np.int8)
     exact = np.mean(np.abs(signs @ values) >= abs(values.sum()) * (1 - 1e-12))
     assert sign_flip_p(values) == pytest.approx(exact, abs=0.02)
 
 
-def test_many_seeds_can_be_significant_in_many_comparisons() -> None:
-    # 500 settings are compared at five looks, so the level of each comparison is 2e-5.
+def test_difference_over_many_seeds_survives_correction() -> None:
+    # 500 settings are compared in five interim analyses, so the level of each comparison is 2e-5.
     assert sign_flip_p(np.full(40, 7.0)) < 0.05 / (499 * 5)
 
 

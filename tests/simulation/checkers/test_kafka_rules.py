@@ -1,4 +1,4 @@
-"""Rules of Kafka that are not in the model: each violation is reported, and no valid history is."""
+"""Rules of Kafka that are not in the model: each violation is reported, and no valid history is reported."""
 
 from __future__ import annotations
 

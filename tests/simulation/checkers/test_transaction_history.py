@@ -1,4 +1,7 @@
-"""What transactional clients were told about their transactions, compared with what read_committed consumers read."""
+"""Results that transactional clients received for their transactions, compared with what consumers read.
+
+The consumers use read_committed.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What clients can rely on about watches: each violation in the bytes of a connection is reported.
 
-No allowed order of frames is.
+Every allowed order of frames is accepted.
 """
 
 from __future__ import annotations

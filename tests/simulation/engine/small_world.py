@@ -101,7 +101,7 @@ def serving(protocol: Noted) -> Program:
 
 
 def calling(protocol: Noted, *words: bytes) -> Program:
-    """Return a program that connects to that port and sends these byte strings."""
+    """Return a program that connects to the port of `serving` and sends these byte strings."""
 
     async def program() -> None:
         transport, _ = await asyncio.get_running_loop().create_connection(lambda: protocol, THERE, PORT)

@@ -90,7 +90,10 @@ def test_lost_segment_is_retransmitted_after_the_timeout(wire: Wire) -> None:
 
 
 def test_timeout_starts_with_the_oldest_unacknowledged_segment(wire: Wire) -> None:
-    """An acknowledgement stops the timer, and the next segment starts it again."""
+    """The retransmission timeout counts from the oldest unacknowledged segment.
+
+    An acknowledgement stops the timer, and the next segment starts it again.
+    """
     wire.write(wire.caller, b"one")
     wire.world.run(0.1)
     wire.world.ground.network.cut(HERE, THERE)

@@ -180,7 +180,7 @@ def test_single_steps_run_calls_in_the_same_order_as_a_run() -> None:
     assert play(step_by_step=True) == play(step_by_step=False) == ["b", "soon", "c"]
 
 
-def test_draw_below_returns_the_same_as_randrange() -> None:
+def test_draw_below_method_returns_the_same_as_randrange() -> None:
     ours, pythons = derive_random(1, "draws"), derive_random(1, "draws")
     stops = [1, 2, 3, 7, 8, 820, 1 << 40] * 20
     assert [draw_below(ours, stop) for stop in stops] == [pythons.randrange(0, stop) for stop in stops]

@@ -194,7 +194,7 @@ def test_cleanup_after_a_simulation_creates_no_real_event_loop(
 ) -> None:
     """A `finally` that runs when the simulation ends creates no real event loop, although it can use asyncio.
 
-    It belongs to a killed process, and runs outside of every turn of the simulated loop.
+    The `finally` belongs to a killed process, and runs outside of every turn of the simulated loop.
     """
     created: list[str] = []
     reached: list[str] = []

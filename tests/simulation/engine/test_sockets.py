@@ -65,7 +65,7 @@ def test_writer_pauses_while_the_peer_does_not_read(world: SmallWorld) -> None:
     assert len(server.received) == size
 
 
-def test_close_sends_buffered_bytes_and_then_eof(world: SmallWorld) -> None:
+def test_closed_connection_sends_buffered_bytes_and_then_eof(world: SmallWorld) -> None:
     caller, server = connect(world)
     assert caller.transport is not None
     caller.transport.write(bytes(300_000))
@@ -89,14 +89,14 @@ def test_half_closed_connection_still_receives_data(world: SmallWorld) -> None:
     assert caller.received == b"late"
 
 
-def test_connect_to_a_port_without_a_listener_is_rejected(world: SmallWorld) -> None:
+def test_connection_to_a_port_without_a_listener_is_rejected(world: SmallWorld) -> None:
     world.machine(THERE, serving(Noted())).kill()
     world.machine(HERE, calling(Noted()))
     world.run(1)
     assert isinstance(world.ended[HERE], ConnectionRefusedError)
 
 
-def test_listen_on_a_port_in_use_fails(world: SmallWorld) -> None:
+def test_listening_on_a_port_in_use_fails(world: SmallWorld) -> None:
     async def twice() -> None:
         loop = asyncio.get_running_loop()
         await loop.create_server(Noted, "", PORT)
@@ -172,7 +172,7 @@ def test_restarted_machine_sends_rst_for_old_connections(world: SmallWorld) -> N
     assert isinstance(caller.lost_with, ConnectionResetError)
 
 
-def test_connect_to_a_machine_without_power_takes_minutes(world: SmallWorld) -> None:
+def test_connecting_to_a_machine_without_power_takes_minutes(world: SmallWorld) -> None:
     world.machine(THERE, serving(Noted())).lose_power()
     world.machine(HERE, calling(Noted()))
     world.run(120)

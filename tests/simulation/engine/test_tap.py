@@ -22,9 +22,13 @@ from zabka.simulation.scenarios.scenario import Verdict
 
 FAILOVER = "kafka-1211"
 REGISTERING_US = 10_000
-"""Maximum time in µs until a broker knows that it is registered, counted from when the controller knows it."""
+"""Maximum time in µs between two moments: the controller knows of a broker's registration, and the broker knows of
+it.
+"""
 WHOLE, IN_PIECES = pytest.param(1, marks=pytest.mark.long), 9
-"""Two seeds: with the first, reads return all bytes received so far, with the second, only a part of them."""
+"""Two seeds. With the first, reads return all bytes received so far. With the second, they return only a part of
+them.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +79,10 @@ def test_recorded_failover_messages_agree_with_the_journal(failover: tuple[Verdi
 
 
 def test_every_controller_request_has_a_response(failover: tuple[Verdict, MessageTap, MessageTap]) -> None:
-    """A broker that does not know yet that it is registered closes the connection instead of responding."""
+    """Every request of a controller has a response, with one exception.
+
+    A broker that does not know yet that it is registered closes the connection instead of responding.
+    """
     verdict, tap, _ = failover
     registered = {(entry.node, entry.mono_us) for entry in verdict.journal if isinstance(entry.event, BrokerRegistered)}
     answers = {message.answers: message for message in tap.messages if message.answers is not None}

@@ -82,7 +82,7 @@ class LogRun:
         self._checkpoint: list[int | None] = [None]
         """Values that the checkpoint file can contain.
 
-        They are the last one that was certainly written, and those whose write was started after it.
+        They are the last value that was certainly written, and all values whose write was started later.
         """
         self._is_claimed = self._has_topic_id = False
         self._is_named = False

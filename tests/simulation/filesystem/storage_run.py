@@ -89,7 +89,7 @@ class StorageRun:
         self._base = 0
         """Zxid of the snapshot that the history starts with.
 
-        The process has started with it, or it has replaced the history since.
+        The process has started with this snapshot, or the snapshot has replaced the history since then.
         """
         self._cut: list[int] = []
         """Transactions removed by truncations. A learner may still have them."""

@@ -194,8 +194,11 @@ def test_directory_with_a_lost_name_loses_its_files() -> None:
     assert contents(after_power_loss(act), Path("/d/file")) == {None, b"x"}
 
 
-def test_failed_sync_marks_blocks_clean_so_the_next_skips_them() -> None:
-    """The Linux kernel does this (fsyncgate, 2018)."""
+def test_blocks_of_a_failed_sync_are_skipped_by_the_next_sync() -> None:
+    """After a failed sync, the kernel treats the blocks as clean, so the next sync does not write them.
+
+    Linux behaves like this (fsyncgate, 2018).
+    """
 
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"a" * SECTOR_BYTES)

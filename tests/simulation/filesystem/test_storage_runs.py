@@ -210,7 +210,7 @@ def a_damaged_log_is_cut_by_a_truncation() -> Iterator[None]:
 def a_read_position_survives_a_truncation() -> Iterator[None]:
     """Injected bug, fixed earlier: a learner's read position remains valid after a truncation.
 
-    So the first transaction of a later epoch can follow any transaction.
+    As a result, the first transaction of a later epoch can follow any transaction.
     """
     with patch.object(LogReader, "forget_positions", lambda self: None), _any_epoch_follows():
         yield
@@ -218,9 +218,9 @@ def a_read_position_survives_a_truncation() -> Iterator[None]:
 
 @contextmanager
 def reading_goes_on_behind_a_bad_record() -> Iterator[None]:
-    """Injected bug, fixed earlier: after damage in a file, the next file is read.
+    """Injected bug, fixed earlier: after damage in a file, reading continues in the next file.
 
-    So the first transaction of a later epoch can follow any transaction.
+    As a result, the first transaction of a later epoch can follow any transaction.
     """
 
     def records_from(paths: Sequence[Path], offset: int, files: Files) -> Iterator[tuple[Path, int, bytes]]:

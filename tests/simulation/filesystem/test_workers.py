@@ -57,7 +57,7 @@ def test_step_of_a_worker_runs_later_as_one_event() -> None:
     assert all(at <= 2 * STARTS_US_MAX for at, _ in host.told)
 
 
-def test_report_of_a_worker_waits_for_its_disk_operations() -> None:
+def test_callback_of_a_worker_waits_for_its_disk_operations() -> None:
     host = Host()
     host.volume.stall_next_sync(1_000_000)
 

@@ -1,7 +1,7 @@
 """Scripts of the outage library, each with an injected bug and the string that one of its problems must contain.
 
-A script whose bug is a config key of a broker or one of its own steps specifies both itself (`WorldScenario.shows`).
-All other scripts are in this table, so that tests can prove that they show their bugs.
+If a script's bug is a config key of a broker, or one of the script's steps, the script itself states the bug and the
+string (`WorldScenario.shows`). All other scripts are in this table, so that tests can prove that they show their bugs.
 """
 
 from __future__ import annotations

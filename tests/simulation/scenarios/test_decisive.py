@@ -22,7 +22,10 @@ def moments(name: str) -> tuple[Event | None, Event | None]:
 
 
 def test_decisive_event_of_honeycomb_2017_is_the_zombies_write() -> None:
-    """The ensemble rejects the deposed controller's write. With the bug, the write is applied."""
+    """The decisive event of honeycomb-2017 is the write of the deposed controller.
+
+    The ensemble rejects this write. With the bug, the write is applied.
+    """
     held, bug = moments("honeycomb-2017")
     assert isinstance(held, e.WriteFenced)
     assert isinstance(bug, e.IsrChanged)
@@ -36,7 +39,7 @@ def test_decisive_event_of_controller_killed_is_an_election() -> None:
 
 
 @pytest.mark.parametrize("name", LONE)
-def test_decisive_event_of_a_protocol_script_is_the_last_join(name: str) -> None:
+def test_last_peer_to_join_is_decisive_in_a_protocol_script(name: str) -> None:
     """In scripts about the protocol, the decisive event is that the last peer joins.
 
     The peer then has the history that the script expects. Only the script with the frozen leader has an election at its

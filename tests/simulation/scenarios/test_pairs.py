@@ -74,7 +74,7 @@ def test_every_script_detects_the_injected_bug_it_is_for(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_injected_bug_names_messages_and_existing_code(name: str) -> None:
+def test_injected_bug_refers_to_messages_and_existing_code(name: str) -> None:
     assert BUGS[name].shows and all(BUGS[name].shows)
     with BUGS[name]():
         pass

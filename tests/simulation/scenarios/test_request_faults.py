@@ -92,7 +92,7 @@ def test_script_step_can_drop_the_reply_to_a_create() -> None:
 
 
 @pytest.mark.parametrize("step", [Disturb(REFUSED, "broker-1")])
-def test_fault_step_of_a_script_decodes_as_encoded(step: Disturb) -> None:
+def test_fault_step_of_a_script_survives_a_round_trip(step: Disturb) -> None:
     assert msgspec.json.decode(msgspec.json.encode(step), type=Disturb) == step
 
 

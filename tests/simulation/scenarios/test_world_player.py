@@ -47,6 +47,9 @@ def test_other_threads_see_real_time_while_a_script_runs() -> None:
 
 
 def test_script_with_another_seed_has_another_history() -> None:
-    """The same seed leads to the same history, and another seed to another one, because it determines the delays."""
+    """The same seed leads to the same history.
+
+    A different seed leads to a different history, because the seed determines the delays.
+    """
     one, again, other = (list(play(seeded(LIBRARY[SCRIPT], seed)).lines()) for seed in (1, 1, 2))
     assert one == again != other

@@ -1,4 +1,4 @@
-"""The search with choice sequences: it finds injected bugs, shrinks what it has found, and can be resumed.
+"""The search with choice sequences: it finds injected bugs, shrinks its findings, and can be resumed.
 
 Plain seeds have the same runs as without choice sequences.
 """

@@ -1,4 +1,6 @@
-"""Actions of the search in runs with real files. After each action, no messages are in flight except held ones."""
+"""Actions of the search in runs with real files. After each action, no messages are in flight except those held by a
+fault.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ def test_majority_serves_requests_after_any_fault_of_the_leader(
     assert max(node.disk.current for node in cores.nodes.values()) > 1
 
 
-def test_restart_action_starts_the_running_servers_or_all(cores: BareFileEnsemble) -> None:
+def test_restart_action_starts_previously_running_servers_or_all(cores: BareFileEnsemble) -> None:
     take(cores, next(stretch for stretch in file_actions.stops(cores)))
     first, second = file_actions.restarts_of_all(cores)
     take(cores, first)
@@ -83,7 +85,7 @@ def test_disks_with_different_accepted_epochs_are_not_equal(cores: BareFileEnsem
     assert not file_actions.hold_the_same(cores, others)
 
 
-def test_action_that_is_impossible_is_replaced_by_another_kind(cores: BareFileEnsemble) -> None:
+def test_impossible_action_is_replaced_by_one_of_another_type(cores: BareFileEnsemble) -> None:
     assert list(file_actions.returns(cores)) == []
     instead = list(file_actions.or_else(file_actions.returns, file_actions.stops, cores))
     assert instead == list(file_actions.stops(cores))
@@ -253,7 +255,7 @@ def test_isolated_leader_leads_again_in_the_same_process(cores: BareFileEnsemble
     ] * 2
 
 
-def test_absence_spans_two_epochs_and_can_damage_missed_records(cores: BareFileEnsemble) -> None:
+def test_missed_records_of_an_absent_server_can_be_damaged(cores: BareFileEnsemble) -> None:
     ordinary = [
         stretch for stretch in file_actions.absences(cores, 1) if Start((2,)) in stretch or Start((1,)) in stretch
     ]
@@ -273,8 +275,8 @@ def down(peer: int, cores: BareFileEnsemble) -> Stretch:
     return (Crash((peer,)), Run(), Confer(others), Run())
 
 
-def test_return_after_absence_detects_reading_past_log_damage(cores: BareFileEnsemble, tmp_path: Path) -> None:
-    """The action "return after absence" shows the bug that reading continues after damage in the log.
+def test_returning_server_detects_reading_past_log_damage(cores: BareFileEnsemble, tmp_path: Path) -> None:
+    """The action "return after absence" detects the bug that reading continues after damage in the log.
 
     The leader's log has a gap at the end of an epoch, which the zxids alone do not show.
     """
@@ -301,10 +303,10 @@ def test_return_after_absence_detects_reading_past_log_damage(cores: BareFileEns
 
 
 def test_restarts_in_sequence_detect_election_of_incomplete_peer(cores: BareFileEnsemble) -> None:
-    """The action "restarts in sequence" shows the bug that an incomplete peer is elected.
+    """The action "restarts in sequence" detects the bug that an incomplete peer is elected.
 
-    The leader loses a write that one follower does not have. That follower restarts, and the two are a quorum without
-    the write.
+    The leader loses a write that one follower does not have. That follower restarts, and the two servers are a quorum
+    without the write.
     """
     with INJECTED["who has lost history is elected for its past"]():
         in_a_row = list(file_actions.blinks_in_a_row(cores, 3))
@@ -317,10 +319,11 @@ def test_restarts_in_sequence_detect_election_of_incomplete_peer(cores: BareFile
     )
 
 
-def test_second_return_detects_stale_log_positions(five: BareFileEnsemble) -> None:
-    """The action "second return" shows the bug that positions in a truncated log remain valid.
+def test_second_return_of_a_leader_detects_stale_log_positions(five: BareFileEnsemble) -> None:
+    """The action "second return" detects the bug that a leader reuses a read position saved before its log was
+    truncated.
 
-    The leader reads its log up to a write that is then truncated. It becomes leader again, and continues from that
+    The leader reads its log up to a write that is then truncated. It becomes leader again, and reads from the saved
     position for a peer that still has the write.
     """
     with INJECTED["places in the log outlive what was there"]():

@@ -1,5 +1,6 @@
-"""Actions that bring a run to a certain situation: it occurs even with few other actions, and no invariant is
-violated.
+"""Actions that bring a run into a certain situation.
+
+The situation occurs even with few other actions, and no invariant is violated.
 """
 
 from __future__ import annotations

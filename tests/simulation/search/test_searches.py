@@ -1,6 +1,6 @@
 """Searches of the bare protocol: they find injected bugs, and no violation without a bug.
 
-What they find can be replayed.
+All findings can be replayed.
 """
 
 from __future__ import annotations
@@ -105,7 +105,10 @@ def test_copy_and_fingerprint_include_closure_variables() -> None:
 
 
 def test_fields_excluded_from_the_fingerprint_exist() -> None:
-    """Otherwise a renamed field would be included, and a new field with the old name would be omitted."""
+    """All fields that are excluded from the fingerprint exist.
+
+    Otherwise a renamed field would be included, and a new field with the old name would be omitted.
+    """
     cores = led_by_3()
     Crash((1,)).play(cores)
     Run().play(cores)

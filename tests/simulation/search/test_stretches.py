@@ -59,7 +59,7 @@ def test_partial_write_is_logged_by_only_some_peers(cores: BareEnsemble) -> None
     assert cores.problems == []
 
 
-def test_partial_writes_cover_every_writer_and_held_link(cores: BareEnsemble) -> None:
+def test_partial_writes_cover_every_writer_and_delayed_link(cores: BareEnsemble) -> None:
     found = list(uneven_writes(cores))
     assert len(found) == len(set(found)) == 3 * (4 * 4 - 1)
 

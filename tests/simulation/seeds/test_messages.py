@@ -246,7 +246,7 @@ def test_recorded_messages_do_not_depend_on_the_hash_seed() -> None:
     assert done.stdout == f"{sha256(b''.join(tap.lines())).hexdigest()}\n"
 
 
-def test_control_messages_name_both_brokers(told: Performed) -> None:
+def test_control_messages_contain_both_brokers(told: Performed) -> None:
     tap, *_ = told
 
     def is_control(message: Message) -> bool:

@@ -47,7 +47,7 @@ def test_acknowledged_record_that_no_member_read_is_a_violation() -> None:
     assert group.violations == ["orders-0 offset 2 was acknowledged, and passed over by the group"]
 
 
-def test_two_readers_of_a_partition_in_one_generation_violate() -> None:
+def test_two_readers_of_a_partition_in_a_generation_are_invalid() -> None:
     group, _ = a_group()
     group.took("member-1", 1, 1, P0, records(0, 1))
     group.took("member-2", 1, 1, P0, records(2, 3))

@@ -57,7 +57,7 @@ def injected_after_a_decision(entries: Iterable[Entry], within_us: int = 50_000)
     return found
 
 
-def test_run_without_faults_commits_aborts_and_copies_each_once() -> None:
+def test_copy_loop_without_faults_copies_each_record_once() -> None:
     run = SeedRun(1, CALM._replace(transactions_chance=1.0, draws_topics=True), world_settings(["faults.ms=20000"]))
     outcome = run.execute()
     assert outcome.problems == []

@@ -57,7 +57,7 @@ def test_active_membership_is_moved_out_of_zoo_cfg(tmp_path: Path) -> None:
     assert after.reconfig_enabled and after.tick_time == before.tick_time
 
 
-def test_client_port_in_the_servers_own_line_replaces_zoo_cfgs(tmp_path: Path) -> None:
+def test_client_port_in_the_server_line_overrides_zoo_cfg(tmp_path: Path) -> None:
     path = written(tmp_path)
     line = NEW.replace("3888:participant", "3888:participant;127.0.0.1:2199")
     DynamicConfigFiles(path, 1).save(Membership.parse(line))
@@ -68,7 +68,7 @@ def test_client_port_in_the_servers_own_line_replaces_zoo_cfgs(tmp_path: Path) -
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_membership_without_client_port_keeps_the_open_port(tmp_path: Path, host: str) -> None:
-    """If a new membership omits the server's client port, the server still listens on its former one.
+    """If a new membership omits the server's client port, the server still listens on its former client port.
 
     Before the fix, zoo.cfg lost a port that only an earlier membership contained.
     """

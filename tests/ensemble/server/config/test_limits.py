@@ -94,7 +94,7 @@ def test_continuous_pressure_increases_the_drop_probability() -> None:
     assert throttle.drop_chance == 0.0
 
 
-def test_session_requests_are_counted_by_kind() -> None:
+def test_session_requests_are_counted_by_type() -> None:
     limited = admission(throttle=ThrottleSettings(tokens=2, fill_time_ms=10**6))
     sessions = [limited.may_begin(ConnectRequest(0, 0, 1000, session, None), 0) for session in (0, 7, 0)]
     counts = limited.counts

@@ -97,7 +97,7 @@ def test_servers_check_each_others_certificate_dates(chains: Chains) -> None:
         (True, "it is trusted all the same (zabka.ssl.trustExpired)"),
     ],
 )
-def test_log_names_expired_trust_anchors(chains: Chains, trusts: bool, warnings: str) -> None:
+def test_log_lists_expired_trust_anchors(chains: Chains, trusts: bool, warnings: str) -> None:
     lines: list[str] = []
     store(chains, trusts_expired=trusts, warnings=lines)
     assert [line.split(": ", 1)[1].split(" ")[0] for line in lines] == ["CN=old", "CN=old-self", "CN=old-leaf"]

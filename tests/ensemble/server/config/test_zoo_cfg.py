@@ -82,7 +82,7 @@ def test_unknown_key_is_a_warning(tmp_path: Path) -> None:
     assert parse(config_text(tmp_path, "clientPort=1\nflux=9", None)).warnings == ("unknown key flux is ignored",)
 
 
-def test_error_in_zoo_cfg_names_the_file(tmp_path: Path) -> None:
+def test_error_in_zoo_cfg_contains_the_file_name(tmp_path: Path) -> None:
     path = tmp_path / "zoo.cfg"
     path.write_text("dataDir=/d\nclientPort=x\n")
     with pytest.raises(ConfigError, match=rf"clientPort=x is not a number .*\(in {path}\)"):
@@ -160,7 +160,7 @@ def test_several_addresses_are_accepted_if_enabled(tmp_path: Path) -> None:
     assert len(parse(config_text(tmp_path, several + "multiAddress.enabled=true")).servers[1].addresses) == 2
 
 
-def test_role_in_the_servers_own_line_wins_over_peer_type(tmp_path: Path) -> None:
+def test_role_in_the_server_line_overrides_peer_type(tmp_path: Path) -> None:
     text = "clientPort=1\npeerType=observer\nserver.1=a:1:2\n"
     assert parse(config_text(tmp_path, text)).warnings == (
         "peerType=observer is ignored: this server's own line says participant",
@@ -174,7 +174,7 @@ def test_server_line_is_parsed_with_all_its_parts() -> None:
 def test_cnx_timeout_is_checked_only_in_an_ensemble(tmp_path: Path) -> None:
     """A standalone server ignores an invalid cnxTimeout.
 
-    Only QuorumCnxManager reads this key, and a standalone server has none.
+    Only QuorumCnxManager reads this key, and a standalone server has no QuorumCnxManager.
     """
     assert parse(config_text(tmp_path, "clientPort=1\ncnxTimeout=soon", None)).warnings == ()
     with pytest.raises(ConfigError, match=r"cnxTimeout=soon is not a number"):
@@ -184,7 +184,7 @@ def test_cnx_timeout_is_checked_only_in_an_ensemble(tmp_path: Path) -> None:
 def test_admin_server_starts_unless_the_key_is_false(tmp_path: Path) -> None:
     """The admin server starts unless admin.enableServer is exactly false (AdminServerFactory).
 
-    The other admin keys are checked only if it starts.
+    The other admin keys are checked only if the admin server starts.
     """
     config = parse(config_text(tmp_path, "clientPort=1\nadmin.enableServer=no\nadmin.serverPort=x", None))
     assert config.admin is not None and config.admin.port == 8080

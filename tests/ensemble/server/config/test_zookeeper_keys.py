@@ -1,4 +1,6 @@
-"""All keys of zoo.cfg at their limits: the same value as in ZooKeeper 3.9.5, or an error if that refuses to start."""
+"""All keys of zoo.cfg at their limits: the same value as in ZooKeeper 3.9.5, or an error if ZooKeeper refuses to
+start.
+"""
 
 from __future__ import annotations
 

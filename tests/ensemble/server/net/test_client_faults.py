@@ -125,7 +125,7 @@ def test_delayed_reply_delays_later_replies() -> None:
     run(test)
 
 
-def test_request_fault_spares_other_connections_and_paths() -> None:
+def test_request_fault_affects_no_other_connection_or_path() -> None:
     async def test(port: Port) -> None:
         client = await connected(port, fault(effect="close", path="/app/*"))
         await client.ask(1)

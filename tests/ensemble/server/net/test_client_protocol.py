@@ -55,7 +55,7 @@ def received(connection: socket.socket) -> bytes:
     return exactly(int.from_bytes(exactly(4), "big"))
 
 
-def test_recursive_watch_exchanges_the_bytes_of_the_java_client(peer: Ensemble) -> None:
+def test_recursive_watch_messages_equal_those_of_the_java_client(peer: Ensemble) -> None:
     """A recursive watch on the wire has the same bytes as with ZooKeeper's Java client.
 
     The client receives the event before the reply to the write that caused it, and the event's header has the

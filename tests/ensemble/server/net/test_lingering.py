@@ -71,8 +71,8 @@ def test_long_reply_is_sent_completely_to_a_reader_that_pauses(loop: Loop, monke
 def test_long_reply_is_sent_completely_to_a_slow_reader(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that reads slowly receives the whole reply.
 
-    It takes 0.1 s for each of ten parts. The timeout of 0.3 s applies only to the time in which the client reads
-    nothing.
+    The client needs 0.1 s for each of ten parts. The timeout of 0.3 s applies only to the time in which the client
+    reads nothing.
     """
     monkeypatch.setattr(lingering, "IDLE_S", 0.3)
 

@@ -1,4 +1,4 @@
-"""Messages that a peer's message log contains, and messages of other clients that it omits."""
+"""Which messages a peer's message log contains, and which messages of clients it omits."""
 
 from __future__ import annotations
 

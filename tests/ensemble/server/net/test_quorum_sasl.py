@@ -55,7 +55,7 @@ def exchange(learner: LearnerSide, server: ServerSide, cut: int) -> tuple[Step, 
 # -- the SASL exchange -----------------------------------------------------------------------------------------------
 
 
-def test_first_sasl_packet_has_the_bytes_of_javas() -> None:
+def test_first_sasl_packet_equals_the_first_packet_of_java() -> None:
     assert packet(0, b"").hex() == "5f2435013501edcc" + "00000000" + "00000000"
     assert packet(-1, None).hex() == "5f2435013501edcc" + "ffffffff" + "ffffffff"
 
@@ -134,7 +134,7 @@ def test_random_sasl_bytes_raise_only_protocol_errors(parts: list[bytes]) -> Non
 
 
 class Owner:
-    """Receiver of all callbacks of the quorum and election ports. It sets `news` for each."""
+    """Receiver of all callbacks of the quorum and election ports. Each callback sets `news`."""
 
     def __init__(self, news: asyncio.Event) -> None:
         self.received: list[object] = []

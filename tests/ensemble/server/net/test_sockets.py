@@ -140,7 +140,7 @@ def test_election_connection_without_tcp_acks_is_closed() -> None:
         ElectionConnection(hub, None).connection_made(Transport(connection))
         assert option(connection, "TCP_USER_TIMEOUT") == UNACKNOWLEDGED_MS
         # A single lost keepalive probe must not end the connection. With TCP_USER_TIMEOUT the kernel does not count
-        # probes, so several must fit into that time.
+        # probes, so several probes must fit into that time.
         idle_s, every_s = option(connection, "TCP_KEEPIDLE"), option(connection, "TCP_KEEPINTVL")
         assert idle_s + 2 * every_s < UNACKNOWLEDGED_MS / 1000
     assert "no" in hub.reason

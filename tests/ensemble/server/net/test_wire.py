@@ -146,7 +146,8 @@ def test_cumulative_acks_and_commits_keep_their_packet_order(step: int) -> None:
 
 @pytest.mark.parametrize("step", [1, 13, 1_000_000])
 def test_forwarded_requests_have_their_connections_identities(step: int) -> None:
-    """Requests sent over one quorum connection keep their identities, in whatever chunks the leader receives them.
+    """Requests sent over one quorum connection keep their identities, no matter in which chunks the leader receives
+    them.
 
     Some requests have identities of their client, and some have none.
     """
@@ -237,7 +238,7 @@ def test_damaged_packets_raise_only_protocol_errors(packet: Packet, data: st.Dat
 NOTE = Notification(PeerState.LEADING, Vote(PeerId(3), ZXID, Epoch(2)), 7, CONFIG)
 
 
-def test_notification_with_its_membership_decodes_as_encoded() -> None:
+def test_notification_with_a_membership_survives_a_round_trip() -> None:
     frame = encode_notification(NOTE)
     assert frame[4:] == struct.pack(">iqqqqii", 2, 3, ZXID, 7, 2, 2, len(CONFIG)) + CONFIG.encode()
     assert [decode_notification(body) for body in FrameReader().feed(frame)] == [NOTE]

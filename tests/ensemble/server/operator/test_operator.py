@@ -131,7 +131,7 @@ def test_last_operation_is_listed_by_short_name_until_crst(peer: Watched, client
     assert ",lop=NA," in peer.word(1, "cons") and "recved=0,sent=0" in peer.word(1, "cons")
 
 
-def test_command_can_arrive_in_pieces_and_with_a_line_end(peer: Watched) -> None:
+def test_four_letter_word_can_arrive_in_pieces_with_a_line_end(peer: Watched) -> None:
     with socket.create_connection(("127.0.0.1", peer.client_ports[1]), 5) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for piece in (b"r", b"uo", b"k\r\n"):

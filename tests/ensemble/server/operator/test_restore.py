@@ -93,8 +93,8 @@ def test_restored_epoch_is_later_than_concurrent_epochs(
 ) -> None:
     """A restored server starts several epochs after its accepted epoch, or in the backup's epoch if that is later.
 
-    The other servers can start new epochs before this server has restarted. The reply contains the zxid with which
-    server 2 then starts; a backup with a later epoch keeps its zxid.
+    The gap is necessary because the other servers can start new epochs before this server has restarted. The reply
+    contains the zxid with which server 2 then starts. A backup with a later epoch keeps its zxid.
     """
     zxid = make_zxid(of, 7) if of > accepted + EPOCHS_AHEAD else make_zxid(accepted + EPOCHS_AHEAD, 2)
     restores = Restores(tmp_path, lambda snapshot: restored_zxid(snapshot, Epoch(accepted), 2), 0, counts)
@@ -293,9 +293,9 @@ def test_backup_of_epoch_1_is_restored_on_a_fresh_ensemble(tmp_path: Path) -> No
 @pytest.mark.long
 @pytest.mark.parametrize("writes", [True, False])
 def test_slow_restored_leader_replaces_the_next_epochs_leader(tmp_path: Path, writes: bool) -> None:
-    """A restored leader wins the election although the others have elected another leader meanwhile.
+    """A restored leader wins the election although the other servers have elected another leader meanwhile.
 
-    The restored leader takes seconds to load a large backup. During this time the others start the next epoch.
+    The restored leader takes seconds to load a large backup. During this time the other servers start the next epoch.
     """
     ensemble = Ensemble(tmp_path, 3)
     try:

@@ -170,8 +170,8 @@ def test_requests_of_one_loop_iteration_form_one_turn() -> None:
 def test_output_sent_during_a_turn_does_not_pause_its_client() -> None:
     """Replies that are sent during a turn no longer count as outstanding when the port decides whether to read.
 
-    The port does not check again for a client without outstanding replies. So with a stale count it would never read
-    from that client again.
+    The port does not check a client again if the client has no outstanding replies. With an outdated count, the port
+    would therefore never read from that client again.
     """
 
     async def run() -> list[int]:

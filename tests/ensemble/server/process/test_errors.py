@@ -116,7 +116,7 @@ def test_leader_with_many_clients_can_still_accept_followers(tmp_path: Path) -> 
 # -- problems while a server runs --------------------------------------------------------------------------------------
 
 
-def test_oversized_request_error_names_limit_and_client(solo: Ensemble) -> None:
+def test_oversized_request_error_contains_limit_and_client(solo: Ensemble) -> None:
     solo.start()
     solo.wait_for_quorum()
     with solo.client() as client:
@@ -239,7 +239,7 @@ def test_second_server_with_the_same_id_is_rejected_with_reason() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
-def test_server_at_the_configured_address_replaces_another() -> None:
+def test_server_at_configured_address_replaces_another_server() -> None:
     async def scenario() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
@@ -341,7 +341,7 @@ def test_configured_address_replaces_an_announced_wildcard(announced: str) -> No
     assert host == "127.0.0.1" and port != 7
 
 
-def test_unlisted_server_is_reported_once_with_what_to_do() -> None:
+def test_unlisted_server_is_reported_once_with_instructions() -> None:
     lines: list[dict[str, object]] = []
     log = mock.Mock()
     log.warning.side_effect = lambda event, **more: lines.append({"event": event, **more})

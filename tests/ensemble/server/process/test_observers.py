@@ -48,8 +48,8 @@ def test_each_role_reports_its_own_metrics(watched: Ensemble) -> None:
         follower = next(i for i in (1, 2, 3) if i != leader)
         wait_until(lambda: metrics(watched, leader)["synced_observers"] == "2")
         # Each stage of the leader and of the follower has counted at least two transactions: the session's and the
-        # znode's. Wait for it, because the follower can receive a commit after the client's reply, and its disk may
-        # lag.
+        # znode's. Wait for these counts, because the follower can receive a commit after the client's reply, and its
+        # disk may lag.
         stages = {
             leader: ("quorum_ack_latency", "proposal_ack_creation_latency", "sync_process_time"),
             follower: ("commit_propagation_latency", "proposal_latency", "proposal_ack_creation_latency"),

@@ -111,9 +111,10 @@ def holds(ensemble: Ensemble, i: int, what: bytes) -> list[str]:
 
 
 def test_write_logged_only_by_a_dead_leader_is_truncated(trio: Ensemble) -> None:
-    """A write that only the dead leader has logged is removed when it returns (ZOOKEEPER-1549, 4837).
+    """A write that only the dead leader has logged is removed when that leader returns (ZOOKEEPER-1549, 4837).
 
-    In ZooKeeper, if it is elected again, its snapshot permanently contains a transaction that no other server has.
+    In ZooKeeper, if the dead leader is elected again, its snapshot permanently contains a transaction that no other
+    server has.
     """
     with client_of(trio, 1) as client:
         client.create("/before")

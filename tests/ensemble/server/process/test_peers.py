@@ -49,7 +49,7 @@ def event_types(ensemble: Ensemble, i: int) -> list[str]:
     return [json.loads(line)["type"] for line in journal_text(ensemble, i).splitlines()]
 
 
-def test_three_peers_elect_one_leader_and_journal_it(trio: Ensemble) -> None:
+def test_three_peers_elect_one_leader_and_journal_the_election(trio: Ensemble) -> None:
     leader = trio.wait_for_quorum()
     assert sorted(trio.modes().values()) == ["follower", "follower", "leader"]
     assert "leader_established" in event_types(trio, leader)
@@ -113,7 +113,7 @@ def test_garbage_on_any_port_closes_only_its_own_connection(trio: Ensemble) -> N
                 with socket.create_connection(("127.0.0.1", port)) as connection:
                     connection.sendall(data)
                     connection.shutdown(socket.SHUT_WR)
-        # A connection with a frame over the limit is closed at once. Half a frame disturbs no other client.
+        # A connection with a frame over the limit is closed at once. An incomplete frame does not affect other clients.
         assert exchange(trio.client_ports[1], struct.pack(">i", 0x100000) + b"x") == b""
         with socket.create_connection(("127.0.0.1", trio.client_ports[1])) as half:
             half.sendall(struct.pack(">i", 100) + b"half")

@@ -76,7 +76,7 @@ def test_server_can_be_moved_to_other_ports_by_reconfig(tmp_path: Path) -> None:
             assert f"clientPort={client_port}\n" in ensemble.word(moved, "conf"), (
                 "a line without a client port keeps it"
             )
-            # In the next election, the others use its new port.
+            # In the next election, the other servers use the new port of the moved server.
             ensemble.kill(leader)
             ensemble.kill(next(i for i in (1, 2, 3) if i not in (leader, moved)))
             other = 3 if leader != 3 else 2
@@ -90,7 +90,8 @@ def test_server_can_be_moved_to_other_ports_by_reconfig(tmp_path: Path) -> None:
 def test_servers_restart_after_all_have_moved(tmp_path: Path) -> None:
     """After all servers have moved by reconfig, each restarts with its data, at the new addresses.
 
-    Its data directory now belongs to the ensemble at these addresses.
+    Each data directory records the new addresses as those of its ensemble. Therefore the restarted server does not
+    reject it as the data of another ensemble.
     """
     ensemble = Ensemble(tmp_path, 3)
     try:

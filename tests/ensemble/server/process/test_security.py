@@ -209,7 +209,7 @@ def test_only_the_srvr_command_is_allowed_by_default(secured: Secured) -> None:
 def test_secrets_are_never_logged_or_journaled(secured: Secured) -> None:
     """No secret is in the logs or journals of the peer.
 
-    This test runs last, after all tests that could write one.
+    This test runs last, after all tests that could write a secret.
     """
     written = [path for path in (secured.peer.directory / "1").rglob("*") if path.is_file() and path.name != "zoo.cfg"]
     texts = {path: path.read_bytes() for path in written}

@@ -43,7 +43,7 @@ def in_snapshot(directory: Path, size: int) -> Recovered:
         (Limits(frame_bytes=4096, extra_bytes=1), 4096 + 1024),
     ],
 )
-def test_maximum_size_of_a_stored_record_equals_javas(limits: Limits, allowed: int) -> None:
+def test_maximum_size_of_a_stored_record_equals_that_of_java(limits: Limits, allowed: int) -> None:
     """The limit for stored records is the same as in Java's BinaryInputArchive.
 
     It is jute.maxbuffer plus zookeeper.jute.maxbuffer.extrasize, which is at least 1,024.

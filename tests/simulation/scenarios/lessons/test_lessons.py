@@ -1,6 +1,6 @@
 """Each lesson matches a run of its script.
 
-Its moment occurs, exactly one answer is correct, and a step of the script caused it.
+The event that the lesson shows occurs, a step of the script caused this event, and exactly one answer is correct.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def test_lesson_about_a_bug_uses_a_script_with_a_bug() -> None:
         assert not lesson.moment.with_bug or script.shows
 
 
-def test_history_without_the_event_of_a_lesson_raises_no_moment() -> None:
+def test_history_without_the_event_of_a_lesson_raises_an_error() -> None:
     entries = shown(LESSONS["leader-killed"]).journal
     with pytest.raises(NoMoment, match="no leader_elected with leader_epoch=99 is in this play"):
         Scene(entries, Moment("leader_elected", {"leader_epoch": 99}))
