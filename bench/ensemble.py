@@ -50,7 +50,7 @@ JAVA_WARM_UP_S, PYTHON_WARM_UP_S = 8.0, 2.0
 s.
 """
 SETTLE_S = 3.0
-"""Idle time after growing a tree, before the servers' memory is measured."""
+"""Idle time after the znode tree has grown, before the servers' memory is measured."""
 Tree = Literal["small", "grown"]
 
 
@@ -147,7 +147,9 @@ class Plan(NamedTuple):
 
 
 class Bench:
-    """Applies load to ensembles as planned and records the results in a run.  All methods raise CannotMeasure."""
+    """Applies load to ensembles as planned, and records the results in the benchmark's `Run`.  All methods raise
+    CannotMeasure.
+    """
 
     def __init__(self, run: Run, program: Path, plan: Plan) -> None:
         self._run = run

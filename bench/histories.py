@@ -41,8 +41,8 @@ PARTITIONS, PAUSE_MS = 3, 20
 FULL_JOURNAL = {"zabka.journal.level": "full"}
 """Setting that makes brokers journal each batch, so that invariants can check the path of records through the logs."""
 LAST_S = 120.0
-"""Time limit after the last fault for replicas to be in sync, sessions to be removed, and consumers to have read
-all.
+"""Time limit after the last fault for replicas to be in sync, sessions to be removed, and consumers to have read all
+records.
 """
 SETTLED_S = 3.0
 """Time after the last record until the log end offset of a partition counts as final, if all replicas are in sync."""

@@ -1,9 +1,9 @@
-"""Processor time, wakes and memory of an idle cluster: `make idle`.
+"""Processor time, wake-ups and memory of an idle cluster: `make idle`.
 
 The cluster consists of 3 peers, 3 brokers, the host agent and the API, as `zabka up` starts them. No client is
-connected, and no dashboard is open. After the cluster has settled, the benchmark measures processor time (which a
-busy machine hardly changes), wakes (voluntary context switches) and memory (PSS, which counts a shared page in
-parts). It fails if a limit is exceeded.
+connected, and no dashboard is open. After the cluster has settled, the benchmark measures processor time (which a busy
+machine hardly changes), wake-ups (voluntary context switches) and memory (PSS, which divides each shared page among the
+processes that share it). It fails if a limit is exceeded.
 """
 
 from __future__ import annotations

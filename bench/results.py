@@ -21,7 +21,7 @@ TITLES: dict[Side, str] = {"ours": "zabka", "zookeeper": "ZooKeeper", "kafka": "
 EVEN = 0.02
 """A ratio that differs from 1 by at most this much counts as equal."""
 SEEN = 0.05
-"""Minimum change that a paired comparison reports, if the change is also statistically certain (see DOUBT)."""
+"""Smallest change that a paired comparison reports. The change must also be statistically certain (see DOUBT)."""
 DOUBT = 0.05
 """The probability that the true ratio is outside the displayed range."""
 

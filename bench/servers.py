@@ -1,6 +1,7 @@
 """Starts ZooKeeper ensembles and Kafka brokers on loopback, zabka's or Apache's, with the same configuration files.
 
-The module also reads data of the kernel about a process (`/proc`, Linux), and handles signals that end a run.
+The module also reads a process's CPU time and memory from the kernel (`/proc`, Linux), and handles the signals that end
+a run.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Delay signals until the end of the block, so that each started process is also recorded in `processes`."""
+    """Delay signals until the end of the block, so that none arrives between the start of a process and its entry in
+    `processes`.
+    """
     seen: list[int] = []
     try:
         with _handled_by(lambda number, frame: seen.append(number)):
@@ -439,7 +442,7 @@ class KafkaCluster(Servers):
 def running_kafka(
     side: Side, directory: Path, brokers: int = 3, settings: Mapping[str, object] | None = None
 ) -> Iterator[KafkaCluster]:
-    """Start an ensemble of zabka's servers and brokers on it, and yield the brokers when they accept requests."""
+    """Start zabka's ensemble, and zabka's or Apache's brokers on it. Yield the brokers when they accept requests."""
     with ExitStack() as stack:
         ensemble = stack.enter_context(Ensemble("ours", directory / "ensemble"))
         hosts = ",".join(ensemble.hosts)

@@ -1,4 +1,5 @@
-"""Time, CPU and memory to start a cluster of one or three nodes of each kind: `make bench-start`.
+"""How long a cluster of one or three nodes of each kind takes to start, with its CPU time and memory: `make
+bench-start`.
 
 Each side starts its ZooKeeper servers, then its brokers, as a test fixture does, and creates a topic.  The time ends
 when the topic has leaders and full ISRs.  zabka is measured twice: its servers as separate processes, started like
@@ -73,7 +74,7 @@ def main(
     quick: Quick = False,
     as_json: Json = False,
 ) -> None:
-    """Compare time, CPU and memory to start zabka with those of Apache's servers."""
+    """Compare the time, CPU time and memory that zabka's and Apache's servers need to start."""
     with bench_run("start", as_json) as run:
         run.compare("Start of a cluster with one topic", FIGURES)
         sides = run.sides("kafka", only)

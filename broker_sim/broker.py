@@ -383,7 +383,7 @@ class Broker:
 
     @property
     def _intact_since(self) -> int:
-        """Broker epoch of a registration after which this broker has lost no records, or -1 if there is none.
+        """Broker epoch of a registration since which this broker has lost no records, or -1 if there is none.
 
         After the first LeaderAndIsr request, this is the registration of the running process, because the controller
         that sent the request has already processed this broker's restart.
@@ -419,7 +419,11 @@ class Broker:
             self._runtime.spawn(self._renew_session(), f"renew session of broker {self.config.broker_id}")
 
     async def _renew_session(self) -> None:
-        """Handle an expired session in KafkaZkClient's order: resign, new session, register again, elect again."""
+        """Handle an expired session in KafkaZkClient's order.
+
+        Resign as controller, open a new session, register the broker again, and take part in the controller election
+        again.
+        """
         try:
             await self.controller.session_expired()
             self._log_intact = self._intact_since >= 0
@@ -469,7 +473,7 @@ class Broker:
             self._halt(reason)
 
     async def _notify_failed_log_dir(self) -> None:
-        """Write a notification of a failed log directory for the controller (KIP-112).
+        """Notify the controller of a failed log directory by creating a notification znode (KIP-112).
 
         The controller then requests the state of every replica on this broker.
         """

@@ -61,7 +61,7 @@ GC_THRESHOLDS = (50_000, 20, 50)
 once.
 """
 CONFIRM_PERIOD_MS = 1_000
-"""Interval between checks with the ensemble that the believed controller is still the controller."""
+"""Interval at which the broker checks with the ensemble that the controller it knows is still the controller."""
 PATIENCE_S = 3
 """If the ensemble has not responded after this time, the broker logs that it waits."""
 
@@ -439,7 +439,7 @@ class BrokerProcess:
 
 
 def _address(host: str) -> str | None:
-    """Return the IP address of a host in a connection limit, or None if it cannot be resolved."""
+    """Return the IP address of a host that a connection limit names, or None if it cannot be resolved."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:

@@ -129,7 +129,9 @@ class KafkaPort:
 
     @property
     def is_of_few(self) -> bool:
-        """Whether only other brokers use this listener. Clients must then leave some file descriptors free for it."""
+        """Whether only other brokers use this listener. Client listeners must then leave some file descriptors free for
+        it.
+        """
         return self._quotas.is_protected(self.listener)
 
     def arrive(self, connection: _Connection) -> None:

@@ -42,7 +42,7 @@ class PartitionMetadata(NamedTuple):
 class MetadataCache:
     """Brokers, topics and the controller, according to the UpdateMetadata requests received so far.
 
-    `generation` changes whenever any of this metadata may have changed.
+    `generation` changes with every change that requests may wait for.
     """
 
     def __init__(self, runtime: Runtime, inter_broker_listener: str) -> None:
@@ -121,9 +121,9 @@ class MetadataCache:
     def apply(self, request: KafkaMessage) -> list[TopicPartition]:
         """Apply an UpdateMetadata request. Return the partitions that it deletes.
 
-        A partition state is ignored if it is older than the known state of the same topic. Such a state can arrive
-        because a request that timed out and was sent again may arrive after all later requests. The live brokers in
-        such a late request are also ignored. Kafka's brokers would apply such a request.
+        A partition state that is older than the known state of the same topic is ignored. A request that timed out and
+        was sent again can bring such a state, because it may arrive after all later requests. The live brokers in such
+        a late request are also ignored. Kafka's brokers would apply such a request.
         """
         states = list(_partition_states(request))
         if not any(self._is_late(*each) for each in states):
@@ -156,8 +156,8 @@ class MetadataCache:
         known, known_id = self._topics.get(topic, {}), self._topic_ids.get(topic, topic_id)
         known.pop(partition, None)
         if topic_id not in (None, known_id):
-            # The id belongs to a newer topic: the controller failed before it announced the deletion of the known
-            # topic, so drop the known topic's state.
+            # The id belongs to a newer topic of this name. The controller failed before it announced the deletion of
+            # the known topic, so drop the known topic's state.
             self._end(topic, known_id)
             known, known_id = {}, topic_id
         if not known:
@@ -181,8 +181,8 @@ class MetadataCache:
             return False
         known_id = self._topic_ids.get(topic)
         if state.leader == LEADER_DURING_DELETE:
-            # A deletion with a topic id that this broker has never received is later than the known state, and no other
-            # state of that topic will follow.
+            # This broker has never received this topic id, so the deletion is later than the known state of the topic
+            # of that name, and no other state of the deleted topic will follow.
             return known_id not in (None, topic_id) and topic_id in self._ended
         if known_id != topic_id:
             return topic_id in self._ended

@@ -77,7 +77,7 @@ x-node: &node
     ZABKA_SETTINGS: {_quoted(json.dumps(settings))}
   healthcheck: &health
     test: [CMD, python, -I, -m, zabka.compose.healthcheck, "{AGENT_PORT}"]
-    # No probe counts against a container until it has had time to start on a machine with much else to do.
+    # Failed health checks do not count against a container until it has had time to start on a busy machine.
     start_period: 180s
     start_interval: 2s
     interval: 30s
@@ -129,7 +129,7 @@ def _spark(topology: Topology) -> str:
     hostname: spark
     command: [zabka, pipeline, tables, --data, {JOURNALS}, --out, {TABLES}]
     mem_limit: 3g
-    # Parquet's compression is a library that Java unpacks there and loads.
+    # Parquet's compression is a native library that Java unpacks to this directory and loads.
     tmpfs: ["/tmp:mode=1777,size=1g,exec"]
     volumes:
 {mounts}      - "tables:{TABLES}"

@@ -42,7 +42,7 @@ class Naming(NamedTuple):
 
 
 NAMINGS: dict[Platform, Naming] = {
-    # In Compose, each service has its name as host name on the network.
+    # In Compose, the name of a service is also its host name on the network.
     "compose": Naming("", "", API_HOST),
     # The DNS name of a StatefulSet's pod is below its headless service.
     "kubernetes": Naming(".peers", ".brokers", "127.0.0.1"),
@@ -56,7 +56,7 @@ def container_topology(
     settings: list[str] | None = None,
     platform: Platform = "compose",
 ) -> Topology:
-    """Return a topology with each node on its own host, which has the node's name on that platform.
+    """Return a topology in which each node has its own host, named like the node on that platform.
 
     Raises BadPlan, BadSetting.
     """

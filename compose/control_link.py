@@ -39,7 +39,7 @@ class ControlLink:
         self._answered = asyncio.Event()
 
     def age_ms(self) -> int:
-        """Return the time since the node's last response."""
+        """Return the time since the node's last response, in milliseconds."""
         return self._clock_ms() - self._answered_ms
 
     def forget(self) -> None:

@@ -56,7 +56,7 @@ STALE_MS = 5_000
 API_RESTART_S = 0.5
 # The sum of these three times is less than the 20 s within which everything must have stopped.
 BROKERS_STOP_S = 8.0
-# After this time, all brokers that could hand over their leaderships have done so. The others only wait for each other.
+# Every broker that can hand over its leaderships has done so by now. The remaining brokers only wait for each other.
 BROKERS_HURRY_S = 1.5
 PEERS_STOP_S = 4.0
 API_STOP_S = 3.0
@@ -153,7 +153,7 @@ class Host:
     async def stop(self) -> None:
         """Stop all processes: first the brokers, then the peers, then the API. Further calls do nothing.
 
-        Brokers are first, because their controlled shutdown needs peers.
+        Brokers are stopped first, because their controlled shutdown needs the peers.
         """
         if self._stopping:
             return
@@ -233,7 +233,7 @@ class Host:
             self._api_down.set()
 
     async def _keep_api(self) -> None:
-        """Restart the API whenever it ends without being requested to, unless it cannot read its own state."""
+        """Restart the API whenever it ends although its end was not requested, unless it cannot read its own state."""
         api = self.processes[API]
         while True:
             await self._api_down.wait()
@@ -342,10 +342,10 @@ class Host:
         self._journal.flush()
 
     def _owns(self, fault: AnyFault) -> bool:
-        """Return whether this host journals the fault.
+        """Return whether this host writes the fault to its journal.
 
-        A link fault is journalled by the host of the link's source, a request fault by the host of the first node that
-        applies it.
+        For a link fault, this is the host of the link's source. For a request fault, it is the host of the first node
+        that applies the fault.
         """
         if isinstance(fault, HeldFault) and fault.client is None:
             return fault.source in self.links
@@ -371,7 +371,7 @@ class Host:
 
 
 def is_reported(fault: AnyFault) -> bool:
-    """Return whether nodes journal each time that they apply the fault, to a request or to a client's link."""
+    """Return whether nodes journal every application of the fault: to a request, or to a client's link."""
     return isinstance(fault, HeldRequestFault) or fault.client is not None
 
 

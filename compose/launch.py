@@ -1,4 +1,4 @@
-"""How a node's process is started, and how its lifetime is tied to its parent's."""
+"""How a node's process is started, and how its lifetime depends on its parent process."""
 
 from __future__ import annotations
 

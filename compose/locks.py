@@ -1,8 +1,8 @@
 """The lock files of the image's targets: the pins of requirements.lock that each target needs at run time.
 
-requirements.lock also pins what the tests and linters need. The required packages are computed from the metadata of the
-installed packages. So this module needs an environment with the whole lock installed, and the result is for the Python
-and the platform of that environment.
+requirements.lock also pins the packages that only the tests and linters need. The packages that a target needs are
+computed from the metadata of the installed packages. So this module needs an environment with the whole lock installed,
+and the result is for the Python and the platform of that environment.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def run_host(topology: Topology, name: str, data: Path) -> int:
     from zabka.compose.agent import main
 
     try:
-        # The lock is held as long as this process lives, which shows `zabka status` that the host runs.
+        # This process holds the lock as long as it lives, so `zabka status` can detect that the host runs.
         take_lock(data)
         config = lay_out(name, data, topology)
     except (BadPlan, BadTopology, InUse, OSError) as reason:

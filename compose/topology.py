@@ -136,9 +136,9 @@ class Topology(msgspec.Struct, frozen=True):
         yield from self.brokers
 
     def tokens(self, data: Path) -> Path:
-        """Return the directory that contains the agents' token.
+        """Return the directory that contains the token of the agents.
 
-        It is the data directory, or a directory whose content several hosts share.
+        It is the data directory, or a directory that several hosts share.
         """
         return Path(self.token_directory) if self.token_directory else data
 

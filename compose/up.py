@@ -73,16 +73,16 @@ def up(
     """Start a cluster. Return after a signal or, with `detach`, once the cluster is ready.
 
     The exit code is 128 plus the signal's number if a signal arrived before the cluster was ready. `companion` is
-    called once it is ready: it starts another program that runs with the cluster, and returns a note about it. Raises
-    InUse, BadTopology, BadPlan, PortTaken, CannotStart, OSError.
+    called once the cluster is ready: it starts another program that runs with the cluster, and returns a note about
+    that program. Raises InUse, BadTopology, BadPlan, PortTaken, CannotStart, OSError.
     """
     # This takes effect only if the parent requests it, as the test fixtures do.
     die_with_parent(signal.SIGTERM)
     _enough_files()
     data.mkdir(parents=True, exist_ok=True)
     lock = take_lock(data)
-    # If an earlier run was killed, its run record contains an agent pid that may now belong to another process, which
-    # `down` would kill.
+    # If an earlier run was killed, its run record may contain an agent's pid that now belongs to another process.
+    # `down` would kill that process.
     forget_run(data)
     try:
         topology = prepare(wanted, data)
@@ -175,7 +175,7 @@ class _Foreground:
         self._signals += 1
         self._signal = number
         if self._signals > 1 and self._agent is not None:
-            # This is the second Ctrl-C. The kernel kills the agent's children when the agent is killed.
+            # This is the second Ctrl-C, so kill the agent; the kernel then kills the agent's children.
             self._agent.kill()
 
     def _trouble(self) -> None:

@@ -60,7 +60,7 @@ class ControllerContext:
         self.reassigning: dict[TopicPartition, None] = {}
         """Partitions whose reassignment is in progress (partitionsBeingReassigned)."""
         self.broker_epoch_seen = -1
-        """This controller has handled all registrations up to this broker epoch."""
+        """Broker epoch up to which this controller has handled all registrations."""
         self.offline_dirs: dict[int, frozenset[TopicPartition]] = {}
         """Replicas in failed log directories, keyed by broker id (replicasOnOfflineDirs)."""
         self.topics_to_be_deleted: set[str] = set()
@@ -92,7 +92,9 @@ class ControllerContext:
             self.offline_dirs.pop(broker_id, None)
 
     def forget_processes(self, broker_ids: Iterable[int]) -> None:
-        """Forget which of these dead brokers were shutting down, and their failed log directories."""
+        """Forget, for these dead brokers, whether they were shutting down, and which of their log directories had
+        failed.
+        """
         listed = list(broker_ids)
         self.forget_offline_dirs(listed)
         self.shutting_down.difference_update(listed)
@@ -281,9 +283,10 @@ class ControllerContext:
         """Return whether brokers are notified that the topic is being deleted.
 
         Kafka notifies them for every topic queued for deletion. If brokers were notified while the deletion waits for a
-        reassignment, the deletion would wait for ever: the added replicas fetch the topic by its topic id, which the
-        leader would have dropped. For the same reason, replicas that the reassignment removes are not stopped with the
-        leader epoch of a deletion: a broker whose metadata still contain the topic rejects such a request.
+        reassignment, the deletion would wait for ever: the added replicas fetch the topic by its topic id, but the
+        leader would have dropped this id. For the same reason, StopReplica for replicas that the reassignment removes
+        does not contain the leader epoch of a deletion: a broker whose metadata still contain the topic rejects such a
+        request.
         """
         return self.is_being_deleted(topic) and not self.is_moving(topic)
 

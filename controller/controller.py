@@ -560,7 +560,9 @@ class KafkaController:
         await fail_over(term)
 
     def _session_held(self) -> int:
-        """Return the session of this broker's last registration and term. The client has since replaced it."""
+        """Return the session of this broker's last registration and controller term, since replaced by a new
+        session.
+        """
         return next(reversed(self._own_sessions), 0)
 
     def _resign(self, reason: str, caused_by: Cause) -> None:

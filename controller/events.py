@@ -36,7 +36,7 @@ class ControllerEvent:
         self._waiters: list[Future[None]] = []
 
     def finished(self) -> None:
-        """Resolve the futures of `add_waiter`: the event was processed or preempted."""
+        """Resolve the futures passed to `add_waiter`, because the event has been processed or preempted."""
         self.done = True
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -44,7 +44,7 @@ class ControllerEvent:
                 waiter.set_result(None)
 
     def add_waiter(self, waiter: Future[None]) -> None:
-        """Resolve a future once this event was processed or preempted."""
+        """Resolve this future once the event has been processed or preempted."""
         self._waiters.append(waiter)
 
 
@@ -108,7 +108,7 @@ class EventQueue:
             event.finished()
 
     async def wait(self, event: ControllerEvent, timeout_ms: int | None = None) -> bool:
-        """Wait until the event was processed or preempted. Return False on timeout."""
+        """Wait until the event has been processed or preempted. Return False on timeout."""
         if event.done:
             return True
         waiter = self._runtime.future()

@@ -1,4 +1,5 @@
-"""State that a controller term passes to the next term of the same broker, only with certain historical behaviours.
+"""State that a controller term passes to the next term of the same broker, if certain historical behaviours are
+enabled.
 
 Kafka's controller is one object for all its terms. This controller begins each term with new objects. The behaviours
 context-kept and poisoned-batch restore the state that Kafka's object retains.

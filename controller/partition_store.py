@@ -123,7 +123,7 @@ class PartitionStore:
         return await self._settle(ours, written, ErrorCode.BAD_VERSION)
 
     async def settled(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return the states with those eligible replicas that a write of the states would store."""
+        """Return the states as a write would store them, that is with the eligible replicas that it would store."""
         return await self._eligibility.settle(states)
 
     async def confirmed(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
@@ -169,7 +169,9 @@ class PartitionStore:
         states: Mapping[TopicPartition, LeaderAndIsr],
         updates: Updates,
     ) -> None:
-        """Find the writes that conflict only with their own first transmission, and count them as successful."""
+        """Find the writes that conflicted only because their own first transmission had succeeded, and count them as
+        successful.
+        """
         for partition, row in (await self._read(doubtful)).items():
             expected = states[partition]._replace(partition_epoch=states[partition].partition_epoch + 1)
             if not isinstance(row, ErrorCode) and row.state == expected:
@@ -251,8 +253,8 @@ def candidates(
 ) -> list[tuple[int, str]]:
     """Return for each replica why it was or was not elected as leader; see `LeaderElected.candidates`.
 
-    The list is empty if there was no election: if the leader stays, or if only the leader's replica was removed and the
-    election follows.
+    The list is empty if this change is not an election: the leader stays, or the leader's replica was removed and an
+    election will follow.
     """
     if new.leader == NO_LEADER or (old is not None and old.leader == new.leader):
         return []

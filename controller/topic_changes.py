@@ -75,7 +75,7 @@ async def add_topics(term: ControllerTerm, topics: Sequence[str]) -> dict[str, T
 
 
 async def _on_new_partitions(term: ControllerTerm, partitions: Sequence[TopicPartition]) -> None:
-    """Bring new partitions and their replicas online, exactly in this order (onNewPartitionCreation)."""
+    """Bring new partitions and their replicas online, in the order of Kafka's onNewPartitionCreation."""
     replicas = term.context.replicas_of(partitions)
     await term.partitions.handle(partitions, PartitionState.NEW)
     await term.replicas.handle(replicas, ReplicaState.NEW)

@@ -120,9 +120,7 @@ class TopicDeletion:
         return [context.replica_states.get(replica, ReplicaState.NON_EXISTENT) for replica in replicas]
 
     def mark_ineligible(self, topics: Iterable[str]) -> None:
-        """Halt the deletion of these topics, as far as they are queued, because another operation has to finish
-        first.
-        """
+        """Halt the deletion of those of these topics that are queued, because another operation has to finish first."""
         self._context.topics_ineligible_for_deletion.update(
             topic for topic in topics if self._context.is_being_deleted(topic)
         )
@@ -161,9 +159,9 @@ class TopicDeletion:
         gone = self._context.replicas_of_topic_in(topic, ReplicaState.DELETION_SUCCESSFUL)
         paths = await self._descendants(znodes.topic_path(topic))
         await self._replicas.handle(gone, ReplicaState.NON_EXISTENT)
-        # Delete the request last: without it, the rest of the topic would remain for ever. Delete the topic's znode in
-        # the same transaction, because afterwards a new topic of that name may be created. Kafka deletes the
-        # configuration and the request only later, and so may delete those of the new topic.
+        # Delete the request last, because without it the remaining znodes of the topic would never be deleted. Delete
+        # the topic's znode in the same transaction, because afterwards a new topic of that name may be created. Kafka
+        # deletes the configuration and the request later, and may therefore delete those of the new topic.
         await self._delete(paths[:-1])
         await self._delete([znodes.config_path("topics", topic)])
         await self._delete_with_request(topic)
@@ -187,7 +185,7 @@ class TopicDeletion:
     async def _delete_with_request(self, topic: str) -> None:
         """Delete the topic's znode and its deletion request in one transaction, unless one of them no longer exists.
 
-        Otherwise the next controller could add a topic that consists only of this znode.
+        If they were deleted separately, the next controller could add a topic that consists only of this znode.
         """
         paths = [znodes.topic_path(topic), znodes.delete_topic_path(topic)]
         written = await self._writer.write_as_one([Delete(path) for path in paths])

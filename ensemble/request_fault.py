@@ -62,8 +62,8 @@ class RequestFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     """Request fault: a rule for the requests of one API or operation.
 
     Strings are patterns in which `*` matches any characters; an unset field matches all requests. Without `client_id`,
-    the rule does not apply to requests of brokers and of zabka itself. The nodes of a host share one count. An invalid
-    rule raises msgspec.ValidationError when decoded, and ValueError when constructed in Python.
+    the rule does not apply to requests of brokers and of zabka itself. All nodes of a host count the affected requests
+    together. An invalid rule raises msgspec.ValidationError when decoded, and ValueError when constructed in Python.
     """
 
     kind: Literal["request"]

@@ -1,7 +1,8 @@
 """Checks that texts use plain words: docstrings, comments, documents, page strings, names, commit subjects.
 
 Each sentence is compared with the patterns of CONTRIBUTING ("Words"). A match is not always a mistake, so each kind of
-text has a limit in percent. `make lint` runs this check, which fails if a limit is exceeded.
+text has a limit: the percentage of its sentences that may match. `make lint` runs this check, which fails if a limit is
+exceeded.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ VERSIONS = ("3.11", "3.12", "3.13")
 def run(*command: object, cwd: Path, env: dict[str, str] | None = None) -> str:
     """Run a command and return its output.
 
-    If no package index is reachable, skip the test, but fail in CI.
+    If no package index is reachable, skip the test, or fail it in CI.
     """
     done = subprocess.run(
         [str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True, timeout=600, check=False

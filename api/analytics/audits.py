@@ -30,8 +30,8 @@ def audits(lake: Path, data: Path) -> Audits:
     import pyarrow.dataset as ds
 
     try:
-        # The table's path is a symbolic link to one version of the table. That version is not deleted until some time
-        # after the link points to a newer one.
+        # The table's path is a symbolic link to one version of the table. After the link has been changed to a newer
+        # version, the old version is kept for some time and then deleted.
         table = ds.dataset(place.resolve(), format="parquet", exclude_invalid_files=True)
         verdicts = table.to_table(columns=["run", "invariant", "verdict", "events", "set_aside"])
         broken = ds.field("verdict") == "violated"

@@ -44,12 +44,12 @@ RECENT_EVENTS_MAX = 20_000
 """Maximum number of events in memory. Older events are read from the files."""
 HOLD_BACK_US = 120_000
 HOLD_BACK_BUSY_US = 55_000
-"""Replaces HOLD_BACK_US if there is only one agent and it has recently delivered entries.
+"""Maximum hold-back time if there is only one agent and it has recently delivered entries; replaces HOLD_BACK_US.
 
 Such an agent checks for new entries every 25 ms, with or without file notifications from the kernel
 (`zabka.compose.journal_growth`). With several agents, entries arrive at different times over a network.
 """
-# Must be less than 3 s: after an agent has found new entries, it checks every 25 ms for 3 s.
+# This time must be less than 3 s, because an agent that has found new entries checks every 25 ms only for the next 3 s.
 _BUSY_S = 2.5
 # Maximum time to hold back the entries of a node whose clock is ahead of ours.
 HOLD_BACK_MAX_S = 0.5
@@ -79,8 +79,9 @@ class TooOld(Exception):
 class Collector:
     """The merged history of all nodes. The most recent events are in memory; all stored events are in files.
 
-    Clients can read the newest `served_max` events (None: all stored events, up to `kept_bytes_max` in files of
-    `file_bytes_max`). `recent_max` is the number of events in memory. Raises NewerHistory.
+    Clients can read the newest `served_max` events or, if it is None, all stored events. The files have
+    `file_bytes_max` each and `kept_bytes_max` together. `recent_max` is the number of events in memory. Raises
+    NewerHistory.
     """
 
     def __init__(
@@ -257,7 +258,7 @@ class Collector:
         """Accept new journal lines of a node.
 
         Skip lines that were accepted before. Also skip and count invalid lines. If the node's journal has restarted,
-        its numbers continue after those of the old journal.
+        the numbers of its new entries continue after those of the old journal.
         """
         now_s = self._mono_s()
         if chunk.anew:

@@ -1,4 +1,4 @@
-"""The collector's own files: the numbered history, and up to where each node's journal was collected.
+"""The collector's own files: the numbered events, and the position up to which each node's journal was collected.
 
 The file names, `<first seq, 12 digits>.collected`, differ from the names of node journals. Each file begins with a
 checkpoint line: the last assigned event number, each node's highest node_seq, where each node's journal started, the
@@ -86,7 +86,7 @@ class _KeptFile:
         self._offsets: list[int] = []
         self._count = 0
         self._gaps: dict[int, int] = {}
-        """Ranges of consecutive lines that are not events: maps the offset of each range to its end offset."""
+        """Ranges of consecutive lines that are not events, as a map from a range's start offset to its end offset."""
         self._gap_at = -1
 
     @property
@@ -158,7 +158,7 @@ class _KeptFile:
     def pass_over(self, offset: int, end: int) -> None:
         """Record that the bytes from `offset` to `end` are not an event.
 
-        If these bytes once were an event, its number may have been assigned again to another event.
+        If they were an event once, that event's number may now belong to another event.
         """
         if self._gaps.get(self._gap_at) != offset:
             self._gap_at = offset
@@ -236,8 +236,8 @@ class NumberedJournal:
         self.node_seqs: dict[str, int] = {}
         self.begun: dict[str, Begun] = {}
         self.history = secrets.token_hex(8)
-        """Identifier of this history. An earlier history in the same directory used the same event numbers for other
-        events.
+        """Identifier of this history. It distinguishes the history from an earlier one in the same directory, which
+        used the same event numbers for other events.
         """
         self._directory = directory
         self._file_bytes_max = file_bytes_max

@@ -105,7 +105,9 @@ def _modules(libraries: Path) -> dict[str, str]:
 
 
 def _named(importer: str, waiting: list[str], match: re.Match[str]) -> str:
-    """Return an import statement with the module's name instead of its URL. Append the name to `waiting`."""
+    """Return an import statement with the module's name instead of its URL. Append the name to `waiting`, the modules
+    still to be read.
+    """
     address = match[3]
     if address.startswith("."):
         name = posixpath.normpath(posixpath.join(posixpath.dirname(importer), address))

@@ -45,7 +45,8 @@ def _is_progress(entry: Entry) -> bool:
 def page_of(runs: Sequence[Recorded], shown: str) -> str:
     """Return the HTML file of some runs.
 
-    The page opens at the decisive moment of the run `shown`, and shows the other run next to it. Raises NoPage.
+    The page opens at the decisive moment of the run `shown`. If there is a second run, the page shows it next to the
+    first. Raises NoPage.
     """
     [about] = [run.about for run in runs if run.about.id == shown]
     other = next((run.about.id for run in runs if run.about.id != shown), None)

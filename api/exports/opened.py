@@ -48,7 +48,7 @@ def is_exported(data: bytes) -> bool:
 
 
 def opened(data: bytes) -> list[Opened]:
-    """Return the runs of an exported file, first the run that the page shows first. Raises NoHistory."""
+    """Return the runs of an exported file, starting with the one that the page shows first. Raises NoHistory."""
     match = _RUNS.search(data)
     if match is None:
         raise NoHistory("it is an HTML file without runs; `zabka export` writes one")

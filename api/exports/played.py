@@ -30,7 +30,7 @@ BUG = ".bug"
 CLUSTER, JOURNAL = "cluster", "journal"
 """Ids of the exported run: one for a cluster's directory, one for a single journal file."""
 _UNKNOWN: dict[str, Any] = {"first_seq": 1, "last_seq": 0, "first_us": 0, "last_us": 0, "events": 0, "created_ms": 0}
-"""Placeholders for fields of a run's description that `recorded` fills in. There is no creation time, so that equal
+"""Placeholders for fields of a run's description that `recorded` fills in. The creation time stays 0, so that equal
 runs give equal files.
 """
 
@@ -48,8 +48,8 @@ def recorded(about: Run, entries: Sequence[Entry], messages: Sequence[Message] =
 def scenario_runs(scenario: AnyScenario, seed: int | None = None, settings: Sequence[str] = ()) -> list[Recorded]:
     """Run a scenario. Return the run and, if the scenario has a bug, also the run with the bug.
 
-    `seed` and `settings` are used only for the replay command and the link, because both are already applied to
-    `scenario`.
+    `seed` and `settings` only appear in the command that replays the run and in the link to it, because both are
+    already applied to `scenario`.
     """
     taps = (MessageTap(), MessageTap()) if isinstance(scenario, WorldScenario) else (None, None)
     verdict = play(scenario, *taps)
@@ -114,7 +114,7 @@ _MESSAGES = ".messages."
 
 
 def _messages(files: Sequence[Path]) -> list[Message]:
-    """Return the messages from the log files of a cluster on one host, whose nodes share a clock."""
+    """Return the messages in the log files of a cluster. All its nodes run on one host and share a clock."""
     sightings = []
     for file in files:
         if _MESSAGES not in file.name:

@@ -41,7 +41,7 @@ def refused(failure: KafkaRequestFailed) -> Problem:
 def unavailable(reason: KafkaUnavailable) -> Problem:
     """Return the error for brokers that do not respond.
 
-    It contains `may_have_been_made` if a request was already sent.
+    If a request was already sent, the error contains `may_have_been_made`, because the change may have been made.
     """
     return Problem(503, str(reason), may_have_been_made=isinstance(reason, KafkaFateUnknown))
 

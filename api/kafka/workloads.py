@@ -65,7 +65,7 @@ class _Running(Protocol):
 
 
 class _Plain(Generic[W]):
-    """A workload with one client. It ends when that client is stopped."""
+    """A workload that consists of one client. It ends when that client is stopped."""
 
     def __init__(self, workload: W, channel: AsyncioChannel) -> None:
         self._workload: W = workload

@@ -51,7 +51,7 @@ async def get_report(name: Name, service: Service) -> HTMLResponse:
 
 @router.get("/audits", summary="Result of the last audit", responses=responses(503))
 async def get_audits(service: Service) -> Audits:
-    """Return the results of all invariants on all audited runs (`zabka pipeline audit`), and the first violations."""
+    """Return each invariant's results over all audited runs (`zabka pipeline audit`), and the first violations."""
     settings = service.settings
     return await asyncio.to_thread(audits.audits, settings.tables, settings.cluster_data)
 

@@ -56,7 +56,7 @@ def _view(fault: AnyFault, service: Services) -> FaultView:
 async def get_faults(service: Service) -> list[FaultView]:
     """Return the faults of links and requests, or 503 while no host agent responds: only the agents know the faults.
 
-    A request fault includes how often it was injected. The nodes are polled for these counts now.
+    A request fault includes how often it was injected. The nodes are asked for these counts when this route is called.
     """
     faults = await service.agents.faults()
     if any(isinstance(fault, HeldRequestFault) for fault in faults):
@@ -120,7 +120,7 @@ async def _add(faults: Sequence[LinkFault | RequestFault], service: Services, re
     for fault in faults:
         _check(fault, service)
     # Reject the request if an agent does not respond. Otherwise the other hosts would apply the fault although the
-    # caller received an error, and the silent host would apply it when it responds again.
+    # caller received an error, and the silent agent's host would apply it later, when the agent responds again.
     if (silence := next((each.silence for each in service.agents.all if each.silence is not None), None)) is not None:
         raise out_of_reach("any node", silence)
     made = [_held(fault, requester) for fault in faults]

@@ -33,9 +33,10 @@ async def get_answer(
     service: Service,
     run: Annotated[str, Query(description="A stored run of the lesson's scenario, with or without its bug")],
 ) -> LessonRevealed:
-    """Return a lesson's right answer, and its decisive event in a run of its scenario or in the pair of that run.
+    """Return a lesson's right answer and its decisive event, found in a run of its scenario with or without the bug.
 
-    Returns 409 if the run is not of the lesson's scenario, or if the decisive event does not occur in it.
+    If the decisive event occurs only in the other variant of the given run, the stored counterpart of the run is
+    searched. Returns 409 if the run is not of the lesson's scenario, or if the decisive event does not occur in it.
     """
     lesson = LESSONS.get(name)
     if lesson is None:

@@ -40,7 +40,7 @@ async def _quorum(service: Services) -> None:
 
 
 async def _settled(service: Services, done: Callable[[Reading], bool]) -> bool:
-    """Wait until a reading of the ensemble shows that the change is done. Return False on timeout."""
+    """Read the ensemble until `done` returns True for a reading. Return False on timeout."""
     deadline = time.monotonic() + SETTLE_S
     while time.monotonic() < deadline:
         fresh = await service.ensemble.read(at_most_old_s=0)

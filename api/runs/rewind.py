@@ -114,7 +114,7 @@ class Rewind:
         return [event for event in events if event.seq <= last]
 
     async def spans(self, from_us: int | None = None, to_us: int | None = None) -> Lasted:
-        """Return the spans that overlap the time between two moments, or all stored spans without limits.
+        """Return the spans that overlap the time between two moments, or all stored spans if neither moment is given.
 
         Spans that last beyond `to_us` have no end time. Raises Problem 410 if events are removed during the call.
         """

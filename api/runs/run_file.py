@@ -11,7 +11,7 @@ from zabka.api.runs.history import Folded
 from zabka.journal.cluster_state import ClusterState
 
 MARK_EVERY = 256
-"""One in every 256 lines has its file offset in memory, as an index."""
+"""The file offset of one in every 256 lines is kept in memory, as an index."""
 
 
 class RunFile:

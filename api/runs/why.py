@@ -85,10 +85,10 @@ class Whys:
     async def _look_through(self, seq: int) -> None:
         history = self._history
         begin = max(history.first_seq, seq - LOOKED_BACK_MAX)
-        # The events read so far can be reused only if the first of them is early enough (at most half of
-        # LOOKED_BACK_MAX after `begin`) ...
+        # Reuse the events read so far only if they begin early enough, at most half of LOOKED_BACK_MAX after `begin`,
+        # ...
         is_near = self._first <= max(history.first_seq, seq - LOOKED_BACK_MAX // 2)
-        # ... and if they cover `begin` without a gap and are at most three times LOOKED_BACK_MAX events.
+        # ... and only if they reach `begin` without a gap and are at most three times LOOKED_BACK_MAX events.
         is_there = self._first <= seq and begin <= self._next <= self._first + 3 * LOOKED_BACK_MAX
         if not self._next or not is_near or not is_there:
             self._causes, self._state, self._first, self._next = Causes(), ClusterState(), begin, begin

@@ -67,7 +67,7 @@ class LessonRevealed(BaseModel):
 def variant_label(settings: dict[str, str]) -> str:
     """Return a label for the settings of a run that differ from the settings of its scenario.
 
-    The difference is a bug (old behaviour), or other keys.
+    A run can differ in its bug (the old behaviour) or in other keys.
     """
     if HISTORICAL_KEY in settings:
         return "with its bug"

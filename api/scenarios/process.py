@@ -1,4 +1,4 @@
-"""Runs a child process for work that needs seconds of CPU time: the outage library and seeds.
+"""Runs scenarios of the outage library and seeds in a child process, because they take seconds of CPU time.
 
 The child runs `zabka scenarios` or `zabka replay`, and ends when this process ends. If it has injected faults into this
 cluster, it first restores the cluster.
@@ -34,7 +34,7 @@ class ScenarioProcess:
         self._argv = list(argv)
 
     async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes:
-        """Run the process and return its output. Raises PlayerFailed, also after `patience_s`.
+        """Run the process and return its output. Raises PlayerFailed if it fails or takes longer than `patience_s`.
 
         The process is terminated if it takes too long or if the caller is cancelled. A process that is terminated
         because it took too long can still report what it could not restore.

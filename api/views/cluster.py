@@ -115,7 +115,7 @@ class Views:
         )
 
     def _journalled_peer(self, peer_id: int, pid: int | None) -> PeerView | None:
-        """Return a peer's data from the journal if they are about the current process.
+        """Return a peer's data from the journal, if its current process has written them.
 
         Otherwise return only the epochs, which are stored on disk and survive a restart of the process.
         """
@@ -131,8 +131,8 @@ class Views:
         return [self.broker(i, fresh) for i in (*self._settings.brokers, *self._joined(fresh))]
 
     def _joined(self, fresh: Fresh) -> list[int]:
-        """Return the brokers that this cluster's agents do not run but that are registered or have replicas
-        assigned.
+        """Return the brokers that are registered or have replicas assigned, but are not run by this cluster's
+        agents.
         """
         rows = [p for topic in fresh.reading.topics.values() for p in topic.partitions.values()]
         named = set(fresh.reading.brokers).union(*(row.replicas for row in rows))
@@ -207,7 +207,7 @@ class Views:
     def _journalled_broker(self, broker_id: int, pid: int | None) -> BrokerView:
         """Return a broker's data from the journal.
 
-        Return only the counts if the other data are not about the current process.
+        If the broker's current process has not written them, return only the counts.
         """
         journalled = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
         ended = journalled.process == "down" and journalled.process_since_us > 0
@@ -469,10 +469,7 @@ def _links_of(faults: Sequence[FaultView]) -> list[LinkFault]:
 
 
 def _controller_terms(terms: list[ControllerTermView]) -> list[dict[str, Any]]:
-    """Return the newest controller terms.
-
-    Each includes how long there was no controller before it, if known.
-    """
+    """Return the newest controller terms, each with the preceding time without a controller, if known."""
     views: list[dict[str, Any]] = []
     for place in range(max(0, len(terms) - TERMS_MAX), len(terms)):
         gap = gap_before(terms, place)

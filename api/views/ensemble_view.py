@@ -320,8 +320,8 @@ class _Look:
         return (*self._unreadable[:UNREADABLE_MAX], *([f"and {more} more"] if more > 0 else []))
 
     def _get(self, path: str) -> Awaitable[tuple[bytes, Stat]]:
-        # Exclude the time before the request was sent from the ensemble's silence, because the ensemble could not have
-        # replied in that time.
+        # The ensemble could not have replied before the request was sent, so do not count the time until then as
+        # silence.
         self._put_off_silence()
         return self._client.get(path)
 

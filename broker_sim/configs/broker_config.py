@@ -202,7 +202,7 @@ _COARSER_TIMES: Mapping[str, Mapping[str, int]] = {
     "log.retention.ms": {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000},
     "log.roll.ms": {"log.roll.hours": 3_600_000},
 }
-"""For keys in milliseconds, the keys in coarser units that can replace them. The first key that is set is used."""
+"""Maps keys in milliseconds to the keys in coarser units that can be set instead. The first key that is set is used."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,8 @@ def render(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        # Java writes and parses a double only in this format: NaN, Infinity, 1.7976931348623157E308.
+        # These are the only forms in which Java writes and parses a double: NaN, Infinity, and numbers such as
+        # 1.7976931348623157E308.
         if isnan(value) or isinf(value):
             return "NaN" if isnan(value) else f"{'-' * (value < 0)}Infinity"
         return repr(value).replace("e+", "E").replace("e-0", "E-").replace("e", "E")

@@ -83,7 +83,7 @@ class _Places(NamedTuple):
             for each in names:
                 if each in texts:
                     found.append(Synonym(each, None if is_sensitive else texts[each], source))
-        # Kafka lists synonyms only from the first source that sets the key itself.
+        # Kafka lists synonyms only from the first source that sets this key, not one of its synonyms.
         while found and found[0].name != name:
             found.pop(0)
         return found
@@ -254,7 +254,7 @@ class ConfigDescriber:
 
     def _places(self, found: _Found) -> _Places:
         file = dict(self._config.originals)
-        # node.id and broker.id are the default of each other (KafkaConfig.populateSynonyms).
+        # node.id is the default of broker.id, and broker.id the default of node.id (KafkaConfig.populateSynonyms).
         for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
             file.setdefault(name, self._config.originals.get(other, str(self._config.broker_id)))
         return _Places(found[self._own], found[self._shared], file)

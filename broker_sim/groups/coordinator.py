@@ -250,9 +250,9 @@ class GroupCoordinator:
         return dict.fromkeys(commit.offsets, refusal)
 
     def transaction_completed(self, producer_id: int, numbers: Iterable[int], is_commit: bool) -> None:
-        """Complete the pending commits of a transaction after its markers were written to these partitions.
+        """Complete the pending offset commits of a transaction whose markers have been written.
 
-        `numbers` are partitions of `__consumer_offsets`.
+        `numbers` are the partitions of `__consumer_offsets` to which the markers were written.
         """
         self.store.end_transaction(producer_id, numbers, is_commit)
 

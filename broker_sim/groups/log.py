@@ -34,7 +34,7 @@ from zabka.kafka.record_batch import (
 
 
 class GroupLog:
-    """The groups and offsets after the records read so far. The newest record of each key is valid."""
+    """Groups and offsets, built from the records read so far. The newest record of each key wins."""
 
     def __init__(self) -> None:
         self.unreadable = 0
@@ -110,7 +110,9 @@ class GroupLog:
             of_group[key.topic_partition] = stored
 
     def groups(self, now_ms: int) -> Iterator[Group]:
-        """Yield every loaded group with its offsets. A group that only stores offsets has no metadata record."""
+        """Yield every loaded group with its offsets. A group without members that only stores offsets has no metadata
+        record.
+        """
         pending: dict[str, dict[int, dict[TopicPartition, StoredOffset]]] = {}
         for producer_id, commits in self._pending.items():
             for (group_id, topic_partition), stored in commits.items():
@@ -143,8 +145,8 @@ async def read_group_log(
 ) -> GroupLog | None:
     """Read a partition to its end, one buffer at a time. Return None once `goes_on` returns False.
 
-    `goes_on` is called between two buffers. At that point, the replica's log may also be closed and replaced by its
-    copy in another log directory.
+    `goes_on` is called between two buffers. At such a point, the replica's log may also have been closed and replaced
+    by the copy in another log directory.
     """
     read = GroupLog()
     offset = replica.log.start_offset

@@ -264,8 +264,8 @@ class Group:
         self.members[new_member_id] = member
         if self.leader_id == old_member_id:
             self.leader_id = new_member_id
-        # No client can send SyncGroup with the old id any more. Kafka does not remove it here, so the group
-        # rebalances when the request does not arrive.
+        # No client can send SyncGroup with the old id any more, so stop waiting for it. Kafka keeps the old id in this
+        # map, so there the group rebalances when the SyncGroup does not arrive.
         self.pending_sync.pop(old_member_id, None)
         self.static_members[group_instance_id] = new_member_id
         return member
@@ -408,9 +408,9 @@ class Group:
 
 @dataclass(slots=True, eq=False)
 class DelayedJoin:
-    """A JoinGroup phase that waits for all known members to join.
+    """The phase of a rebalance in which the coordinator waits for all known members to join.
 
-    With `is_initial`, it waits a fixed time for more members instead.
+    With `is_initial`, the coordinator instead waits a fixed time for more members.
     """
 
     is_initial: bool

@@ -74,7 +74,7 @@ class GroupOffsets:
             self._pending.setdefault(topic_partition, []).append(offset)
 
     def complete(self, topic_partition: TopicPartition, stored: StoredOffset) -> None:
-        """Make a commit visible that the ISR has replicated.
+        """Make a commit visible, because the ISR has replicated it.
 
         Ignore it if a newer record of the partition is already known, or if the partition was deleted since the append.
         """
@@ -106,7 +106,7 @@ class GroupOffsets:
         return list(self._transactional)
 
     def prepare_in_transaction(self, producer_id: int, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Record a pending commit of a transaction, which is being appended (prepareTxnOffsetCommit)."""
+        """Record that a transaction's commit is being appended and therefore pending (prepareTxnOffsetCommit)."""
         pending = self._transactional.setdefault(producer_id, {})
         for topic_partition, offset in offsets.items():
             pending[topic_partition] = StoredOffset(NOT_STORED, offset)
@@ -140,7 +140,8 @@ class GroupOffsets:
     # ---- removal -----------------------------------------------------------------------------------------------
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Remove these partitions. Return the partitions whose offset, committed or pending, has a record in the log.
+        """Remove these partitions. Return those partitions that have a record of a committed or pending offset in the
+        log.
 
         The caller writes tombstones for the returned partitions. Kafka writes none for a pending offset, so that the
         group's next coordinator loads the removed offset from the log.

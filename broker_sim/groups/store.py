@@ -48,7 +48,7 @@ def java_hash(text: str) -> int:
     units = text.encode("utf-16-be", errors="surrogatepass")
     for at in range(0, len(units), 2):
         code = (31 * code + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    # As Kafka's Utils.abs of a 32-bit hash code: the absolute value, not the hash with the sign bit cleared.
+    # Like Kafka's Utils.abs, take the absolute value of the 32-bit hash code, and do not just clear its sign bit.
     return 0 if code == 1 << 31 else min(code, (1 << 32) - code)
 
 
@@ -95,8 +95,8 @@ def _commit_errors(
 class GroupStore:
     """The groups in the partitions of `__consumer_offsets` that this broker leads, keyed by group id.
 
-    `loaded` is called with every group read from a log, `unloaded` with every group of a partition that this broker no
-    longer leads, and `changed` with every group that is permanently removed.
+    Three functions are called with a group: `loaded` after it was read from a log, `unloaded` when this broker no
+    longer leads its partition, and `changed` when the group is removed permanently.
     """
 
     def __init__(
@@ -193,9 +193,9 @@ class GroupStore:
                 LogDamageFound(name, 0, f"{read.unreadable} records are neither groups nor offsets", "passed over")
             )
         for taken, group in enumerate(read.groups(self._runtime.now().wall_ms), 1):
-            # If partitions were added to __consumer_offsets, this partition still contains records of groups that now
-            # hash to another partition. Ignore those records; Kafka loads them as if this broker were still the
-            # coordinator.
+            # If partitions were added to __consumer_offsets, this partition still contains records of groups whose ids
+            # now hash to another partition. Ignore those records. Kafka loads them, as if this broker still coordinated
+            # these groups.
             if group.group_id not in self.groups and self.partition_for(group.group_id) == number:
                 self.groups[group.group_id] = group
                 for producer_id in group.offsets.producers:

@@ -89,8 +89,8 @@ _TIMESTAMPS_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
 
 _topic_id_text = lru_cache(4_096)(topic_id_from_kafka)
 _HEAD_BYTES, _TOPIC_BYTES, _ROW_BYTES = 24, 20, 40
-"""Approximate sizes of a message's header, topics and partition entries without records. Quotas count whole
-messages.
+"""Approximate sizes, in bytes, of a message's header, of a topic, and of a partition's entry without its records.
+Quotas count whole messages.
 """
 _KNOWS_STORAGE_ERROR = 6
 
@@ -301,7 +301,7 @@ class DataHandlers:
             fetched = await self._replicas.fetch(params, list(requested.values()))
             rows.update(zip(requested, fetched, strict=True))
             if version < FETCH_KNOWS_ZSTD:
-                # If this partition has no records that an old client can read, let the fetch wait, but only if no other
+                # A fetch may wait until a partition has records that an old client can read, but only if no other
                 # partition has a response that would be delayed.
                 may_wait = sum(bool(row.records or row.error) for row in fetched) <= 1
                 until_ms = now_ms + params.max_wait_ms if may_wait else now_ms
@@ -374,7 +374,9 @@ class DataHandlers:
         return asked
 
     def _sort_out(self, asked: Mapping[FetchKey, FetchPartition]) -> tuple[Rows, dict[FetchKey, FetchPartition]]:
-        """Split the requested partitions into response entries for unknown partitions, and partitions to read."""
+        """Separate the requested partitions: return response entries for the unknown ones, and the partitions to
+        read.
+        """
         rows: Rows = {}
         requested: dict[FetchKey, FetchPartition] = {}
         for key, row in asked.items():
@@ -504,7 +506,7 @@ _LEADER_IS_ELSEWHERE = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leade
 
 
 def _is_isolated_in_a_known_way(request: KafkaMessage) -> bool:
-    """Return whether the request's isolation level is valid. Kafka returns an error for others
+    """Return whether the request's isolation level is valid. Kafka returns an error for any other level
     (IsolationLevel.forId).
     """
     return getattr(request, "isolation_level", READ_UNCOMMITTED) in (READ_UNCOMMITTED, READ_COMMITTED)

@@ -39,9 +39,10 @@ async def read_for_older(
 ) -> FetchedPartition:
     """Convert fetched records for a client with a Fetch version below 10 (KafkaApis.maybeConvertFetchedData).
 
-    A batch that compaction has emptied still shows newer clients the next offset to read. The old message formats
-    cannot contain such a batch, so this function skips it and reads on. In Kafka, an old client makes no progress at a
-    segment that contains only such batches. `until_ms`, on the monotonic clock, limits the time spent.
+    A batch that compaction has emptied still contains, for newer clients, the next offset to read. The old message
+    formats cannot contain such a batch, so this function skips it and reads the following batches. In Kafka, an old
+    client makes no progress at a segment that contains only such batches. `until_ms`, on the monotonic clock, limits
+    the time spent.
     """
     settings = replicas.settings(row.topic_partition)
     if row.error or settings is None:

@@ -83,7 +83,9 @@ class EpochCache:
         return self._entries[at - 1][0] if at else UNDEFINED_EPOCH
 
     def epoch_at(self, offset: int, up_to: int) -> tuple[int, int]:
-        """Return the epoch of the record at `offset` (or -1) and the end of that epoch, at most `up_to`."""
+        """Return the epoch of the record at `offset`, or -1, and the offset at which that epoch ends, limited to
+        `up_to`.
+        """
         later = bisect_right(self._entries, offset, key=lambda entry: entry[1])
         ends = self._entries[later][1] if later < len(self._entries) else up_to
         return self._entries[later - 1][0] if later else UNDEFINED_EPOCH, min(ends, up_to)
@@ -116,11 +118,11 @@ class EpochCache:
         last batch.
 
         - A power loss may have restored an older file. If an entry is followed by a record of a lower epoch, the
-          entry's epoch was truncated after that file was written, and the entry is removed. An entry without any record
-          is kept, because compaction may have emptied its epoch.
-        - If a process was killed before it wrote the new log start, the deleted records exist again, but their epochs
-          are missing. A follower with other records at those offsets would then not be truncated there, so the missing
-          epochs are added.
+        entry's epoch was truncated after that file was written, and the entry is removed. An entry without any record
+        is kept, because compaction may have emptied its epoch.
+        - If a process was killed after it moved the log start but before it stored the new log start, the deleted records are
+        read again, but their epochs are missing. These epochs are added, because otherwise a follower with other records at
+        those offsets would not be truncated there.
         """
         stale = [entry for entry in self._entries if any(e < entry[0] and at >= entry[1] for e, at in last_of.items())]
         if stale:

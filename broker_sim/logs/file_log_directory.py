@@ -153,7 +153,7 @@ class FileLogDirectory:
         return self._root / name / file
 
     def finish(self, within_s: float) -> None:
-        """Wait until every file replaced by `exchange_text` is synced to disk, for at most `within_s`."""
+        """Wait, for at most `within_s`, until every file replaced by `exchange_text` is synced to disk."""
         self._sync.finish(within_s)
 
     def space(self) -> DiskSpace:
@@ -180,7 +180,7 @@ class FileLogDirectory:
         return self._replica_names.setdefault(name, _Names(self._path(name)))
 
     def sync_names(self, name: str) -> None:
-        """Make the file names of a replica directory, and its own name, survive a power loss."""
+        """Sync a replica directory and its entry in the log directory, so that all their names survive a power loss."""
         self._names_in(name).sync(self._files)
         self._names.sync(self._files)
 
@@ -245,7 +245,7 @@ class FileLogDirectory:
     def exchange_text(self, name: str, file: str, text: str) -> None:
         """Replace a small file atomically, and sync it to disk later.
 
-        Raises OSError, also if syncing an earlier file failed.
+        Raises OSError if this write fails, or if syncing an earlier file has failed.
         """
         path = self._path(name, file)
         aside = path.with_name(path.name + ".tmp")

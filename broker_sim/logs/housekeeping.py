@@ -123,7 +123,8 @@ class LogHousekeeping:
     def _before_replacing(self, topic_partition: TopicPartition, segment: Segment, bytes_after: int) -> None:
         """Checkpoint the log starts, and journal that compaction is about to replace a segment.
 
-        After the compaction, a replica that is rebuilt from this log lacks the removed records, and its batches differ.
+        A replica that is rebuilt from the compacted log lacks the removed records, and its batches differ from those of
+        other replicas.
         """
         topic, number = topic_partition
         # Checkpoint the log starts first. Otherwise deleted records reappear if the process is killed, and this

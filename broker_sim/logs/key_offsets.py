@@ -1,4 +1,4 @@
-"""The map that compaction uses: the latest offset of each key, in bounded memory (Kafka's SkimpyOffsetMap).
+"""The map from each key to its latest offset that compaction uses, in bounded memory (Kafka's SkimpyOffsetMap).
 
 It stores only the MD5 of each key. Two keys with the same MD5 would count as one key, as in Kafka.
 """

@@ -1,8 +1,8 @@
 """Snapshots of the producer state of a log, as files next to its segments (Kafka's ProducerStateManager).
 
 OFFSET.snapshot contains the state before OFFSET: the last batch and the open transaction of each producer. A snapshot
-is written with every new segment. So when the log is opened again, producers whose segments have been deleted are still
-known.
+is written with every new segment. So a log that is opened again still knows the producers whose batches were only in
+deleted segments.
 """
 
 from __future__ import annotations

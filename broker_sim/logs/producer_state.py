@@ -1,8 +1,8 @@
 """The producers of a partition and their transactions (Kafka's ProducerStateManager, ProducerAppendInfo, KIP-98).
 
 The state is a function of the batch headers and transaction markers in the log. Therefore every replica has the same
-state, it can be rebuilt when a log is opened, and a new leader also detects duplicates. The state from deleted batches
-is in `producer_snapshots`.
+state, it can be rebuilt when a log is opened, and a new leader also detects duplicates. `producer_snapshots` stores the
+state that comes from batches that have been deleted.
 
 A transaction is ongoing from its first batch until its marker, and then unreplicated until the high watermark has
 passed the marker. Consumers with read_committed can read only up to the first offset of all these transactions.
@@ -55,7 +55,7 @@ class ProducerBatch(NamedTuple):
 
 
 class AppendOrigin(Enum):
-    """The origin of an append. Sequence numbers are checked only if it is a client."""
+    """The origin of an append. Sequence numbers are checked only in appends by clients."""
 
     CLIENT = auto()
     COORDINATOR = auto()
@@ -328,9 +328,7 @@ class ProducerStates:
             self._ongoing[header.base_offset] = header.producer_id
 
     def _drop_one(self, kept_id: int) -> None:
-        """Among the producers without a transaction, remove the one with the oldest last batch, unless it is
-        `kept_id`.
-        """
+        """Remove the producer with the oldest last batch, except `kept_id` and producers with an open transaction."""
         idle = (each for each, known in self._producers.items() if known.txn_first_offset == NO_OFFSET)
         dropped = next(idle, kept_id)
         if dropped != kept_id:

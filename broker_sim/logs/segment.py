@@ -61,7 +61,7 @@ class Segment:
         self.records_end = base_offset
         """The offset after the segment's last batch.
 
-        It is lower than `end_offset` after a truncation within a gap; the file itself does not show such a truncation.
+        It is lower than `end_offset` after a truncation within a gap, which leaves no trace in the file itself.
         """
         self.name = file_name(base_offset)
         self.file = file

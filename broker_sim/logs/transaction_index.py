@@ -1,7 +1,7 @@
 """The aborted transactions whose markers are in one segment (Kafka's TransactionIndex, AbortedTxn).
 
 BASE.txnindex is stored next to BASE.log, and has one entry per aborted transaction, in the order of their markers. When
-a log is opened, the entries are derived again from the log's batches, so a lost or damaged file is replaced.
+a log is opened, the entries are computed again from the log's batches, so a lost or damaged file is replaced.
 """
 
 from __future__ import annotations

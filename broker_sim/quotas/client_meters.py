@@ -59,7 +59,7 @@ class ClientMeters(Generic[M]):
     def limit(self, user: str, client: str, per_second: float | None) -> None:
         """Set one quota, or remove it if `per_second` is None.
 
-        The names are those of `Key`, except that `client` is a client id.
+        `user` and `client` have the form of the names in `Key`, except that `client` can be a client id.
         """
         key = user, client
         if per_second is None:

@@ -44,7 +44,7 @@ _EXEMPT = frozenset(
 )
 """Requests between brokers, which are never throttled."""
 _BY_THEMSELVES = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
-"""Requests whose handlers charge the time of the request together with its bytes."""
+"""Requests whose handlers charge the request's time themselves, together with its bytes."""
 
 
 class ClientQuota(ClientMeters[SampledAmount]):

@@ -1,8 +1,8 @@
 """Quota for partitions per second that a client creates and deletes (KIP-599, Kafka's ControllerMutationQuotaManager).
 
-A token bucket has one token per partition. It fills at the rate of the quota, up to the amount for all time windows
-together. If there is at least one token, a request can take more tokens than there are. The next request must then wait
-until the number of tokens is no longer negative.
+A token bucket has one token per partition. It fills at the rate of the quota, and holds at most the tokens of all time
+windows together. If there is at least one token, a request can take more tokens than there are. The next request must
+then wait until the number of tokens is no longer negative.
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ class _Held:
 
     @property
     def throttle_ms(self) -> int:
-        """Time for which to throttle the client from now on: the quota's throttle time minus the time that the changes
-        took.
+        """Time for which to throttle the client from now on.
+
+        It is the quota's throttle time minus the time that the changes have taken.
         """
         return max(0, self._throttle_ms - (self._quota.now_ms() - self._recorded_ms))
 

@@ -129,7 +129,7 @@ def must_answer(partition: Partition, requested: FetchPartition, leader_only: bo
 
 
 def _diverging(partition: Partition, requested: FetchPartition) -> tuple[int, tuple[int, int] | None]:
-    """Return (error, divergence) of a fetch whose request contains the epoch of the fetcher's last record."""
+    """Return (error, divergence) for a fetch request that contains the epoch of the fetcher's last record."""
     if requested.last_fetched_epoch < 0:
         return 0, None
     epoch, end_offset = partition.log.epochs.end_offset_for(requested.last_fetched_epoch, partition.log.end_offset)

@@ -43,7 +43,9 @@ class FollowerState:
     def forget(self) -> None:
         """Reset the state to that of a follower that has not fetched from this leader yet."""
         self.broker_epoch = UNKNOWN_EPOCH
-        """The broker epoch of the process that fetched last, if its fetches contain it (KIP-903)."""
+        """The broker epoch of the follower process that fetched last, if its fetches contain a broker epoch
+        (KIP-903).
+        """
         self.end_offset = UNKNOWN_OFFSET
         self.start_offset = UNKNOWN_OFFSET
         self.last_fetch_leader_end_offset = 0

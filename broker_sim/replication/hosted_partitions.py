@@ -105,9 +105,9 @@ class HostedPartitions:
         """Check that a control request is for this process and from the newest controller. Return the error code.
 
         A higher controller epoch is stored; an equal one is accepted. The newest controller is the one with the highest
-        epoch in a request, or in the ensemble as seen by this broker. Kafka considers only requests, so that a
-        restarted broker would accept requests from a controller deposed long ago. A broker epoch of -1 is not checked.
-        A higher broker epoch than known is accepted: the request may arrive before this broker learns of its own
+        epoch in a request, or in the ensemble as seen by this broker. Kafka considers only requests, so a restarted
+        Kafka broker would accept requests from a controller deposed long ago. A broker epoch of -1 is not checked. A
+        higher broker epoch than known is accepted: the request may arrive before this broker learns of its own
         registration (KAFKA-9839).
         """
         sent_epoch = getattr(request, "broker_epoch", NO_EPOCH)
@@ -158,7 +158,8 @@ class HostedPartitions:
             topics.setdefault(topic_id, []).append(row)
         self._fetchers.close_idle()
         if self.partitions:
-            # The controller has already taken into account everything that this process had lost when it started.
+            # LeaderAndIsr was processed, so the controller already knows everything that this process had lost when it
+            # started.
             self._logs.mark_alive(self._broker_epoch())
         return respond(
             request,
@@ -273,10 +274,10 @@ class HostedPartitions:
     def leave_strays(self, request: KafkaMessage) -> None:
         """Stop hosting partitions that moved to other brokers in a later leader epoch, according to UpdateMetadata.
 
-        A broker that was considered dead while a partition was reassigned never receives StopReplica. In Kafka, such a
-        broker continues to lead, until it restarts, for clients with stale metadata. Here the replica stays on disk
-        until the topic is deleted, and is then deleted too. Otherwise this broker would reject the next topic of that
-        name because of its topic id.
+        A broker that was considered dead while a partition was reassigned never receives StopReplica. In Kafka, clients
+        with stale metadata can use such a broker as the leader until it restarts. Here the replica stays on disk until
+        the topic is deleted, and is then deleted too. Otherwise this broker would reject the next topic of that name
+        because of its topic id.
         """
         for topic in getattr(request, "topic_states", ()):
             topic_id = topic_id_from_kafka(getattr(topic, "topic_id", None))

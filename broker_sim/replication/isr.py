@@ -27,7 +27,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingExpand:
-    """The addition of replica `joining` was proposed. Until the response, acks=all also waits for that replica."""
+    """A proposed addition of replica `joining`. Until the response, acks=all also waits for that replica."""
 
     joining: int
     last_committed: Committed
@@ -50,7 +50,7 @@ class PendingExpand:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingShrink:
-    """The removal of the replicas `leaving` was proposed. Until the response, they still count as in sync."""
+    """A proposed removal of the replicas `leaving`. Until the response, they still count as in sync."""
 
     leaving: tuple[int, ...]
     last_committed: Committed

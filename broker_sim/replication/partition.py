@@ -146,7 +146,7 @@ ALL = -1
 """Value of acks in a produce with acks=all."""
 
 HELD_MS = 10_000
-"""If a transaction limits the last stable offset for this long, it is journalled."""
+"""Journal a transaction that limits the last stable offset for at least this long."""
 _FETCH = request_cause("Fetch")
 _PRODUCER_REFUSALS: Mapping[int, str] = {
     ErrorCode.out_of_order_sequence_number: "out of its producer's order",
@@ -374,8 +374,8 @@ class Partition:
         try:
             while at_once.allows(cost):
                 next(work)
-                # The validation paused early because the batch has more records than its header states. The remaining
-                # cost is unknown, so charge a whole slice for each step.
+                # The validation paused early, because the batch contains more records than its header states. The cost
+                # of the remaining records is unknown, so each step is charged as a whole slice.
                 cost = SLICE_RECORDS
         except StopIteration as done:
             return self._append_valid(done.value, sender)
@@ -394,7 +394,11 @@ class Partition:
         return self._append(validated.data, validated.headers, validated.log_append_time_ms, sender)
 
     def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> Guard:
-        """Return the guard for an append on the leader, which requires verification of a batch's new transaction."""
+        """Return the guard for an append on the leader.
+
+        The guard decides whether a batch may begin a new transaction: only if the transaction was verified, or if
+        verification is disabled.
+        """
         return self.log.producers.begin_verification(producer_id, sequence, epoch, self.host.runtime.now().wall_ms)
 
     def append_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> Appended:

@@ -84,7 +84,7 @@ class Producing:
         with self._purgatory:
             at_once = AtOnce()
             if guards is None and origin is AppendOrigin.CLIENT:
-                # All partitions usually have the same sender, so create it only once.
+                # Usually all partitions have the same sender, so use one shared object for it.
                 begun = [self._begin_append(key, data, acks, at_once, CLIENT) for key, data in batches]
             else:
                 begun = [
@@ -151,7 +151,7 @@ class Producing:
         self, rows: list[ProduceRow], acks: int, timeout_ms: int, answer: Future[list[ProducedPartition]]
     ) -> None:
         def finish(done: list[ProduceRow]) -> None:
-            # The caller may have stopped waiting.
+            # The caller may no longer wait for the result.
             if not answer.done():
                 answer.set_result([self._produced(row, acks) for row in done])
 

@@ -160,7 +160,7 @@ class ReplicaManager:
 
     @property
     def broker_epoch_left(self) -> int:
-        """Broker epoch after which these logs provably lost no records before they were opened, or -1 if unknown.
+        """Broker epoch since which these logs provably lost no records until they were opened, or -1 if unknown.
 
         It is the epoch of the process that last used the logs, if that process shut down cleanly or was killed without
         a reboot.
@@ -385,7 +385,7 @@ class ReplicaManager:
             return answer
 
         def finish(touched: Collection[TopicPartition]) -> None:
-            # The caller may have stopped waiting.
+            # The caller may no longer wait for the result.
             if not answer.done():
                 places = [place for place, row in enumerate(partitions) if row.topic_partition in touched]
                 again = self._read(params, [partitions[place] for place in places], note_fetch=False)
@@ -407,7 +407,7 @@ class ReplicaManager:
         return False
 
     def _note_sent(self, params: FetchParams, fetched: Sequence[FetchedPartition]) -> None:
-        """Count the bytes of throttled replicas sent to followers against the rate limit.
+        """Charge the bytes of throttled replicas that were sent to followers to the replication quota.
 
         Bytes sent to followers that are in sync are also counted.
         """

@@ -100,7 +100,10 @@ class TruncateToEpochEnd:
 
 
 def truncation(historical: frozenset[Historical]) -> Truncation:
-    """Return the truncation protocol for these historical behaviours; the older one if both are enabled."""
+    """Return the truncation protocol for these historical behaviours.
+
+    If both earlier protocols are enabled, return the older one.
+    """
     if Historical.TRUNCATE_TO_HIGH_WATERMARK in historical:
         return TruncateToHighWatermark()
     if Historical.TRUNCATE_KIP_101 in historical:

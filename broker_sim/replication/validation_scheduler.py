@@ -1,9 +1,9 @@
 """Runs long validations in slices between the broker's other work.
 
 One slice runs at a time, followed by a pause in which the requests that arrived during the slice are processed
-completely. A request takes several iterations of the event loop, and without the pause would wait for a slice in each.
+completely. Without the pause, a request would wait for a slice in each of the event loop iterations that it takes.
 Several small batches share a slice: a producer that writes to a thousand partitions sends a thousand of them, and they
-must not wait for long validations. Only few long validations run at the same time, because each may have an unpacked
+must not wait for long validations. Only a few long validations run at the same time, because each may have an unpacked
 batch in memory.
 """
 
@@ -31,7 +31,7 @@ Done = Callable[[Validated | RecordsRefused], None]
 
 
 def cost_of(data: Data) -> int:
-    """Return the expected cost of a validation, in records, up to its end or its first pause.
+    """Return the expected cost, in records, of a validation's work up to its first pause or its end.
 
     A whole slice costs SLICE_RECORDS.
     """
@@ -42,7 +42,7 @@ def cost_of(data: Data) -> int:
 
 
 class AtOnce:
-    """The validation cost that a request may use before other tasks run."""
+    """The total cost of the validations that a request may run before other tasks run."""
 
     __slots__ = ("_left",)
 
@@ -103,7 +103,8 @@ class ValidationScheduler:
         self._is_due = False
         while self._waiting and len(self._begun) < BEGUN_MAX:
             self._begun.append(self._waiting.popleft())
-        # Up to BEGUN_MAX more may run, because batches that look short may be long once they are decompressed.
+        # Allow up to BEGUN_MAX further validations, because batches that look short may turn out to be long once they
+        # are decompressed.
         may_begin = bool(self._short) and len(self._begun) < 2 * BEGUN_MAX
         self._had_short = may_begin and not (self._had_short and self._begun)
         if self._had_short:

@@ -29,7 +29,9 @@ from zabka.kafka.zk.znodes import LeaderAndIsr
 
 CHECK_PERIOD_MS = 2_500
 LINGER_MS = 5_000
-"""Time without ISR changes after which a notification is written. After DELAY_MS_MAX it is written in any case."""
+"""Time without ISR changes after which a notification is written. It is written after DELAY_MS_MAX even if changes
+continue.
+"""
 DELAY_MS_MAX = 60_000
 """If the last notification was written longer ago than this, the next one does not wait for LINGER_MS."""
 
@@ -37,7 +39,9 @@ _SKIPPED = IsrAnswer(int(KafkaError.operation_not_attempted))
 
 
 IsOwn = Callable[[LeaderAndIsr | None, LeaderAndIsr], bool]
-"""Returns whether this leader has written the state in ZooKeeper; a state of None means unreadable."""
+"""Function that returns whether this leader wrote the state that ZooKeeper contains. That state is None if it is
+unreadable.
+"""
 
 
 def _is_equal(found: LeaderAndIsr | None, written: LeaderAndIsr) -> bool:

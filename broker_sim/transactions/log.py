@@ -14,7 +14,7 @@ from zabka.kafka.record_batch import MAGIC, BatchUnreadable, Record, decode_batc
 
 
 class TransactionLog:
-    """The transactional ids after the records read so far. The newest record of each id is valid."""
+    """The transactional ids, built from the records read so far. The newest record of each id wins."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, TransactionMetadata] = {}

@@ -70,7 +70,7 @@ def _elements(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
 def _only(data: bytes, wanted: int, *, more: bool = False) -> bytes:
     """Return the content of the first DER element in `data`, which must have the tag `wanted`.
 
-    If `more`, other elements may follow it. Raises MalformedRecord.
+    Other elements may follow it only if `more` is set. Raises MalformedRecord.
     """
     for tag, content, whole in _elements(data):
         if tag == wanted and (more or len(whole) == len(data)):
@@ -122,7 +122,7 @@ def _escaped(value: str) -> str:
     body = out.lstrip(" ")
     out = "\\ " * (len(out) - len(body)) + body
     body = out.rstrip(" ")
-    # In a value that consists only of spaces, the lines above have escaped every space already.
+    # If the value consists only of spaces, the lines above have already escaped all of them.
     return body + "\\ " * (len(out) - len(body)) if body and not body.endswith("\\") else out
 
 

@@ -5,7 +5,7 @@
 
 Importing this package loads no submodule; `connect` loads asyncio, `KazooClient` loads kazoo. Brokers, tools and tests
 import it; it imports the records and `auth`, but no server code. Begin with `client` (the operations), then `session`
-(one session, with reconnects to other servers); both are pure, `asyncio_connector` is not.
+(one session, with reconnects to other servers). Both do no I/O of their own; `asyncio_connector` does.
 """
 
 from __future__ import annotations

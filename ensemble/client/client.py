@@ -1,6 +1,6 @@
 """The ZooKeeper client: `CoordinationService` over a `Connector`, for brokers, controllers and tools.
 
-Pure: its only I/O is through its ports.
+It does I/O only through its ports.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Client:
     async def renew(self) -> None:
         """Open a new session (new id) after expiry; return when it exists.
 
-        Raises SessionExpired if closed.
+        Raises SessionExpired if this client was closed.
         """
         self._session.reopen()
         await self._session.connected()
@@ -268,7 +268,7 @@ class Client:
     def remove_watches(
         self, path: str, watcher: Watcher | None = None, kind: WatcherType = WatcherType.ANY
     ) -> Future[None]:
-        """Remove this watcher, or every watcher if None, from a path.
+        """Remove one watcher from a path, or every watcher if `watcher` is None.
 
         Each removed watcher gets a WATCH_REMOVED event for its kind. Raises NoWatcher if there was no watcher to
         remove.

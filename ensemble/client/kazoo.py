@@ -137,8 +137,8 @@ class KazooClient(KazooSession):
     """The public interface of kazoo.client.KazooClient. Times are in seconds.
 
     `hosts`, `timeout`, `client_id`, `default_acl`, `auth_data`, `read_only`, `randomize_hosts`, `command_retry`,
-    `logger` and the TLS arguments are as in kazoo. Of `connection_retry`, only `max_tries` is used. The only mechanism
-    for `sasl_options` is DIGEST-MD5. Other mechanisms, and handlers other than SequentialThreadingHandler, raise
+    `logger` and the TLS arguments are as in kazoo. Of `connection_retry`, only `max_tries` is used. `sasl_options`
+    accepts only the mechanism DIGEST-MD5. Other mechanisms, and handlers other than SequentialThreadingHandler, raise
     ConfigurationError.
     """
 
@@ -454,7 +454,7 @@ class KazooClient(KazooSession):
     def _follow(self, session: Session, result: Any, steps: Any) -> None:
         """Run the coroutine `steps` as a task, and set `result` to its return value or its exception.
 
-        The task starts later, so requests whose order matters must be sent before this call.
+        The task starts only after this call, so requests whose order matters must be sent before.
         """
         engine = self._engine
         assert engine is not None

@@ -71,7 +71,9 @@ class Pipeline:
         return self._pending.popleft()
 
     def take_auth(self) -> Auth | None:
-        """Remove and return the oldest auth packet in flight, which the next auth reply is for, or None."""
+        """Remove and return the oldest auth packet in flight, to which the next auth reply belongs, or None if there is
+        none.
+        """
         return self._pending_auths.popleft() if self._pending_auths else None
 
     def lose(self) -> None:

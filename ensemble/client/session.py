@@ -175,7 +175,7 @@ class LinkOwner(Protocol):
 class Link:
     """One attempt to connect to a server, and the connection if the attempt succeeds.
 
-    `served` is True after the server has sent any frame after its first one.
+    `served` is True once the server has sent a second frame.
     """
 
     __slots__ = ("_owner", "connection", "served")
@@ -326,7 +326,7 @@ class Session:
             self._calls.queue(call)
 
     def unwatch(self, kind: WatcherType, path: str, watcher: Watcher | None) -> Future[None]:
-        """Remove one watcher (or all, if None) of this kind from a path, which includes the chroot.
+        """Remove `watcher`, or every watcher if it is None, of this kind from a path. The path includes the chroot.
 
         Each removed watcher gets a WATCH_REMOVED event for its kind of watch. Raises NoWatcher if the client or the
         server has no such watch.

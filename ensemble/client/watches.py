@@ -28,7 +28,7 @@ class WatchKind(Enum):
 
 
 Left = tuple[WatchKind, str, Watcher]
-"""Watch that a request sets when its reply arrives: (kind, path including the chroot, watcher)."""
+"""A watch that takes effect when the reply to its request arrives: (kind, path including the chroot, watcher)."""
 _Table = dict[str, dict[Watcher, None]]
 _ONE_SHOT_DATA = (WatchKind.DATA, WatchKind.EXISTS)
 _KINDS: dict[WatcherType, tuple[WatchKind, ...]] = {
@@ -129,7 +129,7 @@ class Watches:
         return any(watcher in table.get(path, ()) for _, table in self._of(kind))
 
     def others(self, kind: WatcherType, path: str, watcher: Watcher, under_way: Iterable[Left]) -> bool:
-        """Return whether another watcher has a watch of this kind on the path, or a request in flight that sets one.
+        """Return whether the path has, or will have, a watch of this kind by another watcher.
 
         `under_way`: the watches that requests in flight will set.
         """

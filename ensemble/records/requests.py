@@ -94,7 +94,7 @@ class EmptyRequest(Record):
 class ReconfigRequest(Record):
     """Request body of reconfig: joining servers, leaving ids, or all new members, each a string or null.
 
-    The last field is the expected version of the current membership, -1 for any.
+    The last field is the expected version of the current membership; -1 matches any version.
     """
 
     joining: bytes | None

@@ -18,7 +18,7 @@ _NEVER_RETRIEVED = "Future exception was never retrieved"
 
 def instant_now() -> Instant:
     """Return the current time of this machine's monotonic clock and wall clock."""
-    # Does not call Instant's constructor, which is a slow Python function: every turn of a peer begins here.
+    # Do not call Instant's constructor: it is a slow Python function, and every turn of a peer begins with this call.
     return tuple.__new__(Instant, (time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000))
 
 

@@ -16,9 +16,11 @@ DESCRIPTORS_KEPT = 1100
 It exceeds the number of connections that can be accepted in one batch, before the first of them is processed.
 """
 KEPT_FOR_FEW = 550
-"""Number of further descriptors only for the ports for servers and operators; at most a twelfth of the limit.
+"""Number of further descriptors that are reserved for the ports for servers and operators; at most a twelfth of the
+limit.
 
-Otherwise client connections could use all descriptors, and a leader whose followers cannot reconnect loses its quorum.
+Without this reserve, client connections could use all descriptors. A leader whose followers cannot reconnect then loses
+its quorum.
 """
 SAY_EVERY_S = 60.0
 _OPEN_FILES = 10_240
@@ -47,7 +49,10 @@ class _Numbered(Protocol):
 
 
 class _LastWarning:
-    """Time of the last warning that connections are closed for lack of descriptors; limits how often it is logged."""
+    """Time of the last warning that connections are closed for lack of descriptors.
+
+    It limits how often this warning is logged.
+    """
 
     at_s = -SAY_EVERY_S
 

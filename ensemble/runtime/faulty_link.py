@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from zabka.ensemble.runtime.link_fault import Impairment
 
 PIECES_PER_S = 20
-"""Maximum number of pieces a second in which bytes are passed on when the bandwidth is limited."""
+"""If the bandwidth is limited, bytes are passed on in at most this many pieces per second."""
 HELD_BYTES_MAX = 8 * 1024 * 1024
 """Maximum number of bytes held back in a direction. Above it, the sender is paused."""
 LINGER_S = 600.0
@@ -176,7 +176,7 @@ class FaultyLink(asyncio.Protocol):
 
     @property
     def is_clear(self) -> bool:
-        """Whether the connection is open, and the faults hold back no data, neither queued nor later data."""
+        """Whether the connection is open, no data is queued, and no fault would hold back later data."""
         is_open = self.transport is not None and not self.closing and not self._real_lost
         return is_open and self._in.clear and self._out.clear
 

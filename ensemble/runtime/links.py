@@ -27,7 +27,7 @@ ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 class FaultTable(msgspec.Struct, frozen=True):
     """All active link faults, this node's name and request faults, and the name of the node at each "host:port".
 
-    `ledger` is the directory where the nodes of the host count to how many requests a request fault was applied.
+    `ledger` is the directory in which the nodes of the host count the requests to which each request fault was applied.
     """
 
     faults: list[HeldFault] = []

@@ -83,7 +83,7 @@ class _Thread:
         self._is_woken = False
         """Whether the queue contains a wake-up.
 
-        Further wake-ups are not queued until it is read, because they would lead to the same step.
+        Until that wake-up is read, further ones are not queued, because they would lead to the same step.
         """
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()

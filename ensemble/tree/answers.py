@@ -32,7 +32,10 @@ def moved(txn: Txn) -> bool:
 
 
 def answer_write(waiting: Waiting, txn: Txn, applied: Applied) -> Reply:
-    """Return the reply to a write. For a failed multi its header has no error, but the body has one per operation."""
+    """Return the reply to a write.
+
+    The reply to a failed multi has no error in its header, but one error per operation in its body.
+    """
     if applied.results is not None:
         return Reply(waiting.cxid, txn.zxid, 0, MultiResponse([_result(result) for result in applied.results]))
     if applied.error:

@@ -17,7 +17,7 @@ _MINUTE_MS = 60_000
 
 
 class Lasting(Protocol):
-    """Interface of the znode fields that determine whether a znode is due for deletion; current or as proposed."""
+    """Interface of the znode fields, current or proposed, that determine whether a znode is due for deletion."""
 
     @property
     def child_count(self) -> int: ...

@@ -23,7 +23,7 @@ WATCH_EVENT_BYTES = 28
 """Size of a watch event's frame without the path: header, type, state and path length."""
 DIGESTS_EVERY = 128
 DIGESTS_KEPT = 1024
-"""Number of digests to remember; as in ZooKeeper (DataTree.DIGEST_LOG_INTERVAL and DIGEST_LOG_LIMIT)."""
+"""Number of remembered digests, as in ZooKeeper (DataTree.DIGEST_LOG_INTERVAL and DIGEST_LOG_LIMIT)."""
 
 
 class Counters:

@@ -1,7 +1,7 @@
 """The replicated tree: znodes by path, ephemerals by session, sessions, and the tree's digest (DataTree).
 
-Transactions are applied in zxid order. Applying a transaction again that the tree already contains does not change the
-result. So a log can be replayed over a snapshot that is newer than the beginning of the log.
+Transactions are applied in zxid order. If the tree already contains a transaction, applying it again does not change
+the result. So a log can be replayed over a snapshot that is newer than the beginning of the log.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ class DataTree:
         self, path: str, value: bytes, *, pzxid: int | None = None, cversion: int | None = None,
         aversion: int | None = None, listed: bool | None = None,
     ) -> bytes:  # fmt: skip
-        """Set some counters of a znode; call `_touch` before. Return the znode's new bytes."""
+        """Set some counters of a znode, and return the znode's new bytes. Call `_touch` first."""
         value, change = restated(path, value, pzxid=pzxid, cversion=cversion, aversion=aversion, listed=listed)
         self.digest_sum += change
         self.nodes.put(path, value)
@@ -512,7 +512,7 @@ class DataTree:
         self.sessions.pop(txn.session_id, None)
         for path in body.paths:
             self._delete(path, txn.zxid)
-        # Transactions from before ZooKeeper 3.6 have no list of paths, and in a replay the session may own more
+        # Transactions from before ZooKeeper 3.6 have no list of paths. In a replay, the session may also own more
         # ephemerals than the list contains.
         for path in sorted(self.ephemerals.get(txn.session_id, ())):
             self._delete(path, txn.zxid)

@@ -90,7 +90,7 @@ class LocalRequests:
         return False
 
     def close(self, waiting: Waiting) -> Reply:
-        """Close a local session whose closeSession is next in its queue; return the reply."""
+        """Close a local session whose closeSession request is next in its queue; return the reply."""
         assert self.sessions is not None, "any other closeSession is a transaction"
         self.sessions.close(waiting.connection.session_id)
         waiting.closes = True

@@ -45,15 +45,15 @@ class Outstanding:
         self._records: dict[str, ChangeRecord] = {}
         self.foreseen = tree.foreseen = {}
         self._log: deque[tuple[Zxid, str, int]] = deque()
-        # Number of outstanding transactions that create a path, keyed by session and path.
+        # Number of outstanding transactions that create a path, keyed by (session, path).
         self._created: dict[int, dict[str, int]] = {}
         self._undo: dict[str, ChangeRecord | None] | None = None
         self.digest = tree.digest
 
     def catch_up(self) -> None:
-        """Use the tree's current digest if no change is outstanding.
+        """If no change is outstanding, set the proposed digest to the tree's current digest.
 
-        Transactions of other leaders may have changed it.
+        Transactions of other leaders may have changed the tree's digest.
         """
         if not self._log:
             self.digest = self._tree.digest

@@ -1,7 +1,7 @@
 """Enforces hard quotas on the leader before a write is proposed (ZooKeeperServer.checkQuota, with `enforceQuota`).
 
-ZooKeeper compares with the committed usage, so that several writes in flight can exceed a hard limit together. Here
-proposed writes count too, including earlier operations of the same multi.
+ZooKeeper compares each write only with the committed usage, so that several writes in flight can together exceed a hard
+limit. Here proposed writes count too, including earlier operations of the same multi.
 """
 
 from __future__ import annotations

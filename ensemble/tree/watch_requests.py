@@ -1,4 +1,4 @@
-"""Requests about watches: setting them again after a reconnect, adding persistent ones, checking, removing.
+"""Requests about watches: set them again after a reconnect, add persistent ones, check and remove them.
 
 Source: FinalRequestProcessor and DataTree (setWatches, addWatch, containsWatcher, removeWatch).
 """

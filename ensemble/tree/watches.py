@@ -40,9 +40,10 @@ _Watchers = ConnectionId | _Shared
 
 
 class _Table:
-    """Watches of one kind, keyed by path and also by connection, so that a closed connection costs only its own.
+    """Watches of one kind, keyed by path and also by connection.
 
-    Most paths have one watcher, which is stored directly, without a dict.
+    So the time to remove a closed connection depends only on the number of its own watches. Most paths have one
+    watcher, which is stored directly, without a dict.
     """
 
     __slots__ = ("by_connection", "by_path", "count")

@@ -12,7 +12,8 @@ from zabka.ensemble.txnlog.files import LOG_PREFIX, SNAPSHOT_PREFIX, by_zxid
 class Directories(NamedTuple):
     """Directories that contain a peer's history, and the file system to use.
 
-    dataDir/version-2 contains snapshots and epochs, dataLogDir/version-2 logs; often they are the same directory.
+    dataDir/version-2 contains the snapshots and epochs, and dataLogDir/version-2 contains the logs. Often both are the
+    same directory.
     """
 
     data: Path

@@ -73,8 +73,8 @@ def check_epochs(directory: Path, last_zxid: int, files: Files = HOST) -> Epochs
         current = epoch
         unwritten.append((CURRENT, current))
     elif epoch > current:
-        # After a crash between writing currentEpoch.tmp and renaming it, the history of the new epoch is already on the
-        # disk.
+        # currentEpoch.tmp was written but not renamed before a crash. At that point, the history of the new epoch was
+        # already on disk.
         pending = _pending_epoch(directory, files)
         if pending is not None and pending >= epoch:
             current = pending

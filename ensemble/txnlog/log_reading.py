@@ -32,7 +32,10 @@ class LogReader:
         self._positions: dict[int, tuple[Path, int]] = {}
 
     def read(self, requested: ReadLog) -> list[Txn] | None:
-        """Return the transactions that a `zabka.ensemble.zab.effects.ReadLog` requests, or None. Raises OSError."""
+        """Return the next transactions that a `zabka.ensemble.zab.effects.ReadLog` requests. Raises OSError.
+
+        Return None if the log does not contain the position at which to continue, or if a snapshot is cheaper to send.
+        """
         after, size_factor, borders = requested.after, requested.size_factor, requested.borders
         positions = self._positions
         found = positions.pop(after, None) or self._find(after, requested.base)

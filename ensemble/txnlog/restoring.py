@@ -4,9 +4,9 @@ No data of a peer is changed before the new history is complete and durable, and
 a crash interrupted.
 
 A server of an ensemble has to win the next election with the restored tree, or the leader would overwrite the tree.
-While the server restarts, the others may elect leaders; they do if this server was the leader. So the restored history
-gets an epoch well above the accepted one, unless the snapshot's epoch is already higher than any that the ensemble can
-reach during the restart. Only the zxid of the snapshot changes; the znodes keep their zxids.
+While the server restarts, the other servers may elect leaders. They always do if this server was the leader. So the
+restored history gets an epoch well above the accepted one, unless the snapshot's epoch is already higher than any that
+the ensemble can reach during the restart. Only the zxid of the snapshot changes; the znodes keep their zxids.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Disk access of a running peer: executes disk effects in order, in groups, in a thread or in the event loop.
 
-The thread is a job of `zabka.ensemble.runtime.workers`, and a group is one of its steps. All effects submitted while it
-was busy form one group: consecutive appends become one write, and all barriers of the group share one fdatasync. While
-the disk is fast (`sync_pace`) and the thread is idle, the event loop executes small groups of appends and barriers
-itself, one group per round. The thread executes everything else. Log and pace have no lock: from `submit` until the
-thread has finished only the thread uses them, otherwise only the loop.
+The thread is a job of `zabka.ensemble.runtime.workers`, and a group is one of its steps. All effects submitted while
+the thread was busy form one group: consecutive appends become one write, and all barriers of the group share one
+fdatasync. While the disk is fast (`sync_pace`) and the thread is idle, the event loop executes small groups of appends
+and barriers itself, one group per round. The thread executes everything else. Log and pace have no lock: from `submit`
+until the thread has finished only the thread uses them, otherwise only the loop.
 
 Ordinary snapshots are written by a separate thread, because nothing waits for them and a large snapshot must not delay
 the log. A truncation or a replacement of the history cancels a snapshot that is being written.
@@ -64,7 +64,7 @@ The zoo.cfg key is zabka.fsync.inlinethresholdus.
 """
 
 AT_ONCE = (0,)
-"""Time in the queue of effects that the event loop executes itself."""
+"""Queue times of a group that the event loop executes itself: its effects do not wait."""
 
 WAIT_TXNS_MAX = 128
 """Maximum number of transactions in a group that the event loop writes itself; the thread writes larger groups.
@@ -91,7 +91,7 @@ def complaint(failed: Exception) -> str:
 
 
 class _RollLog(Effect):
-    """Begin a new log file with the next append, and allow the pending snapshot to get its final name.
+    """Begin a new log file with the next append, and give the pending snapshot its final name.
 
     When this effect is executed, the log before it is durable.
     """
@@ -224,7 +224,8 @@ class Storage:
     def is_quick(self, effects: Sequence[Effect]) -> bool:
         """Return whether the caller should execute these effects in the event loop, with `carry_out`.
 
-        True if nothing is queued before them, they are few appends and barriers, and the disk is fast.
+        This is the case if no effect is queued before them, they are only a few appends and barriers, and the disk is
+        fast.
         """
         if self._submitted != self._finished or self._unreported or self._failed:
             return False

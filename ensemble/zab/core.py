@@ -127,7 +127,7 @@ STRETCH_TXNS = 128
 """Number of transactions that are prepared or applied before their effects are passed to the driver."""
 _RECONFIG = int(OpCode.RECONFIG)
 _ASKING = (SubmitSync, AskRevalidate, TreeDiffers)
-"""A module constant, because a union would be created again at each check."""
+"""This is a module constant, because a union in the function would be created again at each check."""
 _LOOKING = (PeerState.LOOKING, Phase.ELECTION, PeerId(-1))
 """State of a peer without a role."""
 
@@ -149,7 +149,7 @@ class Core:
         self.role: Role | None = None
         self.leaving: str | None = None
         self.cause = START
-        """Cause of this peer's next role change: the reason for the election, and then the election itself."""
+        """Cause of this peer's next role change: first the reason for the election, and then the election itself."""
         self.successor: PeerId | None = None
         """The next leader, if this peer ends its role without an election."""
         self.round = 0
@@ -182,7 +182,7 @@ class Core:
         self.snaps_sent = self.diffs_sent = self.log_diffs_sent = self.syncs_put_off = 0
         """Counts of the synchronisations of learners.
 
-        By snapshot, by transactions in memory, by transactions from the log on disk; and those that had to wait.
+        In this order: by snapshot, from transactions in memory, from the log on disk, and postponed.
         """
         self.quits_over_voters = 0
         """Number of times that this peer gave up leading before its term began.
@@ -290,7 +290,9 @@ class Core:
                 self.cause = looking_cause(self.my_id)
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        """Process the application's effects: `Submit` and those in `_ASKING` here, all others through the driver."""
+        """Process the application's effects: `Submit` and the types in `_ASKING` here, all others through the
+        driver.
+        """
         requests: list[ForwardedRequest] = []
         for effect in effects:
             if isinstance(effect, Submit):
@@ -305,7 +307,7 @@ class Core:
             self._submit(requests)
 
     def _submit(self, requests: list[ForwardedRequest]) -> None:
-        # Without a role there is nothing to do, because the clients' connections are being closed.
+        # A peer without a role need not handle them, because its clients are being disconnected.
         if requests and self.role is not None and self.leaving is None:
             self.role.submit(requests)
 
@@ -504,7 +506,7 @@ class Core:
         return differs
 
     def _apply_uncommitted(self, txns: Sequence[Txn]) -> bool:
-        """Apply transactions whose commit is unknown; hold their journal events back.
+        """Apply transactions whose commit is unknown, and hold back their journal events.
 
         The events are emitted when a leader is established, because the transactions are then committed. Pass several
         transactions only if none of them has a journal event.
@@ -566,7 +568,7 @@ class Core:
             else:
                 self._apply_uncommitted(list(run))
         self._snapshots.count(recovered.txns)
-        # A truncation adds no events. After a restart it is unknown which events are in the journal already: only a
+        # A truncation adds no events. After a restart it is unknown which events are already in the journal. Only a
         # full journal, which must contain every commit, gets the events of the whole log again.
         if not restarted:
             self.emit(TxnLogTruncated(from_zxid, self.last_logged))

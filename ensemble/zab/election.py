@@ -59,7 +59,7 @@ def preferred(candidate: Vote, current: Vote, quorum: QuorumSystem) -> bool:
 
 
 class Settled(NamedTuple):
-    """Vote of a peer that is not LOOKING, because it follows a leader or leads."""
+    """Vote of a peer that is not LOOKING: it leads or follows a leader."""
 
     vote: Vote
     round: int
@@ -125,7 +125,7 @@ class Election:
             self._check()
 
     def on_sign_of_life(self, voter: PeerId) -> None:
-        """Wait for this voter's vote in the next election again, because it has sent something."""
+        """In the next election, wait again for the vote of this voter, because a message from it has arrived."""
         self._silent.pop(voter, None)
 
     def on_notification(self, src: PeerId, notification: Notification) -> None:
@@ -146,7 +146,7 @@ class Election:
         if vote.leader not in voters:
             return
         if vote.leader == self._core.my_id and (self._core.incomplete or self._core.in_doubt):
-            # The sender votes for this peer because of data that this peer has lost since. The sender will receive this
+            # The sender votes for this peer because of data that this peer has since lost. The sender will receive this
             # peer's present vote.
             return
         if vote.zxid == NO_DATA_ZXID:
@@ -163,10 +163,10 @@ class Election:
         """Process a vote that arrives after this peer was elected; return whether this peer has no supporter any more.
 
         A supporter is a peer that voted for this peer. A supporter is lost if it is LOOKING with a better vote in the
-        same round: within a round a vote only improves, so the supporter will follow another leader. As long as there
-        is another supporter, this peer must not give up: that supporter may already follow this peer and would lose its
-        leader, or a new round would end the term of another leader elected in this round. Two peers could do this to
-        each other forever.
+        same round: within a round a vote only improves, so the supporter will follow another leader. While there is
+        another supporter, this peer must not give up. That supporter may already follow this peer and would lose its
+        leader. Also, a new round would end the term of another leader elected in this round, and two peers could do
+        this to each other forever.
         """
         vote, quorum, me = notification.vote, self._core.quorum, self._core.my_id
         if not self._agreed or notification.round != self.round or vote.zxid == NO_DATA_ZXID:
@@ -182,7 +182,7 @@ class Election:
         return all(peer == me for peer in self._agreed) and not quorum.contains({me: None})
 
     def go_on(self) -> None:
-        """Use the current round again at the next start: with a newer round, peers could leave another leader."""
+        """Use the current round again at the next start. A newer round could make peers leave another leader."""
         self._goes_on = True
 
     def pass_over(self) -> None:
@@ -290,7 +290,7 @@ class Election:
         return supporters
 
     def _unanswered(self) -> list[PeerId]:
-        """Return the voters whose vote is still missing, and might be better."""
+        """Return the voters whose vote has not arrived yet and could be better."""
         answered = ({self._core.my_id: None}, self._received, self._settled, self._silent)
         return [voter for voter in self._core.quorum.voters if not any(voter in known for known in answered)]
 

@@ -78,8 +78,8 @@ class Leader:
         # Broadcast.
         self._broadcast = Broadcast(core, self._links, self._synchronise)
         self._half_ticks = 0
-        # Cause of the latest loss of a voter in this term. It becomes the cause of the term's end if there is no quorum
-        # then.
+        # Cause of the latest loss of a voter in this term. If there is then no quorum, it is also the cause of the
+        # term's end.
         self._lost = UNKNOWN
 
     # -- reports ---------------------------------------------------------------------------------------------------
@@ -136,10 +136,10 @@ class Leader:
         self._lose(link, UNKNOWN)
 
     def _lose(self, link: LinkId, cause: Cause) -> None:
-        """Handle a lost learner: if there is no quorum any more, end the term at once.
+        """Handle a lost learner. If there is no quorum any more, end the term at once.
 
-        `cause` is the cause of the loss, by default the broken link. Without a quorum nothing can be committed, so
-        there is no reason to wait for the next tick.
+        `cause` is the cause of the loss; the default is the broken link. Without a quorum nothing can be committed, so
+        the term need not continue until the next tick.
         """
         peer = self._links.pop(link, None)
         if peer is None:
@@ -166,8 +166,8 @@ class Leader:
 
         While this leader still waits for a quorum, that voter may never join it. So start a new election with that
         voter instead of waiting for initLimit (ZOOKEEPER-3109), and do so at once if this leader is `outvoted`
-        (`Election.recount`). A peer that has lost transactions is ignored: it has no vote and its rounds do not count,
-        and while it is LOOKING it would end every term that takes long to begin.
+        (`Election.recount`). Ignore a peer that has lost transactions: it has no vote and its rounds do not count.
+        Otherwise, while it is LOOKING, it would end every term that takes long to begin.
         """
         core = self._core
         if self.established or src not in core.quorum.voters or not round:
@@ -199,7 +199,8 @@ class Leader:
         it.
 
         Giving up would restart the learners' snapshots, and would do so forever if a snapshot takes longer than
-        initLimit. A learner that is silent for that time is dropped. (ZooKeeper gives up, Leader.waitForNewLeaderAck.)
+        initLimit. A learner that sends nothing for the duration of initLimit is dropped. (ZooKeeper gives up,
+        Leader.waitForNewLeaderAck.)
         """
         core, adopted = self._core, self._adopted
         if self.established:

@@ -117,7 +117,9 @@ class LeaderAcks:
         self.make_up_for(peers)
 
     def make_up_for(self, peers: Iterable[LearnerLink]) -> None:
-        """Send the omitted COMMIT to learners that may not have committed yet: the next packet depends on it."""
+        """Send the omitted COMMIT to learners that may not have committed yet, because the next packet depends on
+        it.
+        """
         for peer in peers:
             if peer.acked < self.last_commit_sent <= peer.leader_acked:
                 peer.leader_acked = Zxid(0)
@@ -126,9 +128,9 @@ class LeaderAcks:
     # -- learners that reconnect ---------------------------------------------------------------------------------------
 
     def is_ahead(self, peer: LearnerLink, last_committed: Zxid) -> bool:
-        """Return whether the learner, or the peer that it learned from, may have committed more than the leader has.
+        """Return whether the learner, or the peer that it learned from, may have committed more than this leader has.
 
-        If so, the synchronisation of this learner is postponed.
+        In that case, the synchronisation of this learner is postponed.
         """
         if min(peer.last_zxid, self._up_to) <= last_committed:
             return False

@@ -178,7 +178,9 @@ class Learner:
         self._last_queued = Zxid(0)
         self._queued: deque[Txn] = deque()
         self._committed = self._logged = 0
-        """Number of queued transactions that are committed, and number of queued ones that are in the log already."""
+        """Number of queued transactions that are committed, and number of queued transactions that are already in the
+        log.
+        """
         self._announced = False
         self._following: Following | None = None
         """Handler of packets and requests after UPTODATE; None before."""
@@ -375,8 +377,8 @@ class Learner:
             current_epoch = -1 if core.incomplete else core.current_epoch
             core.save_accepted_epoch(info.epoch, lambda: self._acknowledge_epoch(core.last_logged, current_epoch))
         elif core.needs_snapshot:
-            # The log cannot be truncated to where the histories diverge, so request a snapshot with a special zxid. The
-            # epoch -1 means that this ACKEPOCH does not count.
+            # The log cannot be truncated to the point at which the histories diverge, so request a snapshot with a
+            # special zxid. The epoch -1 means that this ACKEPOCH does not count.
             self._forces_snapshot = True
             core.barrier(lambda: self._acknowledge_epoch(FORCE_SNAP_ZXID, -1))
         else:
@@ -399,8 +401,8 @@ class Learner:
             self._snapshot = first.snapshot
             self._last_queued = first.snapshot.zxid
         elif self._forces_snapshot:
-            # A leader with an empty history has found nothing committed in a quorum, so nothing on this server was
-            # committed.
+            # The leader's history is empty, so a quorum has no committed transaction, and no transaction on this server
+            # was committed.
             if first.zxid == 0:
                 self._begin_truncation(first.zxid)
             else:

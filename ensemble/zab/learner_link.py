@@ -56,8 +56,8 @@ class LearnerLink:
         self.observer = False
         self.cumulative = self.heeds_acks = self.wants_snapshot = False
         self.last_zxid = Zxid(0)
-        # `reading`: the zxid after which the log is being read for this learner. `reads_on`: whether transactions were
-        # read already, so that the read is a continuation.
+        # `reading`: the zxid after which the log is being read for this learner. `reads_on`: whether earlier
+        # transactions were already read, so that this read is a continuation.
         self.reading: Zxid | None = None
         self.reads_on = False
         self.heard_ms = now_ms

@@ -75,7 +75,7 @@ def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> 
 
 
 def begin_forwarding(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
-    """Send NEWLEADER, and send every later proposal to the learner, because its missing history is sent.
+    """Send NEWLEADER, and from now on every proposal, to a learner to which its missing history has been sent.
 
     Both happen in the same turn, so that no transaction can be missed. `membership` will be active when the learner
     receives UPTODATE.

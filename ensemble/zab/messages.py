@@ -140,9 +140,9 @@ class Ack(msgspec.Struct, frozen=True):
     """Learner's acknowledgement that its log is durable up to `zxid`.
 
     It is also the reply to NewLeader (and UpToDate), with zxid = epoch << 32. A `cumulative` Ack acknowledges
-    everything up to `zxid`; it is used only between peers that agreed on it. From a leader to a follower that supports
-    it (`heeds_acks`), an Ack means that the leader's log is durable up to `zxid`; the transactions in the logs of both
-    are then committed.
+    everything up to `zxid`; it is used only between peers that agreed on cumulative packets. From a leader to a
+    follower that supports it (`heeds_acks`), an Ack means that the leader's log is durable up to `zxid`; the
+    transactions in the logs of both are then committed.
     """
 
     zxid: Zxid

@@ -63,7 +63,7 @@ class PeerStatus(msgspec.Struct, frozen=True):
     learners: tuple[LearnerStatus, ...]
     read_only: bool = False
     source_id: PeerId | None = None
-    """Peer that a learner learns from: its leader, or a follower that accepts observers."""
+    """Peer that sends a learner its history: its leader, or a follower that accepts observers."""
     leads_only: bool = False
     """Whether this peer leads and does not accept clients itself (leaderServes=no)."""
 
@@ -276,7 +276,9 @@ class Peer:
         return self._finish()
 
     def on_voter_unreachable(self, now: Instant, voter: PeerId) -> list[Effect]:
-        """Stop waiting in elections for this voter, whose election port cannot be reached (optional)."""
+        """Stop waiting in elections for this voter, whose election port cannot be reached (calling this is
+        optional).
+        """
         self._core.now = now
         if not self._halted:
             self._election.on_unreachable(voter)
@@ -430,8 +432,8 @@ class Peer:
     def _leave(self) -> None:
         """End the current role: return to LOOKING, or follow the designated successor.
 
-        No outdated write can follow, because the disk queue is in order and the state in memory already includes its
-        results.
+        Writes that are still in the disk queue cause no problem: the queue is in order, and the state in memory already
+        includes their results.
         """
         core = self._core
         reason, role, successor = core.leaving, core.role, core.successor
@@ -460,7 +462,7 @@ class Peer:
         self._election.start(core.last_logged, core.current_epoch, self._lost_leader)
 
     def _serve_read_only(self) -> None:
-        """Accept clients for reads after some time without a leader: in a partition, the minority continues to serve
+        """Accept clients for reads after some time without a leader, so that the minority in a partition still serves
         reads.
 
         This affects only clients. In ZooKeeper a read-only server changed the history that it offers to other servers

@@ -150,7 +150,7 @@ class Reconfiguration:
         return self.under_way and peer in self.last_seen.voters and peer not in self.current.voters
 
     def backs(self, peers: Container[PeerId]) -> bool:
-        """Return whether so many of these peers follow a leader that this peer should try to follow it.
+        """Return whether enough of these peers follow a leader for this peer to try to follow that leader too.
 
         A quorum of either membership is sufficient: following is not binding, and this peer must not be excluded
         because it has seen a proposed membership that failed. If an oracle has not chosen this peer, it tries any

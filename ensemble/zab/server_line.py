@@ -38,7 +38,10 @@ class ServerLine(NamedTuple):
         return tuple(address.host for address in self.addresses)
 
     def listens_at(self, *, on_all: bool) -> tuple[Address, ...]:
-        """Return the addresses where this server listens for other servers: its own, or all interfaces (host "")."""
+        """Return the addresses where this server listens for other servers.
+
+        They are its own addresses or, with `on_all`, all interfaces (host "").
+        """
         if not on_all:
             return self.addresses
         return tuple(dict.fromkeys(address._replace(host="") for address in self.addresses))

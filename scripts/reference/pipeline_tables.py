@@ -1,4 +1,6 @@
-"""Reference page of the pipeline's gold tables: what a row means, the key, the required event types, and rules."""
+"""Reference page of the pipeline's gold tables: the meaning of a row, its key, the required event types, and the
+rules.
+"""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _controller(valid: Mapping[Enum, tuple[Enum, ...]] | Mapping[PartitionState,
 
 
 def _observed() -> dict[Transition, None]:
-    """Return the transitions of role and phase that peers make when some seeds run, except starts of a peer."""
+    """Run some seeds, and return the transitions of role and phase that their peers make, except at a peer's start."""
     found: dict[Transition, None] = {}
     for scenario in SCENARIOS:
         for seed in SEEDS:

@@ -22,8 +22,8 @@ def floors(extras: Sequence[str]) -> list[str]:
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
-    # Later lines replace earlier ones: an extra repeats a requirement of the plain installation only if it needs
-    # a newer version.
+    # An extra repeats a requirement of the plain installation only if it needs a newer version, so later lines replace
+    # earlier ones.
     pinned = dict(_floor(line) for line in lines if not line.startswith(f"{project['name']}["))
     return [f"{name}=={version}" for name, version in pinned.items()]
 

@@ -180,7 +180,7 @@ def test_state_is_computed_from_the_restarted_journal(host: Host) -> None:
     assert host.collector.state.controller_epoch == 6
 
 
-def test_restarted_journal_is_detected_without_the_agent_flag(host: Host) -> None:
+def test_restarted_journal_is_detected_if_not_marked_as_anew(host: Host) -> None:
     host.write_epochs(1, 2, 3)
     host.collect()
     host.empty_disk()

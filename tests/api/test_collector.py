@@ -210,7 +210,7 @@ def test_torn_history_line_after_a_collector_crash_is_renumbered(tmp_path: Path,
     assert served(second) == [(1, "peer-1", 1), (2, "peer-1", 2)]
 
 
-def test_quiet_node_is_remembered_after_its_files_are_deleted(tmp_path: Path, collector: MakeCollector) -> None:
+def test_quiet_node_entries_are_known_after_file_deletion(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
     first.accept_chunk(chunk("peer-1", (1, 10, A)))

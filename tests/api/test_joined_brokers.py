@@ -74,7 +74,7 @@ def looking(state: ClusterState) -> tuple[JoinedBrokers, list[Event]]:
 
 
 def test_joined_broker_is_reported_once_per_registration() -> None:
-    """The API also reports only once that the joined broker was elected controller."""
+    """The API reports a joined broker once per registration, and its election as controller also only once."""
     joined, reported = looking(ClusterState())
     reading = a_reading(ControllerZnodes(4, 7, 7, None, 60))
     joined.report_changes(reading)

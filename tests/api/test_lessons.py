@@ -116,7 +116,7 @@ def test_source_file_without_rules_is_not_returned(http: httpx.Client, path: str
     assert http.get(f"/source/{path}").status_code == 404
 
 
-def test_lesson_of_a_removed_run_pair_is_a_conflict(tmp_path: Path) -> None:
+def test_lesson_of_a_removed_run_pair_returns_409(tmp_path: Path) -> None:
     script = LIBRARY["kafka-1211"]
     assert isinstance(script, WorldScenario)
     entries = play(script).journal

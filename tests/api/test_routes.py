@@ -113,7 +113,7 @@ def _assert_no_status(http: httpx.Client) -> None:
     assert (broker["believes"]["controller_id"], broker["believes"]["age_ms"]) == (-1, None)
 
 
-def test_restarted_process_does_not_show_its_previous_state(server: Server, http: httpx.Client) -> None:
+def test_restarted_process_does_not_show_its_predecessors_state(server: Server, http: httpx.Client) -> None:
     _lived(server)
     for path, target in (("brokers/1", "broker-1"), ("peers/1", "peer-1")):
         assert http.post(f"{V1}/{path}/kill").json()["process"] == "down"
@@ -264,7 +264,7 @@ def test_every_error_response_is_a_problem_document(
     assert problem["instance"] == httpx.URL(path).path
 
 
-def test_action_invalid_in_the_current_state_is_a_conflict(http: httpx.Client) -> None:
+def test_action_invalid_in_the_current_state_returns_409(http: httpx.Client) -> None:
     assert http.post(f"{V1}/brokers/1/kill").status_code == 202
     again = http.post(f"{V1}/brokers/1/kill")
 

@@ -42,7 +42,7 @@ def test_concatenated_journals_are_merged_by_wall_clock() -> None:
     assert order(data) == [("peer-1", 1), ("peer-2", 1), ("peer-1", 2), ("peer-2", 2)]
 
 
-def test_node_order_is_kept_when_its_uploaded_clock_steps_back() -> None:
+def test_events_of_a_node_keep_their_order_if_clock_steps_back() -> None:
     data = line("peer-1", 1, 50) + line("peer-1", 2, 10) + line("peer-2", 1, 20)
 
     assert order(data) == [("peer-2", 1), ("peer-1", 1), ("peer-1", 2)]
@@ -128,7 +128,7 @@ def test_upload_that_would_take_hours_to_process_is_rejected(monkeypatch: pytest
     assert len(read_history(data).entries) == 999
 
 
-def test_event_with_an_unserialisable_number_is_rejected() -> None:
+def test_event_with_a_number_that_json_cannot_hold_is_rejected() -> None:
     elected = encode_line("broker-1", 1, 20, 0, LeaderElected("t", 0, 7, 0, [1], [1], 0, 0, unclean=False, cause=""))
     with pytest.raises(NoHistory):
         read_history(GOOD + elected.replace(b'"leader":7', b'"leader":%d' % (1 << 70)))

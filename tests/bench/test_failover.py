@@ -1,6 +1,4 @@
-"""The failover benchmark: its computations, the sources of its stage times, and one freeze with each kind of real
-server.
-"""
+"""The failover benchmark: its computations, where it reads stage times, and one frozen server of each system."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_difference_in_five_pairs_is_never_significant() -> None:
         pytest.param([0.97] * 9, False, False, id="three per cent less"),
     ],
 )
-def test_significant_change_is_reported_from_five_per_cent_on(ratios: list[float], grew: bool, shrank: bool) -> None:
+def test_significant_change_of_five_per_cent_or_more_is_reported(ratios: list[float], grew: bool, shrank: bool) -> None:
     found = ratio_of(ratios)
     assert (found.grew(), found.shrank()) == (grew, shrank)
 

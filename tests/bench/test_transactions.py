@@ -14,7 +14,7 @@ def test_titles_of_transactional_workloads_differ() -> None:
 
 
 @pytest.mark.long
-def test_short_run_measures_transactions_of_our_brokers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_short_run_measures_transactions_of_zabka_brokers(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as ended:
         main(only="ours", quick=True)
     assert ended.value.exit_code == 0

@@ -39,7 +39,7 @@ class Node:
         self.events: list[Event] = []
         self.logged: list[str] = []
         self.more_ports: dict[str, Any] = {}
-        """Replacements for default fields of the `BrokerPorts` of the next `Broker`."""
+        """Values that replace the default fields of `BrokerPorts` when the next `Broker` is created."""
         self.runtime: SimRuntime
         self.session: FakeSession
         self.broker: Broker

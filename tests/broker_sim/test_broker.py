@@ -61,7 +61,7 @@ def test_port_assigned_by_the_operating_system_is_advertised(cluster: Cluster) -
     assert registered is not None and registered.endpoints[0].port == 41234
 
 
-def test_broker_waits_while_a_dead_session_still_holds_its_id(cluster: Cluster) -> None:
+def test_broker_waits_until_the_old_session_frees_its_broker_id(cluster: Cluster) -> None:
     cluster.start()
     node = cluster.nodes[3]
     before = epoch_of(cluster, 3)
@@ -265,7 +265,7 @@ def update_metadata(**values: int) -> object:
     ],
 )
 @pytest.mark.parametrize("key", [ApiKey.UPDATE_METADATA, ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA])
-def test_control_requests_are_fenced_by_controller_and_own_epoch(
+def test_control_request_is_fenced_by_controller_or_broker_epoch(
     cluster: Cluster, key: ApiKey, fields: dict[str, int], error: ErrorCode
 ) -> None:
     cluster.start()

@@ -62,8 +62,8 @@ def test_request_with_a_later_broker_epoch_is_accepted(cluster: Cluster, key: Ap
 
 @KINDS
 def test_restarted_broker_rejects_a_controller_of_an_older_epoch(cluster: Cluster, key: ApiKey, version: int) -> None:
-    # In Kafka, a restarted broker accepts the first control request from any controller. Here the controller of epoch
-    # 8, which had not noticed its successor, made such a broker leader again (seed 400039).
+    # In Kafka, a restarted broker accepts its first control request from any controller. In this test, the controller
+    # of epoch 8, which had not noticed its successor, made such a broker leader again (seed 400039).
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"9")
     node = cluster.nodes[2]
     node.kill()

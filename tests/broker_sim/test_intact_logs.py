@@ -98,7 +98,7 @@ def test_log_is_intact_after_power_loss_once_it_has_its_roles(
     assert is_intact(cluster, node)
 
 
-def test_log_killed_before_role_assignment_remains_not_intact(cluster: Cluster) -> None:
+def test_kill_before_role_assignment_leaves_log_not_intact(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     first_session = node.session.session_id
     lose_power_and_wait_in_vain(cluster, node)
@@ -136,7 +136,7 @@ def test_log_is_not_intact_after_a_disk_was_replaced(cluster: Cluster) -> None:
     assert not is_intact(cluster, node)
 
 
-def test_new_session_of_a_process_with_roles_has_intact_logs(cluster: Cluster) -> None:
+def test_process_with_roles_registers_intact_logs_in_new_session(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     assert not is_intact(cluster, node)
     cluster.expire(node)

@@ -161,7 +161,7 @@ def test_coordinator_fault_applies_only_to_its_group(cluster: Cluster) -> None:
 # ---- delays and lost messages -------------------------------------------------------------------------------------
 
 
-def test_delay_before_fault_delays_the_append(cluster: Cluster) -> None:
+def test_delay_before_the_handler_delays_the_append(cluster: Cluster) -> None:
     hold(cluster, fault(effect="delay_before", delay_ms=500))
     asking = cluster.nodes[1].runtime.spawn(cluster.nodes[1].broker.handle(produce(), "shop-1"), "asking")
     cluster.wait(450)
@@ -170,7 +170,7 @@ def test_delay_before_fault_delays_the_append(cluster: Cluster) -> None:
     assert (log_end(cluster), asking.done()) == (1, True)
 
 
-def test_delay_after_fault_appends_first_and_delays_the_response(cluster: Cluster) -> None:
+def test_delay_after_the_handler_delays_only_the_response(cluster: Cluster) -> None:
     hold(cluster, fault(effect="delay_after", delay_ms=500))
     asking = cluster.nodes[1].runtime.spawn(cluster.nodes[1].broker.handle(produce(), "shop-1"), "asking")
     cluster.wait(450)

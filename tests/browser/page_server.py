@@ -155,7 +155,7 @@ class PageServer:
         self.agent.set_status(f"broker-{broker}", age_ms, is_controller=broker == controller, believes=believes)
 
     def is_controller(self, broker: int, epoch: int) -> None:
-        """Set the controller and its epoch in the fake ensemble's znodes."""
+        """Set the controller's broker id and its epoch in the fake ensemble's znodes."""
         reading = self.ensemble.reading
         controller = ControllerZnodes(broker, epoch, epoch, 1_700_000_000_000)
         self.ensemble.reading = reading._replace(controller=controller)

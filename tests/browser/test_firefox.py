@@ -1,4 +1,4 @@
-"""The page in Firefox: it draws the tracks, keys change the moment, every tab opens, and the console stays empty."""
+"""The page in Firefox: tracks are drawn, keys change the displayed moment, tabs open, the console stays empty."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 MOMENTS = 100
 PAGE_END = 4_000
-"""Number of the last event of one page, because the browser fetches events in pages of 500."""
+"""Number of the last event of a batch, because the browser fetches events in batches of 500."""
 VISIT = """async () => {
   const {theMoment} = await import("/web/main.js");
   window.visited = [];
@@ -80,7 +80,7 @@ def test_past_states_of_20000_events_equal_those_of_python(page: Page, long_hist
         assert shown["state"] == expected[seq], seq
 
 
-def test_steps_across_a_page_boundary_visit_each_event_once(page: Page) -> None:
+def test_steps_across_a_batch_boundary_visit_each_event_once(page: Page) -> None:
     page.evaluate(GO, PAGE_END - 15)
     page.evaluate(VISIT)
     for key in ["ArrowRight"] * 30 + ["ArrowLeft"] * 30:

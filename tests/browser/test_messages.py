@@ -27,7 +27,7 @@ from zabka.simulation.seeds.whole_cluster import WHOLE_CLUSTER
 
 RUN = "r00001211"
 WHOLE_RUN, WHOLE_SEED = "r00000003", 3
-"""Id and seed of a simulated run of whole processes with three peers, in which a controller is killed."""
+"""Id and seed of a simulated run of complete server processes, with three peers and a killed controller."""
 ASKED = "performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('/messages?')).at(-1)"
 PAINTED = """() => {
   const canvas = document.querySelector(".spacetime canvas");
@@ -67,8 +67,9 @@ class Failover:
         write_healthy_cluster(self.server)
 
     def _keep_whole(self, kept: KeptRuns, file: Path) -> int:
-        """Store a run of whole processes with its messages, and return the number of its last ControllerElected
-        event.
+        """Store a run of complete server processes with its messages.
+
+        Return the number of the run's last ControllerElected event.
         """
         # Use another thread, because simulated processes run their own event loops and the browser's loop runs in this
         # thread.

@@ -11,7 +11,7 @@ BARE = re.compile(r"\.[\w-]+")
 
 
 def bare_classes(path: Path) -> set[str]:
-    """Return the classes with a rule of their own (`.name {`), without the rules in media queries."""
+    """Return the classes that have a rule of their own (`.name {`); rules in media queries are ignored."""
     text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
     text = re.sub(r"@media[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", text)
     selectors = [each.strip() for block in re.findall(r"([^{}]+)\{", text) for each in block.split(",")]

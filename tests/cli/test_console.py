@@ -41,7 +41,7 @@ def test_console_producer_sends_each_line_immediately(zabka_cluster: LiveCluster
         assert producer.stderr is not None and producer.stderr.read() == b""
 
 
-def test_lines_before_an_invalid_line_without_a_key_are_sent(zabka_cluster: LiveCluster) -> None:
+def test_lines_before_a_line_without_the_required_key_are_sent(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("keyed")
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
     here = ("--data", str(zabka_cluster.data))

@@ -31,7 +31,7 @@ def test_host_that_never_ran_has_no_leftover_faults(tmp_path: Path) -> None:
     assert faults_left(tmp_path / "none", "host-1") == []
 
 
-def test_faults_of_an_agent_without_the_whole_list_are_unknown(tmp_path: Path) -> None:
+def test_faults_are_unknown_until_the_full_fault_list_is_set(tmp_path: Path) -> None:
     topology = plan(Requested(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(topology, topology.hosts[0], tmp_path)
     fault = HeldFault(id="f1", source="peer-1", target="*", kind="cut")

@@ -1,4 +1,4 @@
-"""The topology of several hosts is computed equally on each host. Only the agents' token has to be copied."""
+"""The topology of several hosts is the same on each host. Only the agents' token has to be copied."""
 
 from __future__ import annotations
 

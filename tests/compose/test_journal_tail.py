@@ -127,7 +127,7 @@ def test_journal_with_another_first_line_is_read_from_the_start(tmp_path: Path, 
     assert found == JournalChunk("peer-1", line(NEW) + b"two\n", Position(FIRST, len(line(NEW)) + 4), anew=True)
 
 
-def test_journal_with_the_same_first_line_continues(tmp_path: Path) -> None:
+def test_read_position_is_kept_if_the_first_line_is_the_same(tmp_path: Path) -> None:
     (tmp_path / FIRST).write_bytes(line(OLD) + b"two\n")
     (tmp_path / SECOND).write_bytes(b"nine\n")
     tail, length = JournalTail(tmp_path, "peer-1"), len(line(OLD)) + 4
@@ -139,7 +139,7 @@ def test_journal_with_the_same_first_line_continues(tmp_path: Path) -> None:
     assert tail.read_on(Position(SECOND, 5, first=OLD)) is None
 
 
-def test_journal_with_a_deleted_first_file_continues(tmp_path: Path) -> None:
+def test_journal_tail_continues_after_first_file_is_deleted(tmp_path: Path) -> None:
     (tmp_path / SECOND).write_bytes(b"nine\n")
 
     found = JournalTail(tmp_path, "peer-1").read_on(Position(FIRST, 4000, first=OLD))

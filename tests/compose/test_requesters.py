@@ -1,4 +1,4 @@
-"""A host's journal contains who requested a fault that the host applied."""
+"""A host's journal records the requester of each fault that the host applied."""
 
 from __future__ import annotations
 

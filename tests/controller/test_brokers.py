@@ -97,7 +97,7 @@ def test_start_rejected_because_of_a_registration_can_be_retried(world: World) -
     assert node.controller.is_active
 
 
-def test_registration_waits_for_another_session_and_journals_it(world: World) -> None:
+def test_failed_registration_is_journaled_and_retried(world: World) -> None:
     # KAFKA-14845: if another session owns the registration, Kafka's broker stays outside the cluster until it is
     # restarted.
     world.start(1)

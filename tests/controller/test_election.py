@@ -439,7 +439,7 @@ def test_shutdown_does_not_wait_for_an_unresponsive_ensemble(world: World) -> No
     assert not world.nodes[1].controller.is_active
 
 
-def test_broker_that_is_not_controller_rejects_its_requests(world: World) -> None:
+def test_non_controller_rejects_requests_to_the_controller(world: World) -> None:
     world.start(1, 2)
     loser = next(n for n in world.nodes.values() if not n.controller.is_active).controller
     request = AlterPartitionRequest(broker_id=2, broker_epoch=5, topics=())

@@ -39,7 +39,7 @@ def test_producer_id_blocks_are_consecutive_and_have_a_broker_id(world: World) -
     assert block == {"version": 1, "broker": 2, "block_start": "2000", "block_end": "2999"}
 
 
-def test_producer_ids_are_allocated_only_to_a_current_epoch(world: World) -> None:
+def test_producer_ids_are_allocated_only_with_the_current_epoch(world: World) -> None:
     epoch = world.active().controller.term.context.broker_epoch(2)
     assert allocate(world, 2, epoch - 1).error_code == KafkaError.stale_broker_epoch
     assert allocate(world, 2, epoch + 1).error_code == KafkaError.stale_broker_epoch

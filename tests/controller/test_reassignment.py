@@ -110,7 +110,7 @@ def test_target_lookup_is_linear_in_the_number_of_replicas() -> None:
 
 
 @given(st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True), min_size=2, max_size=6))
-def test_new_target_keeps_the_original_replicas_once(targets: list[list[int]]) -> None:
+def test_replaced_reassignment_lists_original_replicas_once(targets: list[list[int]]) -> None:
     start = ReplicaAssignment(tuple(targets[0]))
     moving = start
     for target in targets[1:]:
@@ -228,7 +228,7 @@ def test_cancellation_restores_origin_and_deletes_other_replicas(world: World) -
     )
 
 
-def test_new_target_replaces_the_old_and_stops_its_replicas(world: World) -> None:
+def test_new_target_replaces_the_old_and_stops_the_old_replicas(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, [2, 3])

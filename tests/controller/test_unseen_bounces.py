@@ -1,7 +1,7 @@
 """Brokers that bounce while there is no controller.
 
-The next controller detects the bounce by comparing the czxid of a broker's registration with the mzxid of the partition
-state.
+The next controller detects such a bounce: it compares the czxid of a broker's registration with the mzxid of the
+partition state.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Fixture `cluster`: each test that uses it runs twice, on virtual time and with real processes.
 
-If another test with real processes covers the same behavior, only `make test-long` runs the second variant.
+If another test with real processes covers the same behavior, the variant with real processes runs only in `make
+test-long`.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def outcome(decode: Callable[[], object]) -> object:
 
 
 def request(data: bytes) -> None:
-    """Decode a frame to a request, to a request with an error, or reject it as malformed.
+    """Decode a frame. The result is a request or a request with an error, or the frame is rejected as malformed.
 
     A decoded request encodes to the same bytes. The hand-written codecs and the generic codec return the same results.
     """
@@ -228,7 +228,7 @@ def sasl_tokens() -> list[bytes]:
 
 
 def credentials(data: bytes) -> None:
-    """Check ids in ACLs, identities and certificates: valid and invalid ones, matching or not."""
+    """Check valid and invalid ids in ACLs against matching and other identities and certificates."""
     choices = Choices(data[:4])
     text = data[4:].decode("utf-8", "surrogatepass" if choices.below(2) else "replace") if _is_text(data[4:]) else ""
     scheme = choices.one(("digest", "ip", "x509", "sasl", "world", "auth", text))

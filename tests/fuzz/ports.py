@@ -98,7 +98,7 @@ class Attack:
         elif manner == 5:
             for byte in _stream(kind, random)[:20]:
                 connection.send(bytes([byte]))
-        # (In manner 6, send nothing.)
+        # (If `manner` is 6, send nothing.)
         if random.random() < 0.2:
             connection.settimeout(0.02)
             connection.recv(4096)

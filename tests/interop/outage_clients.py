@@ -135,9 +135,9 @@ def kafka_python_produce(bootstrap: str, topic: str, acks: str) -> None:
 KAFKA_PYTHON_POLL_MS = 10_000
 """Maximum time in ms of a poll, which returns earlier once a record is available.
 
-If a poll times out while its group's leader waits for the SyncGroup response, after the topic's partitions have
-changed, kafka-python 3.0.12 stays outside its group forever, because it treats the join as completed without its
-result. This also happens with Apache Kafka.
+After a topic's partitions have changed, a poll can time out while its group's leader waits for the SyncGroup response.
+kafka-python 3.0.12 then treats the join as completed although it has no result, and stays outside its group forever.
+This also happens with Apache Kafka.
 """
 
 

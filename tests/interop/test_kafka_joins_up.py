@@ -102,7 +102,8 @@ def test_joined_kafka_broker_is_listed_and_can_be_controller(
     with pytest.raises(ClusterFailed, match="was not started by this cluster"):
         cluster.post(f"/api/v1/brokers/{JOINED}/kill")
 
-    # Place replicas on the Kafka broker: of one topic when it is created, and of another by reassignment.
+    # Place replicas on the Kafka broker in two ways: create one topic with replicas there, and reassign another topic
+    # to it.
     cluster.topics.create("placed", assignment={0: [JOINED, 1], 1: [2, JOINED]})
     assert [p.leader for p in cluster.topics["placed"].partitions] == [JOINED, 2]
     cluster.topics.create("moved", assignment={0: [1, 2]})

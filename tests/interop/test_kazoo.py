@@ -434,7 +434,7 @@ def open_session(port: int) -> tuple[int, bytes]:
 
 
 def close_session(port: int, session_id: int, password: bytes) -> None:
-    """Close a session from another connection, by resuming it there, which can take several attempts."""
+    """Close a session by resuming it on another connection. This can take several attempts."""
     for _ in range(100):
         try:
             with socket.create_connection(("127.0.0.1", port), WAIT_S) as link:

@@ -122,7 +122,7 @@ class Docker:
 
 @pytest.fixture(scope="module")
 def listening() -> dict[int, int]:
-    """Return the port for clients of each broker: the port of its proxy."""
+    """Return, for each broker, the port to which clients connect: the port of its proxy."""
     return dict(enumerate(free_ports(BROKERS), 1))
 
 

@@ -96,7 +96,7 @@ def test_own_client_tests_of_zookeeper_pass(suite: Suite, name: str, tmp_path: P
 
 
 def _run(suite: Suite, name: str, left_out: list[str], directory: Path) -> dict[str, dict[str, str]]:
-    """Run the methods of a test class. Return them by outcome, each with its exception."""
+    """Run the methods of a test class. Return, for each outcome, the methods with that outcome and their exceptions."""
     command = [
         "java", "-Xmx300m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
         "-Dzookeeper.serverCnxnFactory=OutsideServer", f"-Doutside.peers={suite.peers_port}",

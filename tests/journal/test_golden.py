@@ -33,7 +33,7 @@ def test_golden_history_gives_the_state_in_its_file(history: Path) -> None:
 
 
 @pytest.mark.parametrize("history", [None, *HISTORIES], ids=lambda history: history.stem if history else "nothing")
-def test_event_without_golden_history_changes_only_its_position(history: Path | None) -> None:
+def test_event_without_golden_history_changes_only_the_position(history: Path | None) -> None:
     """An event type that is in no golden history changes only the journal position in the folded state.
 
     If an event type changes more of the state, at least one golden history must contain it.

@@ -251,7 +251,7 @@ def test_workload_waiting_time_without_a_reply_is_unfinished() -> None:
     assert "clients: workload w-t (t, acks=all) waited a time that still lasts, 20 records failed" in text(found)
 
 
-def test_workload_report_of_an_older_version_contains_no_waits() -> None:
+def test_workload_report_of_an_older_version_has_no_waiting_time() -> None:
     history = cluster()
     killed_controller(history)
     reported(history, 9, -1, 90, 90, 0)
@@ -296,7 +296,7 @@ def test_follower_lag_is_attributed_to_the_pause_of_its_leader() -> None:
     assert "ISRs without broker 2 for a time that still lasts: t-0" in text(found)
 
 
-def test_whole_cluster_stop_and_topic_deletion_are_no_incidents() -> None:
+def test_stopping_the_cluster_or_deleting_a_topic_is_no_incident() -> None:
     history = cluster()
     request = history.add(9_000, "broker-1", e.AdminRequested("DeleteTopics", ["t"], "client"))
     history.add(9_100, "broker-1", elected(-1, 1, [1, 2, 3], event_cause("broker-1", request.node_seq)))
@@ -310,7 +310,7 @@ def test_whole_cluster_stop_and_topic_deletion_are_no_incidents() -> None:
 
 
 def test_lag_of_a_returning_replica_is_attributed_to_its_kill() -> None:
-    """If a replica that has just returned lags again, this is part of the incident of its kill.
+    """A new lag of a replica that has just returned belongs to the incident of its kill.
 
     Broker 3 is killed and returns to the ISR of t-0. It leaves that ISR again for 0.1 s before it returns to the ISR of
     u-0.

@@ -181,7 +181,7 @@ def test_marker_written_by_an_admin_is_caused_by_a_request() -> None:
     assert (chain.end, chain.says) == (End.REQUEST, "decision 7@0")
 
 
-def test_transaction_without_a_producer_crash_ends_at_a_timer() -> None:
+def test_causes_of_a_txn_without_producer_crash_end_at_a_timer() -> None:
     history = History()
     history.opened()
     decided = history.changed("PrepareAbort", "timed out", timer_cause("transaction-abort"), epoch=1)

@@ -104,7 +104,7 @@ def test_down_conversion_stops_before_the_first_zstd_batch() -> None:
     assert refused.value.error == UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_conversion_that_fits_nothing_gives_incomplete_message() -> None:
+def test_conversion_without_room_gives_an_incomplete_message() -> None:
     data = build_batch([Record(b"k", b"v")])
     assert whole(convert_down(data, 1, 5, 100)) == NOTHING_FITS
     assert whole(convert_down(b"", 1, 5, 100)) == b""

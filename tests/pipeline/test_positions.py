@@ -182,7 +182,7 @@ def test_recreated_cluster_after_rotation_is_another_run(tmp_path: Path) -> None
     assert journal.lines(".~2") == ["new", "newer"]
 
 
-def test_nodes_of_a_recreated_cluster_are_one_run(tmp_path: Path) -> None:
+def test_nodes_of_a_recreated_cluster_belong_to_one_run(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for life in range(1, 4):
         for node in ("peer-1", "broker-1"):

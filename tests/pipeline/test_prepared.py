@@ -1,4 +1,4 @@
-"""Prepared query plans: with growing input they return the same as `zabka.journal.fold`.
+"""Prepared query plans: with growing input, their results are the same as those of `zabka.journal.fold`.
 
 They keep no state between runs.
 """

@@ -25,7 +25,7 @@ def runs(root: Path) -> list[str]:
     return [file.run for file in journal_files(root)]
 
 
-def test_journals_of_a_cluster_directory_are_one_run(tmp_path: Path) -> None:
+def test_journals_of_a_cluster_directory_belong_to_one_run(tmp_path: Path) -> None:
     write(tmp_path / "peer-1/journal/peer-1.000000000001.jsonl")
     write(tmp_path / "broker-1/journal/broker-1.000000000001.jsonl")
     write(tmp_path / "older/broker-1/journal/broker-1.000000000001.jsonl")

@@ -53,7 +53,7 @@ def availability_of_parts(spark: SparkSession, directory: Path, *parts: list[byt
 
 
 def bronze(lake: Path) -> list[dict[str, Any]]:
-    """Return all lines in the lake's files, as a reader sees them that ignores the commit log."""
+    """Return all lines in the lake's files, as seen by a reader that ignores the commit log."""
     rows = ds.dataset(lake / "bronze", format="parquet", partitioning="hive").to_table().to_pylist()
     return sorted(rows, key=lambda row: (row["file"], row["position"]))
 
@@ -155,7 +155,7 @@ def test_rows_of_a_failed_batch_are_not_counted_twice(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_restarted_stream_ends_a_leader_pause_at_its_next_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_restarted_stream_ends_a_pause_at_the_leaders_next_line(spark: SparkSession, tmp_path: Path) -> None:
     lines = paused_twice_and_a_third_time()
     # The first part ends with the start of the first pause. The second part contains the end of that pause, and the
     # second pause.

@@ -194,7 +194,7 @@ def test_min_isr_is_read_from_topic_leader_default_or_properties(spark: SparkSes
     assert row["planned_ms"] == 1_000
 
 
-def test_paused_leader_is_down_until_its_next_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_paused_leader_is_down_until_its_next_journal_line(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "seed-1.jsonl").write_bytes(b"".join(paused_twice_and_a_third_time()))
     (row,) = rows_of(jobs.read_journal(spark, tmp_path), availability)
     # The leader is paused twice for three seconds, and for the last five of 35 seconds.

@@ -200,7 +200,7 @@ def test_truncated_line_in_the_topic_is_recognised_as_the_same(tmp_path: Path) -
     assert published(tmp_path, brokers) == 1
 
 
-def test_file_older_than_the_published_ones_is_rejected(tmp_path: Path) -> None:
+def test_file_older_than_the_published_files_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "peer-1.000000000900.jsonl").write_bytes(b"line\n")
     brokers = Brokers()
     assert published(tmp_path, brokers) == 1

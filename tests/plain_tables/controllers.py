@@ -54,7 +54,7 @@ def _death(lines: list[Row], elected: Row, end: Row | None) -> Row | None:
 def _lasted_us(elected: Row, end: Row) -> int:
     """Return the length of a term.
 
-    It is measured on the controller's own clock if the controller reports the end, or else on the run's clock.
+    If the controller itself reports the end, the length is measured on its own clock, otherwise on the run's clock.
     """
     clock = "wall_us" if end["node"] == elected["node"] else "mono_us"
     lasted: int = end[clock] - elected[clock]

@@ -33,7 +33,7 @@ def failed_syncs_are_acknowledged() -> Iterator[None]:
 
 @contextmanager
 def recovery_trusts_the_kernel() -> Iterator[None]:
-    """Injected bug: after a failed sync, the next process only syncs the data that it reads; it does not write it
+    """Injected bug: after a failed sync, the next process syncs the data that it reads, but does not write the data
     again.
     """
     with broken(recovery, write_again=lambda *where: None):

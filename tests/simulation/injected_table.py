@@ -40,7 +40,7 @@ RARE = {
 BY_STEPS = ("leader counts itself before its fsync", "leader acknowledges before its fsync")
 """Bugs that runs of whole processes cannot show, because these processes sync a fast disk before they send.
 
-Searches of the bare protocol find them (`tests/simulation/search/test_searches.py`).
+Searches over the states of the protocol find them (`tests/simulation/search/test_searches.py`).
 """
 NOT_SHOWN = ("full disks cut the log",)
 """Bugs that were shown neither by 60 seeds nor by a script."""
@@ -134,7 +134,7 @@ def search(
 
 
 def text_in_script(bug: str) -> str:
-    """Return the string that a problem of this bug's script must contain.
+    """Return a string by which a problem of the bug's script is recognised as this bug.
 
     Raises StopIteration if no script is paired with the bug.
     """

@@ -129,7 +129,7 @@ def test_node_can_be_stopped_before_or_after_an_event(before: bool, written: int
         assert _commits(it, node) == written
 
 
-def test_node_runs_on_after_its_planned_stop_is_cancelled() -> None:
+def test_node_continues_after_its_planned_stop_is_cancelled() -> None:
     with ensemble() as it:
         stop = EventStop(it.world, it.follower.name, "txn_committed")
         stop.cancel()

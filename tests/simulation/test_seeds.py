@@ -1,6 +1,4 @@
-"""The simulated world: seeds violate no invariant, lead to the same bytes when they run again, and find injected
-bugs.
-"""
+"""The simulated world: seeds violate no invariant, give the same bytes when they run again, and find injected bugs."""
 
 from __future__ import annotations
 

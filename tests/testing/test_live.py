@@ -138,7 +138,8 @@ def test_link_faults_persist_across_a_node_restart(zabka_cluster: LiveCluster) -
     broker.kill()
     broker.start()
     # The new process is partitioned from all peers, so it has no session, and the session of the old process expires.
-    # The new process may notice the faults late: a session opened before they took effect looks connected at first.
+    # The new process may notice the faults late: if it opened a session before they took effect, that session looks
+    # connected at first.
     zabka_cluster.until(lambda: not broker.registered and broker.session_state in ("connecting", "suspended"), 60)
     assert broker.process == "running"
     zabka_cluster.faults.heal()

@@ -253,7 +253,7 @@ def test_error_for_an_unknown_fault_kind_lists_the_known_kinds() -> None:
         kinds_of("meteor", 3)
 
 
-def test_fault_numbers_are_formatted_and_parsed_as_a_string() -> None:
+def test_fault_numbers_round_trip_through_a_string() -> None:
     assert [numbers_of(numbers_text(each)) for each in ([], [3], [3, 7])] == [[], [3], [3, 7]]
 
 

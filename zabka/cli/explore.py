@@ -1,4 +1,4 @@
-"""`zabka explore`: visit every state of the bare protocol within given bounds."""
+"""`zabka explore`: visit every state of the ensemble's protocol within given bounds."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def command(
         Path | None, typer.Option(envvar="ZABKA_OUT", help="File for a violation, written as a scenario")
     ] = None,
 ) -> None:
-    """Visit every state of the bare protocol in a small scope; exit code 1 if an invariant was violated."""
+    """Visit every state of the ensemble's protocol within small bounds; exit code 1 if an invariant was violated."""
     from zabka.simulation.search.explore import Begin, Bounds
 
     try:

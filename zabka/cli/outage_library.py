@@ -55,9 +55,9 @@ class Player(Protocol):
 
 
 def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], str | None]) -> int:
-    """Print one line for each scenario, which also says whether the player `elsewhere` can run the scenario.
+    """Print one line for each scenario, which also states whether the player `elsewhere` can run the scenario.
 
-    `running` returns why a scenario cannot run on a running cluster, or None if it can.
+    `running` returns the reason why a scenario cannot run on a running cluster, or None if it can.
     """
     if as_json:
         found = [description(each, elsewhere.unplayable(each), running(each)) for each in LIBRARY.values()]

@@ -94,7 +94,8 @@ def _refused(reason: str) -> typer.Exit:
 def _target(out: Path | None, data: Place, name: str) -> Path:
     """Return the directory for the output tables.
 
-    By default this directory is in the journals' directory, or next to a single journal. `out` replaces the default.
+    By default, the tables are in the journals' directory, or next to the journal if `data` is a single one. `out`
+    replaces this default.
     """
     if out is not None:
         return _local("--out", out)
@@ -344,7 +345,7 @@ def stream(
 
 @contextmanager
 def _asked_to_end() -> Iterator[Event]:
-    """Yield an event that is set by Ctrl-C and SIGTERM. Without it, the signal would interrupt a call to Java."""
+    """Yield an event that Ctrl-C and SIGTERM set. Otherwise, the signal would interrupt a call to Java."""
     asked = Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number, handler in before.items():

@@ -67,7 +67,7 @@ def _entries(data: Path, journal: Path | None) -> list[Entry]:
 
 
 def _no_such_event(effect: str, about: str, entries: list[Entry]) -> str:
-    """Return an error message that says why no event matches, and suggests what to ask for."""
+    """Return an error message that states why no event matches, and suggests other arguments."""
     from zabka.ensemble.close_names import did_you_mean
     from zabka.journal.events import BY_NAME, type_name
 

@@ -246,7 +246,7 @@ class Causes:
         """If an open transaction holds back a last stable offset, return the event that kept the transaction open.
 
         The last step is the transaction's last change, and the step before it is the LastStableOffsetHeld event. The
-        transaction stayed open after its last change, so the cause of that change does not explain why.
+        transaction stayed open after its last change, so the cause of that change is not the reason why it is open.
         """
         if len(steps) < 2 or not isinstance(steps[-2].event, LastStableOffsetHeld):
             return None

@@ -27,7 +27,7 @@ _MEASURED: dict[type[Event], tuple[str, ...]] = {
 _NEVER_COMPARED = ("caused_by",)
 """Fields that are never compared.
 
-A cause contains the sequence number of another event, which depends on the run. That other event is compared itself.
+A cause contains the sequence number of another event, which depends on the run. The other event itself is compared.
 """
 
 

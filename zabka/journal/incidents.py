@@ -110,7 +110,7 @@ class Stall(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """Acknowledged records of a topic that a workload did not find when it read its records."""
+    """Acknowledged records of a topic that a workload did not find when it read its records back."""
 
     topic: str
     span: e.LostSpan
@@ -243,7 +243,7 @@ class _History:
     def _isr_of(self, event: Event) -> list[int]:
         """Return the partition's ISR before the event.
 
-        For a write that was logged late, return the event's own ISR, so that the event changes nothing.
+        If the event is a write that was logged late, return the ISR in the event, so that the event changes nothing.
         """
         if not isinstance(event, e.LeaderElected | e.IsrChanged):
             return []
@@ -460,7 +460,7 @@ def _matters(incident: Incident) -> bool:
 
 
 def _shared_us(incident: Incident, topic: str, from_us: int, to_us: int) -> int:
-    """Return for how long of that period the incident affected partitions of the topic."""
+    """Return the length of the time within this period during which the incident affected partitions of the topic."""
     ends = [(outage.partition, outage.to_us) for outage in incident.outages]
     ends += [(removal.partition, removal.to_us) for removal in incident.removals]
     affected = [end or to_us for partition, end in ends if partition.rpartition("-")[0] == topic]

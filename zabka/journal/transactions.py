@@ -45,7 +45,7 @@ class Transactions:
         self._begun: dict[tuple[int, str, int], list[Entry]] = {}
         """Starts of transactions in partitions, by producer id, partition and offset."""
         self._processes: dict[str, list[tuple[Entry, bool]]] = {}
-        """Starts and stops of each process, each with a flag that is true if the process runs afterwards."""
+        """Starts and stops of each process. The flag of each is true if the process runs after it."""
         self._faults: dict[str, str] = {}
         """The process that each active fault has stopped, by fault id."""
 

@@ -321,7 +321,8 @@ def cut_records(data: bytes | memoryview, position: int, header: BatchHeader) ->
 def _cut(data: memoryview, count: int) -> Generator[Cut, None, tuple[int, tuple[int, int]]]:
     """Yield the complete records in `data`.
 
-    Return how many of `count` records are missing, where the incomplete record begins, and how many bytes it needs.
+    Return how many of `count` records are missing, the position at which the incomplete record begins, and the number
+    of bytes that this record needs.
     """
     at, size_of_data = 0, len(data)
     while count:
@@ -415,7 +416,7 @@ def _with_records(header: BatchHeader, payload: bytes, count: int) -> tuple[byte
 
 
 def _timed_from(records: bytearray, more_ms: int, slice_records: int) -> Generator[None, None, bytearray]:
-    """Encode records again, with unchanged timestamps, for a batch whose base timestamp is lower by `more_ms`."""
+    """Encode records again for a batch whose base timestamp is lower by `more_ms`. Their timestamps do not change."""
     data, timed = memoryview(records), bytearray()
     at = number = 0
     while at < len(data):

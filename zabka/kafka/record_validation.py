@@ -210,7 +210,7 @@ def validate(data: Data, append: Append) -> Validation:
             source = _check_message(data, batch, append) or source
     append_time_ms = append.now_ms if append.rules.stamps else -1
     if not batches:
-        # Only with the oldest versions of Produce can the set of batches be empty here.
+        # The set of batches can be empty here only with the oldest versions of Produce.
         return Validated(b"", [], append_time_ms)
     first = batches[0]
     if len(batches) > 1 and (first.magic == MAGIC or source is not Codec.NONE):

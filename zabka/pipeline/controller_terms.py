@@ -50,8 +50,8 @@ def controller_terms(journal: Journal) -> DataFrame:
     closings = journal.once("closings", lambda: _first_closings(terms, journal))
     ends = _with_endings(terms, closings, journal)
     moment = f.col("resigned_us") - f.col("from_us")
-    # A controller may resign and then close its session, so its resignation comes first, even if the clocks
-    # differ.
+    # A controller may first resign and then close its session, so the resignation precedes the end of the session even
+    # if the clocks show the opposite order.
     first = ~f.col("expired") | (moment < f.col("closed_after"))
     before_closing = f.col("zxid_closed").isNull() | (f.col("reason").isin(*LET_GO) & first)
     before_next = f.col("next_zxid").isNull() | (moment < f.col("next_after"))

@@ -121,7 +121,9 @@ def _members(needs: str) -> Iterator[tuple[str, Path]]:
 
 
 def _descriptions(loaded: dict[str, list[str]]) -> Iterator[tuple[str, Path]]:
-    """Yield the metadata files of each installed package, from which some packages read their version when imported."""
+    """Yield the metadata files of each installed package. Some packages read their version from these files when
+    imported.
+    """
     of_packages = packages_distributions()
     for name in sorted({name for top in loaded for name in of_packages.get(top, ())}):
         for file in distribution(name).files or ():

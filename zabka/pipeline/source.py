@@ -74,7 +74,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._all_now = True
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        # Advance even while a file waits for an earlier file with the same name, because the waiting file existed when
+        # Advance even while a file waits for an earlier file with the same name: the waiting file already existed when
         # all lines were requested.
         if self._target is None or not self._all_now or self._held.waiting:
             self._target = advance(self._held.files_to_go_on_with(start), start)

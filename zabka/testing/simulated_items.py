@@ -29,7 +29,10 @@ _STRICT_XPASS = "[XPASS(strict)]"
 
 
 def _parameters(function: object) -> Any:
-    """Return the parameters of a test decorated with `simulated`, also if hypothesis's `given` wraps it, or None."""
+    """Return the parameters of a test decorated with `simulated`, or None for another test.
+
+    The test can also be wrapped by hypothesis's `given`.
+    """
     inner = getattr(getattr(function, "hypothesis", None), "inner_test", None)
     return getattr(inner or function, _ATTRIBUTE, None)
 

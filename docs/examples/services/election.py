@@ -1,4 +1,4 @@
-"""Workers that take turns: only the worker that has created the ephemeral znode /leader must write."""
+"""Workers that take turns: only the worker that has created the ephemeral znode /leader is allowed to write."""
 
 from __future__ import annotations
 

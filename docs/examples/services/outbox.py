@@ -70,7 +70,7 @@ async def sell(bootstrap: str, path: Path) -> None:
 
 
 async def sell_with_outbox(bootstrap: str, path: Path) -> None:
-    """The correction: every stored order is published, after a restart if necessary; some orders are published
+    """The correction: every stored order is published, if necessary after a restart. Some orders are published
     twice.
     """
     database = Database(path)

@@ -14,7 +14,7 @@ class Warehouse(Protocol):
     """The warehouse. Its state survives the members."""
 
     def ship(self, order: int) -> None:
-        """Ship an order; if the method is called twice, the order is shipped twice."""
+        """Ship an order. A second call for the same order ships it twice."""
 
     def ship_once(self, order: int, partition: int, offset: int) -> None:
         """Ship an order and store its offset in one transaction; ignore an offset that is already stored."""

@@ -18,7 +18,7 @@ Report = Callable[[int], None]
 
 
 async def report(bootstrap: str, tell: Report) -> None:
-    """The mistake: it interprets a response without offsets as a group that has committed none.
+    """The mistake: it treats a response without offsets as if the group had committed none.
 
     aiokafka 0.14 does not raise an error that applies to the whole response, such as NOT_COORDINATOR.
     """

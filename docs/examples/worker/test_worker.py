@@ -1,4 +1,6 @@
-"""Each ready-made set of request faults finds the mistake for which it was made; the corrected program passes."""
+"""Each preset of request faults reveals the mistake for which it was made, and the corrected program passes under
+it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ class Shop:
                 await asyncio.sleep(0.1)
 
     async def letters(self) -> list[int]:
-        """Wait until the worker ends, and return the orders in the dead-letter topic."""
+        """Wait until the worker ends, and return the orders in the dead-letter topic (dead letters)."""
         await self._world.until(lambda: self.worker.has_returned, within=120)
         return sorted(map(int, self._world.cluster.consume(DEAD_LETTERS)))
 
@@ -74,7 +76,9 @@ STAND = pytest.mark.parametrize("program", [stand, stand_once])
 
 @choice(Mistake.PLAIN_PRODUCER)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_ack_lost_faults_make_worker_store_a_letter_twice(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_ack_lost_faults_make_worker_store_a_dead_letter_twice(
+    world: SimulatedWorld, mistake: Mistake | None
+) -> None:
     shop = await opened(world, mistake)
     world.faults.add_set("ack-lost", topic=DEAD_LETTERS)
     assert await shop.letters() == sorted([*POISON, 3] if mistake else POISON)
@@ -82,7 +86,7 @@ async def test_ack_lost_faults_make_worker_store_a_letter_twice(world: Simulated
 
 @choice(Mistake.IMPATIENT_PRODUCER)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_not_leader_faults_make_worker_lose_a_letter(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_not_leader_faults_make_worker_lose_a_dead_letter(world: SimulatedWorld, mistake: Mistake | None) -> None:
     shop = await opened(world, mistake)
     world.faults.add_set("not-leader", topic=DEAD_LETTERS)
     assert (await shop.letters() == list(POISON)) is (mistake is None)
@@ -110,7 +114,9 @@ async def test_rebalance_storm_makes_worker_bill_orders_again(world: SimulatedWo
 
 @choice(Mistake.SECOND_SEND)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_slow_broker_makes_worker_store_letters_twice(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_slow_broker_makes_worker_store_dead_letters_twice(
+    world: SimulatedWorld, mistake: Mistake | None
+) -> None:
     shop = await opened(world, mistake)
     world.faults.add_set("slow-broker")
     letters = await shop.letters()
@@ -120,7 +126,7 @@ async def test_slow_broker_makes_worker_store_letters_twice(world: SimulatedWorl
 
 @choice(Mistake.ONE_LOOK)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_stale_metadata_makes_worker_drop_letters(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_stale_metadata_makes_worker_drop_dead_letters(world: SimulatedWorld, mistake: Mistake | None) -> None:
     shop = Shop(world, mistake)
     world.faults.add_set("stale-metadata", for_ms=8_000)
     world.topics.create(DEAD_LETTERS)
@@ -130,7 +136,7 @@ async def test_stale_metadata_makes_worker_drop_letters(world: SimulatedWorld, m
 
 @choice(Mistake.SHORT_FLUSH)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_throttled_worker_exits_before_its_letters_are_stored(
+async def test_throttled_worker_exits_before_dead_letters_are_stored(
     world: SimulatedWorld, mistake: Mistake | None
 ) -> None:
     shop = await opened(world, mistake)

@@ -76,7 +76,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
         self._done.clear()
 
     async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        """Start at the committed offsets, which the consumer does by default."""
+        """Do nothing: by default, the consumer starts at the committed offsets."""
 
     async def _handle(self, order: ConsumerRecord) -> None:
         self._handled += 1

@@ -260,7 +260,7 @@ class KazooSession:
         self.start()
 
     def close(self) -> None:
-        """Free resources after `stop`. Raises if the client was not stopped."""
+        """Free resources after `stop`. Raises Exception, as kazoo does, if the client was not stopped."""
         if not self._stopped.is_set():
             raise Exception("Cannot close connection until it is stopped")
 

@@ -206,8 +206,8 @@ def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_clien
     revoked = _revoked(values, prefix, wanted=wanted)
     trusts_expired = values.flag(f"zabka.{prefix}trustExpired", False)
     if wanted and trusts_expired and revoked is not None:
-        # With both settings, OpenSSL would check neither the dates of certificates nor the dates of revocation lists,
-        # so reject them.
+        # With both settings, OpenSSL would check neither the validity dates of certificates nor those of revocation
+        # lists, so reject the combination.
         raise ConfigError(f"zabka.{prefix}trustExpired=true and {prefix}crl=true: an outdated list would be believed")
     if not wanted:
         return None
@@ -358,7 +358,7 @@ def _throttle(values: Values) -> ThrottleSettings:
 
 
 def _weight(values: Values, key: str, default: int, local: int) -> int:
-    """Return the number of tokens that a session costs, at least `local`, the number that a local session costs."""
+    """Return the number of tokens that a session costs: at least `local`, which is the cost of a local session."""
     weight = values.property_number(key, default, 1, below=default)
     if weight < local and values.given(key) is not None:
         values.warn(f"{key}={weight} is below the weight of a local session: {local} is used")

@@ -21,10 +21,10 @@ _KB_MAX = 2**40
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings for the storage of a peer's history.
 
-    `snap_count_max` equals `snap_count` if that is set. `snap_size_limit_bytes` 0 means no limit, `preallocate_bytes` 0
-    no preallocation, and `retain_snapshots` 0 retains all snapshots. `snapshot_suffix` is the file suffix of the
-    compression. With a negative `snapshot_size_factor` no DIFF is sent from the log on disk. With `quick_sync_us` 0 the
-    storage thread runs every fsync.
+    If `snap_count` is set, `snap_count_max` equals it. The value 0 means: no limit (`snap_size_limit_bytes`), no
+    preallocation (`preallocate_bytes`), all snapshots are retained (`retain_snapshots`), and the storage thread runs
+    every fsync (`quick_sync_us`). `snapshot_suffix` is the file suffix of the compression. With a negative
+    `snapshot_size_factor`, no DIFF is sent from the log on disk.
     """
 
     snap_count: int

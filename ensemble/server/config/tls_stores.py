@@ -119,7 +119,7 @@ def load_revoked(context: ssl.SSLContext, path: Path) -> None:
         if not _CRL.search(content):
             raise ValueError("it holds no list (X509 CRL) in PEM")
         if _CERTIFICATE in content:
-            # Without this check, OpenSSL would trust the certificates in the file.
+            # OpenSSL would trust these certificates, so reject the file.
             raise ValueError("it holds certificates beside the lists")
         context.load_verify_locations(path)
     except (OSError, ValueError) as bad:

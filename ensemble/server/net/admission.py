@@ -32,10 +32,10 @@ class Admission:
         """Number of requests in progress (without a reply), over all connections."""
         self.large_bytes = 0
         self.handed_over: dict[ConnectionId, int] = {}
-        """Requests passed to the peer in the current event loop turn, which it has not processed yet, keyed by
-        connection.
+        """Number of requests that were passed to the peer in the current event loop turn and that it has not processed
+        yet.
 
-        Each new turn clears this.
+        Keyed by connection; cleared in each new turn.
         """
         self._per_host: dict[str, int] = {}
 

@@ -38,7 +38,7 @@ UNIDENTIFIED_MAX = 64
 
 
 class ElectionListener(Protocol):
-    """Receiver of notifications and of errors on election connections."""
+    """Receiver of the notifications and of the errors on election connections."""
 
     def on_notification(self, src: PeerId, notification: Notification) -> None: ...
     def on_voter_unreachable(self, peer_id: PeerId) -> None: ...
@@ -119,9 +119,10 @@ class ElectionConnection(asyncio.Protocol):
             self._called(transport, self._dialled)
 
     def _called(self, transport: asyncio.Transport, dialled: PeerId) -> None:
-        """After the handshake of a connection that this side opened: start sending notifications.
+        """After the handshake of a connection that this side opened, start to send notifications.
 
-        If the other side has the larger id, close the connection instead: the other side opens one itself.
+        If the other side has the larger id, close this connection instead, because the other side opens a connection
+        itself.
         """
         if self._port.my_id > dialled:
             self._peer_id = dialled

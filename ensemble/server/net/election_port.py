@@ -81,7 +81,9 @@ class ElectionPort:
         self._announced: dict[PeerId, list[tuple[str, int]]] = {}
         """Election addresses that servers announced, if they differ from the list of members."""
         self._unlisted: dict[tuple[PeerId, str], None] = {}
-        """Servers missing from the list of members that were reported, with the addresses that they announced."""
+        """Servers missing from the list of members, with the addresses that they announced, that were already
+        reported.
+        """
         self._faults = faults
         self._security = security
         self._server: Listening | None = None
@@ -174,7 +176,7 @@ class ElectionPort:
             report_task_failure(task)
 
     async def _keep_dialling(self, to: PeerId) -> None:
-        """Try to connect to a peer until there is a connection, or no notification for it."""
+        """Try to connect to a peer until there is a connection, or until no notification waits to be sent to it."""
         delay_s, attempt = RETRY_MIN_S, 0
         try:
             while to not in self._connections and to in self._waiting:
@@ -279,7 +281,8 @@ class ElectionPort:
         return True
 
     def _is_double(self, connection: ElectionConnection, opening: Opening) -> bool:
-        """Return whether another server with the same id is connected, to reject the connection.
+        """Return whether another server with the same id is already connected, so that this connection must be
+        rejected.
 
         A server that announces the same port but connects from another machine is logged and accepted: it may have
         moved.

@@ -257,8 +257,8 @@ class QuorumPort:
             link.close()
 
     def flush(self) -> None:
-        """Write the queued packets of all links, starting with the link that received last, because a peer waits
-        there.
+        """Write the queued packets of all links, first of the link that received packets last, because its peer
+        waits.
         """
         if self._unflushed:
             self.flush_last_active()
@@ -267,7 +267,7 @@ class QuorumPort:
                 link.flush()
 
     def flush_last_active(self) -> None:
-        """Write the queued packets of the link that received last; `flush` writes those of the others."""
+        """Write the queued packets of the link that received packets last; `flush` writes those of the other links."""
         waiting = self._unflushed.pop(self._last_active, None)
         if waiting is not None:
             waiting.flush()

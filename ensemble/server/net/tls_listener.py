@@ -164,7 +164,7 @@ class TlsListener:
 
     @staticmethod
     async def _is_plain(accepted: socket.socket, timeout_s: float) -> bool:
-        """Return whether a connection begins without TLS, from its first byte, which stays in the socket."""
+        """Return whether a connection begins without TLS. Only look at its first byte, which stays in the socket."""
         loop = asyncio.get_running_loop()
         readable: asyncio.Future[None] = loop.create_future()
         loop.add_reader(accepted.fileno(), _settle, readable)

@@ -35,9 +35,10 @@ class Refusal(NamedTuple):
 
 
 class OnDemandSnapshots:
-    """Snapshots on request: calls `take` at most once per `interval_ms`, never if `interval_ms` is None.
+    """Snapshots on request: calls `take` at most once per `interval_ms`, or never if `interval_ms` is None.
 
-    `wanted` contains the futures of requests that wait for a durable snapshot; the operator view resolves them.
+    `wanted` contains the futures of requests that wait for a durable snapshot. The operator view resolves these
+    futures.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ _MODES = {
     PeerState.OBSERVING: "observer",
     PeerState.LOOKING: "looking",
 }
-# Names that FinalRequestProcessor gives to the last operation of a connection.
+# Names that FinalRequestProcessor uses for the last operation of a connection.
 _SHORT_OPS = {
     **dict.fromkeys(("create", "create2", "createTtl", "createContainer"), "CREA"),
     **dict.fromkeys(("delete", "deleteContainer"), "DELE"),
@@ -101,7 +101,8 @@ def own_line(config: ZooConfig, peer: Peer) -> ServerLine | None:
 def client_address(config: ZooConfig, clients: Open) -> tuple[str, int]:
     """Return the address for clients without TLS; port 0 if there is none.
 
-    If the membership has no client port for this server, the previous port stays open and is returned.
+    If the membership has no client port for this server, the port that was opened before stays open, and its address is
+    returned.
     """
     return clients.open_at or (config.client_address, config.client_port or 0)
 

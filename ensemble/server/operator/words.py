@@ -211,8 +211,10 @@ class FourLetterCommands:
         return "\n".join(lines) + "\n"
 
     def _session_lines(self) -> list[str]:
-        """Return lines about the sessions: by expiry if this server tracks them (SessionTrackerImpl), else with
-        timeouts.
+        """Return lines about the sessions.
+
+        If this server tracks sessions (SessionTrackerImpl), they are grouped by expiry time; otherwise each line shows
+        a session and its timeout.
         """
         buckets = self._service.views.sessions_by_due_time()
         if buckets is None:

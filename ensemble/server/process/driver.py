@@ -8,10 +8,11 @@ Packets and replies wait for the disk only if the core requires it. If the loop 
 `Storage`), packets that other servers wait for are sent first, so that all servers run their fsyncs in parallel.
 Effects that arise after that fsync belong to the same round.
 
-With one request in flight, its latency is the sum of the sequential steps, and on few cores also of the parallel steps.
-So the steps on the critical path run first. In an ensemble of three, one other server completes a quorum; the third
-server receives a proposal only after the proposal is in this server's log. A follower with a waiting client checks once
-whether the leader's acknowledgement has arrived before it sends its own.
+With one request in flight, its latency is the sum of the steps that run one after another. On a machine with few cores,
+it also includes steps that could run in parallel. So the steps on the critical path run first. In an ensemble of three,
+one other server completes a quorum; the third server receives a proposal only after the proposal is in this server's
+log. A follower with a waiting client checks once whether the leader's acknowledgement has arrived before it sends its
+own.
 """
 
 from __future__ import annotations
@@ -217,7 +218,9 @@ class PeerDriver:
             actions[type(effect)](effect)
 
     def _carry_out_early(self, effects: list[Effect]) -> None:
-        """Execute effects during a turn: send packets, and start disk effects that the storage thread executes."""
+        """Execute effects before the turn ends: send packets, and start disk effects that the storage thread
+        executes.
+        """
         self._carry_out(effects)
         self._send(disk_too=not (self._disk and self._disk_is_quick()))
 
@@ -256,13 +259,13 @@ class PeerDriver:
         if self.clients is not None:
             self.clients.flush()
         if self._holds_ack and not held_before:
-            # Use two nested calls, so that the loop reads packets that have arrived before this peer sends its
+            # Use two nested calls: the loop then reads packets that have already arrived before this peer sends its
             # acknowledgement.
             self._loop.call_soon(self._loop.call_soon, self._acknowledge)
         else:
             self._acknowledge()
         if self._from_clients:
-            # During this round, the request throttle has released these messages, so process them in another round.
+            # The request throttle has released these messages during this round, so process them in the next round.
             self._flush_soon()
         self._flush_journal()
 
@@ -422,8 +425,9 @@ class PeerDriver:
         self._refusals.admit_unlisted(peer_id, address, reconfig_enabled=self._peer.reconfig_enabled)
 
     def takes_observers(self) -> bool:
-        """Return whether this peer accepts observers on its second port: only as a follower, to reduce the leader's
-        load.
+        """Return whether this peer accepts observers on its second port.
+
+        Only a follower does, to reduce the leader's load.
         """
         return self._peer.state is PeerState.FOLLOWING
 
@@ -444,9 +448,10 @@ class PeerDriver:
         self._call(self._peer.on_link_down, link)
 
     def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
-        """Pass packets received on a link to the peer; the list is empty if only a part of a packet arrived.
+        """Pass packets received on a link to the peer.
 
-        Packets that arrive after this side closed the link are ignored.
+        The list is empty if only a part of a packet has arrived. Packets that arrive after this side closed the link
+        are ignored.
         """
         assert self.quorum is not None
         if not self.quorum.is_open(link):
@@ -537,7 +542,8 @@ class PeerDriver:
             messages, self._from_clients = self._from_clients, []
             self._client_waits = True
             if self.clients is not None:
-                # Clear this before the turn, because from then on the peer itself counts these requests as outstanding.
+                # Clear the set before the turn: as soon as the turn begins, the peer itself counts these requests as
+                # outstanding.
                 self.clients.admission.handed_over.clear()
             self._call(self._peer.on_clients, messages)
 

@@ -203,7 +203,7 @@ def test_valid_change_succeeds_despite_an_invalid_znode_value(cluster: Cluster) 
 
 
 @pytest.mark.parametrize("given", ["broker.id", "node.id"])
-def test_broker_with_one_id_key_describes_both_id_keys(given: str) -> None:
+def test_describe_returns_broker_id_and_node_id_if_one_is_set(given: str) -> None:
     # The keys and their order are those of KafkaConfig.populateSynonyms.
     cluster = Cluster(1)
     node = cluster.nodes[1]

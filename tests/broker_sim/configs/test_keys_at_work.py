@@ -74,7 +74,8 @@ def test_connection_burst_can_use_quota_of_all_windows_but_one(windows: int, sec
 
     watch.runtime.spawn(come(), "come")
     watch.wait(1)
-    # One more connection may be accepted, because the rate is checked before the new connection is counted.
+    # One connection more than the limit may be accepted, because the rate is checked before the new connection is
+    # counted.
     assert len(admitted) - 2 * (windows - 1) * seconds in (0, 1)
     watch.runtime.stop()
 

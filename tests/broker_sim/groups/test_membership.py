@@ -228,7 +228,7 @@ def test_member_without_an_assignment_gets_an_empty_one(members: Members) -> Non
     assert sync.error is NONE and sync.answer.assignment == b""
 
 
-def test_sync_group_is_rejected_with_the_error_for_its_cause(members: Members) -> None:
+def test_rejected_sync_group_gets_the_error_code_for_the_reason(members: Members) -> None:
     assert members.sync("nobody", 1).error is ErrorCode.unknown_member_id
     (leader,), generation = members.stable()
     assert members.sync("nobody", generation).error is ErrorCode.unknown_member_id
@@ -258,7 +258,7 @@ def test_member_without_sync_group_is_removed_after_the_timeout(members: Members
 # ---- heartbeats ------------------------------------------------------------------------------------------------
 
 
-def test_heartbeat_is_rejected_with_the_error_for_its_cause(members: Members) -> None:
+def test_rejected_heartbeat_gets_the_error_code_for_the_reason(members: Members) -> None:
     assert members.heartbeat("nobody", 1) is ErrorCode.unknown_member_id
     (leader,), generation = members.stable()
     assert members.heartbeat(leader, generation) is NONE
@@ -331,7 +331,7 @@ def test_leader_that_does_not_rejoin_in_time_is_replaced(members: Members) -> No
     assert [row.member_id for row in join.answer.members] == [follower]
 
 
-def test_rejoin_of_the_leader_but_not_of_a_follower_rebalances(members: Members) -> None:
+def test_rebalance_starts_if_the_leader_rejoins_not_a_follower(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     same = members.join(follower)
     assert same.answer.generation_id == generation and members.state() == "Stable"
@@ -402,7 +402,7 @@ def test_restarted_static_member_keeps_its_assignment(members: Members) -> None:
     assert members.heartbeat(leader, generation) is NONE
 
 
-def test_restarted_static_leader_gets_skip_assignment_since_v9(
+def test_join_v9_of_restarted_static_leader_sets_skip_assignment(
     members: Members,
 ) -> None:
     (leader,), generation = members.stable(instances=("a",))

@@ -93,7 +93,7 @@ def test_topic_can_forbid_message_down_conversion(cluster: Cluster) -> None:
     assert fetch(cluster, 4).error_code == 0
 
 
-def test_transactional_batch_fails_the_whole_request(cluster: Cluster) -> None:
+def test_transactional_batch_in_a_plain_produce_is_rejected(cluster: Cluster) -> None:
     topic(cluster)
     data = bytearray(build_batch(ROWS))
     data[22] |= 0x10

@@ -52,7 +52,7 @@ def test_create_topics_waits_until_all_partitions_have_leaders(cluster: Cluster)
     assert all(row.leader > 0 and len(row.isr) == 3 for row in described.partitions)
 
 
-def test_topic_without_counts_gets_the_default_counts_of_brokers() -> None:
+def test_topic_without_partition_or_replica_count_gets_defaults() -> None:
     cluster = Cluster(num_partitions="4", default_replication_factor="2").start()
     cluster.run(cluster.client.create_topic("orders"))
     described = cluster.run(cluster.client.metadata(["orders"])).topics["orders"]
@@ -441,7 +441,7 @@ def test_racks_are_ignored_or_rejected_if_one_broker_has_none() -> None:
     assert assign_replicas([0, 1], 1, 1, Random(0), racks={**RACKS, 3: None})
 
 
-def test_topic_is_spread_over_racks_and_rejected_if_one_is_unset() -> None:
+def test_topic_creation_uses_racks_and_fails_if_a_rack_is_unset() -> None:
     cluster = Cluster(4)
     for node in cluster.nodes.values():
         node.keys["broker.rack"] = f"r{node.broker_id % 2}"

@@ -109,7 +109,10 @@ def test_follower_stores_the_end_of_each_epoch_within_a_gap() -> None:
 
 
 def test_follower_ending_in_a_copied_gap_continues_after_it() -> None:
-    """The leader has one batch without records in the gap. The follower still has the first removed record."""
+    """A follower whose log ends inside a gap that it copied continues after the gap.
+
+    The leader has one batch without records in the gap. The follower still has the first removed record.
+    """
     leader, lagging = a_log(1 << 20), a_log(1 << 20)
     follow(leader, with_gap_at_its_end())
     assert [header.base_offset for header in headers_of(leader.read(0, 1 << 20, 4, True))] == [0, 1, 2]
@@ -271,7 +274,7 @@ def test_log_truncated_in_a_gap_keeps_its_end_when_reopened(kept: int, offset: i
     assert opened.truncate_to(1) <= 1 and read_all(opened) == []
 
 
-def test_compacted_replica_follows_a_leader_ending_in_its_gap() -> None:
+def test_compacted_replica_follows_leader_ending_in_replicas_gap() -> None:
     cluster = Cluster(2, log_segment_bytes=700, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
     cluster.create([1, 2])

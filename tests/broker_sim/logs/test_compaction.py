@@ -90,8 +90,8 @@ def test_compaction_stops_at_a_full_key_map_and_resumes_there() -> None:
     while is_filthy(log, small, 10):
         run_compaction(log, small)
         reached.append(log.first_dirty_offset)
-    # The key map has room for three keys: first k0, same and k1, then same, k2 and k3. As in Kafka, a full map
-    # rejects even a key that it contains.
+    # The key map has room for three keys: `k0`, `same` and `k1` in the first pass, `same`, `k2` and `k3` in the second.
+    # As in Kafka, a full map rejects even a key that it already contains.
     assert reached[:3] == [3, 7, 11] and reached[-1] == last
     once = a_log(170)
     for number in range(12):
@@ -346,8 +346,8 @@ def test_segment_removed_during_compaction_is_not_a_disk_error(
 
 @pytest.mark.parametrize("tombstone", [None, "v"], ids=["tombstones", "values"])
 def test_overflowing_timestamps_survive_compaction(tombstone: str | None) -> None:
-    # Java adds a record's delta to the batch's timestamp in 64 bits. Clients can send such batches, and brokers
-    # store them.
+    # Java adds a record's timestamp delta to the batch's base timestamp in 64 bits, so that the sum can overflow.
+    # Clients can send such batches, and brokers store them.
     rows = [Record(key.encode(), tombstone and tombstone.encode(), at_ms) for at_ms, key in enumerate("aab")]
     data = build_batch(rows)
     (header,) = headers_of(data)

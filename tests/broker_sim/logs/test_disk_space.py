@@ -70,6 +70,6 @@ def test_unknown_disk_sizes_are_minus_one() -> None:
     assert (row.error_code, row.total_bytes, row.usable_bytes) == (ErrorCode.none, -1, -1)
 
 
-def test_file_system_error_gives_unknown_server_error() -> None:
+def test_file_system_error_is_returned_as_unknown_server_error() -> None:
     row = described(UnreadableDisk())
     assert (row.error_code, row.topics, row.total_bytes) == (ErrorCode.unknown_server_error, (), -1)

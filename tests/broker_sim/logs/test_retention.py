@@ -40,7 +40,7 @@ def test_all_expired_segments_are_replaced_by_an_empty_one() -> None:
     assert read_all(log) == [(2, "k", "again")]
 
 
-def test_segments_without_timestamps_expire_by_last_append() -> None:
+def test_segments_without_timestamps_expire_after_last_append() -> None:
     log = a_log()
     for at_ms in (-1, -1, 40):
         append(log, ("k", "v"), at_ms=at_ms)
@@ -213,7 +213,7 @@ def test_inactive_producer_expires() -> None:
     assert produce(5) == 0, "an unknown producer can start with any sequence"
 
 
-def test_idempotent_batch_without_sequence_is_invalid() -> None:
+def test_idempotent_batch_without_sequence_number_is_invalid() -> None:
     data = batch("x", producer_id=7, producer_epoch=0, base_sequence=-1)
     assert error_of(data) == ErrorCode.invalid_record
 
@@ -247,7 +247,7 @@ def a_log_of_two_producers() -> tuple[MemoryLogDirectory, PartitionLog]:
     return directory, log
 
 
-def test_batch_of_deleted_records_is_a_duplicate_after_a_restart() -> None:
+def test_resent_batch_of_deleted_records_is_known_after_restart() -> None:
     cluster = Cluster(1, log_segment_bytes=100)
     cluster.create([1])
 
@@ -278,7 +278,7 @@ def test_truncation_keeps_producers_whose_records_were_deleted() -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "gone"])
-def test_damaged_producer_snapshot_falls_back_to_another(damage: str) -> None:
+def test_damaged_producer_snapshot_is_replaced_by_another_one(damage: str) -> None:
     directory, log = a_log_of_two_producers()
     log.drop_first_segments(len(log.segments) - 3)
     name = producer_snapshots.file_name(log.segments[0].base_offset)

@@ -51,7 +51,7 @@ def test_older_client_is_throttled_after_accepted_mutations() -> None:
     assert permissive.throttle_ms == 3_000
 
 
-def test_idle_token_bucket_is_limited_to_quota_of_all_windows() -> None:
+def test_idle_token_bucket_fills_to_the_quota_of_all_windows() -> None:
     watch = Watch()
     held = quota(watch, 2)
     held.take_tokens("app", 1)
@@ -60,7 +60,7 @@ def test_idle_token_bucket_is_limited_to_quota_of_all_windows() -> None:
     assert held.owed_ms("app") == 2_000
 
 
-def test_lowered_quota_applies_immediately_and_zero_blocks() -> None:
+def test_lowered_quota_applies_at_once_and_a_zero_quota_blocks() -> None:
     watch = Watch()
     held = quota(watch, 100)
     held.take_tokens("app", 1)
@@ -119,7 +119,7 @@ def test_older_client_over_quota_gets_its_topics_and_is_muted(
     assert 18_000 < muted_ms <= 19_000 and throttle_ms == (muted_ms if has_throttle_time else -1)
 
 
-def test_mutations_count_for_the_quota_except_if_validate_only(cluster: Administrators) -> None:
+def test_mutations_count_for_the_quota_unless_validate_only(cluster: Administrators) -> None:
     cluster.create("a", partitions=3)
     cluster.quota("clients/app", controller_mutation_rate=1)
     grow = [{"name": "a", "count": 20, "assignments": None}]
@@ -166,7 +166,7 @@ def timed(cluster: Cluster, message: Any, ms: int) -> tuple[Any, int]:
     return cluster.on(node, node.broker.serve(message, context)), context.muted_ms
 
 
-def test_request_time_throttle_is_at_most_one_window(
+def test_throttle_time_for_request_time_is_at_most_one_window(
     cluster: Administrators,
 ) -> None:
     ask = request(ApiKey.LIST_GROUPS, 4)

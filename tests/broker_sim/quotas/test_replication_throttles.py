@@ -107,7 +107,7 @@ def test_in_sync_replicas_are_never_throttled() -> None:
 @pytest.mark.parametrize(("listing", "counted"), [("*", True), ("", False)])
 @pytest.mark.parametrize("parked", [False, True], ids=["at once", "after it was parked"])
 def test_leader_throttle_counts_only_listed_replicas(listing: str, counted: bool, parked: bool) -> None:
-    """Every listed replica counts for the leader's throttle, even an in-sync one, and whether or not its fetch waited.
+    """A leader's throttle counts each listed replica, even one that is in sync, and even if its fetch did not wait.
 
     ReplicaManager.readFromLocalLog and DelayedFetch do the same.
     """
@@ -129,7 +129,7 @@ def test_leader_throttle_counts_only_listed_replicas(listing: str, counted: bool
     assert quota.is_exceeded == counted
 
 
-def test_throttled_replica_does_not_delay_others_of_its_leader() -> None:
+def test_throttled_replica_does_not_delay_unthrottled_replicas() -> None:
     cluster = Cluster(2)
     other = TopicPartition("free", 0)
     cluster.topic_configs["orders"] = {LEADERS: "*", FOLLOWERS: "*"}

@@ -121,7 +121,7 @@ def test_waiting_produce_fails_if_its_leader_is_replaced() -> None:
     assert answer.result()[0].error == ErrorCode.not_leader_or_follower
 
 
-def test_consumer_reads_to_high_watermark_follower_to_log_end() -> None:
+def test_consumer_reads_to_the_hw_and_follower_to_the_log_end() -> None:
     cluster = Cluster(2, replica_lag_time_max_ms=60_000)
     cluster.create([1, 2])
     cluster.produce(1, "a")

@@ -209,7 +209,7 @@ def test_stop_replica_request_without_deletion_stops_fetching(cluster: Cluster) 
     assert "orders-0" in cluster[2].directory.partitions()
 
 
-def test_stop_replica_request_deletes_a_replica_not_hosted(cluster: Cluster) -> None:
+def test_stop_replica_request_deletes_an_unhosted_replica(cluster: Cluster) -> None:
     cluster.kill(2)
     cluster[2].epoch += 1
     cluster[2].boot()

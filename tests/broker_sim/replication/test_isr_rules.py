@@ -87,7 +87,7 @@ def test_follower_outside_isr_is_behind_in_a_new_leader_epoch() -> None:
 def test_new_leader_epoch_resets_the_follower_states(
     newly_leader: bool, in_sync: bool, caught_up_ms: int, fetch_ms: int, end: int, leader_end: int
 ) -> None:
-    """A new leader epoch resets what the leader knows of its followers, as in Replica.resetReplicaState.
+    """A new leader epoch resets the leader's state about its followers, as in Replica.resetReplicaState.
 
     Kafka uses the time 0 where this code uses NEVER.
     """
@@ -138,7 +138,7 @@ def test_follower_joins_isr_once_it_has_all_committed_records() -> None:
     assert RULES.may_join(follower(10, 20, 0), high_watermark=10, epoch_start=0, is_alive=all_alive)
 
 
-def test_follower_joins_isr_only_from_leaders_epoch_start_offset() -> None:
+def test_follower_joins_isr_only_after_the_epoch_start_offset() -> None:
     state = follower(10, 20, 0)
     assert not RULES.may_join(state, high_watermark=10, epoch_start=11, is_alive=all_alive)
     assert with_old(Historical.NO_EPOCH_START_CHECK).may_join(state, 10, 11, all_alive)

@@ -490,7 +490,7 @@ def test_broker_with_two_diverging_logs_of_a_partition_fails(brokers: Brokers) -
     assert str(raised.value.__cause__).startswith("log.dirs[0] and log.dirs[1] hold different replicas of orders-0")
 
 
-def test_copy_of_a_deleted_topic_of_the_same_name_is_removed(brokers: Brokers) -> None:
+def test_future_replica_with_another_topic_id_is_removed(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     (name,) = brokers.replica_names()[1]
     right = brokers.disks[1][1].picture()

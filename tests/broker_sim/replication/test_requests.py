@@ -147,7 +147,7 @@ def test_fetch_with_an_unknown_topic_id_is_rejected(cluster: Cluster) -> None:
     assert response.responses[0].topic_id == ANOTHER_ID
 
 
-def test_fetch_with_the_id_of_a_former_topic_is_inconsistent(cluster: Cluster) -> None:
+def test_fetch_with_a_former_topic_id_gets_inconsistent_topic_id(cluster: Cluster) -> None:
     cluster[1].partition.topic_id = "AAAAAAAAAAAAAAAAAAAAAQ"
     assert only_row(ask(cluster, 1, fetch_request(13))).error_code == ErrorCode.inconsistent_topic_id
     assert only_row(ask(cluster, 1, fetch_request(12))).error_code == ErrorCode.none
@@ -263,7 +263,7 @@ def test_fetch_session_accepts_changed_offsets_and_removals(cluster: Cluster) ->
     assert gone.error_code == ErrorCode.fetch_session_id_not_found
 
 
-def test_fetch_session_rejects_another_epoch_or_topic_naming(cluster: Cluster) -> None:
+def test_fetch_session_rejects_a_wrong_epoch_and_fetch_by_name(cluster: Cluster) -> None:
     session_id = begun(cluster)
     late = ask(cluster, 1, fetch_request(13, topics=[], session_id=session_id, session_epoch=7))
     assert late.error_code == ErrorCode.invalid_fetch_session_epoch
@@ -379,13 +379,13 @@ def test_out_of_sync_replica_is_not_preferred() -> None:
     assert only_row(ask(cluster, 1, fetch_request(11, 2, rack_id="west"))).preferred_read_replica == -1
 
 
-def test_consumer_reads_from_the_leader_without_a_selector(cluster: Cluster) -> None:
+def test_consumer_reads_from_the_leader_if_there_is_no_selector(cluster: Cluster) -> None:
     cluster.racks = {1: "east", 2: "west", 3: "west"}
     cluster.produce(1, "a")
     assert only_row(ask(cluster, 1, fetch_request(11, rack_id="west"))).preferred_read_replica == -1
 
 
-def test_replica_in_the_rack_with_the_longest_log_is_preferred() -> None:
+def test_longest_log_in_the_rack_decides_the_preferred_replica() -> None:
     leader = ReplicaView(1, "east", 10, 0)
     near = [ReplicaView(2, "west", 8, 5), ReplicaView(3, "west", 9, 50), ReplicaView(4, "west", 9, 40)]
     assert select_in_rack("west", [*near, leader], leader) == 4

@@ -334,7 +334,7 @@ def test_id_of_an_open_transaction_does_not_expire() -> None:
     cluster.stop_all()
 
 
-def test_request_in_a_transition_gets_concurrent_transactions(transactions: Transactions) -> None:
+def test_request_during_transition_gets_concurrent_transactions(transactions: Transactions) -> None:
     producer = transactions.init()
     metadata: TransactionMetadata = transactions.state
     metadata.prepare_add([P0], 1)

@@ -70,8 +70,9 @@ class Markers:
 
 
 class LostAnswers:
-    """WriteTxnMarkers handler that lets brokers write markers. While `loses` is set, the coordinator gets timeouts
-    instead of the responses.
+    """WriteTxnMarkers handler that lets brokers write markers but can lose their responses.
+
+    While `loses` is set, the coordinator gets timeouts instead of the responses.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -289,7 +290,7 @@ def test_coordinator_is_unavailable_with_too_few_replicas(transactions: Transact
     assert (transactions.state.state, transactions.state.pending_state) == (S.ONGOING, None)
 
 
-def test_next_fencing_uses_the_producer_epoch_of_a_failed_one(transactions: Transactions) -> None:
+def test_fencing_after_a_failed_one_reuses_its_producer_epoch(transactions: Transactions) -> None:
     cluster = transactions.cluster
     open_transaction(transactions)
     others = [node for node in cluster.nodes.values() if node is not transactions.coordinator]

@@ -49,7 +49,7 @@ class FakeConnection:
 
     def send(self, message: ClientMessage) -> None:
         assert not self.closed
-        # A copy, as the wire makes one.
+        # Record the message itself. The ensemble receives it after the network delay.
         self.sent.append(message)
         self.world.scheduler.after(NETWORK_US, lambda: self.world.on_frame(self, message))
 

@@ -68,7 +68,7 @@ class Served(FakeEnsemble):
                     each.deliver(answer)
 
     def cut(self, number: int = 0) -> None:
-        """Break the connection of client `number`. The client then reconnects by itself."""
+        """Break open connection `number`, counted from 0. Its client then reconnects by itself."""
         connection = [each for each in self.connections if not each.closed][number]
         assert isinstance(connection, ServedConnection)
         connection.drop()
@@ -108,7 +108,7 @@ def test_persistent_watch_is_notified_repeatedly() -> None:
     assert paths(received) == [(CREATED, "/a"), (DATA, "/a"), (CHILDREN, "/a")]
 
 
-def test_recursive_watch_gets_subtree_but_no_children_events() -> None:
+def test_recursive_watch_covers_subtree_without_children_events() -> None:
     world = served()
     writer, watcher = world.clients("a:1", "a:1/app")
     received: list[WatchEvent] = []

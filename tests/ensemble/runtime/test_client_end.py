@@ -1,4 +1,4 @@
-"""Clients as one end of a link fault: how they are named, which connections match, and why a fault is rejected."""
+"""Clients as one end of a link fault: their names, the connections that match, and why a fault is rejected."""
 
 from __future__ import annotations
 

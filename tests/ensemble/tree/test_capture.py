@@ -190,7 +190,7 @@ def test_taking_a_snapshot_does_not_copy_large_data() -> None:
     assert any(type(part) is memoryview and part == data for part in came[0].parts)
     assert len(came[0].parts) == 3
     snapshot = w.finish(capture, came)
-    # The same must hold for a tree that was read from a snapshot.
+    # A tree that was read from a snapshot must have the same properties.
     again = World(DataTree.from_snapshot(snapshot))
     capture, came = again.begin()
     capture.step(1)

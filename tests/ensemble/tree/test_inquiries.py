@@ -184,7 +184,7 @@ def test_unsupported_op_is_unimplemented_and_disconnects(op):
 
 
 @pytest.mark.parametrize("op", [OpCode.CREATE, OpCode.SET_DATA, OpCode.DELETE, OpCode.SET_ACL, OpCode.CREATE_TTL])
-def test_unreadable_write_is_a_marshalling_error_without_a_txn(op):
+def test_undecodable_write_fails_and_creates_no_txn(op):
     """A write request that cannot be decoded gets MARSHALLING_ERROR, and later writes succeed.
 
     A standalone ZooKeeper server does the same. An ensemble of three commits no transaction after such a create.

@@ -1,4 +1,4 @@
-"""Requests are converted to transactions with the state after all proposals so far."""
+"""The proposer converts requests to transactions. It uses the state after all proposals so far."""
 
 import pytest
 from hypothesis import given, settings

@@ -176,7 +176,7 @@ def test_too_many_waiting_requests_close_the_connection():
 # -- invalid requests ------------------------------------------------------------------------------------
 
 
-def test_unknown_op_is_unimplemented_and_closes_the_connection():
+def test_unknown_op_gets_unimplemented_and_closes_connection():
     ensemble = Ensemble(auto=False)
     for op in (999, OpCode.CHECK, -1, -10):
         client = ensemble.connect()
@@ -190,7 +190,7 @@ def test_unknown_op_is_unimplemented_and_closes_the_connection():
         assert ensemble.take(client)[1] == Reply(5, -1, ErrorCode.UNIMPLEMENTED) and client in ensemble.closed
 
 
-def test_malformed_body_is_a_marshalling_error():
+def test_malformed_request_body_gets_a_marshalling_error():
     ensemble = Ensemble()
     client = ensemble.connect()
     for op in (OpCode.CREATE, OpCode.GET_DATA, OpCode.MULTI, OpCode.SYNC, OpCode.SET_WATCHES):

@@ -64,8 +64,8 @@ def test_flipped_log_byte_is_detected_and_never_loses_history(tmp_path: Path) ->
             assert [txn.encoded() for txn in recovery.recovered.txns] == [a_txn(EPOCH_1 + n).encoded() for n in whole]
             assert whole == [1, 2] or not recovery.recovered.complete, f"{offset}: {bits:#x}"
             assert [damage.file for damage in recovery.damages] == [path.name]
-            # The loss is marked on disk, so a second recovery (as after a crash at this time) must have the same
-            # result.
+            # The disk contains a mark for the loss, so a second recovery (as after a crash at this time) must have the
+            # same result.
             assert recover(directories, ONE_OF_THREE).recovered.complete == recovery.recovered.complete
 
 
@@ -229,7 +229,8 @@ def test_peer_doubts_its_tree_until_its_history_is_replaced(tmp_path: Path) -> N
 def test_log_damage_before_the_truncation_point_is_reported(tmp_path: Path, flipped: int) -> None:
     """Damage before the position of a truncation is reported.
 
-    In a TRUNC to transaction 4, the records from the damage up to 4 were acknowledged, and do not count as truncated.
+    In a TRUNC to transaction 4, the records between the damage and transaction 4 are lost data, because they were
+    acknowledged, and not part of the truncation.
     """
     directories = directories_with(tmp_path, range(1, 7))
     path = tmp_path / f"log.{EPOCH_1 + 1:x}"

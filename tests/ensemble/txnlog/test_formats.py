@@ -60,7 +60,7 @@ def test_any_changed_byte_of_a_snapshot_is_detected(tmp_path: Path) -> None:
             read_snapshot(path)
 
 
-def test_truncated_snapshot_is_detected_except_optional_parts(tmp_path: Path) -> None:
+def test_truncation_of_required_snapshot_parts_is_detected(tmp_path: Path) -> None:
     raw = (REAL / "snapshot.10000001f").read_bytes()
     path = tmp_path / "snapshot.10000001f"
     optional = {len(raw) - 21, len(raw) - 21 - 33}

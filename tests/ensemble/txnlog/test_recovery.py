@@ -67,7 +67,7 @@ def test_recovery_reads_the_newest_snapshot_and_the_log_after_it(tmp_path: Path)
     assert counters(directories) == [5, 6, 7, 8]
 
 
-def test_damaged_snapshot_falls_back_to_an_older_one_with_report(tmp_path: Path) -> None:
+def test_recovery_reports_damaged_snapshot_and_uses_an_older_one(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 6), snapshots=(0, EPOCH_1 + 4))
     damage_log(tmp_path / "snapshot.100000004", 100, b"????")
     recovery = recover(directories)
@@ -217,7 +217,7 @@ def test_truncation_keeps_exactly_the_history_up_to_its_zxid(tmp_path: Path) -> 
         assert recover(directories).recovered.txns[-1] == a_txn(EPOCH_1 + to + 1, b"another")
 
 
-def test_truncation_to_the_zxid_of_a_snapshot_keeps_it(tmp_path: Path) -> None:
+def test_truncation_to_a_snapshots_zxid_keeps_the_snapshot(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 9), snapshots=(EPOCH_1 + 5,))
     recovered = truncate(directories, EPOCH_1 + 5).recovered
     assert recovered.snapshot is not None and recovered.snapshot.zxid == EPOCH_1 + 5 and recovered.txns == []

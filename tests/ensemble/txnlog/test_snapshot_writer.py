@@ -374,5 +374,5 @@ def test_taking_a_snapshot_does_not_copy_the_znode_table(owner: Owner, monkeypat
 
 
 @given(st.binary(max_size=70), st.binary(max_size=70))
-def test_adler32_of_two_parts_is_combined_to_that_of_the_whole(one: bytes, other: bytes) -> None:
+def test_adler32_of_the_whole_is_computed_from_its_two_parts(one: bytes, other: bytes) -> None:
     assert adler32_of_both(adler32(one), adler32(other), len(other)) == adler32(one + other)

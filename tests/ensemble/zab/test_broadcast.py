@@ -45,7 +45,7 @@ def test_cumulative_acks_and_commits_need_support_of_both_sides() -> None:
     assert sent == [Commit(make_zxid(1, 3), cumulative=True)]
 
 
-def test_learner_without_cumulative_commits_gets_one_per_txn() -> None:
+def test_each_txn_gets_a_commit_if_commits_are_not_cumulative() -> None:
     assert Solo(id=1, cumulative=False).peer is not None
     leader = established_leader(cumulative=False)
     assert LeaderInfo(Epoch(1), cumulative=False) in leader.packets()

@@ -104,7 +104,7 @@ def test_peer_doubting_its_tree_votes_for_equal_or_longer_log() -> None:
     assert (solo.peer.state, solo.peer.leader_id) == (PeerState.FOLLOWING, 3)
 
 
-def test_peer_doubting_its_tree_elects_no_log_without_its_acks() -> None:
+def test_doubting_peer_elects_no_log_that_lacks_what_it_acked() -> None:
     solo = in_doubt()
     done = solo.receive_vote(3, PeerState.LOOKING, (3, make_zxid(1, 2), 1))
     assert {vote.zxid for vote in votes(done)} <= {NO_DATA_ZXID}

@@ -148,7 +148,7 @@ def test_observer_receives_votes_and_joins_the_elected_leader() -> None:
     assert (observer.peer.state, observer.peer.leader_id) == (PeerState.OBSERVING, 3)
 
 
-def test_peer_joins_a_leader_only_after_its_own_notification() -> None:
+def test_peer_joins_leader_only_after_notification_from_leader() -> None:
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     for src in (2, 3, 4):

@@ -49,7 +49,7 @@ def requests(*cxids: int) -> list[Packet]:
 
 
 def join(solo: Solo, peer: int, link: LinkId, last_zxid: Zxid = NOTHING, heeds_acks: bool = True) -> list[Packet]:
-    """Connect a learner until it has acknowledged the epoch. Return the packets that the leader sends it after that."""
+    """Connect a learner, up to its acknowledgement of the epoch. Return the packets that the leader then sends it."""
     solo.do(solo.peer.on_link_accepted(solo.now, link))
     info = FollowerInfo(Epoch(0), PeerId(peer), cumulative=True, heeds_acks=heeds_acks)
     solo.packet(info, link)
@@ -100,7 +100,7 @@ def test_ack_of_an_unknown_proposal_closes_only_its_link() -> None:
     assert solo.peer.state is PeerState.LEADING
 
 
-def test_ack_of_a_proposal_before_newleader_ack_closes_its_link() -> None:
+def test_ack_of_a_proposal_before_ack_of_newleader_closes_link() -> None:
     solo = leader()
     solo.together(requests(1), OTHER)
     late = LinkId(11)

@@ -423,7 +423,7 @@ def test_serving_learner_replies_to_pings_with_its_sessions() -> None:
 
 
 def test_learner_disconnects_from_a_leader_silent_over_its_limit() -> None:
-    """A learner leaves a silent leader after initLimit before NEWLEADER, and after syncLimit later.
+    """A learner leaves a silent leader after initLimit until it has received NEWLEADER, and after syncLimit later.
 
     Both limits count from the last packet that the learner received.
     """

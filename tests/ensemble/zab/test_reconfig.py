@@ -227,7 +227,8 @@ def as_zookeepers_leader(core: Core, peer: LearnerLink, newleader_zxid: Zxid, me
 def test_returning_server_does_not_activate_proposed_reconfig(names_what_it_has_seen: bool) -> None:
     """A returning server does not activate a membership that is only proposed.
 
-    Otherwise it would send it to others, and a quorum of new members could form next to the quorum of old members.
+    Otherwise it would send this membership to other servers, and a quorum of new members could form next to the quorum
+    of old members.
     """
     world = ensemble(3, spares=3)
     world.start(4, 5, 6)

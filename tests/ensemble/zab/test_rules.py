@@ -470,7 +470,7 @@ def test_only_the_learner_that_breaks_the_protocol_is_closed(packet: object) -> 
     assert any(isinstance(e.event, PeerProtocolBroken) for e in solo.of(Emit))
 
 
-def test_learner_with_the_leaders_id_or_a_newer_list_is_rejected() -> None:
+def test_learner_with_leaders_id_or_newer_membership_is_rejected() -> None:
     solo = Solo(id=3)
     solo.lead()
     infos = (

@@ -121,7 +121,7 @@ def test_complete_batch_can_lead_after_a_partial_one_committed() -> None:
 
 
 @pytest.mark.parametrize(("begins_at", "found"), [(9, []), (-1, [HighWatermarkWithinLog.name])])
-def test_log_restarted_at_leader_start_ends_at_that_offset(begins_at: int, found: list[str]) -> None:
+def test_log_restarted_at_leaders_start_offset_ends_there(begins_at: int, found: list[str]) -> None:
     begun = e.LogTruncated(2, "t", 0, 4, 0, 0, cause="leader_start", begins_at=begins_at)
     mark = e.HighWatermarkMoved(2, "t", 0, 0, 9, False)
     assert violated([*THREE_RECORDS, ("broker-2", begun), ("broker-2", mark)]) == found

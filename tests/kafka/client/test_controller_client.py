@@ -146,7 +146,7 @@ def test_change_has_unknown_outcome_if_no_controller_is_elected(bench: Bench) ->
     assert isinstance(bench.refused(bench.client.create_topic("orders", timeout_ms=5_000)), KafkaFateUnknown)
 
 
-def test_change_that_was_never_sent_is_unavailable(bench: Bench) -> None:
+def test_change_that_was_never_sent_fails_as_unavailable(bench: Bench) -> None:
     bench.run(bench.client.create_topic("before"))
     bench.brokers.gone.add(1)
     refusal = bench.refused(bench.client.create_topic("orders", timeout_ms=2_000))

@@ -44,7 +44,7 @@ def test_offset_acknowledged_twice_is_a_loss_of_the_first_record() -> None:
     assert ledger.lost == 1
 
 
-def test_leader_change_rereads_offsets_that_can_differ() -> None:
+def test_offsets_that_can_differ_are_reread_after_leader_change() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11, 12])
     ledger.read_back([(0, 10), (1, 11), (2, 12)], 3)
@@ -114,7 +114,7 @@ def test_record_acknowledged_at_the_log_end_is_not_reported_lost() -> None:
     assert (ledger.lost, ledger.unverified) == (0, True)
 
 
-def test_late_ack_below_consumer_position_rereads_the_record() -> None:
+def test_record_acknowledged_below_the_read_position_is_reread() -> None:
     ledger = PartitionLedger()
     ledger.read_back([], 5)
     ledger.acknowledge(3, [9])

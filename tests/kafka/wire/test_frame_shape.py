@@ -132,8 +132,8 @@ def _with(value: Any) -> Any:
 
 
 def test_string_of_invalid_utf_8_has_the_same_length_limit() -> None:
-    # The decoder replaces each invalid byte by a character of three bytes. So the name would be too long to be returned
-    # or stored.
+    # The decoder replaces each invalid byte by a character of three bytes. The name would then be too long to be
+    # returned or stored.
     frame = encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id="g" * 20_000, member_id="m"))[4:]
     read = decode_request(frame.replace(b"g" * 5_000, b"\xff" * 5_000, 1)).payload
     assert read.group_id == "\ufffd" * 5_000 + "g" * 15_000  # type: ignore[attr-defined]

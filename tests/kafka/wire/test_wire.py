@@ -147,7 +147,7 @@ def test_cache_of_encoded_metadata_is_limited() -> None:
 
 
 @pytest.mark.parametrize("frame", [b"", b"\x00", struct.pack(">hhi", 3, 12, 1), struct.pack(">hhih", 3, 12, 1, 500)])
-def test_truncated_request_header_is_a_wire_error(frame: bytes) -> None:
+def test_truncated_request_header_raises_a_wire_error(frame: bytes) -> None:
     with pytest.raises(WireError):
         decode_request(frame)
 
@@ -161,7 +161,7 @@ def test_unsupported_request_is_distinguished_from_malformed_one(key: int, versi
 
 
 @pytest.mark.parametrize(("key", "version"), SERVED)
-def test_random_bytes_after_a_header_decode_or_are_a_wire_error(key: ApiKey, version: int) -> None:
+def test_random_bytes_after_a_header_decode_or_raise_wire_error(key: ApiKey, version: int) -> None:
     random = Random(key * 100 + version)
     for _ in range(40):
         frame = struct.pack(">hhih", key, version, 1, -1) + random.randbytes(random.randrange(60))

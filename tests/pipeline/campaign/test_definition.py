@@ -98,7 +98,7 @@ def test_package_contains_five_campaigns() -> None:
         (("question = ", "question "), "no TOML"),
         (('"1-12"', '"1-1200"'), "4800 runs; limits.runs is 2000"),
         (("[settings]", '[stop]\nconfidence = 2.0\n[settings]'), "less than 1"),
-        # The level is one in a million, divided by the three comparisons.
+        # The significance level is one in a million, divided by the three comparisons.
         (("[settings]", '[stop]\nconfidence = 0.999999\n[settings]'), "p-values of 3e-07, and none is"),
         (("[settings]", '[stop]\nlooks = [8, 4]\n[settings]'), "that rise"),
         (("[settings]", '[stop]\nlooks = [8, 30]\n[settings]'), "there are only 12 seeds"),

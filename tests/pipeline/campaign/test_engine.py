@@ -94,7 +94,7 @@ def test_campaign_continues_while_a_cost_needs_more_seeds(sizes: str, tmp_path: 
     assert (len(ended.seeds), ended.reason) == (12, "every seed was played")
 
 
-def test_campaign_ends_when_all_cost_measures_are_decided(tmp_path: Path) -> None:
+def test_campaign_ends_when_every_cost_metric_has_a_verdict(tmp_path: Path) -> None:
     def players(runs: Sequence[Run], keep: Keep) -> None:
         for run in runs:
             figures: dict[str, float | None] = {

@@ -110,7 +110,7 @@ def test_too_few_seeds_are_not_reported_as_no_difference() -> None:
     assert "best is zookeeper.session.timeout.ms=2000" in answer(found(-4_000, 2.0, text=six))[0]
 
 
-def test_measure_with_few_values_states_their_number() -> None:
+def test_metric_with_few_values_states_the_number_of_values() -> None:
     name = "controller_failover_ms"
     seen = found(-4_000, 2.0, text=TEXT.replace('also = ["', f'also = ["{name}", "'))
     seen.estimates[name][1] = Estimate(1, 23_854.0, None, None)
@@ -119,7 +119,7 @@ def test_measure_with_few_values_states_their_number() -> None:
     assert page.count("A mark without an interval rests on one seed.") == 1
 
 
-def test_measure_with_equal_values_is_stated_but_not_drawn() -> None:
+def test_metric_with_equal_values_is_stated_but_not_drawn() -> None:
     # A fault that affects 22 % of all seeds affects none of twelve seeds with probability 1 in 20: 0.78^12 =
     # 0.05.
     seen = found(-4_000, 0)
@@ -212,13 +212,13 @@ def test_report_contains_its_version_commit_date_and_seeds() -> None:
     assert "seeds 1-7 of 1-12<" in report(early, TEXT, MADE)
 
 
-def test_report_origin_without_a_checkout_is_the_code_digest(tmp_path: Path) -> None:
+def test_report_without_a_git_checkout_names_the_code_digest(tmp_path: Path) -> None:
     made = provenance(tmp_path)
     assert re.fullmatch(r"code [0-9a-f]{12}", made.code) and re.fullmatch(r"\d{4}-\d\d-\d\d", made.date)
     assert made.version == metadata.version("zabka")
 
 
-def test_report_origin_in_a_git_checkout_is_its_commit(tmp_path: Path) -> None:
+def test_report_in_a_git_checkout_names_its_commit(tmp_path: Path) -> None:
     def git(*arguments: str) -> str:
         who = ["-c", "user.name=a", "-c", "user.email=a@b"]
         command = ["git", "-C", str(tmp_path), *who, *arguments]
@@ -269,7 +269,7 @@ def test_chart_has_a_dot_for_each_seed() -> None:
     assert len(re.findall(r'<circle class="seed s1" ', drawing)) == 24
 
 
-def test_settings_need_smaller_p_values_than_a_single_cost() -> None:
+def test_cost_over_several_settings_needs_a_smaller_p_value() -> None:
     text = TEXT.replace("[6000, 2000]", "[6000, 2000, 4000]")
     seen = found(0, 0, text=text)
     for run in seen.runs:
@@ -286,7 +286,7 @@ def test_settings_need_smaller_p_values_than_a_single_cost() -> None:
     )
 
 
-def test_unchanged_measure_is_not_reported_as_a_cost() -> None:
+def test_unchanged_metric_is_not_reported_as_a_cost() -> None:
     assert answer(found(-4_000, 0))[1].endswith(
         "sessions that expired though the broker lived: no difference on any of 12 seeds, which are too few for a rare "
         "one (0 (0 to 0), p = 1.0000)."
@@ -369,7 +369,7 @@ def test_tick_labels_of_an_axis_are_distinct(values: list[float], texts: list[st
     assert [text for _, text in number_axis("%", values).ticks] == texts
 
 
-def test_tables_contain_every_run_measure_and_violation(tmp_path: Path) -> None:
+def test_tables_contain_every_run_metric_and_violation(tmp_path: Path) -> None:
     rows = write_tables(found(-4_000, 2.0, problems=["broken"]), tmp_path)
     assert rows["runs"] == 24 and rows["violations"] == 1
     estimates = {(row["point"], row["figure"]): row for row in pq.read_table(tmp_path / "estimates").to_pylist()}

@@ -41,7 +41,10 @@ def an_attempt(
 
 
 def a_loop(history: TransactionHistory, source: str, offset: int, outcome: Outcome = Outcome.COMMITTED) -> Attempt:
-    """Record a transaction of a consume-process-produce loop: it wrote one input's result and committed `offset`."""
+    """Record one transaction of a consume-process-produce loop, which wrote the result of one input record.
+
+    It also committed `offset`.
+    """
     attempt = an_attempt(history, outcome, True, **{f"{len(history.attempts)}/{source}": OUT})
     attempt.inputs[source] = None
     attempt.offsets, attempt.kept_in = {P0: offset}, STORE

@@ -84,7 +84,7 @@ def test_delayed_frame_is_delivered_after_its_delay() -> None:
     assert connection.sent == b"x1a2"
 
 
-def test_frame_partly_sent_before_the_rule_is_sent_completely() -> None:
+def test_frame_begun_before_the_rule_was_set_is_sent_completely() -> None:
     connection = Connection()
     connection.gate.write(b"a1x")
     assert connection.sent == b"a1x"

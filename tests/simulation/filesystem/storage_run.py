@@ -261,7 +261,7 @@ class StorageRun:
         )
 
     def path_of(self, end: int) -> list[int]:
-        """Return the known transactions of the history that ends at this zxid, in order."""
+        """Return, in order, the known transactions of the history whose last zxid is `end`."""
         path = [end]
         while self._parents.get(path[-1], -1) >= 0:
             path.append(self._parents[path[-1]])
@@ -385,7 +385,7 @@ class StorageRun:
         self._epoch = epoch
         self._waits = False
         if recovery.damages and not recovery.recovered.complete:
-            # The process must restart, and receive all data from the leader (`PeerDriver.on_truncated`).
+            # The process must be restarted, and must then receive all data from the leader (`PeerDriver.on_truncated`).
             self.reached["damage found by a truncation"] += 1
             self._end()
             return

@@ -237,7 +237,7 @@ def test_shrinking_removes_unneeded_faults_and_keeps_their_times() -> None:
 # -- files
 
 
-def test_choices_file_round_trips(tmp_path: Path) -> None:
+def test_choices_file_survives_a_round_trip(tmp_path: Path) -> None:
     file = ChoicesFile(
         PROTOCOL, Choices(3, {"steps": Stream(own=1, words=(1, 2), tail=4)}), ["tickTime=500"], INJECTED_BUG, ["x"]
     )

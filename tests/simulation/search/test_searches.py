@@ -1,4 +1,4 @@
-"""Searches of the bare protocol: they find injected bugs, and no violation without a bug.
+"""Searches over the states of the protocol: they find injected bugs, and no violation without a bug.
 
 All findings can be replayed.
 """

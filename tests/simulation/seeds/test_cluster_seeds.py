@@ -1,6 +1,6 @@
 """Simulated clusters of whole broker processes.
 
-Seeds violate no invariant, lead to the same bytes when they run again, and find injected bugs.
+Seeds violate no invariant, give the same bytes when they run again, and find injected bugs.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def test_seed_detects_an_injected_bug_but_passes_without_it(
 
 
 @pytest.mark.long
-def test_cluster_probes_are_each_reached_in_10_percent_of_seeds() -> None:
+def test_each_cluster_probe_is_reached_by_10_percent_of_seeds() -> None:
     reached = Counter[str]()
     for seed in range(1, SEEDS):
         outcome = run_seed(seed, WHOLE_CLUSTER)

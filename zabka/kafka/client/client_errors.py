@@ -15,7 +15,7 @@ class KafkaRequestFailed(Exception):
 
 
 class KafkaUnavailable(Exception):
-    """No broker to which the request could be sent replied in time."""
+    """None of the brokers to which the request could be sent replied in time."""
 
 
 class KafkaFateUnknown(KafkaUnavailable):

@@ -89,7 +89,7 @@ class ControllerClient(KafkaClient):
                 return
 
     async def _look(self, besides: Endpoint | None, timeout_ms: int) -> None:
-        """Ask a broker for the current controller, if possible a broker other than `besides`."""
+        """Ask a broker for the current controller. If possible, ask a broker other than `besides`."""
         known = [] if self.cluster is None else list(self.cluster.brokers.values())
         others = [broker for broker in known if besides is None or broker.broker_id != besides.broker_id]
         candidates = others or self._bootstrap

@@ -20,7 +20,7 @@ _UNKNOWN = 1 << 63
 
 
 class Missing(NamedTuple):
-    """Lost records: `records` of them, from `first_offset` to `last_offset`."""
+    """A range of lost records: `records` lost records with offsets from `first_offset` to `last_offset`."""
 
     first_offset: int
     last_offset: int
@@ -80,8 +80,8 @@ class PartitionLedger:
             self._beyond.pop(offset, None)
             self._acknowledged[offset] = number
             if offset < self.position:
-                # The position is already beyond this offset: the consumer read the record before its acknowledgement
-                # arrived. Read it again.
+                # The position is already beyond this offset, because the consumer read the record before its
+                # acknowledgement arrived. Read the record again.
                 self.position = offset
             self._highest = max(self._highest, offset)
         self._end = _UNKNOWN

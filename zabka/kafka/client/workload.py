@@ -86,7 +86,7 @@ class Workload:
         self._started_ms: int | None = None
         self._ended_ms: int | None = None
         self._seen_ms = 0
-        """Time at which a task of this client last read the clock. Only the client's own tasks can read it."""
+        """Time of the clock when a task of this client last read it. Only the client's own tasks can read the clock."""
         self._reported: WorkloadProgressed | None = None
         self.sent = self.acknowledged = self.failed = 0
 
@@ -169,7 +169,8 @@ class Workload:
         while self._producing:
             await self._runtime.sleep(TICK_MS)
             now_ms = self._now_ms()
-            # After this process was paused, send the missed records of at most one second.
+            # After a pause of this process, send the records that it should have sent meanwhile, but at most those of
+            # one second.
             due += min(now_ms - before_ms, 1_000) * self.records_per_s / 1000
             before_ms = now_ms
             count, due = int(due), due - int(due)

@@ -16,7 +16,8 @@ EMPTY_TAGS = b"\x00"
 TEXT_BYTES_MAX = 0x7FFF
 """Maximum length of a string, even in the compact form, as in the readers that Kafka's MessageGenerator creates.
 
-A string received in the compact form must also be valid in the old form, because it may be stored and returned in it.
+A string received in the compact form must also be valid in the old form, because it may later be stored or returned in
+the old form.
 """
 
 

@@ -205,7 +205,9 @@ class _Box(NamedTuple):
 
 
 def _names(labels: Sequence[str], dots: Sequence[tuple[float, float]]) -> list[_Box]:
-    """Place the name of each mark as close to the mark as other marks and the names placed before allow."""
+    """Place the name of each mark as close to the mark as possible, without covering other marks or already placed
+    names.
+    """
     taken = [_Box(at - DOT, middle + LETTER_HEIGHT / 2, 2 * DOT) for at, middle in dots]
     found = []
     for label, (at, middle) in zip(labels, dots, strict=True):

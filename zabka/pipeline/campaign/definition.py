@@ -64,7 +64,7 @@ class Campaign(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     decide: str
     """Name of the figure that answers the campaign's question."""
     also: list[str] = []
-    """Names of other figures, which the best setting may make worse: the cost of the decision."""
+    """Names of other figures, which may get worse with the best setting: the cost of the decision."""
     scenario: str = "chaos"
     settings: dict[str, Value] = {}
     grid: dict[str, list[Value]] = {}

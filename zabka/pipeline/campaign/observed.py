@@ -158,9 +158,9 @@ def campaign_text(seen: Observed, source: str) -> str:
 
 
 def _rests(seen: Observed, source: str, alike: int) -> list[str]:
-    """Return comment lines that name the sources of the file's values.
+    """Return comment lines that name the sources of the values in the campaign's file.
 
-    `alike` is the number of topics that have the chosen numbers of partitions and replicas.
+    `alike` is the number of topics that have the chosen number of partitions and replication factor.
     """
     span_s, faults = seen.span_ms / 1000, sum(seen.faults.values())
     rate = f"one every {span_s / faults:,.0f} s" if faults else "so that the kinds below are a guess"

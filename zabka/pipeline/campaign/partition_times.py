@@ -85,9 +85,7 @@ class PartitionClock:
         return [name for name, state in self._states.items() if state.leader == broker]
 
     def before(self, entry: Entry) -> None:
-        """Close the periods that can end with this entry. Call this method before any other code processes the
-        entry.
-        """
+        """End the periods that can end with this entry. Call this method before any other code processes the entry."""
         if type(entry.event) in TAKES or self._lives.stands_still(entry.node):
             for state in self._states.values():
                 self._pass(state, entry.mono_us)

@@ -1,4 +1,4 @@
-"""Counts the acknowledged records that are missing at the end from the log of their partition."""
+"""Counts the acknowledged records that are missing from their partition's log at the end of the history."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RecordLosses:
         elif isinstance(event, e.ReplicaLoaded):
             self._cut(self._log(event.topic, event.partition, event.broker_id), event.log_end_offset)
         elif isinstance(event, e.LeadershipTaken):
-            # A leader that starts with an empty or shorter log does not log another event about this loss.
+            # A leader that starts with an empty or shorter log does not log another event about the lost records.
             self._cut(self._log(event.topic, event.partition, event.broker_id), event.log_end_offset)
             name = f"{event.topic}-{event.partition}"
             leader = _Leader(event.leader_epoch, event.broker_id, event.log_start_offset)

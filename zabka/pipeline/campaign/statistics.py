@@ -228,8 +228,8 @@ def unseen_share(seeds: int, confidence: float) -> float:
 
 
 def seeds_to_be_equal(level: float, affected: float) -> int:
-    """Return the number of seeds after which an effect on the share `affected` of all seeds would have occurred.
+    """Return how many seeds are needed to see an effect that occurs in the share `affected` of all seeds.
 
-    The probability that it has not occurred by then is at most `level`.
+    The probability that the effect occurs in none of that many seeds is at most `level`.
     """
     return math.ceil(math.log(level) / math.log(1 - affected))

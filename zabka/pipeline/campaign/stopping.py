@@ -29,7 +29,7 @@ import msgspec
 from zabka.pipeline.campaign.statistics import Difference, difference, paired_p, seeds_to_be_equal
 
 AFFECTED = 0.1
-"""If a setting is called equal, a rare effect on this share of seeds must have been visible."""
+"""A setting is called equal only after enough seeds to see a rare effect that occurs in this share of all seeds."""
 
 
 class Verdict(StrEnum):

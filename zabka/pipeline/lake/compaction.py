@@ -46,7 +46,7 @@ BYTES_MAX = 64 * 1024 * 1024
 COMMITS_MAX = 64
 """Number of commits that are combined even if no files are merged."""
 REPLACED_KEPT_S = 600.0
-"""Time after which replaced files are removed, so that their readers can finish."""
+"""Time after which replaced files are removed. Until then, readers of these files can finish."""
 TREES = ("bronze", "silver")
 _NAME = re.compile(r"(?:merged-(?P<level>[0-9]{2})-)?(?P<base>batch-(?P<batch>[0-9]{9})-[0-9]{5})\.parquet")
 

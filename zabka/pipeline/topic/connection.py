@@ -25,7 +25,7 @@ NO_PROGRESS_S = 60.0
 """Maximum time for which a log may return no records although its end offset shows that it has some."""
 
 KNOWN_WITHIN_S, LOOK_AGAIN_S = 3.0, 0.1
-"""Time after which every broker knows a new topic, and interval of the retries until then."""
+"""Maximum time until every broker knows a new topic, and the interval of the attempts until then."""
 
 
 class LostRecords(Exception):

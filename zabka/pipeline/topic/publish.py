@@ -1,8 +1,8 @@
 """Publishes journals to a topic, each line once, continuing at the topic's end.
 
 The topic itself shows up to which position each file was published, so there is no other state. Records are produced
-with acks=all by an idempotent producer: a request whose reply was lost with a leader is sent again, and the line is
-stored once.
+with acks=all by an idempotent producer: if a reply is lost because a leader fails, the request is sent again, and the
+line is still stored only once.
 
 Each record contains the mark of its file, because a name does not identify a file. Files of another cluster than the
 topic's are rejected.

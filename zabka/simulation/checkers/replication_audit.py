@@ -125,7 +125,7 @@ class ReplicationAudit:
         self._live: dict[int, list[int]] = {}
         """Live brokers according to the controller of each controller epoch."""
         self._powerless: dict[int, int] = {}
-        """Broker epoch that each broker had at its last power loss."""
+        """Broker epoch of each broker at the time of its last power loss."""
         self._said: dict[tuple[str, TopicPartition], None] = {}
         self._rules = KafkaRules(self.znodes, nodes, checked, self._violated)
 
@@ -271,7 +271,7 @@ class ReplicationAudit:
     def _forgive_who_forgot(self, name: TopicPartition, after: LeaderAndIsr) -> None:
         """Process the election of a replica that lost power.
 
-        If its log lacks committed batches, allow their loss.
+        If its log lacks committed batches, allow the loss of these batches.
         """
         audited = self._of(name)
         if audited.is_recorded and self._lacks(name, after.leader) is None:

@@ -73,7 +73,9 @@ class BrokerMachine(ServerMachine):
         self._hold_faults: Callable[[FaultTable], None] = _nothing
         """Applies the current faults to the running broker process."""
         self._segments: dict[str, tuple[tuple[Volume, int], dict[str, _SegmentFile]]] = {}
-        """Cached segment files of each replica, with the disk and the disk's change count when they were listed."""
+        """Cached segment files of each replica. The first value identifies the disk and its change count at the time of
+        the listing.
+        """
         self._set_up()
 
     def format(self) -> None:

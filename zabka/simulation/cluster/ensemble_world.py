@@ -1,4 +1,4 @@
-"""The world of an ensemble of whole processes: machines, clients, and faults that can be injected."""
+"""The world of an ensemble of complete peer processes: machines, clients, and faults that can be injected."""
 
 from __future__ import annotations
 

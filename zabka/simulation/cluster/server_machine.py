@@ -99,7 +99,7 @@ class ServerMachine(Machine):
         self._troubles = troubles
         self._restart_due = False
         self._started_on = self.volume, 0
-        """The disk at the start of the process, and the number of injected faults that operations on it had met by
+        """The disk at the start of the process, and how many injected faults operations on this disk had met until
         then.
         """
 

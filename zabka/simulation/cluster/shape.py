@@ -9,7 +9,9 @@ CHANGES_CHANCE = 0.25
 
 
 class Shape(NamedTuple):
-    """Shape of an ensemble: `peers` servers, the last `observers` of which start as observers, and zoo.cfg keys."""
+    """Shape of an ensemble: its number of servers, `peers`, of which the last `observers` start as observers, and
+    zoo.cfg keys.
+    """
 
     peers: int
     observers: int

@@ -337,7 +337,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return not self.killed
 
     def is_closed(self) -> bool:
-        """Return whether the process was killed: for a closed loop, asyncio does not warn about unfinished tasks."""
+        """Return whether the process was killed. asyncio does not warn about unfinished tasks of a closed loop."""
         return self.killed
 
     def stop(self) -> None:
@@ -408,7 +408,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return [(real.AF_INET, real.SOCK_STREAM, real.IPPROTO_TCP, "", (self._address_of(host), port))]
 
     def _address_of(self, host: str | bytes | None) -> str:
-        """Return the address of the machine with that name, by default of this machine.
+        """Return the address of the machine with that name, or of this machine if the name is empty.
 
         Raises gaierror if no machine has the name.
         """

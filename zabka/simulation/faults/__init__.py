@@ -5,7 +5,7 @@ at random from its table and from tables passed to it, such as the table in `dis
 `whole-cluster` use `process_faults`, `cluster_faults` and `episodes`.
 
 The search (`zabka.simulation.search`) builds runs from steps instead (`actions`).  A step is a record of a few random
-words that select an action and the role of its target, such as leader or controller (`roles`).  The actions are in
+numbers, which select an action and the role of its target, such as leader or controller (`roles`).  The actions are in
 `node_actions`, `broker_actions` and `disk_actions`.
 
 Builds on `cluster`; `seeds`, `search` and tests import it.  Begin with `nemesis`, then `chaos`.

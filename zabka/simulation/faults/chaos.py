@@ -1,4 +1,4 @@
-"""Chaos: selects at random which faults are injected and how often, another mix for each seed (swarm testing)."""
+"""Chaos: selects at random, for each seed, which faults are injected and how often (swarm testing)."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _some_broker(nemesis: Nemesis) -> BrokerMachine:
 
 
 def break_log_dir(nemesis: Nemesis) -> None:
-    """Make operations in a broker's log directory fail, one kind or all.
+    """Make operations of one kind, or of all kinds, in a broker's log directory fail.
 
     Later, while the machine is off, its disk is repaired or replaced by an empty one.
     """

@@ -133,7 +133,9 @@ def _two_nodes(nemesis: Nemesis) -> tuple[str, str]:
 
 
 def _clients(nemesis: Nemesis) -> list[str]:
-    """Return the clients that can be cut off if a world has only one node: the writer, or else a test's programs."""
+    """Return the clients to cut off in a world with only one node: the writer or, without a writer, a test's
+    programs.
+    """
     if CLIENTS[0] in nemesis.world.clients:
         return [CLIENTS[0]]
     return [machine.name for machine in nemesis.world.services if machine.takes_faults]

@@ -158,7 +158,7 @@ class FileNode:
             self.blocks[number] = self.platter[number]
 
     def lose_power(self, random: Random) -> None:
-        """Simulate a power loss: of each unsynced block, one version survives, or sectors of several, or nothing."""
+        """Simulate a power loss: each unsynced block keeps one version, or sectors of several versions, or is lost."""
         self._on_platter = None
         for number, versions in self._versions.items():
             self.platter[number] = _remains([self.platter.get(number, HOLE), *versions], random)

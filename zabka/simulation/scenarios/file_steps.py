@@ -1,4 +1,7 @@
-"""Steps of a script for the bare protocol on real files: disk faults, and power losses that no peer is notified of."""
+"""Steps of a script that runs only the peers' protocol code, on real files.
+
+They are disk faults, and power losses that no peer is notified of.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +73,9 @@ class Rot(FileStep, frozen=True):
 
 
 class CutOut(FileStep, frozen=True):
-    """Remove the last record of one of a peer's log files. The hole in its history is one that the peer cannot
-    detect.
+    """Remove the last record of one of a peer's log files.
+
+    The peer cannot detect the gap that this leaves in its history.
     """
 
     peer: int

@@ -62,7 +62,10 @@ async def _watch(client: Client, path: str, data: str, watcher: Watcher) -> str:
 
 
 async def _watch_many(client: Client, path: str, data: str, watcher: Watcher) -> str:
-    """Set watches on `data` paths of about 3,000 characters each, so that they do not fit into one packet."""
+    """Set watches on as many paths as `data` states.
+
+    Each path has about 3,000 characters, so that the watches do not fit into one packet.
+    """
     for number in range(int(data)):
         await client.exists(f"{path}/{number}-{'x' * 3_000}", watcher)
     return "ok"

@@ -28,7 +28,10 @@ The other mutated choice sequences are changed at any position.
 """
 SHRINKING_RUNS_MAX = 160
 OUTSIDERS = ("liveness", "assertion", "crash")
-"""Kinds of problems that are not invariants. Findings of these kinds are distinguished by the text after the colon."""
+"""Kinds of problems that are not violated invariants.
+
+Findings of these kinds are distinguished by the text after the colon in the problem's message.
+"""
 
 
 class Requested(NamedTuple):

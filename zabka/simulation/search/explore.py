@@ -106,8 +106,8 @@ class Exploration(msgspec.Struct):
 
     If `exhausted`, every state within the bounds was visited; otherwise every state up to `depth` steps from the start
     was visited. `settled` counts states in which only writes and faults were possible, `cut` the elections beyond the
-    limit, and `turns` the inputs of single servers that were computed. If there are `problems`, `steps` reproduces
-    them.
+    limit, and `turns` how often the effect of an input on a single server was computed. If there are `problems`,
+    `steps` reproduces them.
     """
 
     bounds: Bounds

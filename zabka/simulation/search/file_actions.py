@@ -84,7 +84,9 @@ def earlier_life(peers: int, shape: Random) -> Stretch:
 
 
 def restarts_of_all(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield stops and restarts of the whole ensemble, with or without the peers that were down."""
+    """Yield sequences that stop and restart the whole ensemble. The restart includes or omits peers that were already
+    down.
+    """
     up = _up(cores)
     if up:
         yield _restart(up)
@@ -221,7 +223,7 @@ def bounces(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def blinks(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
-    """Yield short power losses of a machine that no peer notices.
+    """Yield power losses of a machine that are so short that no peer notices them.
 
     On the server `fragile`, a bit is flipped as well.
     """
@@ -234,7 +236,7 @@ def blinks(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
 
 
 def blackouts(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
-    """Yield short power losses of two machines that no peer notices.
+    """Yield power losses of two machines that are so short that no peer notices them.
 
     On the server `fragile`, a bit is flipped as well.
     """
@@ -248,7 +250,7 @@ def blackouts(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
 
 
 def blinks_in_a_row(cores: BareEnsemble, fragile: int) -> Iterator[Stretch]:
-    """Yield short power losses of a leader's machine and then of another, which no peer notices.
+    """Yield power losses of a leader's machine and then of another one, each so short that no peer notices it.
 
     If the leader is the server `fragile`, a bit on its disk is flipped. In some cases the leader's last write is still
     in flight to the other machine.
@@ -323,7 +325,7 @@ def impatience(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def vanishing(cores: BareEnsemble) -> Iterator[FileSteps]:
-    """Yield power losses of a machine that no peer is notified of."""
+    """Yield power losses of one machine. No peer is notified of the power loss."""
     yield from map(Vanish, _up(cores))
 
 

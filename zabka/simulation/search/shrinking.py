@@ -1,4 +1,4 @@
-"""Shortens a finding: removes actions and faults, sets words to zero, and resets streams to the values from the seed.
+"""Shortens a finding: removes actions and faults, sets values to zero, and resets streams to the values from the seed.
 
 Each attempt is a run, which succeeds if it violates the same invariant. The size of removed spans is halved after each
 pass, as in delta debugging (Zeller and Hildebrandt, 2002).
@@ -16,7 +16,7 @@ from zabka.simulation.search.protocol import STEPS
 Shows = Callable[[Choices], Choices | None]
 """Runs a choice sequence.  Returns it with all choices recorded if the run has the same violation, else None."""
 ENDING = (ACTIONS, STEPS)
-"""Streams in which words of zero select steps that do nothing."""
+"""Streams in which values of zero select steps that do nothing."""
 
 
 class Shrinking:
@@ -78,7 +78,7 @@ class Shrinking:
             size //= 2
 
     def _end(self, purpose: str) -> None:
-        """Try to set all values after the recorded words to zero, so that nothing happens after these words."""
+        """Try to set all values after the recorded ones to zero, so that nothing happens after the recorded part."""
         self._holds(self.choices.changed(purpose, Stream(words=self.choices.streams[purpose].words, ends=True)))
 
     def _shorten(self, purpose: str) -> None:
@@ -96,7 +96,9 @@ class Shrinking:
             size //= 2
 
     def _without_pairs(self, purpose: str) -> None:
-        """Remove pairs of actions: an action that holds messages can only be removed together with their release."""
+        """Remove pairs of actions. An action that holds messages can only be removed together with the action that
+        releases them.
+        """
         unit = unit_of(purpose)
         one = 0
         while (one + 1) * unit < len(self.choices.streams[purpose].words):
@@ -111,7 +113,7 @@ class Shrinking:
             yield self.choices.changed(purpose, Stream(words=left, tail=stream.tail, ends=stream.ends))
 
     def _level(self, purpose: str) -> None:
-        """Set all words to zero whose values do not matter for the violation."""
+        """Set every recorded value to zero that does not matter for the violation."""
         for place in range(len(self.choices.streams[purpose].words)):
             stream = self.choices.streams[purpose]
             if stream.words[place]:

@@ -1,4 +1,4 @@
-"""One server of the bare protocol: its disk, the operations waiting for the disk, and its process if that runs.
+"""One server of the protocol without a network: its disk, the operations waiting for the disk, and its running process.
 
 A node's state changes only by its inputs (`CoreNode.apply_input`), and a node affects others only by the results of its
 inputs (`Outcome`). So the same input to the same node always has the same result.

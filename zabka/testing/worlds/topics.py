@@ -73,8 +73,8 @@ class SimTopics:
         factor = replication_factor or len(self._host.world.brokers)
         made = self._host.admin.create_topic(name, partitions, factor, assignment=assignment, configs=config)
         self._host.ask(made)
-        # Wait until all brokers know the topic: a client that asks a broker without it would ask again only after
-        # minutes.
+        # Wait until all brokers know the topic: a client that asks a broker that does not know it would ask again only
+        # minutes later.
         self._host.until(lambda: self._is_known(name), _KNOWN_TIMEOUT_S, f"brokers that know the topic {name}")
         return self[name]
 

@@ -89,7 +89,7 @@ def test_error_in_zoo_cfg_contains_the_file_name(tmp_path: Path) -> None:
         load(path)
 
 
-def test_admin_server_and_metrics_are_off_by_default_and_local(tmp_path: Path) -> None:
+def test_admin_server_and_metrics_default_to_off_and_loopback(tmp_path: Path) -> None:
     config = parse(config_text(tmp_path, "clientPort=1", None))
     assert (config.admin, config.metrics) == (None, None)
     prometheus = "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"

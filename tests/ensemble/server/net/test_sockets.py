@@ -1,4 +1,4 @@
-"""Socket options: after which time the kernel closes a connection whose other end has disappeared."""
+"""Socket options: the time after which the kernel closes a connection whose other end has disappeared."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_connections_closed_for_lack_of_descriptors_are_logged() -> None:
 def test_unlimited_descriptors_count_as_open_max() -> None:
     """If the file descriptor limit cannot be set to infinity, OPEN_MAX is used.
 
-    This is so on macOS, whose manual says to use the lesser of the limit and OPEN_MAX.
+    This is the case on macOS, whose manual recommends the lower of the limit and OPEN_MAX.
     """
     asked: list[int] = []
 

@@ -1,5 +1,6 @@
-"""The driver processes all frames of an event loop iteration in one turn of the peer, and sends early output
-meanwhile.
+"""The driver processes all frames of an event loop iteration in one turn of the peer.
+
+It sends some of the turn's output before the turn ends.
 """
 
 from __future__ import annotations

@@ -62,7 +62,9 @@ def client_of(ensemble: Ensemble, *ids: int) -> Iterator[KazooClient]:
 
 @contextmanager
 def voter_that_only_votes(ensemble: Ensemble, i: int) -> Iterator[None]:
-    """Replace server `i` with a fake that votes for the server that contacts it, but never follows that leader."""
+    """Replace server `i` with a fake server that votes for the server that contacts it, but never follows that
+    server.
+    """
     line = next(line for line in ensemble.server_lines if line.startswith(f"server.{i}="))
     with socket.create_server(("127.0.0.1", int(line.rpartition(":")[2]))) as server:
         server.settimeout(PATIENCE_S)

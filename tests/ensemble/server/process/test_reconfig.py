@@ -90,8 +90,8 @@ def test_server_can_be_moved_to_other_ports_by_reconfig(tmp_path: Path) -> None:
 def test_servers_restart_after_all_have_moved(tmp_path: Path) -> None:
     """After all servers have moved by reconfig, each restarts with its data, at the new addresses.
 
-    Each data directory records the new addresses as those of its ensemble. Therefore the restarted server does not
-    reject it as the data of another ensemble.
+    Each data directory contains the new addresses as those of its ensemble. Therefore a restarted server does not
+    reject its directory as the data of another ensemble.
     """
     ensemble = Ensemble(tmp_path, 3)
     try:
