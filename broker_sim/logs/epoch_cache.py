@@ -120,9 +120,9 @@ class EpochCache:
         - A power loss may have restored an older file. If an entry is followed by a record of a lower epoch, the
         entry's epoch was truncated after that file was written, and the entry is removed. An entry without any record
         is kept, because compaction may have emptied its epoch.
-        - If a process was killed after it moved the log start but before it stored the new log start, the deleted records are
-        read again, but their epochs are missing. These epochs are added, because otherwise a follower with other records at
-        those offsets would not be truncated there.
+        - If a process was killed after it moved the log start but before it stored the new log start, the deleted
+          records are read again, but their epochs are missing. These epochs are added, because otherwise a follower
+          with other records at those offsets would not be truncated there.
         """
         stale = [entry for entry in self._entries if any(e < entry[0] and at >= entry[1] for e, at in last_of.items())]
         if stale:

@@ -394,11 +394,7 @@ class Partition:
         return self._append(validated.data, validated.headers, validated.log_append_time_ms, sender)
 
     def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> Guard:
-        """Return the guard for an append on the leader.
-
-        The guard decides whether a batch may begin a new transaction: only if the transaction was verified, or if
-        verification is disabled.
-        """
+        """Return the guard for an append on the leader: it rejects a batch that begins an unverified transaction."""
         return self.log.producers.begin_verification(producer_id, sequence, epoch, self.host.runtime.now().wall_ms)
 
     def append_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> Appended:
