@@ -29,7 +29,8 @@ DOUBT = 0.05
 class Figure(NamedTuple):
     """A column of a results table.
 
-    It contains the figure's key, heading and format, the direction that is better, and how rounds are combined.
+    It contains the figure's key, heading and format, whether a higher or a lower value is better, and how rounds are
+    combined.
     """
 
     key: str

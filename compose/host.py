@@ -64,7 +64,7 @@ FAULT_APPLY_S = 1.0
 FAULT_LEDGER = "fault-uses"
 """Name of the directory that contains the counts of request faults."""
 SHUTDOWN = "shutdown of the host agent"
-"""The requester in the journal events for the processes that the host agent stops when the agent itself ends."""
+"""Requester in the journal events about processes that the host agent stops because the agent itself ends."""
 
 log = structlog.get_logger()
 

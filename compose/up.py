@@ -126,8 +126,8 @@ class _Foreground:
             # The command failed, so stop the cluster.
             self._stop()
             if isinstance(reason, Stopped):
-                # Use the shell's convention. After exit code 0, a script that uses `--detach` would expect a running
-                # cluster.
+                # Use the shell's convention for exit codes. After exit code 0, a script that uses `--detach` would
+                # expect a running cluster.
                 return 128 + self._signal
             raise
         notes = self._notes()

@@ -28,7 +28,7 @@ KEPT_BYTES_MAX = 512 * 1024 * 1024
 """Maximum total size: about a million events, or two days of three peers and three brokers under a light load."""
 
 MARK_EVERY = 256
-"""One in every 256 events has its file offset in memory, as an index."""
+"""The in-memory index contains the file offset of one in every 256 events."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -172,7 +172,7 @@ class _KeptFile:
         beyond = max(seq, first) + limit
         self._look(beyond)
         while len(found := self._read_known(seq, limit)) < limit and not self._known:
-            # Some event numbers are unused, so search a longer range.
+            # Some event numbers are unused, so fewer events than `limit` were found. Search a longer range.
             beyond += limit
             self._look(beyond)
         return found
@@ -353,7 +353,8 @@ class NumberedJournal:
             except OSError:
                 self.close()
                 raise
-            # The new file may have overwritten a file of the same name that contains no event. List it only once.
+            # The new file may have overwritten a file of the same name that contains no event. List that name only
+            # once.
             self._kept = [each for each in self._kept if each.path != path]
             self._kept.append(_KeptFile(path, known=True))
             self._thin_out()
@@ -366,7 +367,7 @@ class NumberedJournal:
             while rest:
                 rest = rest[self._file.write(rest) :]
         except OSError:
-            # Clients have not received these lines, so they must not be found after a restart.
+            # Clients have not received these lines, so a restarted collector must not find them.
             self._file.truncate(self._size)
             self._file.seek(self._size)
             raise

@@ -16,7 +16,7 @@ from zabka.journal.shiviz import shiviz_log
 
 
 class Format(StrEnum):
-    """The form of an exported run."""
+    """The file format of an exported run."""
 
     HTML = "html"
     PERFETTO = "perfetto"

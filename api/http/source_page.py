@@ -1,6 +1,6 @@
-"""Shows the source code of functions that rules refer to: one page per module, with line numbers and anchors.
+"""Shows the source code of the functions that rules refer to as their implementation.
 
-Modules without such functions are not available.
+There is one page for each module with such functions, with line numbers and anchors. Other modules are not available.
 """
 
 from __future__ import annotations

@@ -325,8 +325,8 @@ class WorkloadManager:
         """Stop a workload and return its report. Raises Problem 404.
 
         A producer waits briefly for requests in flight and then reads its records once more. A consumer commits its
-        offsets and leaves its group. Until then, the workload counts as running, and a second call waits until the
-        first call has stopped the workload.
+        offsets and leaves its group. Until the workload has stopped, it counts as running, and a second call waits for
+        the first one.
         """
         if workload_id not in self._running:
             return self.get(workload_id)

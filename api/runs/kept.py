@@ -21,7 +21,7 @@ RUNS_MAX = 50
 RUNS_BYTES_MAX = 512 * 1024 * 1024
 JOURNAL, MESSAGES, ABOUT = "journal.jsonl", "messages.jsonl", "run.json"
 _UNFINISHED = ".unfinished"
-"""Suffix of incomplete run directories. They are removed when the stored runs are loaded."""
+"""Suffix of incomplete run directories, which are removed when the stored runs are loaded."""
 _ID = re.compile(r"r[0-9a-f]{8}(\.bug)?")
 
 _encode = msgspec.json.Encoder().encode
@@ -105,8 +105,8 @@ class KeptRuns:
     def keep(self, run: Run, history: Iterable[Entry], messages: Path | None = None) -> None:
         """Write a run's files, all or none, with events numbered from 1.
 
-        The run is not listed until `admit` adds it. `messages` is a file with the run's messages, which is moved. This
-        method can be called in another thread. Raises OSError.
+        The run is not listed until `admit` adds it. `messages` is a file with the run's messages, which is moved to the
+        run's directory. This method can be called in another thread. Raises OSError.
         """
         unfinished = self._directory / f"{run.id}{_UNFINISHED}"
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -17,7 +17,7 @@ PATIENCE_S = 120.0
 PUT_RIGHT_S = 40.0
 """Maximum time for a terminated scenario process to heal the faults that it injected into this cluster."""
 STOP_S = 2.0
-"""Maximum time for the scenario process to end when the API ends. The API itself must end shortly after."""
+"""Maximum time for the scenario process to end when the API ends. It is short, because the API must end soon."""
 _HELD, _VIOLATED = 0, 1
 
 log = structlog.get_logger()

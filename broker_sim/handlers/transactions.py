@@ -161,7 +161,7 @@ class TransactionHandlers:
 
 
 def _known_to(request: KafkaMessage, error: ErrorCode, fenced_from: int) -> ErrorCode:
-    """Return the error in the form that the request's version knows.
+    """Return the error, or a replacement if the request's version does not know it.
 
     For versions below `fenced_from`, PRODUCER_FENCED is replaced.
     """

@@ -1,4 +1,4 @@
-"""`meta.properties` in a log directory, which contains the cluster and the broker that own the logs."""
+"""`meta.properties` in a log directory. It contains the ids of the cluster and the broker that own the logs."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ class ProducerStates:
 
     @property
     def first_unstable_producer(self) -> int:
-        """The producer of the first transaction that limits the last stable offset, or -1."""
+        """The producer id of the first transaction that limits the last stable offset, or -1."""
         firsts = {**{first: each.producer_id for first, each in self._unreplicated.items()}, **self._ongoing}
         return firsts[min(firsts)] if firsts else NO_PRODUCER
 

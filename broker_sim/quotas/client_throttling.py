@@ -62,7 +62,7 @@ class ClientQuota(ClientMeters[SampledAmount]):
         self._throttle_ms_max = throttle_ms_max
 
     def most_at_once(self, client: str) -> float | None:
-        """Return the largest amount that never causes throttling if taken at once, or None without a quota."""
+        """Return the largest amount that can be charged at once without causing throttling, or None without a quota."""
         limit = self.limit_of(self.measured_as(client)) if self.is_used else None
         return None if limit is None else limit * (self._windows - 1) * self._window_ms / 1000
 

@@ -155,8 +155,8 @@ class IsrRules:
     def member_epoch(self, follower: FollowerState | None) -> int:
         """Return the broker epoch of a member for a proposed ISR; -1 if unknown.
 
-        With it, the controller can reject a member that has restarted in the meantime (KIP-903). Leaders before KIP-903
-        always sent -1.
+        The controller compares this epoch to reject a member that has restarted in the meantime (KIP-903). Leaders
+        before KIP-903 always sent -1.
         """
         if follower is None or self._leaves_out_member_epochs:
             return UNKNOWN_EPOCH

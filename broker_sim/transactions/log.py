@@ -22,9 +22,10 @@ class TransactionLog:
         """Number of skipped records, which are damaged or of a kind that only newer brokers write."""
 
     def load_batches(self, data: bytes) -> Generator[None, None, int | None]:
-        """Load complete batches of the log. Yield after every fixed number of records, so that other tasks can run.
+        """Load complete batches of the log. Yield each time that a fixed number of records has been read.
 
-        Returns the offset after the batches, or None if there are none.
+        Other tasks can run while the generator is suspended. Returns the offset after the batches, or None if there are
+        none.
         """
         next_offset = None
         seen = position = 0

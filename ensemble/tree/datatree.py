@@ -264,8 +264,8 @@ class DataTree:
     def apply_plain(self, txn: Txn) -> bytes | None:
         """Apply a setData, or a create of an ordinary znode, without setting `changes`; return the znode's new bytes.
 
-        Return None, without any change, for any other transaction, and for one that fails or was applied before: then
-        use `apply`.
+        Return None, without any change, for any other transaction, and for one that fails or was applied before. The
+        caller then calls `apply`.
         """
         body, zxid = txn.body, txn.zxid
         if zxid <= self.last_zxid or self.quotas.by_path:

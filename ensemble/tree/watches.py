@@ -199,7 +199,8 @@ class Watches:
             table.forget(connection)
 
     def fire(self, change: Change) -> list[Fired]:
-        """Return the connections to notify of a change: of the znode's own event, then of its parent's child event.
+        """Return the connections to notify of a change, first for the znode's own event, then for its parent's child
+        event.
 
         A connection that watches both data and children of a deleted znode is notified once. One-shot watches are
         removed.

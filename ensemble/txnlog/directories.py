@@ -21,7 +21,7 @@ class Directories(NamedTuple):
     files: Files = HOST
 
     def logs(self) -> list[tuple[int, Path]]:
-        """Return the log files, oldest first, each with the zxid in its name, which is that of its first transaction.
+        """Return the log files, oldest first, each with the zxid of its first transaction, which is in the file's name.
 
         Raises OSError.
         """

@@ -86,7 +86,8 @@ def whole_record_after(data: bytes, pos: int) -> int | None:
         # A record begins with its checksum in 8 bytes. Adler32 has 32 bits, so the first four bytes are zero. This
         # cheap test excludes most offsets.
         if data.startswith(b"\0\0\0\0", start):
-            # A record's length is not zero, so this skips the preallocated part, millions of zeros, in one step.
+            # A record's length is never zero, so this search skips the preallocated part, millions of zeros, in one
+            # step.
             filled = _NOT_ZERO.search(data, start)
             if filled is None:
                 return None

@@ -80,7 +80,7 @@ def is_full(failed: Exception) -> bool:
 
 
 def complaint(failed: Exception) -> str:
-    """Return a one-line error message about a disk that failed, which says what to do."""
+    """Return a one-line error message that reports a failed disk and states what to do."""
     if isinstance(failed, OSError) and is_full(failed):
         where = f" for {failed.filename}" if failed.filename else ""
         return (

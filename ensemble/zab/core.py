@@ -262,7 +262,7 @@ class Core:
     def leave(self, reason: str, cause: Cause, successor: PeerId | None = None) -> None:
         """End the current role.
 
-        At the end of this turn the peer is LOOKING again, unless `successor` is given, which it then follows.
+        At the end of this turn the peer is LOOKING again or, if `successor` is given, follows that peer.
         """
         if self.leaving is None:
             self.leaving = reason

@@ -67,7 +67,8 @@ class Append(Effect):
 
 
 class TruncateLog(Effect):
-    """Disk: remove every transaction above `zxid` from the log, and every newer snapshot, durably; then load again.
+    """Disk: durably remove every transaction above `zxid` from the log, and every newer snapshot, and load the rest
+    again.
 
     The driver then calls `on_recovered(now, recovered)`.
     """

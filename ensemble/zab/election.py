@@ -32,7 +32,7 @@ In ZooKeeper the interval grows to 60 s, which makes an election after a long ou
 RESEND_TIMER = "election.resend"
 FINALIZE_TIMER = "election.finalize"
 NO_DATA_ZXID = Zxid(-1)
-"""Zxid in the vote of a server that neither votes nor is a candidate."""
+"""Zxid in the notifications of a server that neither votes nor is a candidate."""
 ROUND_LEAP_MAX = 1 << 32
 """Maximum by which another server's round may exceed this server's round.
 
@@ -232,7 +232,7 @@ class Election:
     def _on_settled(self, src: PeerId, settled: Settled) -> None:
         """Process the vote of a peer that has a leader.
 
-        Follow that leader if a quorum follows it and it reports itself that it is leading.
+        Follow that leader if a quorum follows it and the leader itself reports that it is leading.
         """
         leader = settled.vote.leader
         if settled.round == self.round:

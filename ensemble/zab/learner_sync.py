@@ -27,7 +27,7 @@ from zabka.ensemble.zab.sync import SyncMode, SyncPlan, plan_sync, what_both_may
 class Progress(Enum):
     """Progress of sending a learner its missing history.
 
-    All of it is sent, more is being read from the log, or the log cannot be read.
+    The values: all of it is sent, more is being read from the log, and the log cannot be read.
     """
 
     DONE = "done"

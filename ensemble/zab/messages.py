@@ -104,8 +104,9 @@ class Trunc(msgspec.Struct, frozen=True):
 
 
 class Snap(msgspec.Struct, frozen=True):
-    """Leader's whole tree as of `zxid`, which replaces the learner's tree (SNAP). On the wire, it follows the
-    packet.
+    """Leader's whole tree as of `zxid`, which replaces the learner's tree (SNAP).
+
+    On the wire, the tree follows the packet.
     """
 
     zxid: Zxid

@@ -377,7 +377,7 @@ class Peer:
         return self._finish()
 
     def on_snapshot_spoiled(self, now: Instant) -> list[Effect]:
-        """Request a new snapshot, because the newest one is damaged (optional).
+        """Request a new snapshot, because the newest one is damaged (calling this is optional).
 
         The snapshot is written when this peer accepts clients.
         """

@@ -1,6 +1,6 @@
 """Checks whether this Python was compiled with profile-guided optimization.
 
-Run as a program (by choose_python.sh), it exits with code 0 if so.
+choose_python.sh runs this module as a program, which exits with code 0 if that is the case.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def test_loss_acknowledgement_survives_a_restart(journalled: Server, tmp_path: P
     again.close()
 
 
-def test_loss_after_the_acknowledged_event_is_unacknowledged(journalled: Server) -> None:
+def test_loss_after_the_acknowledged_event_stays_unacknowledged(journalled: Server) -> None:
     assert post(journalled, {"through_seq": 1}).json()["losses"] == 0
     cluster = httpx.get(f"{journalled.url}/api/v1/cluster", trust_env=False).json()
     assert [loss["acknowledged"] for loss in cluster["losses"]] == [False]

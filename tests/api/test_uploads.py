@@ -92,7 +92,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("kind", STRANGE)
-def test_invalid_line_rejects_the_upload_with_its_line_number(kind: str) -> None:
+def test_upload_error_contains_the_number_of_the_invalid_line(kind: str) -> None:
     wrong, why = STRANGE[kind]
     with pytest.raises(NoHistory) as refused:
         read_history(GOOD + wrong + line("peer-2", 1, 30))

@@ -198,7 +198,7 @@ def test_config_changes_during_session_expiry_are_read_later(cluster: Cluster) -
 # ---- the broker's belief and its status -----------------------------------------------------------------------
 
 
-def test_topic_config_is_applied_to_a_log_before_its_leadership() -> None:
+def test_topic_config_applies_to_a_log_before_broker_leads_it() -> None:
     cluster = Cluster(1).start()
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     node = cluster.nodes[1]

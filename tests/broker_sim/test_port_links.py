@@ -135,7 +135,7 @@ def test_link_cut_towards_the_client_holds_back_only_responses() -> None:
     check(test)
 
 
-def test_address_link_fault_affects_clients_but_not_brokers() -> None:
+def test_link_fault_on_an_address_affects_clients_not_brokers() -> None:
     async def test(links: Links) -> None:
         links.hold(fault("127.0.0.0/8"))
         client, broker, page = await links.client(), await links.client("broker-2"), await links.client("api-admin")

@@ -70,7 +70,7 @@ def folds(server: PageServer, numbers: list[int]) -> dict[int, Any]:
     return found
 
 
-def test_past_states_of_20000_events_equal_those_of_python(page: Page, long_history: PageServer) -> None:
+def test_page_states_in_20000_events_equal_those_from_python(page: Page, long_history: PageServer) -> None:
     numbers = random.Random(11).sample(range(1, long_history.last_seq), MOMENTS)
     expected = folds(long_history, numbers)
     for seq in numbers:

@@ -272,7 +272,7 @@ def test_late_response_does_not_replace_a_moment_chosen_later(tracks: Page) -> N
     assert tracks.evaluate("location.hash") == "#run=live&at=21"
 
 
-def test_moment_without_a_response_shows_an_error_and_goes_live(tracks: Page) -> None:
+def test_unanswered_moment_request_shows_error_and_goes_live(tracks: Page) -> None:
     tracks.route("**/runs/live/state?at=10", lambda route: None)
     patience = "ms => import('/web/main.js').then(({theMoment}) => { theMoment().patience_ms = ms; })"
     tracks.evaluate(patience, 200)

@@ -19,7 +19,7 @@ from collections.abc import Callable
 RATE_PER_S = 25
 DELIVERY_S = 120
 SESSION_MS = 15_000
-"""Session timeout of consumers in ms. It is longer than a commit can wait for its ISR.
+"""Session timeout of consumers in ms. It is longer than the time that a commit can wait for the ISR.
 
 Heartbeats wait for the commit, because they use the same connection.
 """

@@ -282,7 +282,7 @@ def test_same_frames_get_equal_replies_from_both_servers(ports: tuple[int, int],
 
 
 @pytest.mark.parametrize("op", UNKNOWN)
-def test_unknown_operation_gets_equal_errors_and_closes(ports: tuple[int, int], op: int) -> None:
+def test_unknown_operation_gets_equal_errors_and_disconnects(ports: tuple[int, int], op: int) -> None:
     answers = []
     for port in ports:
         talk = Talk(port)

@@ -222,7 +222,7 @@ def test_ephemeral_is_deleted_with_its_session(make: MakeClient) -> None:
     assert other.exists("/e") is None
 
 
-def test_states_and_listeners_follow_start_and_stop(make: MakeClient) -> None:
+def test_client_state_and_listeners_reflect_restart_and_stop(make: MakeClient) -> None:
     client = make()
     states: list[Any] = []
     client.add_listener(states.append)

@@ -12,7 +12,7 @@ from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 @needs_java
 def test_server_with_id_0_can_lead_java_and_our_servers(tmp_path: Path) -> None:
-    """Server 0 can be leader, whichever implementation it is.
+    """Server 0 can be leader, whether it is one of our servers or a ZooKeeper server.
 
     Server 0 is the only server with a weight. Therefore only it can lead, and it forms a quorum alone.
     """

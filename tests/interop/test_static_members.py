@@ -39,9 +39,9 @@ SETTINGS = {
     "default_replication_factor": BROKERS,
     "group_initial_rebalance_delay_ms": 0,
 }
-"""Broker settings.
+"""Broker settings with which the session of a killed broker expires after 12 to 18 s.
 
-With these, the session of a killed broker expires after 12 to 18 s. Until then, its groups have no coordinator.
+Until then, the broker's groups have no coordinator.
 """
 PROGRAM = Path(__file__).with_name("static_members.py")
 JAVA_PROGRAM = Path(__file__).parent / "kafka_jars" / "StaticMembers.java"

@@ -96,7 +96,7 @@ def is_listed(server: MixedEnsemble, line: str) -> bool:
     return line in server.word(1, "cons")
 
 
-def test_connections_without_a_session_are_listed_equally(pair: Pair) -> None:
+def test_connections_without_session_are_listed_as_in_zookeeper(pair: Pair) -> None:
     idle = [socket.create_connection(("127.0.0.1", server.client_ports[1]), 5) for server in pair.servers]
     try:
         for server, connection in zip(pair.servers, idle, strict=True):
@@ -172,7 +172,7 @@ def test_mntr_reply_has_only_the_names_of_zookeepers_reply(pair: Pair) -> None:
     assert {"znode_count", "watch_count", "p99_updatelatency", "cnt_fsynctime", "connection_rejected"} <= ours & java
 
 
-def test_every_zookeeper_metric_is_served_or_documented_absent(pair: Pair) -> None:
+def test_every_zookeeper_metric_is_served_or_noted_as_absent(pair: Pair) -> None:
     java, ours = map(metrics_of, pair.replies("mntr"))
     assert java - ours == {name for name in ABSENT if name in java}
     assert not ours & set(ABSENT), "no longer absent"
@@ -186,7 +186,7 @@ def test_mntr_counts_of_both_servers_are_equal(pair: Pair) -> None:
 
 def test_dump_lists_the_same_sessions_and_ephemerals(pair: Pair) -> None:
     java, ours = (answer.partition("Connections dump:")[0].splitlines() for answer in pair.replies("dump"))
-    # ZooKeeper does not remove sets that have become empty.
+    # ZooKeeper does not remove session sets that have become empty.
     lines = [line for line in java if not line.startswith("0 expire")]
     assert [re.sub(r"at .*", "at …", line) for line in shape("\n".join(ours))] == [
         re.sub(r"at .*", "at …", line) for line in shape("\n".join(lines))

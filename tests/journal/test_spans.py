@@ -133,7 +133,7 @@ def test_incremental_spans_equal_those_computed_by_brute_force(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["a live cluster", "a script with crashes"])
-def test_spans_computed_from_a_stored_state_are_the_same(name: str) -> None:
+def test_spans_from_a_stored_state_equal_spans_from_all_events(name: str) -> None:
     history = REAL[name]()
     whole, found = Spans(), []
     for entry in history:

@@ -30,7 +30,7 @@ WALL_FACTOR = 40
 WALL_SPARE_S = 30
 """Additional wall-clock time in seconds for a case, because a case that waits forever uses no CPU time.
 
-Both limits allow for a busy machine.
+This limit and CPU_FACTOR allow for a busy machine.
 """
 SURVIVED, RUNS_ON_IMPORT = "survived", "runs on import"
 
@@ -111,7 +111,7 @@ def _limit_time(seconds: float) -> None:
 def _in_child(covering: dict[str, float], run: Callable[[Callable[[str], NoReturn]], NoReturn]) -> str:
     """Run the cases in a forked child, and return its verdict.
 
-    Its time limit is a multiple of the time that the cases need without the mutant.
+    The child's time limit is a multiple of the time that the cases need without the mutant.
     """
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:

@@ -142,7 +142,7 @@ def _paused(cluster: LiveCluster, node: Node, seconds: float) -> None:
 def _away_from_controller(cluster: LiveCluster, risky: Topic) -> tuple[Callable[[], Partition], Broker, Broker]:
     """Find a partition that has no replica on the controller's broker.
 
-    Return a function that reads the partition's state, its leader and its follower.
+    Return three values: a function that reads the partition's state, the leader, and the follower.
     """
     controller = cluster.until(lambda: cluster.controller)
     number = next(each.partition for each in risky.partitions if controller.id not in each.replicas)

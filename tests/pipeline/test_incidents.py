@@ -74,7 +74,7 @@ def test_incident_and_its_effects_are_one_row_with_the_run(spark: SparkSession, 
 def test_wall_clock_step_changes_no_time_of_an_incident(spark: SparkSession, history: Any, tmp_path: Path) -> None:
     """A step of a wall clock changes no duration in an incident.
 
-    The new controller's clock is set back by 12 s, or by an hour, or ahead, after its registration.
+    After its registration, the new controller's clock is set back by 12 s or by an hour, or is set ahead.
     """
     failover(history)
     history.close()

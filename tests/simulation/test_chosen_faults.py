@@ -42,8 +42,8 @@ def test_seed_injects_the_same_faults_with_different_settings() -> None:
     ]
     first_usual, first_patient = usual[0][0], patient[0][0]
     for (one, _), (other, _) in zip(usual, patient, strict=True):
-        # Compare times relative to the first fault. Faults begin when the cluster has started, which takes slightly
-        # different times. The times between the faults must not depend on the number of client calls.
+        # Compare times relative to the first fault: faults begin when the cluster has started, and the time that the
+        # start takes differs slightly. The times between the faults must not depend on the number of client calls.
         assert abs((one - first_usual) - (other - first_patient)) <= 1
 
 

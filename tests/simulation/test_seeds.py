@@ -23,7 +23,7 @@ SEEDS_TO_FIND_A_BUG = 200
 
 
 def seeds(count: int, in_the_suite: int) -> list[object]:
-    """Return the seeds as test parameters. Those from `in_the_suite` on run only in long runs."""
+    """Return the seeds as test parameters. Only the first `in_the_suite` of them run outside long runs."""
     return [pytest.param(seed, marks=[pytest.mark.long] if seed >= in_the_suite else []) for seed in range(count)]
 
 

@@ -330,7 +330,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_second_up_command_uses_the_data_and_ctrl_c_ends_all(tmp_path: Path) -> None:
+def test_second_up_reuses_the_data_and_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     first = Foreground(tmp_path, "--peers", "1", "--brokers", "1", *FREE)
     url = first.ready()
@@ -363,7 +363,7 @@ def test_second_up_command_uses_the_data_and_ctrl_c_ends_all(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("arguments", [[], ["--detach"]])
-def test_ctrl_c_during_startup_restores_the_terminal_and_fails(tmp_path: Path, arguments: list[str]) -> None:
+def test_ctrl_c_during_startup_restores_terminal_with_error_code(tmp_path: Path, arguments: list[str]) -> None:
     child, terminal = pty.fork()
     if child == 0:
         command = [*ZABKA, "up", "--data", str(tmp_path), "--peers", "1", "--brokers", "1", *FREE, *arguments]

@@ -30,7 +30,7 @@ def java_long(text: str) -> int:
 
 
 def json_number(value: object, bits: int = 32) -> int:
-    """Return an integer from a JSON file, which must fit in `bits` bits.
+    """Return an integer from a JSON file. The integer must fit in `bits` bits.
 
     Raises ValueError for any other value (kafka.utils.json.DecodeJson).
     """
@@ -40,7 +40,7 @@ def json_number(value: object, bits: int = 32) -> int:
 
 
 def json_text(value: object) -> str:
-    """Return a string from a JSON file, which must be valid in UTF-8. Raises ValueError for any other value."""
+    """Return a string from a JSON file. Raises ValueError for another value, or a string that UTF-8 cannot encode."""
     if not isinstance(value, str):
         raise ValueError(f"expected a string, received {value!r}")
     value.encode()

@@ -61,7 +61,7 @@ def main() -> None:
     except (OSError, PipeClosed) as failed:
         if not isinstance(failed, BrokenPipeError | PipeClosed):
             print(f"zabka: {failed}", file=sys.stderr)  # noqa: T201
-        # Redirect stdout, because Python writes the rest of its buffer at exit, which would fail again.
+        # Redirect stdout: Python writes the rest of its buffer at exit, and this write would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = USAGE
     sys.exit(code)

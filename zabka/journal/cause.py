@@ -1,4 +1,4 @@
-"""References from an event to its cause. Each event contains its reference, which is never derived afterwards.
+"""References from an event to its cause. Each event is written with its reference, which is never derived later.
 
 The node that makes a decision knows the decision's cause, and writes it in one of these forms. Within a node, the cause
 is an event in the node's own journal. Between nodes, the cause is an identifier that the protocol contains anyway: the

@@ -554,7 +554,7 @@ def _damage(incident: Incident) -> Iterator[str]:
 
 
 def _smaller_isrs(removals: Iterable[Removal]) -> Iterator[str]:
-    """Yield a phrase per broker: the partitions whose ISR it had left, and the longest time outside an ISR."""
+    """Yield a phrase per broker: the partitions whose ISR it had left, and its longest time outside one of them."""
     of_replica: dict[int, list[Removal]] = {}
     for removal in removals:
         of_replica.setdefault(removal.replica, []).append(removal)

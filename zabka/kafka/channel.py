@@ -91,7 +91,7 @@ class _Connection(asyncio.Protocol):
         self._tap = tap
         self._line: CallerLine | None = None
         self._unlogged: list[tuple[int, KafkaMessage, int]] = []
-        """Requests queued before the connection was open; they are logged as sent when it opens."""
+        """Requests queued before the connection is open. They are logged as sent when it opens."""
         self._loop = asyncio.get_running_loop()
         self._client_id = client_id
         self._to = to

@@ -30,7 +30,7 @@ def timed(journal: Journal, kinds: list[str], **fields: DataType) -> DataFrame:
 
 
 def timed_rows(journal: Journal) -> DataFrame:
-    """Return the journal's rows with `run_us`: the time on the run's clock, or on the node's clock if there is none."""
+    """Return the journal's rows with `run_us`: the time on the run's clock, or else on the node's clock."""
     return journal.once("timed", lambda: _timed_rows(journal))
 
 
@@ -40,9 +40,9 @@ def _timed_rows(journal: Journal) -> DataFrame:
 
 
 def run_clocks(journal: Journal) -> DataFrame:
-    """Return the runs whose monotonic clocks are one clock, with the columns run and base_us.
+    """Return the runs in which all nodes share one monotonic clock, with the columns run and base_us.
 
-    base_us is the time of the wall clock when the monotonic clock was 0.
+    base_us is the wall-clock time at which the monotonic clock was 0.
     """
     return journal.once("run_clocks", lambda: _run_clocks(journal))
 

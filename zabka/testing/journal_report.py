@@ -40,7 +40,7 @@ def report(entries: Sequence[Entry], since_us: int = -1) -> str:
         causes = Causes()
         for entry in entries:
             causes.see(entry)
-        # Events after this one can have less important types.
+        # There can be later events, but their types are less important.
         lines += [f"causes of the newest {decision}:"]
         lines += [f"  {step}" for step in story(causes.chain(newest[decision]), sentences)]
     return "\n".join(lines)

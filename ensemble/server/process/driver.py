@@ -228,7 +228,9 @@ class PeerDriver:
         return self.storage is not None and self.storage.is_quick(self._disk)
 
     def _send(self, *, disk_too: bool = True) -> None:
-        """Write all queued packets, disk effects and replies; packets first, because this is fast."""
+        """Write all queued packets, disk effects and replies. Packets are written first, because writing them is
+        fast.
+        """
         if self.quorum is not None:
             self.quorum.flush()
         if disk_too:

@@ -1,4 +1,4 @@
-"""Config keys that set a duration or a number: a broker that reads such a key from its file behaves accordingly."""
+"""Config keys that set a duration or a number: a broker applies the values that it reads from its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replica managers with asyncio and a real disk, as in real broker processes, instead of virtual time."""
+"""Replica managers run with asyncio and a real disk, as in real broker processes, and not in virtual time."""
 
 from __future__ import annotations
 

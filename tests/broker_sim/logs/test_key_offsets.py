@@ -22,7 +22,7 @@ def test_key_map_contains_latest_offset_of_every_accepted_key(keys: list[bytes],
 
 
 def test_key_map_capacity_equals_that_of_kafka() -> None:
-    # 1 MiB with 24 bytes per entry and a load of 0.9: int(43690 * 0.9).
+    # 1 MiB with 24 bytes per entry and a load factor of 0.9: int(43690 * 0.9).
     table = KeyOffsets(1 << 20, 0.9, 1 << 40)
     assert sum(table.put(b"%d" % number, number) for number in range(39_500)) == 39_321
     assert table.memory_bytes <= (1 << 20) + 4_096 * ENTRY_BYTES

@@ -317,7 +317,7 @@ def test_newer_leader_epoch_does_not_stop_an_assigned_replica(cluster: Cluster, 
 
 @pytest.mark.parametrize("sent_id", [TOPIC_ID, UUID(int=0)])
 @pytest.mark.parametrize("version", [4, 7])
-def test_request_without_topic_id_applies_to_the_same_topic(version: int, sent_id: UUID) -> None:
+def test_update_without_topic_id_applies_to_the_topic_by_name(version: int, sent_id: UUID) -> None:
     cluster = Cluster(1)
     cluster.states[TP] = {
         "leader": 1, "leader_epoch": 0, "isr": [1], "partition_epoch": 0, "replicas": [1], "leader_recovery_state": 0,

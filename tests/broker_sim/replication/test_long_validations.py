@@ -59,7 +59,7 @@ def wide_request(cluster: Cluster, width: int) -> tuple[list[TopicPartition], An
     return partitions, cluster[1].manager.produce([(partition, many(10)) for partition in partitions], 1, 10_000)
 
 
-def test_limit_of_immediate_validation_counts_all_partitions(cluster: Cluster) -> None:
+def test_immediate_validation_limit_covers_all_partitions(cluster: Cluster) -> None:
     small_at_once = SLICES_AT_ONCE * SLICE_RECORDS // COST_MIN
     partitions, answer = wide_request(cluster, 3 * small_at_once)
     ends = [cluster[1].manager.partitions[partition].log.end_offset for partition in partitions]

@@ -56,7 +56,7 @@ def test_create_container_reply_has_a_stat_with_owner_zero():
 def test_only_create_container_creates_a_container():
     """createContainer creates a container with any flags; create with the container flag creates a plain znode.
 
-    This was measured with ZooKeeper.
+    Measurements show that ZooKeeper does the same.
     """
     ensemble = Ensemble()
     client = ensemble.connect()
@@ -87,7 +87,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("request_", "off", "on"), REFUSED)
-def test_create_with_and_without_ttl_replies_as_in_zookeeper(request_, off, on):
+def test_replies_to_create_equal_zookeepers_with_and_without_ttl(request_, off, on):
     """The replies to create requests are the same as ZooKeeper's, with TTL znodes enabled or not.
 
     The exception is the plain flag with a negative TTL: every ZooKeeper server that applies such a create crashes.
@@ -142,7 +142,7 @@ def test_multi_with_invalid_flags_is_a_marshalling_error(operation):
     assert ensemble.ask(client, multi(create("/before"))).err == 0, "the failed multi left no state"
 
 
-def test_rejected_ttl_undoes_its_multi():
+def test_multi_with_a_rejected_ttl_is_rolled_back():
     ensemble = Ensemble()
     client = ensemble.connect()
     reply = ensemble.ask(client, multi(container("/c"), with_ttl("/t", 9)))
@@ -391,7 +391,8 @@ def test_containers_and_ttl_nodes_survive_a_snapshot(tmp_path):
 def test_impossible_ttl_in_a_log_creates_a_plain_znode(ttl_ms):
     """A logged transaction with an impossible TTL creates a plain znode.
 
-    ZooKeeper writes such a transaction, but can no longer start with its log. Our server recovers the rest of the log.
+    ZooKeeper writes such a transaction, but then cannot start with a log that contains it. Our server recovers the rest
+    of the log.
     """
     tree = DataTree()
     body = CreateTTLTxn("/t", b"", OPEN_ACL, 1, ttl_ms)

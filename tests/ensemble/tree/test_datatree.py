@@ -153,7 +153,7 @@ def test_multi_returns_the_stat_after_each_operation():
     assert all(r.stat.czxid == 1 for r in results)
 
 
-def test_digest_is_a_sum_over_znodes_outside_zookeeper():
+def test_digest_is_the_sum_over_znodes_outside_zookeeper_path():
     w = Writer()
     empty = w.tree.digest
     w.create("/a", b"x")

@@ -174,7 +174,7 @@ ONE_OF_EACH = [WatcherType.DATA, WatcherType.CHILDREN, WatcherType.PERSISTENT, W
 
 
 @pytest.mark.parametrize("index", range(4))
-def test_check_watches_finds_a_watch_by_its_type_or_by_any(index):
+def test_check_watches_finds_a_watch_by_exact_type_or_type_any(index):
     ensemble, _, watcher = watching(ALL_WATCHES[index])
     for kind in ONE_OF_EACH:
         expected = 0 if kind is ONE_OF_EACH[index] else ErrorCode.NO_WATCHER
@@ -197,7 +197,7 @@ def test_removing_a_watch_type_keeps_the_others(index):
     assert fired(ensemble, watcher) == [(DATA, "/p")], "the others fire"
 
 
-def test_remove_watches_any_affects_only_its_connection():
+def test_remove_watches_of_type_any_affects_only_its_connection():
     ensemble, writer, watcher = watching(*ALL_WATCHES)
     other = ensemble.connect()
     ensemble.ask(other, add_watch("/p", PERSISTENT))

@@ -1,6 +1,4 @@
-"""How a storage measures its writes: the time of each stage, compared with calculated values, and its own
-statistics.
-"""
+"""How a storage measures its writes: each stage's time, compared with calculated values, and its statistics."""
 
 from __future__ import annotations
 

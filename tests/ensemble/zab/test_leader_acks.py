@@ -1,6 +1,6 @@
 """The acknowledgement that a leader sends its learners when its own log is durable.
 
-The tests show which learners receive it, and what these then commit.
+The tests show which learners receive it, and which transactions these learners then commit.
 """
 
 from __future__ import annotations

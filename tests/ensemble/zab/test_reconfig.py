@@ -130,7 +130,7 @@ def test_unlisted_server_follows_without_a_vote_until_added() -> None:
 
 
 @pytest.mark.parametrize("silent", ["the old members", "the new members"])
-def test_proposals_after_a_reconfig_need_quorums_of_both_lists(silent: str) -> None:
+def test_proposal_after_reconfig_needs_old_and_new_quorum(silent: str) -> None:
     world = ensemble(3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -160,7 +160,7 @@ def test_second_reconfig_in_progress_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("asks_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
-def test_proposals_before_a_reconfig_need_quorums_of_both_lists(asks_a_follower: bool) -> None:
+def test_proposal_before_reconfig_needs_old_and_new_quorum(asks_a_follower: bool) -> None:
     """A write before a proposed reconfig also needs a quorum of the new members.
 
     Not even a follower that forms a quorum of the old members with its leader can commit the write.

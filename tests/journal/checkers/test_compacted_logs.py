@@ -54,7 +54,8 @@ def fetched(broker: int, first: int, last: int) -> tuple[str, Event]:
 def rebuilt(*rows: tuple[str, Event]) -> Rows:
     """Return a history in which broker 2 loses its disk and becomes leader with a compacted log.
 
-    Broker 1 compacts its log up to offset 2. Broker 2 fetches that log, joins the ISR and is elected. `rows` follow.
+    Broker 1 compacts its log up to offset 2. Broker 2 fetches that log, joins the ISR and is elected. The events in
+    `rows` follow.
     """
     return [
         *THREE_RECORDS,

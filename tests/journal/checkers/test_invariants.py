@@ -116,7 +116,7 @@ def power_lost(broker: int) -> list[tuple[str, Event]]:
 
 
 def disk_replaced(broker: int) -> list[tuple[str, Event]]:
-    """Return the events of a power loss of a broker whose disk is then replaced. It finds no log to load."""
+    """Return the events of a power loss of a broker whose disk is then replaced. The broker finds no log to load."""
     name = f"broker-{broker}"
     return [
         ("world", e.FaultInjected("f1", "power_loss", name, name, False)),

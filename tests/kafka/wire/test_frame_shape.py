@@ -76,7 +76,7 @@ def test_null_in_a_non_nullable_field_is_rejected() -> None:
 
 def test_compact_string_has_the_size_limit_of_a_classic_string() -> None:
     # The broker stores group ids in classic strings, which have at most 32,767 bytes. A compact string can be longer,
-    # so it must be rejected.
+    # so a longer group id must be rejected.
     def heartbeat(name: str) -> bytes:
         return encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id=name, member_id="m"))[4:]
 

@@ -1,4 +1,4 @@
-"""Choice sequences: a run without one records its random draws, and a run with one repeats them."""
+"""Choice sequences: a run without one records its draws; a run with one repeats the recorded draws."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_choice_stream_can_begin_with_draws_of_the_seed() -> None:
     assert [random.random() for _ in range(5)] == expected
 
 
-def test_draws_of_a_stream_over_the_limit_are_only_counted() -> None:
+def test_draws_over_the_stream_limit_are_counted_not_recorded() -> None:
     seed = ReplayedSeed(Choices(7))
     busy, quiet = derive_random(seed, "busy"), derive_random(seed, "quiet")
     for _ in range(RECORDED_MAX + 1):

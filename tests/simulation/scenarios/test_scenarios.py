@@ -88,7 +88,7 @@ def test_settings_override_those_of_a_script_if_they_are_valid() -> None:
             configured(LIBRARY[name], [setting])
 
 
-def test_step_on_a_file_fails_in_a_script_without_files() -> None:
+def test_file_step_fails_in_a_script_without_files() -> None:
     played = play(CoreScenario("wrong", "", "There are files.", steps=(Start(), Purge(1))))
     assert played.problems == ["step 2 (Purge): this script's disks are no files"]
 

@@ -28,6 +28,6 @@ class LoggedBatch(NamedTuple):
 
 
 def logged(event: e.RecordsAppended | e.RecordsReplicated) -> LoggedBatch:
-    """Return the batch that an event says was appended."""
+    """Return the batch that was appended according to an event."""
     compacted = isinstance(event, e.RecordsReplicated) and event.compacted
     return LoggedBatch(event.first_offset, event.last_offset, event.checksum, compacted)

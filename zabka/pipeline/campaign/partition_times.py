@@ -37,10 +37,10 @@ class PartitionTimes(msgspec.Struct):
     partition: str
     window_us: int = 0
     writable_us: int = 0
-    """Time during which the partition had a leader whose process is running.
+    """Time during which the partition had a leader whose process was running.
 
-    With acks=all, the ISR must also have min.insync.replicas members, and each must be running and have a link to the
-    leader that is not partitioned.
+    With acks=all, the ISR must also have min.insync.replicas members. Each member must be running, and its link to the
+    leader must not be partitioned.
     """
     under_replicated_us: int = 0
     """Time during which the ISR was smaller than the assignment."""

@@ -63,9 +63,7 @@ If such an event changes what the leader knows, the leader logs separate events 
 
 
 class _Audited:
-    """Checker state of one partition: its replicas' logs, up to where each pair agrees, and which losses are
-    allowed.
-    """
+    """Checker state of one partition: its replicas' logs, up to which offset each pair agrees, and allowed losses."""
 
     __slots__ = (
         "agreed", "committed", "committed_end", "forgiven_epoch", "held", "is_recorded", "logs", "lost_in_epoch",

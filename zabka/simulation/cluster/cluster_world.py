@@ -256,7 +256,7 @@ class ClusterWorld(ServingWorld):
     def repair_directories(self) -> None:
         """Restart brokers with an offline log directory, as an operator does after repairing the disk.
 
-        Brokers that report one later are restarted as well.
+        Brokers that report an offline log directory later are restarted as well.
         """
         self._is_watched = True
         self._restart_given_up()

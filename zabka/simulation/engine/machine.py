@@ -56,7 +56,7 @@ class Ground:
         self._dead += [task for task in tasks if not task.done()]
 
     def end_world(self) -> None:
-        """Close the tasks of killed processes when the world has ended, so that `finally` blocks cannot affect it."""
+        """Close killed processes' tasks after the world has ended, so that their `finally` blocks cannot affect it."""
         dead, self._dead = self._dead, []
         hosts_loop = _get_running_loop()
         for task in dead:
@@ -70,7 +70,7 @@ class Ground:
                     coroutine.close()
                     break
                 except (Exception, asyncio.CancelledError):
-                    # A `finally` block of the task awaits something or uses a closed object: try again.
+                    # A `finally` block of the task awaits something or uses a closed object, so close the task again.
                     continue
         _set_running_loop(hosts_loop)
         if self.heard is not None:

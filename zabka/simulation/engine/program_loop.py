@@ -231,7 +231,7 @@ for _name, _instead in _REFUSED.items():
 
 
 def _place_of(callback: object) -> str:
-    """Return the innermost place in a task's code, outside installed packages, where the task waits.
+    """Return the innermost place, outside installed packages, at which a task's code waits.
 
     For another callback, return the callback's name.
     """

@@ -67,7 +67,7 @@ def _friend(nemesis: ServingNemesis, machine: PeerMachine, work: Work) -> Client
 
 
 def diverge(nemesis: ServingNemesis) -> None:
-    """Make a leader write transactions that no other peer has, lose power, and return before newer ones are committed.
+    """Make a leader write transactions that no other peer has, lose power, and return before others are committed.
 
     When the old leader returns, the new leader must synchronise it with TRUNC.
     """

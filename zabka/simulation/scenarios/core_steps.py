@@ -1,4 +1,4 @@
-"""Steps of a script for the bare protocol (`zabka.simulation.steps`), as data that can be saved to a file.
+"""Steps of a script for the bare protocol (peers without processes), as data that can be saved to a file.
 
 Peers are numbered from 1. Nothing happens between steps: each packet, fsync and timeout is one step. The step `Run`
 performs all possible steps, except those that it holds back.

@@ -37,7 +37,7 @@ LIBRARY = {scenario.name: scenario for scenario in _ALL}
 def seeded(scenario: AnyScenario, seed: int) -> AnyScenario:
     """Return a copy of the scenario with another seed.
 
-    A scenario for the bare protocol has no seed: return it unchanged.
+    Scenarios for the bare protocol have no seed and are returned unchanged.
     """
     return scenario if isinstance(scenario, CoreScenario) else msgspec.structs.replace(scenario, seed=seed)
 

@@ -103,7 +103,7 @@ class WorldScenario(Scenario, frozen=True, tag="world"):
     seed: int = 1
     keys: dict[str, str] = {}
     peer_keys: dict[str, str] = {}
-    """Settings for every peer (zoo.cfg keys). Those whose keys are in BROKERS_OWN_KEYS are for every broker instead."""
+    """Settings for every peer (zoo.cfg keys), except those in BROKERS_OWN_KEYS, which are for every broker."""
     bug: dict[str, str] = {}
     shows: str = ""
     provokes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The possible next steps of the bare protocol."""
+"""The possible next steps of the bare protocol (peers without processes)."""
 
 from __future__ import annotations
 

@@ -276,7 +276,7 @@ def depositions(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def last_writes(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield last writes of a leader that are written only to its own disk, or also to one other disk.
+    """Yield a leader's last writes, which are written only to its own disk, or also to one other disk.
 
     The leader is partitioned and in some cases dies, and the others elect another leader.
     """
@@ -289,7 +289,7 @@ def last_writes(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def talks(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield exchanges of election messages among all running peers, or all but one, if a peer has no leader.
+    """If a peer has no leader, yield exchanges of election messages among all running peers, or all but one.
 
     In some cases one peer has a slow disk.
     """

@@ -41,7 +41,10 @@ class Shrinking:
         return self.choices
 
     def _holds(self, choices: Choices) -> bool:
-        """Return whether the run of this choice sequence has the violation; if so, make it the current one."""
+        """Return whether the run of this choice sequence has the violation.
+
+        If it has, this choice sequence becomes the current one.
+        """
         if self.runs >= self._runs_max:
             return False
         self.runs += 1

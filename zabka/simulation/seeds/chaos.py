@@ -1,4 +1,4 @@
-"""The most frequently run scenarios: random faults in a cluster, in an ensemble alone, and no faults.
+"""The most common scenarios: random faults in a cluster, random faults in an ensemble alone, and no faults.
 
 `requests` is `chaos` in a whole cluster with request faults in addition.
 """

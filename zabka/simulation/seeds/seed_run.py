@@ -45,7 +45,7 @@ HANGING_MS = 20_000
 RECOVERY_MS_MAX = 120_000
 TOPIC = "orders"
 GROUP_EVERY = 2
-"""One in this many seeds has a consumer group, which takes a fifth of the run's time."""
+"""One in this many seeds has a consumer group. The group takes a fifth of the run's time."""
 
 
 class Outcome(msgspec.Struct):

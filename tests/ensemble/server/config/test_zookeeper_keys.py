@@ -56,7 +56,7 @@ def test_zookeeper_results_exist_for_every_key_and_value() -> None:
     assert DIFFERENT.keys() <= {(key.name, text) for key in KEYS for text in key.texts}
 
 
-def test_every_zookeeper_key_is_compared_or_marked_as_unlimited() -> None:
+def test_every_zookeeper_key_is_compared_or_excluded() -> None:
     zookeepers = {name for name in (*asked_keys(), *ACCEPTED) if not name.startswith("zabka.")}
     assert zookeepers - {key.name for key in KEYS} == set(WITHOUT_LIMITS)
 

@@ -75,7 +75,7 @@ def test_server_listens_on_each_of_its_addresses_or_on_all() -> None:
     assert line.listens_at(on_all=True) == (Address("", 2888, 3888), Address("", 2889, 3889))
 
 
-def test_server_starts_unless_none_of_its_addresses_exists() -> None:
+def test_server_starts_if_at_least_one_of_its_addresses_exists() -> None:
     async def opened(host: str, port: int) -> asyncio.AbstractServer:
         return await listen(SilentServer, host, port, "the quorum port")
 

@@ -97,7 +97,7 @@ class Sink:
 def test_many_watch_notifications_do_not_delay_the_writer() -> None:
     """Clients that sent a request get their replies before many other clients get watch events.
 
-    This is the order of writes within one turn.
+    The writes within one turn are made in this order.
     """
 
     async def scene() -> None:

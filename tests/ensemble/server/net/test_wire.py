@@ -145,7 +145,7 @@ def test_cumulative_acks_and_commits_keep_their_packet_order(step: int) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 13, 1_000_000])
-def test_forwarded_requests_have_their_connections_identities(step: int) -> None:
+def test_forwarded_request_keeps_identities_of_its_connection(step: int) -> None:
     """Requests sent over one quorum connection keep their identities, no matter in which chunks the leader receives
     them.
 
