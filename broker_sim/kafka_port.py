@@ -149,7 +149,7 @@ class KafkaPort:
             self._quotas.release(self.listener, connection.address)
 
     async def _accept(self) -> None:
-        """Admit connections in order. While one waits, the later ones also wait."""
+        """Admit connections in order. While a connection waits to be admitted, all later connections wait too."""
         loop = asyncio.get_running_loop()
         while True:
             connection = await self._arrivals.get()
@@ -190,7 +190,7 @@ class KafkaPort:
 
 
 def known_client(client_id: str) -> KnownClient:
-    """Return what is known about the client with this client id: it may be a broker or zabka itself."""
+    """Return the client with this client id, and whether it is a broker or zabka itself."""
     return KnownClient(client_id, OWN_CLIENTS.fullmatch(client_id) is not None)
 
 

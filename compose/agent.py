@@ -102,7 +102,7 @@ class _Calls:
         return await self.livez(_)
 
     async def livez(self, _: Request) -> Response:
-        # Report healthy whatever the state of the nodes, because a restart of the agent would kill them.
+        # Report healthy even if nodes are down, because a restart of the agent would kill the running nodes.
         return _json({"status": "ok", "host": self._host.spec.name})
 
     async def snapshot(self, request: Request) -> Response:
@@ -145,7 +145,7 @@ def _fresh_ms(text: str) -> int:
 
 
 def create_app(host: Host, token: str) -> Starlette:
-    """Return the agent's HTTP application. Its start and stop also start and stop the host's processes."""
+    """Return the agent's HTTP application. The host's processes start and stop together with the application."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -53,7 +53,7 @@ def kubernetes_yaml(
 
 
 def manifests(topology: Topology, settings: list[str], image: str, storage: str, agents_token: str) -> list[Object]:
-    """Return every Kubernetes object. An object that others refer to precedes them."""
+    """Return every Kubernetes object. Each object comes before the objects that refer to it."""
     counts = {"ZABKA_PEERS": str(len(topology.peers)), "ZABKA_BROKERS": str(len(topology.brokers))}
     found = [
         _object("v1", "ConfigMap", CONFIG, data={**counts, "ZABKA_PROFILE": topology.profile,
@@ -179,7 +179,7 @@ class _Pod:
         """
         return {
             "automountServiceAccountToken": False,
-            # This is longer than an agent takes to stop its node cleanly.
+            # The grace period is longer than an agent takes to stop its node cleanly.
             "terminationGracePeriodSeconds": 20,
             # The pause container becomes process 1 and reaps orphaned child processes of the scenario process.
             "shareProcessNamespace": True,

@@ -9,7 +9,10 @@ from zabka.controller.historical import NO_HISTORY, Historical
 EVENTS_QUEUED_MAX = 10_000
 """If this many events are queued, requests are rejected as if this broker were not the controller."""
 REQUESTS_QUEUED_MAX = 10_000
-"""Maximum number of control requests queued for one broker. More are an illegal state that ends the controller term."""
+"""Maximum number of control requests queued for one broker.
+
+Exceeding it is an illegal state, which ends the controller term.
+"""
 
 
 @dataclass(slots=True)

@@ -519,8 +519,7 @@ class KafkaController:
         if self._is_ghost(seen):
             await remove_controller(self._zk, seen.epoch_zk_version)
         if self._causes.cause == UNKNOWN and self._owner_seen:
-            # The cause is unknown if the event of the watch on /controller did not contain its transaction, or if no
-            # watch fired.
+            # The cause is unknown if the watch event of /controller did not contain a zxid, or if no watch fired.
             self._causes.cause = owner_cause(self._owner_seen)
         won = await register_controller(self._zk, self._broker_id, now.wall_ms)
         if won is None:

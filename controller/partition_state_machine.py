@@ -96,7 +96,7 @@ class PartitionStateMachine:
     ) -> dict[TopicPartition, Result]:
         """Move partitions to a state.
 
-        Return the result of each election; of other transitions, only the rejections.
+        Return the result of each election. For other transitions, return only the rejections.
         """
         if not partitions:
             return {}

@@ -66,7 +66,7 @@ async def process_alter_reassignments(
             verdicts[partition] = Verdict(KafkaError.invalid_replica_assignment, fault)
         else:
             planned[partition] = assignment
-    # This request replaces a reassignment of the same partitions that was requested by znode.
+    # This request replaces a reassignment of the same partitions that was requested through /admin/reassign_partitions.
     await take_off_list(term, list(planned))
     for partition, error in (await trigger(term, planned)).items():
         verdicts[partition] = _verdict(error)

@@ -406,7 +406,7 @@ class _OnlyState(msgspec.Struct):
 
 
 class _Moment(msgspec.Struct):
-    """Only the time of a stored folded state; decoding skips the other fields."""
+    """The time of a stored folded state. Decoding skips all other fields."""
 
     folded: _OnlyState
 
@@ -439,7 +439,7 @@ def _at_us(stored: bytes) -> int | None:
 
 
 class _Collected:
-    """The collected history as a `History` for Rewind."""
+    """Provides the collected history to `Rewind`, as an implementation of `History`."""
 
     def __init__(self, files: NumberedJournal, read: Callable[[int, int], list[Numbered]]) -> None:
         self._files = files

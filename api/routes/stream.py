@@ -71,8 +71,8 @@ async def get_events(
     `snapshot` is for dashboards. If a stream cannot resume, it then begins with the folded state instead of old events,
     and the response is never 410. The stream begins with `event: history`, the identifier of the history; a client that
     receives a different identifier than before must start again. Without `snapshot`, the response is 410 if events
-    after the number are no longer stored, and also if the number is above the last one, because it then comes from
-    another history.
+    after the number are no longer stored. It is also 410 if the number is above the last event number, which shows that
+    the number belongs to another history.
     """
     begin = after or 0
     if last_event_id:

@@ -126,7 +126,8 @@ class LiveMessages:
     async def now(self) -> Messages:
         """Return all known messages, including new ones from the nodes."""
         async with self._asking:
-            # Do not wait for agents that are known to be silent, because all other requests wait for this one.
+            # Do not wait for agents that are known to be silent, because all other requests for messages wait until
+            # this request has ended.
             responding = [agent for agent in self._agents.all if agent.silence is None]
             news = await asyncio.gather(*map(self._pull, responding))
             if any(news):

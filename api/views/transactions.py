@@ -17,7 +17,7 @@ ProcessOf = Callable[[int], NodeProcess]
 
 
 def open_transactions(state: ClusterState, process_of: ProcessOf) -> Transactions:
-    """Return the open transactions, and the partitions where read_committed consumers wait for one of them."""
+    """Return the open transactions, and the partitions where read_committed consumers wait for a transaction."""
     now_us = time.time_ns() // 1000
     held = [(p, p.held) for p in state.partitions.values() if p.held is not None]
     return Transactions(

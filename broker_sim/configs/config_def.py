@@ -153,7 +153,7 @@ def list_members(text: str) -> list[str]:
 
 
 def split_list(text: str) -> list[str]:
-    """Return the members of a comma-separated list, without empty ones."""
+    """Return the members of a comma-separated list, without empty members."""
     return [word for word in (part.strip() for part in text.split(",")) if word]
 
 

@@ -320,7 +320,10 @@ class Group:
         return any(self.supported.get(name, 0) == len(self.members) for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """Return the protocol that all members support and that most of them prefer. There must be such a protocol."""
+        """Return the protocol that most members prefer among the protocols that all members support.
+
+        At least one protocol must be supported by all members.
+        """
         candidates = {name for name, count in self.supported.items() if count == len(self.members)}
         votes = [member.vote(candidates) for member in self.members.values()]
         counts = Counter(votes)

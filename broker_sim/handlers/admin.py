@@ -140,7 +140,7 @@ class AdminHandlers:
     ) -> list[dict[str, Any]]:
         """Return the response entry of each requested topic.
 
-        As in Kafka, the order is that of the request, and repeated topics are repeated.
+        As in Kafka, the entries are in the order of the request, and a topic that is requested twice has two entries.
         """
         found = [name if name is not None else self._metadata.topic_of_id(topic_id) for name, topic_id in asked]
         topic_ids = {name: self._metadata.topic_id(name) for name in found if name is not None}

@@ -127,8 +127,8 @@ class LogHousekeeping:
         other replicas.
         """
         topic, number = topic_partition
-        # Checkpoint the log starts first. Otherwise deleted records reappear if the process is killed, and this
-        # compaction may remove the batches by which they would be recognised.
+        # Checkpoint the log starts first. Otherwise, if the process is killed, deleted records reappear, and this
+        # compaction may have removed the batches by which the deleted records would be recognised.
         self._logs.checkpoint_starts()
         self._emit(
             LogCompacted(

@@ -394,7 +394,7 @@ class Partition:
         return self._append(validated.data, validated.headers, validated.log_append_time_ms, sender)
 
     def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> Guard:
-        """Return the guard for an append on the leader: it rejects a batch that begins an unverified transaction."""
+        """Return the guard for an append on the leader. It may require that a new transaction is verified before."""
         return self.log.producers.begin_verification(producer_id, sequence, epoch, self.host.runtime.now().wall_ms)
 
     def append_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> Appended:
@@ -458,7 +458,7 @@ class Partition:
         return self._store(data, headers, append_time_ms, journal)
 
     def _journal_beginning(self, guard: Guard, header: BatchHeader) -> None:
-        """Journal that a transaction has begun if this batch has begun one."""
+        """If this batch has begun a transaction, journal the beginning."""
         if self.log.producers.txn_first_offset(header.producer_id) != header.base_offset:
             return
         self.host.emit(

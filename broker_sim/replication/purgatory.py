@@ -78,7 +78,7 @@ class Purgatory:
             self._wake(held)
 
     def wake(self, key: TopicPartition) -> None:
-        """Check the operations that wait for this partition. Complete the ready ones."""
+        """Check the operations that wait for this partition, and complete those that are ready."""
         if key in self._watchers:
             if self._held is None:
                 self._wake((key,))
@@ -224,8 +224,8 @@ class DelayedFetch:
         try:
             return self._count(key) >= min_bytes
         except LogDirFailed:
-            # Complete the fetch, so that the fetcher receives the error, not the code that called `wake` (DelayedFetch,
-            # case G).
+            # Complete the fetch, so that the error is sent to the fetcher and not raised in the code that called `wake`
+            # (DelayedFetch, case G).
             return True
 
     def _count(self, key: TopicPartition) -> int:

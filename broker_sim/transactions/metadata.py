@@ -83,7 +83,7 @@ class IllegalTransition(Exception):
 
 
 class ProducerFenced(Exception):
-    """The epoch that the producer sent is neither the current nor the last one."""
+    """The epoch that the producer sent is neither the current nor the previous epoch."""
 
 
 class Transition(NamedTuple):

@@ -1,6 +1,6 @@
-"""Requests of one session: those sent, whose replies arrive in order, and those that wait for a connection.
+"""Requests of one session: requests in flight, and requests that wait for a connection.
 
-Source: ClientCnxn.
+Replies arrive in the order of the requests. Source: ClientCnxn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TCP connection of which each direction can be stalled, delayed or limited in bandwidth.
+"""TCP connection with faults: each direction can be stalled, delayed or limited in bandwidth.
 
 `FaultyLink` is an asyncio protocol between the transport and the real protocol.
 """

@@ -78,7 +78,7 @@ class QuotaGuard:
                 del self._sizes[change.path]
 
     def mark(self) -> int:
-        """Return a mark to which `roll_back` can return."""
+        """Return a mark of the current proposals, for a later `roll_back`."""
         return len(self._log)
 
     def roll_back(self, mark: int) -> None:

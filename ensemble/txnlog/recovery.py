@@ -186,7 +186,7 @@ def _deal_with_logs_alone(
 
 
 def _from_others(directories: Directories) -> str:
-    """Return advice for the operator for the case that the other servers of the ensemble have complete logs."""
+    """Return advice for the operator if the other servers of the ensemble have complete logs."""
     marker = directories.data / MARKER_NAME
     return f"If other servers have the data, move the logs away and create an empty file {marker}"
 

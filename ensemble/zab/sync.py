@@ -79,7 +79,8 @@ def _walk(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]
             rest = list(committed_log)[index:]
             if new_epoch_zxid:
                 return SyncPlan(SyncMode.DIFF, highest, rest)
-            # Send a snapshot instead of TRUNC across an epoch boundary, which ZooKeeper's learners cannot truncate.
+            # Across an epoch boundary, send a snapshot instead of TRUNC, because ZooKeeper's learners cannot truncate
+            # across it.
             if epoch_of(txn.zxid) != epoch_of(learner_zxid):
                 return SyncPlan(SyncMode.SNAP, last_processed, [])
             return SyncPlan(SyncMode.TRUNC, previous, rest)

@@ -23,7 +23,7 @@ def changed(topic: str, isr: list[int]) -> Event:
     )  # fmt: skip
 
 
-def test_deleted_topic_has_no_isr_size() -> None:
+def test_deleted_topic_has_no_isr_size_metric() -> None:
     counts = counted(elected("t", [1, 2, 3]), elected("other", [1, 2]), TopicDeleted("t")).as_counts()
     assert counts.isr_sizes == [("other", 0, 2)]
 

@@ -165,7 +165,7 @@ def test_run_with_unstorable_journal_still_has_a_verdict(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_runs_with_and_without_a_bug_are_stored_only_together(tmp_path: Path) -> None:
+def test_run_is_not_stored_if_its_bug_counterpart_is_invalid(tmp_path: Path) -> None:
     played, runs = tmp_path / "played", tmp_path / "runs"
     played.mkdir()
     _, lines = run_with_journal(1, "kafka-1211")

@@ -55,7 +55,7 @@ def test_lesson_list_does_not_reveal_the_right_answers(http: httpx.Client) -> No
 
 
 @pytest.mark.parametrize("run", [PLAY, ITS_PAIR])
-def test_lesson_is_equal_for_the_runs_with_and_without_the_bug(http: httpx.Client, run: str) -> None:
+def test_lesson_answer_is_equal_for_both_runs_of_a_pair(http: httpx.Client, run: str) -> None:
     answer = http.get("/api/v1/lessons/high-watermark/answer", params={"run": run}).json()
 
     assert (answer["run"], answer["pair"]) == (ITS_PAIR, PLAY)

@@ -65,7 +65,7 @@ def test_broker_with_a_stale_belief_is_shown_with_its_belief(server: Server, htt
     assert http.get(f"{V1}/controller").json()["broker_id"] == 1
 
 
-def test_journal_event_newer_than_the_status_overrides_it(server: Server, http: httpx.Client) -> None:
+def test_newer_journal_event_overrides_an_older_node_status(server: Server, http: httpx.Client) -> None:
     server.agent.set_status(
         "broker-1", 60_000, is_controller=False, believes={"controller_id": 3, "controller_epoch": 2}
     )
@@ -140,7 +140,7 @@ def test_events_of_the_previous_process_do_not_affect_a_new_one(server: Server, 
     _assert_no_status(http)
 
 
-def test_last_known_state_without_a_quorum_is_stale(server: Server, http: httpx.Client) -> None:
+def test_last_known_state_is_marked_stale_without_a_quorum(server: Server, http: httpx.Client) -> None:
     server.ensemble.stale = True
 
     assert http.get(f"{V1}/controller").json()["stale"] is True
@@ -173,7 +173,7 @@ def test_eligible_leader_replicas_are_listed(server: Server, http: httpx.Client)
     assert http.get(f"{V1}/cluster").json()["topics"][0]["partitions"][0]["eligible"] == [3]
 
 
-def test_eligible_leader_replicas_expire_with_the_topic_config() -> None:
+def test_eligible_replicas_expire_when_the_topic_config_changes() -> None:
     state = LeaderAndIsr(1, 4, (1,), 3, eligible=(2,), eligible_by_zxid=77, broker_epoch_seen=5)
     content = encode_partition_state(state)
 
@@ -503,7 +503,7 @@ def test_change_requests_need_the_configured_token(tmp_path: Path) -> None:
         assert allowed.status_code == 202
 
 
-def test_generated_calls_match_the_openapi_document(server: Server, tmp_path: Path) -> None:
+def test_generated_requests_get_the_documented_responses(server: Server, tmp_path: Path) -> None:
     server.agent.set_status("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
     checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
     command = [

@@ -136,7 +136,7 @@ def test_topic_with_an_unusual_name_has_a_timeline_lane() -> None:
     assert {lane["lane"] for lane in found} == set(names)
 
 
-def test_spans_within_one_bin_are_merged_and_list_their_states() -> None:
+def test_merged_spans_of_one_bin_list_all_their_states() -> None:
     row = [
         span("isr:t-0", "1", 0, 40, "leader"), span("isr:t-0", "1", 40, 43, "in_sync"),
         span("isr:t-0", "1", 43, 48, "out"), span("isr:t-0", "1", 48, 49, "in_sync"),

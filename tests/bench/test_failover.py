@@ -61,13 +61,13 @@ def failed(freeze: bool, monkeypatch: pytest.MonkeyPatch, **outcome: float) -> t
     return fail_leader(servers, freeze), servers  # type: ignore[arg-type]
 
 
-def test_result_for_a_frozen_leader_has_time_over_the_sync_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frozen_leader_result_includes_time_over_the_sync_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     measurement, servers = failed(True, monkeypatch)
     assert measurement.figures["over_limit_ms"] == 10.0 and measurement.problems == []
     assert servers.done == [("freeze", 2), ("thaw", 2)]
 
 
-def test_result_for_a_killed_leader_has_losses_but_no_sync_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_leader_result_has_losses_but_no_sync_limit_time(monkeypatch: pytest.MonkeyPatch) -> None:
     measurement, servers = failed(False, monkeypatch, lost=2, sessions_lost=1)
     assert "over_limit_ms" not in measurement.figures
     assert measurement.problems == ["2 acknowledged writes lost", "the session was lost"]

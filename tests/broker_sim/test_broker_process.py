@@ -1,4 +1,4 @@
-"""How a broker process exits immediately."""
+"""A broker process that exits immediately."""
 
 from __future__ import annotations
 

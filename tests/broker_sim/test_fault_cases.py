@@ -141,7 +141,7 @@ def test_delayed_request_does_not_delay_other_clients(cluster: Cluster) -> None:
     assert (asking.done(), log_end(cluster)) == (True, 1)
 
 
-def test_fault_added_during_a_delay_applies_only_afterwards(cluster: Cluster) -> None:
+def test_fault_added_during_a_delay_applies_only_after_the_delay(cluster: Cluster) -> None:
     hold(cluster, fault(effect="delay_before", delay_ms=500, times=1))
     node = cluster.nodes[1]
     asking = node.runtime.spawn(node.broker.handle(produce(), "shop-1"), "asking")

@@ -278,7 +278,7 @@ def test_responses_are_sent_in_request_order() -> None:
     run(test)
 
 
-def test_unsupported_api_versions_version_keeps_connection_open() -> None:
+def test_unsupported_api_versions_request_keeps_connection_open() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             reader, writer = await asyncio.open_connection("127.0.0.1", served.number)

@@ -119,7 +119,7 @@ def test_api_link_of_the_page_opens_the_api_documentation(page: Page, server: Pa
     assert documents.headers["content-type"].startswith("text/html")
 
 
-def test_key_7_opens_compare_and_is_listed_in_the_help_dialog(page: Page) -> None:
+def test_key_7_opens_the_compare_tab_and_is_listed_in_the_help(page: Page) -> None:
     expect(card(page, "Broker 1")).to_be_visible()
     page.keyboard.press("7")
     expect(region(page, "Compare")).to_be_visible()

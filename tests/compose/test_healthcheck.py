@@ -89,7 +89,7 @@ def cpu_s(argv: list[str], message: str, code: int) -> float:
     return min(costs)
 
 
-def test_health_probe_uses_little_more_cpu_than_an_idle_python() -> None:
+def test_health_probe_uses_little_more_cpu_than_python_itself() -> None:
     with socket.socket() as closed_port:
         closed_port.bind(("127.0.0.1", 0))
         port = closed_port.getsockname()[1]

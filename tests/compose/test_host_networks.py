@@ -256,7 +256,7 @@ def test_nodes_run_on_their_assigned_hosts(cluster: Cluster) -> None:
     assert len({cluster.get(f"/api/v1/brokers/{number}")["host"] for number in (1, 2, 3)}) == 3
 
 
-def test_host_without_network_is_unknown_but_loses_no_records(cluster: Cluster) -> None:
+def test_state_of_isolated_host_is_unknown_and_no_record_is_lost(cluster: Cluster) -> None:
     cluster.topic("cut")
     workload = cluster.workload("cut")
     until(lambda: cluster.acknowledged(workload) > 20, 20)

@@ -101,7 +101,7 @@ def line(first: FirstLine) -> bytes:
     return b'{"node_seq":1,"wall_us":%d,"mono_us":%d}\n' % (first.wall_us, first.mono_us)
 
 
-def test_file_shorter_than_the_read_position_is_a_new_journal(tmp_path: Path) -> None:
+def test_shortened_journal_file_is_read_as_a_new_journal(tmp_path: Path) -> None:
     (tmp_path / FIRST).write_bytes(b"new\n")
     tail = JournalTail(tmp_path, "peer-1")
 

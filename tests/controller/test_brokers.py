@@ -295,7 +295,7 @@ def test_control_requests_are_sent_only_to_registered_brokers(world: World) -> N
     assert not any(to == 4 for _, to in kinds)
 
 
-def test_live_brokers_are_sent_before_leader_and_isr_requests(world: World) -> None:
+def test_live_broker_list_is_sent_before_leader_and_isr_requests(world: World) -> None:
     # KAFKA-4443: the list of live brokers must be sent before LeaderAndIsr requests.
     world.start(1)
     world.join(2, 3)
@@ -420,7 +420,7 @@ def test_controlled_shutdown_moves_leaders_with_one_new_epoch(world: World) -> N
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_controlled_shutdown_response_has_its_requests_version(world: World, version: int) -> None:
+def test_controlled_shutdown_response_has_version_of_the_request(world: World, version: int) -> None:
     world.start(9)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})

@@ -230,7 +230,7 @@ def test_single_controller_is_reelected_after_an_illegal_state(world: World) -> 
     assert world.nodes[1].controller.is_active and epoch(world) == ("2", 2)
 
 
-def test_fenced_controllers_batch_is_not_sent_in_the_next_term(world: World) -> None:
+def test_batch_of_a_fenced_controller_is_not_sent_in_next_term(world: World) -> None:
     # KAFKA-12315: a ControllerMoved exception while replica states change must not leave requests in the batch.
     world.start(1)
     world.join(2, 3)
@@ -330,7 +330,7 @@ def test_term_ended_by_session_expiry_reports_no_rejected_write(world: World) ->
     assert not world.events(WriteFenced)
 
 
-def test_session_expiry_while_an_event_runs_ends_event_and_term(world: World) -> None:
+def test_session_expiry_during_an_event_ends_the_event_and_term(world: World) -> None:
     world.start(1)
     node = world.nodes[1]
     world.join(2)

@@ -83,7 +83,7 @@ def test_reassignment_has_target_and_origin_and_is_cancelable(
     assert cancelled.adding == ()
 
 
-def test_later_reassignment_keeps_the_replicas_of_the_origin() -> None:
+def test_later_reassignment_keeps_the_original_replicas() -> None:
     moving = ReplicaAssignment((1, 2)).reassign_to((2, 3)).reassign_to((4, 2))
     assert moving == ReplicaAssignment((4, 2, 1), (4,), (1,))
 
@@ -188,7 +188,7 @@ def test_reassignment_to_an_in_sync_target_completes_at_once(world: World) -> No
     assert assignment(world) == ReplicaAssignment((2, 1))
 
 
-def test_leader_outside_the_target_moves_to_first_target_replica(world: World) -> None:
+def test_leadership_moves_to_first_target_if_leader_is_no_target(world: World) -> None:
     world.create_topic("orders", {0: [1, 2]})
     world.settle()
     reassign(world, [3, 2])
@@ -210,7 +210,7 @@ def test_reassignments_in_progress_are_listed_and_filtered(world: World) -> None
 # ---- cancelling and superseding -------------------------------------------------------------------------------
 
 
-def test_cancellation_restores_origin_and_deletes_other_replicas(world: World) -> None:
+def test_cancellation_restores_only_the_original_replicas(world: World) -> None:
     world.create_topic("orders", {0: [1, 2]})
     world.settle()
     reassign(world, [3, 4])
@@ -372,7 +372,7 @@ def test_leaderless_new_partition_starts_on_its_target_replicas(leaderless: Worl
     assert not leaderless.events(ControllerEventFailed)
 
 
-def test_returning_replica_is_sent_the_started_partition_again(leaderless: World) -> None:
+def test_returning_replica_is_sent_the_new_partitions_state(leaderless: World) -> None:
     reassign(leaderless, [2, 3])
     # A broker leaves, which makes the controller elect a leader for this partition. That leader then proposes an ISR.
     leaderless.leave(4)

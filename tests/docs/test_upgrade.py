@@ -566,7 +566,7 @@ def a_log(directory: Path, segment_bytes: int = 1 << 20) -> PartitionLog:
 
 
 def truncated_at_magic(directory: Path, magic: int) -> str:
-    """Write two batches, the second with another magic value, and open the log. Return what is reported."""
+    """Check that a log is truncated before a batch with another magic value, and return `truncated`."""
     log = a_log(directory)
     append(log, ("a", "1"))
     (segment,) = (directory / "orders-0").glob("*.log")

@@ -34,7 +34,7 @@ def test_properties_file_is_parsed_as_in_java(data: bytes) -> None:
 
 
 @given(st.text(max_size=100))
-def test_logical_lines_of_a_file_join_to_the_original(text: str) -> None:
+def test_joined_logical_lines_equal_the_original_file(text: str) -> None:
     assert "".join(line.source for line in logical_lines(text)) == text
 
 

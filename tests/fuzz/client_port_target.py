@@ -1,4 +1,4 @@
-"""The client port itself: whatever chunks a connection's bytes arrive in, the port splits them into the same frames."""
+"""The client port itself: it splits a connection's bytes into the same frames for chunks of any size."""
 
 from __future__ import annotations
 

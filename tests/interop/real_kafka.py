@@ -34,8 +34,8 @@ EXPECTED_WARNINGS = re.compile(
 )
 """Warnings in a Kafka broker's log that are not an error.
 
-The second line: Kafka opens its port after its registration. So it can be elected controller, and try to send itself
-requests, before the port is open.
+The second line of the pattern matches a known race: Kafka opens its port after its registration, so a broker can be
+elected controller, and try to send itself requests, before the port is open.
 """
 
 

@@ -7,7 +7,7 @@ import msgspec
 from zabka.journal.admin_requests import CHARACTERS_MAX, SUBJECTS_MAX, admin_requested
 
 
-def test_first_subjects_are_listed_and_the_others_counted() -> None:
+def test_event_lists_first_subjects_and_counts_the_others() -> None:
     event = admin_requested("ElectLeaders", [f"orders-{number}" for number in range(100_000)], "adminclient-1")
     assert event.subjects[:2] == ["orders-0", "orders-1"]
     assert event.subjects[-1] == f"and {100_000 - SUBJECTS_MAX} more"

@@ -144,7 +144,7 @@ def test_unclean_election_after_restart_is_in_the_kill_incident() -> None:
     assert found.acknowledged is None, "no workload wrote to the topic"
 
 
-def test_each_acknowledged_loss_is_counted_in_one_incident() -> None:
+def test_each_lost_acknowledged_record_counts_in_one_incident() -> None:
     """Each lost acknowledged record counts in one incident only.
 
     The workload misses offsets 52 to 54, and seven records from 60 to 90. Six of the seven are in the first incident's

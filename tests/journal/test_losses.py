@@ -32,7 +32,7 @@ def test_committed_losses_in_older_journals_are_counted() -> None:
     assert lost_by_partition(losses, {}) == {"t-0": LostRecords(10, 4)}
 
 
-def test_losses_of_a_deleted_topic_do_not_count_for_the_new_one() -> None:
+def test_losses_of_a_deleted_topic_do_not_count_for_a_new_topic() -> None:
     losses = fold([lost(1, 0, 0, 9, 10, topic_id="old"), lost(2, 0, 5, 9, 3, topic_id="new")]).losses
     assert lost_by_partition(losses, {"t": "new"}) == {"t-0": LostRecords(5, 3)}
     assert lost_by_partition(losses, {"t": "newest"}) == {}

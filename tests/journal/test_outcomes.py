@@ -32,7 +32,7 @@ def test_difference_without_effect_is_ignored() -> None:
 
 
 def test_first_difference_is_the_cause_of_the_outcome() -> None:
-    """The difference that caused the other outcome is found, not a later effect of it.
+    """The difference that led to different outcomes is found, not a later effect of that difference.
 
     Here it is the ISR that the leader proposes. The controller writes that ISR afterwards.
     """

@@ -38,7 +38,7 @@ def matched(*sightings: Sighting, hosts: dict[str, str] | None = None) -> Matche
     return matcher
 
 
-def test_sent_and_received_lines_are_matched_to_one_message() -> None:
+def test_log_lines_of_sender_and_receiver_become_one_message() -> None:
     (message,) = matched(sighting("peer-2", "received", 1_300), sighting("peer-1", "sent", 1_000)).messages()
     assert (message.source, message.target, message.sent_us, message.arrived_us) == ("peer-1", "peer-2", 1_000, 1_300)
     assert message.lost is None

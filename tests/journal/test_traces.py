@@ -95,7 +95,7 @@ def test_vector_clock_of_a_host_counts_the_hosts_own_events(parsed: list[tuple[s
         assert clock[host] == counts[host]
 
 
-def test_vector_clock_of_an_arrival_includes_that_of_the_sender(parsed: list[tuple[str, dict[str, int], str]]) -> None:
+def test_vector_clock_of_an_arrival_includes_the_senders_clock(parsed: list[tuple[str, dict[str, int], str]]) -> None:
     last: dict[str, dict[str, int]] = {}
     for host, clock, _ in parsed:
         before = last.get(host, {})

@@ -54,7 +54,7 @@ def test_records_without_a_transaction_are_never_skipped() -> None:
     assert values(batch(0, "a", "b") + batch(2, "c"), from_offset=1) == ["b", "c"]
 
 
-def test_damaged_batch_is_an_error() -> None:
+def test_damaged_batch_raises_an_error() -> None:
     data = bytearray(batch(0, "a"))
     data[-1] ^= 1
     with pytest.raises(BatchUnreadable):

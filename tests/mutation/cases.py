@@ -166,7 +166,7 @@ class _Gathering(Repeatable):
         self.end(nodeid)
 
     def end(self, name: str) -> None:
-        """Store the lines that were executed since the previous case as those of this case."""
+        """Store the lines that were executed since the end of the previous case as the lines of the case `name`."""
         self._cases.seconds[name] = round(time.process_time() - self._begin, 4)
         self._cases.lines[name] = self._taken()
         self._begin = time.process_time()

@@ -160,7 +160,7 @@ def test_tables_equal_those_of_plain_sql_in_duckdb(seeds: Seeds) -> None:
     terms = found(controller_terms, "broker_id", "controller_epoch", "from_us", "ended_by")
     assert [row[:4] for row in terms] == [row[:4] for row in asked(CONTROLLER_TERMS)]
     closed = {row[:3] for row in asked(CONTROLLER_TERMS) if row[4]}
-    # A controller that resigned by itself resigned before its session was closed.
+    # A controller that resigned by itself did so before its session was closed.
     assert all(row[:3] in closed for row in terms if row[4] in CLOSED)
     assert all(row[4] in ("shutdown", "illegal_state") for row in terms if row[4] not in CLOSED and row[:3] in closed)
 

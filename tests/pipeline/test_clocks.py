@@ -24,7 +24,7 @@ MS, HOUR = 1_000, 3_600_000_000
 WALL = 1_700_000_000_000_000
 
 Delays = list[tuple[int, int]]
-"""How much later than the first peer the second peer reports each session, as (wall clock, monotonic clock)."""
+"""Delay of the second peer's report of each session after the first's, as (wall clock, monotonic clock)."""
 
 
 def is_one_clock(spark: SparkSession, directory: Path, delays: Delays) -> bool:

@@ -121,7 +121,7 @@ def test_former_table_name_is_shown_without_spark(tmp_path: Path, monkeypatch: p
     assert "run,node,node_seq" in output
 
 
-def test_tables_next_to_the_journals_are_the_default(tmp_path: Path) -> None:
+def test_tables_next_to_the_journals_are_shown_by_default(tmp_path: Path) -> None:
     written(tmp_path / "analytics", "gaps")
     code, output = shown("gaps", "--data", str(tmp_path), "--format", "csv")
     assert code == 0

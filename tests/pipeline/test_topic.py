@@ -138,7 +138,7 @@ def of_the_files(root: Path) -> list[Row]:
     return sorted((row for part in ranges for row in read_range(part)), key=place_in_files)
 
 
-def test_rows_of_a_topic_equal_those_of_files_even_if_invalid(history: Any, outage: Callable[[Any], None]) -> None:
+def test_topic_and_files_give_equal_rows_even_for_invalid_lines(history: Any, outage: Callable[[Any], None]) -> None:
     outage(history)
     path = history.directory / "peer-1" / "journal" / "peer-1.000000000001.jsonl"
     with path.open("ab") as file:
@@ -190,7 +190,7 @@ def test_different_journal_with_the_same_first_line_is_rejected(tmp_path: Path) 
         published(tmp_path, brokers)
 
 
-def test_truncated_line_in_the_topic_is_recognised_as_the_same(tmp_path: Path) -> None:
+def test_line_truncated_in_the_topic_is_not_published_again(tmp_path: Path) -> None:
     history = tmp_path / "seed-1.jsonl"
     history.write_bytes(b"first\n" + b"x" * 1_000_000 + b"\n")
     brokers = Brokers()
@@ -248,14 +248,14 @@ def test_stream_advances_to_log_ends_and_keeps_other_offsets() -> None:
     assert spans({"0": 3, TOPIC_ID: "x"}, {"0": 3, TOPIC_ID: "x"}, None) == []
 
 
-def test_log_end_below_the_read_offset_is_an_error() -> None:
+def test_log_end_below_the_read_offset_raises_an_error() -> None:
     with pytest.raises(
         LostRecords, match=r"topic t, partition 1: it was read to offset 9, and ends at 4; .*another topic"
     ):
         advanced("t", {"0": 3, "1": 9}, {"0": 3, "1": 4})
 
 
-def test_recreated_topic_with_more_records_is_an_error() -> None:
+def test_recreated_topic_with_more_records_raises_an_error() -> None:
     with pytest.raises(LostRecords, match=r"topic t was made anew .*'0': 3.* x, .*'0': 8.* y\): publish to another"):
         advanced("t", {"0": 3, TOPIC_ID: "x"}, {"0": 8, TOPIC_ID: "y"})
 
@@ -333,7 +333,7 @@ class LateBrokers(Brokers):
         return Nothing if self.unheard >= 0 else await super().metadata(topics)
 
 
-def test_new_topic_is_retried_but_a_missing_one_fails(
+def test_late_topic_is_found_by_retries_but_missing_topic_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection, "LOOK_AGAIN_S", 0.0)

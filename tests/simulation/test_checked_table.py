@@ -102,7 +102,7 @@ def test_table_of_100_seeds_lists_every_invariant_as_checked() -> None:
     assert sum(len(seeds) for seeds in HUNDRED.values()) == 100
 
 
-def test_table_of_whole_processes_lists_every_invariant() -> None:
+def test_table_of_full_process_runs_lists_every_invariant() -> None:
     rows = _rows(1)
 
     assert set(rows) == _every_invariant_of_whole_processes()
@@ -119,7 +119,7 @@ def test_every_invariant_is_checked_in_100_seeds() -> None:
 
 
 @pytest.mark.long
-def test_every_invariant_is_checked_in_50_whole_process_seeds() -> None:
+def test_every_invariant_is_checked_in_50_full_process_seeds() -> None:
     table = Table().play(WHOLE)
 
     assert table.problems == []

@@ -175,7 +175,7 @@ def test_xdist_workers_have_clusters_with_different_ports(tmp_path: Path) -> Non
     assert len({*own, *others}) == len(own) + len(others)
 
 
-def test_zabka_container_serves_requests_and_leaves_nothing() -> None:
+def test_zabka_container_serves_requests_and_is_fully_removed() -> None:
     with ZabkaContainer() as kafka:
         cluster = kafka.cluster
         assert kafka.get_bootstrap_server() == cluster.bootstrap and kafka.get_container_host_ip() == "127.0.0.1"

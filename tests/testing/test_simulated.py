@@ -233,7 +233,7 @@ def test_broker_fault_in_a_world_without_brokers_is_rejected(kind: str) -> None:
 
 
 @pytest.mark.parametrize("mix", MIXES)
-def test_each_fault_mix_injects_faults_without_brokers(mix: str) -> None:
+def test_each_fault_mix_injects_faults_in_a_brokerless_world(mix: str) -> None:
     async def wait(world: SimulatedWorld) -> None:
         async def idle(_: str) -> None:
             await asyncio.sleep(3_600)

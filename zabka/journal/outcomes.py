@@ -162,7 +162,7 @@ def _standing(state: ClusterState, name: str) -> Any:
 def _instead(first: Entry, entries: Sequence[Entry], other: _Side) -> Entry | None:
     """Return the event of the same node in the other history that happened instead of `first`.
 
-    The event has the same type; if there is no such event, it is one that happened soon after that time.
+    It is an event of the same type or, if there is none, an event that happened soon after that time.
     """
     since_us = first.wall_us - entries[0].wall_us
     own = [entry for entry in other.own.values() if entry.node == first.node]

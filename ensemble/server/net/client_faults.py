@@ -93,7 +93,7 @@ class ClientFaults:
         self._active.replace(rules, self._now_ms())
 
     def counts(self) -> Counts:
-        """Return (matching requests, requests to which the rule was applied), keyed by rule id."""
+        """Return the numbers of matching requests and of requests to which the rule was applied, keyed by rule id."""
         return self._active.counts()
 
     # ---- requests -----------------------------------------------------------------------------------------------

@@ -388,7 +388,7 @@ def _read_address(text: str) -> tuple[str, int] | None:
 def _can_be_called(host: str, caller: str) -> bool:
     """Return whether the announced host is one that this server can connect to.
 
-    0.0.0.0 never is such a host. A loopback address is one only if the caller runs on this machine.
+    It can never connect to 0.0.0.0, and to a loopback address only if the caller runs on this machine.
     """
     if host == "localhost":
         return _is_loopback(caller)

@@ -242,7 +242,8 @@ class QuorumCodec:
     def _begin_snap(self, zxid: int, data: bytes) -> None:
         self._tree = TreeDecoder()
         self._snap_zxid = zxid
-        # Only servers of this project append the tree's digest here. Without it, the tree computes its digest.
+        # Only servers of this project append the tree's digest here. Without an appended digest, the tree computes its
+        # own digest.
         self._snap_digest = DIGEST_FIELDS.unpack(data)[1] & DIGEST_MASK if len(data) == DIGEST_FIELDS.size else 0
 
     def _feed_tree(self, tree: TreeDecoder, data: bytes, out: list[Packet]) -> bytes:

@@ -46,7 +46,7 @@ class Doorkeeper(Protocol):
 
 
 class TlsListener:
-    """Listening sockets, the task that accepts on each, and the handshakes in progress."""
+    """Listening sockets, a task for each socket that accepts connections, and the handshakes in progress."""
 
     def __init__(
         self,

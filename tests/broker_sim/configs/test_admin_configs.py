@@ -41,7 +41,7 @@ def at_one(cluster: Cluster, message: Any) -> Any:
     return cluster.on(node, node.broker.handle(message))
 
 
-def test_config_change_is_stored_notified_and_applied_everywhere(cluster: Cluster) -> None:
+def test_config_change_is_stored_with_notification_and_applied(cluster: Cluster) -> None:
     assert alter(cluster, {"min.insync.replicas": "2"}) is None
     cluster.wait(100)
     assert cluster.ensemble.data("/config/topics/orders") == b'{"version":1,"config":{"min.insync.replicas":"2"}}'

@@ -63,7 +63,7 @@ def test_too_long_member_id_is_rejected(members: Members, length: int, error: Er
     assert ResponseEncoder().encode(1, described)
 
 
-def test_first_join_succeeds_before_v4_or_with_an_instance_id(members: Members) -> None:
+def test_join_without_member_id_succeeds_before_v4_or_if_static(members: Members) -> None:
     old = members.join(version=3)
     static = members.join(instance_id="a")
     assert static.answer is None
@@ -155,7 +155,7 @@ def test_unused_member_id_delays_a_rebalance_until_it_expires(members: Members) 
     assert again.error is NONE and again.answer.generation_id == generation + 1
 
 
-def test_join_of_an_emptied_rebalancing_group_needs_a_protocol(
+def test_join_without_a_protocol_is_rejected_in_an_emptied_group(
     members: Members,
 ) -> None:
     member_id, _ = members.new_member()

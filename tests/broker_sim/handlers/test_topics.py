@@ -435,7 +435,7 @@ def test_replicas_are_assigned_to_different_racks() -> None:
     assert grown == {5: (3, 5, 2, 0), 6: (1, 3, 5, 4), 7: (5, 1, 4, 2), 8: (4, 5, 2, 0)}
 
 
-def test_racks_are_ignored_or_rejected_if_one_broker_has_none() -> None:
+def test_replica_assignment_requires_a_rack_of_each_used_broker() -> None:
     with pytest.raises(RacksIncomplete):
         assign_replicas(range(6), 1, 1, Random(0), racks={**RACKS, 3: None})
     assert assign_replicas([0, 1], 1, 1, Random(0), racks={**RACKS, 3: None})

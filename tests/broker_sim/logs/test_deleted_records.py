@@ -69,7 +69,7 @@ def test_diverged_follower_copies_a_log_starting_within_a_batch() -> None:
     assert cluster.violations() == []
 
 
-def test_leader_killed_before_a_checkpoint_truncates_followers() -> None:
+def test_leader_killed_before_checkpoint_truncates_follower_logs() -> None:
     """A leader that was killed before a checkpoint makes its followers truncate their logs.
 
     After the kill, the deleted records are in the leader's log again. If the epoch cache lacked their epochs, followers

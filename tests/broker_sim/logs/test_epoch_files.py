@@ -158,7 +158,7 @@ def test_epoch_entry_that_contradicts_the_records_is_replaced() -> None:
     assert disk.read_text(str(TP), FILE) == "0\n2\n1 0\n2 2\n"
 
 
-def test_epoch_of_removed_compacted_records_is_kept() -> None:
+def test_epoch_of_records_removed_by_compaction_is_kept() -> None:
     cache = EpochCache([(1, 0), (2, 5), (3, 9)], lambda entries: None)
     cache.believe([(1, 0), (3, 9)], {1: 4, 3: 12})
     assert cache.entries == [(1, 0), (2, 5), (3, 9)]

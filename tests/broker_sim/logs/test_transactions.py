@@ -78,7 +78,7 @@ def test_transaction_index_has_kafkas_format() -> None:
     assert file.read(0, file.size()) == struct.pack(">hqqqq", 0, A, 0, 2, 1) + struct.pack(">hqqqq", 0, B, 1, 3, 4)
 
 
-def test_snapshot_has_the_open_transaction_and_coordinator_epoch() -> None:
+def test_producer_snapshot_has_open_txn_and_coordinator_epoch() -> None:
     directory = MemoryLogDirectory()
     log = a_log(LARGE, directory)
     write(log, A, 0)
@@ -329,7 +329,8 @@ def test_compaction_removes_records_of_aborted_transactions() -> None:
     append(log, ("z", "active"))
     run_compaction(log)
     assert read_all(log) == [(0, "a", "1"), (4, "z", "active")]
-    # Compaction keeps the producer's last batch for its sequence number, and so also the marker and its index entry.
+    # Compaction keeps the producer's last batch for its sequence number, and therefore also keeps the transaction's
+    # marker and index entry.
     assert markers(log) == [3] and aborted(log) == [(A, 1, 3, 4)]
     assert log.producers.check(header_of(2)) == 0
 

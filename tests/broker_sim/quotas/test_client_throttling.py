@@ -105,7 +105,7 @@ def test_user_quota_is_shared_but_default_client_quota_is_not() -> None:
     assert [quota.note("a", 10_000), quota.note("b", 10_000), quota.note("a", 500)] == [0, 0, 500]
 
 
-def test_zero_quota_blocks_and_a_removed_quota_allows_requests() -> None:
+def test_zero_quota_blocks_requests_until_the_quota_is_removed() -> None:
     quota = ClientQuota(Watch().runtime, 11, 1)
     quota.limit("", "app", 0)
     assert quota.note("app", 1) == 2**31 - 1
@@ -195,7 +195,7 @@ def throttled(response: ProduceResponse | FetchResponse) -> int:
     return milliseconds(response.throttle_time)
 
 
-def test_throttled_producers_records_are_stored_with_a_delay(cluster: Cluster) -> None:
+def test_records_of_a_throttled_producer_are_stored_with_a_delay(cluster: Cluster) -> None:
     cluster.quota("clients/app", producer_byte_rate=10 * KILOBYTE)
     assert throttled(cluster.produce(90 * KILOBYTE)) == 0
     assert throttled(cluster.produce(20 * KILOBYTE)) == pytest.approx(1_000, abs=60)

@@ -105,7 +105,7 @@ def test_full_listener_accepts_a_connection_after_one_closes() -> None:
     assert acceptor.log[-1] == ("b", 5_000)
 
 
-def test_full_broker_closes_an_idle_connection_for_a_peer_broker() -> None:
+def test_full_broker_closes_idle_connection_for_another_broker() -> None:
     acceptor = Acceptor(ConnectionLimits(max_connections=2))
     for address in ("a", "b", "c"):
         acceptor.connect(address)

@@ -321,7 +321,7 @@ def test_many_partitions_share_one_fetcher_and_none_starves() -> None:
 
 
 def test_follower_lists_a_forgotten_partition_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower lists a partition that it stops fetching in one request only.
+    """A follower that stops fetching a partition lists it as forgotten in one request only.
 
     If the partition stayed in the requests, the leader would return it in every response, which restarts the session
     each time.

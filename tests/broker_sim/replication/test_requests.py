@@ -153,7 +153,7 @@ def test_fetch_with_a_former_topic_id_gets_inconsistent_topic_id(cluster: Cluste
     assert only_row(ask(cluster, 1, fetch_request(12))).error_code == ErrorCode.none
 
 
-def test_followers_fetch_with_the_newest_version_and_their_epoch(cluster: Cluster) -> None:
+def test_followers_fetch_with_newest_version_and_broker_epoch(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     cluster.settle()
     assert {(m.__version__, m.replica_state.replica_id, m.replica_state.replica_epoch) for m in cluster.fetches} == {

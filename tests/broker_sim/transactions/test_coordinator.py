@@ -104,7 +104,7 @@ def test_transaction_max_timeout_ms_takes_effect() -> None:
     cluster.stop_all()
 
 
-def test_empty_transactional_id_or_id_without_epoch_is_invalid(transactions: Transactions) -> None:
+def test_init_producer_id_rejects_empty_or_incomplete_ids(transactions: Transactions) -> None:
     assert transactions.init(transactional_id="").error is ErrorCode.invalid_request
     assert transactions.init(had=Given(NONE, 5, -1)).error is ErrorCode.invalid_request
     assert transactions.init(had=Given(NONE, -1, 5)).error is ErrorCode.invalid_request
@@ -242,7 +242,7 @@ def test_add_offsets_to_txn_is_the_cause_of_its_state_change(transactions: Trans
     assert transactions.coordinator.of(TransactionChanged)[-1].caused_by == "request AddOffsetsToTxn"
 
 
-def test_abort_event_has_its_timeout_or_fencing_as_the_cause(transactions: Transactions) -> None:
+def test_abort_event_refers_to_the_timeout_or_fencing_as_cause(transactions: Transactions) -> None:
     transactions.add(transactions.init(timeout_ms=1_000), P0)
     transactions.cluster.wait(12_000)
     transactions.add(transactions.init(), P0)

@@ -88,7 +88,7 @@ def test_ip_addresses_are_formatted_as_in_java() -> None:
     assert canonical_address("unknown") == "unknown"
 
 
-def test_acl_id_matches_only_itself_except_sasl_super() -> None:
+def test_acl_id_matches_only_its_user_or_the_sasl_super_user() -> None:
     assert matches("sasl", "ann", "ann")
     assert matches("sasl", "super", "ann")
     assert not matches("sasl", "bob", "ann")
@@ -106,7 +106,7 @@ def test_digest_is_the_hash_of_name_and_password() -> None:
 # -- ACLs ------------------------------------------------------------------------------------------------------------
 
 
-def test_acl_open_to_all_is_one_shared_object() -> None:
+def test_open_acl_is_one_shared_object() -> None:
     assert fixed_up([ANYONE], ()) is OPEN_ACL
     assert fixed_up([ANYONE, ANYONE], ()) == OPEN_ACL
 
@@ -124,7 +124,7 @@ def test_acl_with_an_unconfigured_scheme_is_invalid() -> None:
     assert fixed_up([ACL(31, "digest", "a:b")], (), {"ip"}) is None
 
 
-def test_auth_scheme_expands_to_the_ids_but_not_to_the_address() -> None:
+def test_auth_acl_entry_expands_to_client_ids_except_addresses() -> None:
     proved = (("ip", "10.0.0.1"), ("super", ""), ("digest", "u:x"), ("sasl", "u"))
     assert fixed_up([ACL(3, "auth", "")], proved, {"ip", "digest"}) == (ACL(3, "digest", "u:x"),)
     assert fixed_up([ACL(3, "auth", "")], proved[:2]) is None
@@ -142,7 +142,7 @@ def test_acl_list_too_long_to_be_stored_is_invalid() -> None:
     assert few is not None and len(few) == 50 * 200
 
 
-def test_equal_acl_lists_share_an_object_freed_with_the_last_one() -> None:
+def test_equal_acl_lists_share_an_object_freed_when_unused() -> None:
     """Equal ACL lists share one object, and lists that no znode uses any more are freed.
 
     Otherwise each of 100 long lists, set one after the other on one znode, would use 1 MiB of memory on every server.

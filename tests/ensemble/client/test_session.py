@@ -73,7 +73,7 @@ def test_servers_are_tried_in_random_order() -> None:
     assert len(orders) > 3
 
 
-def test_servers_are_tried_quickly_with_growing_pauses_per_round() -> None:
+def test_servers_are_tried_in_fast_rounds_with_growing_pauses() -> None:
     world = FakeEnsemble()
     world.refusing = {"a:1", "b:2", "c:3"}
     client = world.client()
@@ -110,7 +110,7 @@ def test_session_moves_to_the_next_server_after_connection_loss() -> None:
     assert client.session_id == 0x1000
 
 
-def test_connection_loss_fails_calls_in_flight_not_later_ones() -> None:
+def test_connection_loss_fails_only_the_calls_in_flight() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.muted = True

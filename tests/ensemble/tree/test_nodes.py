@@ -66,13 +66,13 @@ def test_updated_znode_has_the_digest_of_an_equal_new_znode() -> None:
     assert by == sealed("/a", rebuilt)[1] - sealed("/a", value())[1]
 
 
-def test_digest_excludes_everything_below_zookeeper() -> None:
+def test_digest_excludes_znodes_below_the_zookeeper_znode() -> None:
     packed = value("/zookeeper/config")
     assert packed[FLAGS_AT] & UNCOUNTED and sealed("/zookeeper/config", packed) == (-1, 0)
     assert restated("/zookeeper/config", packed, pzxid=30)[1] == 0
 
 
-def test_rewritten_znode_keeps_the_counters_that_are_not_given() -> None:
+def test_rewritten_znode_keeps_the_counters_that_are_not_set() -> None:
     packed = value("/zookeeper/config", None)
     again = image_of("/x", rewritten(packed, b"new"), OPEN_ACL)
     assert (again.data, again.mzxid, again.version) == (b"new", 2, 6)

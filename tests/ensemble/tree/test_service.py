@@ -229,7 +229,7 @@ def test_client_with_the_digest_password_passes_the_acl():
         assert ensemble.ask(bob, request).err == ErrorCode.NO_AUTH
 
 
-def test_reads_of_missing_znodes_return_no_node():
+def test_reads_of_missing_znodes_fail_with_no_node():
     ensemble = Ensemble()
     client = ensemble.connect()
     for request in (exists("/no"), get("/no"), children("/no"), (OpCode.GET_ACL, PathRequest("/no")), exists("no")):
@@ -289,7 +289,7 @@ def test_multi_returns_a_result_for_each_operation():
     assert checked.body == deleted.body == EmptyRequest()
 
 
-def test_failed_multi_returns_ok_with_an_error_per_operation():
+def test_multi_failure_is_an_ok_reply_with_one_error_per_op():
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1)
     reply = ensemble.ask(client, multi(create("/a"), delete("/no"), create("/b")))

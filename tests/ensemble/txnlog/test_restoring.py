@@ -118,7 +118,7 @@ def test_damaged_restored_snapshot_is_rejected_in_one_line(tmp_path: Path) -> No
         take_received(Directories(tmp_path, tmp_path))
 
 
-def test_repeated_restore_uses_an_epoch_after_its_first_one(tmp_path: Path) -> None:
+def test_repeated_restore_uses_a_later_epoch_than_the_first(tmp_path: Path) -> None:
     """A repeated restore has the same tree, and an epoch after the one that the first restore accepted."""
     directories = Directories(tmp_path, tmp_path)
     write_epoch(tmp_path, ACCEPTED, 5)

@@ -1,4 +1,4 @@
-"""The storage's other work: marks of losses, memberships and purges, and what it reports when one of them fails."""
+"""The storage's other work (marks for a doubtful history, memberships, purges), and reports of its failures."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_failed_purge_of_old_files_is_reported(tmp_path: Path, monkeypatch: pyte
     assert owner.failures == ["the disk failed: [Errno 5] Input/output error"] and not owner.snapshots
 
 
-def test_snapshot_too_large_for_the_disk_is_reported_with_a_fix(
+def test_snapshot_too_large_for_the_disk_is_reported_with_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = Owner(directories_with(tmp_path))

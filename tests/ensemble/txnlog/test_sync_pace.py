@@ -174,7 +174,7 @@ def test_slow_syncs_in_the_thread_mark_the_disk_as_slow(owner: Owner, clock: Clo
     ("number", "line"),
     [(errno.EIO, "the disk failed: [Errno 5] trouble"), (errno.ENOSPC, "the disk is full: this server stops")],
 )
-def test_disk_failure_in_event_loop_is_reported_once_and_final(
+def test_disk_failure_in_event_loop_is_final_and_reported_once(
     owner: Owner, number: int, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A disk failure in the event loop is reported once, and no later write succeeds, as in the storage thread."""

@@ -97,7 +97,7 @@ def test_connection_not_needed_in_the_current_state_is_closed() -> None:
     assert following.peer.state is PeerState.FOLLOWING and leading.peer.state is PeerState.LEADING
 
 
-def test_follower_closes_connections_to_servers_but_its_leader() -> None:
+def test_follower_closes_connections_to_all_but_its_leader() -> None:
     solo = Solo()
     solo.start()
     solo.elect(3)
@@ -372,7 +372,7 @@ def test_leader_tracks_transaction_sizes_of_its_term() -> None:
 
 
 def test_informandactivate_commits_only_its_reconfig() -> None:
-    """INFORMANDACTIVATE contains the reconfig transaction, and commits only this one."""
+    """INFORMANDACTIVATE contains the reconfig transaction, and commits only this transaction."""
     solo = Solo(id=4, observers=(4,))
     solo.follow()
     members = SetDataTxn("/zookeeper/config", b"server.1=h1:2888:3888:participant;2181\nversion=100000001", -1)

@@ -170,7 +170,7 @@ def _ask(node, session, made):
     return node.peer._finish()
 
 
-def test_observer_moves_to_the_next_follower_when_its_own_fails() -> None:
+def test_observer_moves_to_next_follower_when_its_follower_fails() -> None:
     made = world()
     made.write(1)
     made.run_until(made.converged)

@@ -61,13 +61,13 @@ def test_leaderinfo_is_sent_once_the_accepted_epoch_is_durable() -> None:
     assert solo.packets(solo.flush()) == [LeaderInfo(Epoch(7))]
 
 
-def test_epoch_accepted_before_is_not_counted_again() -> None:
+def test_previously_accepted_epoch_is_not_counted_again() -> None:
     solo = Solo(epochs=(5, 4), log=[txn(4, 1)])
     solo.follow(epoch=5)
     assert solo.packets()[-1] == AckEpoch(make_zxid(4, 1), -1)
 
 
-def test_epoch_lower_than_the_accepted_one_is_rejected() -> None:
+def test_epoch_lower_than_the_accepted_epoch_is_rejected() -> None:
     solo = Solo(epochs=(5, 4))
     solo.follow(epoch=4)
     assert solo.peer.state is PeerState.LOOKING and solo.of(CloseLink)
@@ -158,7 +158,7 @@ def test_proposals_of_a_turn_are_acked_after_one_barrier() -> None:
 def test_proposals_before_uptodate_are_acked_after_newleader() -> None:
     """Proposals received before UPTODATE are acknowledged after NEWLEADER.
 
-    ZOOKEEPER-4685, 4394: the proposal arrives before NEWLEADER, and its commit after it.
+    ZOOKEEPER-4685, 4394: the proposal arrives before NEWLEADER, and the proposal's commit arrives after NEWLEADER.
     """
     solo = Solo()
     solo.follow()
@@ -330,7 +330,7 @@ def test_peer_with_a_log_hole_or_contradictory_epochs_stops() -> None:
 
 
 def test_crash_between_history_and_epoch_does_not_block_start() -> None:
-    """A peer that crashed after it stored a new history, but before the epoch, can start (ZOOKEEPER-1653)."""
+    """A peer that crashed after it stored a new history and before it stored the epoch can start (ZOOKEEPER-1653)."""
     solo = Solo(log=[txn(1, 1), txn(2, 1)], epochs=(2, 1))
     solo.start()
     assert solo.peer.state is PeerState.LOOKING and solo.peer.current_epoch == 1

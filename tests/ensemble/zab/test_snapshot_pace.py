@@ -56,12 +56,12 @@ def test_snapshot_of_a_small_tree_waits_for_the_minimum_count() -> None:
 
 
 @pytest.mark.parametrize(("largest", "count"), [(True, 400), (False, 200)])
-def test_replay_limit_limits_the_wait_for_a_snapshot(largest: bool, count: int) -> None:
+def test_snapshot_is_due_at_the_latest_at_the_replay_limit(largest: bool, count: int) -> None:
     assert due_after(pace(10**9, largest, snap_count=40, snap_count_max=400)) == count
 
 
 @pytest.mark.parametrize(("largest", "count"), [(True, 10), (False, 5)])
-def test_log_size_limit_makes_a_snapshot_due_before_the_count(largest: bool, count: int) -> None:
+def test_log_size_limit_makes_a_snapshot_due_before_snap_count(largest: bool, count: int) -> None:
     assert due_after(pace(10**9, largest, limit_bytes=1000, snap_count=40, snap_count_max=400)) == count
 
 

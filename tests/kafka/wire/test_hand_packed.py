@@ -47,7 +47,7 @@ DRAWS = 8
 
 
 @pytest.mark.parametrize(("key", "kind", "version"), SERVED)
-def test_message_packed_by_our_codec_equals_that_of_kio(key: ApiKey, kind: str, version: int) -> None:
+def test_our_codec_packs_messages_as_kio_does(key: ApiKey, kind: str, version: int) -> None:
     schema_of, read, pack = CODECS[key, kind]
     random = Random(version)
     for _ in range(DRAWS):
@@ -136,7 +136,7 @@ def test_frame_of_an_invalid_size_is_rejected(size: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(13))
-def test_metadata_response_of_our_codec_equals_that_of_kio(version: int) -> None:
+def test_our_codec_encodes_metadata_responses_as_kio_does(version: int) -> None:
     random = Random(version)
     for _ in range(DRAWS):
         message = drawn(response_class(ApiKey.METADATA, version), random)
@@ -203,7 +203,7 @@ def test_partition_entry_is_packed_once_for_many_responses() -> None:
         (ApiKey.UPDATE_METADATA, UPDATE_METADATA_VERSION, pack_update_metadata),
     ],
 )
-def test_control_request_of_our_codec_equals_that_of_kio(key: ApiKey, version: int, pack: Any) -> None:
+def test_our_codec_encodes_control_requests_as_kio_does(key: ApiKey, version: int, pack: Any) -> None:
     random = Random(version)
     for _ in range(3 * DRAWS):
         message = drawn(request_class(key, version), random)

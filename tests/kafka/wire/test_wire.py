@@ -87,7 +87,7 @@ FETCHED = st.fixed_dictionaries(
     ),
     throttle=st.integers(0, 10_000),
 )
-def test_fetch_response_of_our_codec_equals_that_of_kio(version: int, topics: Any, throttle: int) -> None:
+def test_our_codec_encodes_fetch_responses_as_kio_does(version: int, topics: Any, throttle: int) -> None:
     values = {"throttle_time": throttle, "session_id": 5, "error_code": 0, "responses": topics}
     payload = fill(response_class(ApiKey.FETCH, version), values)
     assert b"".join(pack_fetch(payload)) == kio_bytes(payload)
@@ -98,7 +98,7 @@ def ends_with_rows(key: ApiKey, version: int) -> bool:
 
 
 @pytest.mark.parametrize(("key", "version"), [each for each in SERVED if ends_with_rows(*each)])
-def test_response_encoded_in_slices_equals_that_of_kio(key: ApiKey, version: int) -> None:
+def test_response_encoded_in_slices_equals_kios_encoding(key: ApiKey, version: int) -> None:
     random, schema = Random(f"{key} {version}"), response_class(key, version)
     last = last_rows(schema)
     assert last is not None
@@ -153,7 +153,7 @@ def test_truncated_request_header_raises_a_wire_error(frame: bytes) -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), [(999, 0), (ApiKey.METADATA, 13), (ApiKey.PRODUCE, 12), (-5, 3), (18, 99)])
-def test_unsupported_request_is_distinguished_from_malformed_one(key: int, version: int) -> None:
+def test_unsupported_and_malformed_requests_are_distinguished(key: int, version: int) -> None:
     with pytest.raises(UnsupportedVersion) as refused:
         decode_request(struct.pack(">hhih", key, version, 31, -1) + b"anything")
     assert refused.value.correlation_id == 31
@@ -182,7 +182,7 @@ from tests.kafka.wire.test_wire import SERVED
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 for key, version in SERVED:
     for filler in (b"\\x7f\\xff\\xff\\xff" * 16, b"\\xff" * 4 + b"\\x0f", b"\\0" + b"\\xff" * 4 + b"\\x0f"):
-        # Some of these can be decoded: the bytes after a complete request are ignored.
+        # Some of these inputs can be decoded, because bytes after a complete request are ignored.
         with suppress(WireError):
             decode_request(struct.pack(">hhih", key, version, 1, -1) + filler)
         with suppress(WireError):
@@ -222,7 +222,7 @@ def test_api_versions_lists_exactly_the_supported_versions(version: int) -> None
     assert {row.api_key: (row.min_version, row.max_version) for row in listed.api_keys} == SUPPORTED
 
 
-def test_unsupported_api_versions_version_gets_a_v0_response() -> None:
+def test_unsupported_api_versions_request_gets_a_v0_response() -> None:
     refused = answer_unknown_version()
     assert type(refused) is response_class(ApiKey.API_VERSIONS, 0)
     assert refused.error_code is ErrorCode.unsupported_version

@@ -47,14 +47,14 @@ def paths(world: World, count: int) -> list[str]:
     return names
 
 
-def test_batch_keeps_ten_requests_in_flight_and_replies_in_order(world: World, session: FakeSession, zk: Zk) -> None:
+def test_batch_has_ten_requests_in_flight_and_ordered_results(world: World, session: FakeSession, zk: Zk) -> None:
     names = paths(world, 35)
     outcomes = world.call(zk.batch([partial(session.get, name) for name in names]))
     assert [outcome.value[0].decode() for outcome in outcomes] == names
     assert session.in_flight_max == 10
 
 
-def test_requests_with_lost_replies_are_retried_and_flagged(world: World, session: FakeSession, zk: Zk) -> None:
+def test_lost_requests_are_retried_and_marked_as_repeated(world: World, session: FakeSession, zk: Zk) -> None:
     names = paths(world, 12)
     session.lose_requests = 3
     outcomes = world.call(zk.batch([partial(session.get, name) for name in names]))
@@ -180,7 +180,7 @@ def test_control_requests_use_the_inter_broker_listener(world: World) -> None:
     assert channels.endpoint(info._replace(endpoints=info.endpoints[:1]))[1:] == ("o", 1)
 
 
-def test_state_writes_sent_together_share_a_multi_and_its_fence(world: World, zk: Zk, session: FakeSession) -> None:
+def test_state_writes_sent_together_share_one_fenced_multi(world: World, zk: Zk, session: FakeSession) -> None:
     names = paths(world, 120)
     events: list[Event] = []
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")

@@ -85,7 +85,7 @@ def test_campaign_without_a_difference_runs_every_seed(campaign: Campaign, tmp_p
 
 
 @pytest.mark.parametrize("sizes", ["", "equal_within = { silence_ms = 1.0 }"])
-def test_campaign_continues_while_a_cost_needs_more_seeds(sizes: str, tmp_path: Path) -> None:
+def test_campaign_continues_while_a_cost_metric_needs_more_seeds(sizes: str, tmp_path: Path) -> None:
     # 9 seeds suffice to compare the failover times. They do not suffice for `silence_ms`, because Players returns no
     # value for it.
     text = TEXT.replace("[settings]", 'also = ["silence_ms"]\n[settings]') + sizes

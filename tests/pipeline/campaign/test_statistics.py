@@ -15,7 +15,7 @@ from zabka.pipeline.campaign.statistics import EXACT_SEEDS, FINEST_P, difference
 from zabka.pipeline.campaign.stopping import Verdict, compare, is_clear, level_of
 
 
-def test_p_value_is_the_share_of_sign_patterns_as_extreme() -> None:
+def test_p_value_is_share_of_sign_patterns_at_least_as_extreme() -> None:
     values = np.array([3.0, -1.0, 4.0, 1.0, 5.0])
     patterns = [abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in product((1, -1), repeat=5)]
     assert sign_flip_p(values) == sum(seen >= 12 for seen in patterns) / 32
@@ -33,12 +33,12 @@ def test_sampled_p_value_is_positive_and_near_the_exact_value() -> None:
 
 
 def test_difference_over_many_seeds_survives_correction() -> None:
-    # 500 settings are compared in five interim analyses, so the level of each comparison is 2e-5.
+    # 500 settings are compared in five interim analyses, so the significance level of each comparison is 2e-5.
     assert sign_flip_p(np.full(40, 7.0)) < 0.05 / (499 * 5)
 
 
 @pytest.mark.parametrize("level", [0.05, 0.05 / 4, 0.05 / 10, 0.05 / 33])
-def test_minimum_seed_count_is_the_smallest_significant_one(level: float) -> None:
+def test_no_difference_is_significant_below_the_minimum_seeds(level: float) -> None:
     seeds = seeds_to_differ(level)
     assert sign_flip_p(np.full(seeds, 1.0)) <= level < sign_flip_p(np.full(seeds - 1, 1.0))
 

@@ -67,14 +67,14 @@ def test_script_detects_its_bug_with_the_expected_message(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("name", LIBRARY)
-def test_every_script_detects_the_injected_bug_it_is_for(name: str) -> None:
+def test_every_script_detects_its_injected_bug(name: str) -> None:
     script = LIBRARY[name]
     by_itself = isinstance(script, WorldScenario) and script.shows
     assert by_itself or any(pair.script == name for pair in PAIRS)
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_injected_bug_refers_to_messages_and_existing_code(name: str) -> None:
+def test_injected_bug_names_expected_messages_and_existing_code(name: str) -> None:
     assert BUGS[name].shows and all(BUGS[name].shows)
     with BUGS[name]():
         pass

@@ -85,7 +85,7 @@ def test_disks_with_different_accepted_epochs_are_not_equal(cores: BareFileEnsem
     assert not file_actions.hold_the_same(cores, others)
 
 
-def test_impossible_action_is_replaced_by_one_of_another_type(cores: BareFileEnsemble) -> None:
+def test_impossible_action_is_replaced_by_another_kind_of_action(cores: BareFileEnsemble) -> None:
     assert list(file_actions.returns(cores)) == []
     instead = list(file_actions.or_else(file_actions.returns, file_actions.stops, cores))
     assert instead == list(file_actions.stops(cores))
@@ -127,7 +127,7 @@ def test_returning_peer_with_a_slow_disk_serves_after_its_sync(cores: BareFileEn
 def test_last_write_of_a_dying_leader_reaches_at_most_one_server(cores: BareFileEnsemble) -> None:
     """A dying leader's last write reaches at most one other server.
 
-    If no other server has it, the leader truncates it when it returns.
+    If no other server has the write, the leader truncates it from its log when it returns.
     """
     quiet = Quiet()
     _, and_dies, *_ = file_actions.last_writes(cores)

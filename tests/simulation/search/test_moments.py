@@ -1,4 +1,4 @@
-"""Actions that bring a run into a certain situation.
+"""Actions of the search that bring a run into one specific situation.
 
 The situation occurs even with few other actions, and no invariant is violated.
 """

@@ -37,7 +37,7 @@ UNKNOWN: None = None
 
 
 def step(state: Hashable, operation: Operation) -> tuple[bool, Hashable]:
-    """Return whether the znode can give this result in this state, and the state after it."""
+    """Return whether the operation can have this result in this state, and the state after the operation."""
     asked = operation.asked
     assert isinstance(asked, Asked)
     assert state is None or isinstance(state, tuple)

@@ -31,9 +31,7 @@ class Progress(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """End of a campaign: the seeds used, the number of the last interim analysis, how many were planned, and the
-    reason.
-    """
+    """End of a campaign: the seeds used, the last and the planned number of interim analyses, and the reason."""
 
     seeds: list[int]
     look: int

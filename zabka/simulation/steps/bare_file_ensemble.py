@@ -35,7 +35,7 @@ class DigestedList(ListApplication):
         self._foreseen = self.digest
 
     def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
-        """Turn a request into a transaction that contains the digest of the list after it."""
+        """Turn a request into a transaction that contains the list's digest after this transaction."""
         txn = super().prepare(now, request, zxid, origin)
         txn.digest = self._foreseen = self.digest_after(self._foreseen, zxid, request.body)
         return txn

@@ -42,7 +42,7 @@ def connected(port: Port, connection: ConnectionId, session: int) -> None:
     port.port.flush()
 
 
-def test_session_fault_applies_on_its_open_connection() -> None:
+def test_session_fault_applies_to_the_open_connection() -> None:
     async def test(port: Port) -> None:
         client, other = await port.clients(2)
         port.listener.sessions = {FIRST: SessionId(0xAB), SECOND: SessionId(0xAC)}
@@ -61,7 +61,7 @@ def test_session_fault_applies_on_its_open_connection() -> None:
     assert (event.client, event.kind, event.caused_by) == ("0xab", "cut", "fault f session:0xab")
 
 
-def test_session_fault_applies_on_its_next_connection() -> None:
+def test_session_fault_applies_to_the_next_connection() -> None:
     async def test(port: Port) -> None:
         hold(port, "session:0xab")
         client = Client(*await asyncio.open_connection("127.0.0.1", port.port.port))
@@ -77,7 +77,7 @@ def test_session_fault_applies_on_its_next_connection() -> None:
     run(test)
 
 
-def test_later_fault_does_not_lift_the_cut_of_a_session_request() -> None:
+def test_later_fault_does_not_release_a_blocked_session_request() -> None:
     async def test(port: Port) -> None:
         hold(port, "session:0xab")
         client = Client(*await asyncio.open_connection("127.0.0.1", port.port.port))

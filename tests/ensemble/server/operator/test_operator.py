@@ -146,7 +146,7 @@ def test_trace_mask_is_read_from_eight_bytes_after_the_command(peer: Watched) ->
     assert peer.command("set_trace_mask?traceMask=306")["tracemask"] == 306
 
 
-def test_invalid_characters_in_a_watched_path_show_question_mark(peer: Watched, client: KazooClient) -> None:
+def test_invalid_path_characters_are_shown_as_question_marks(peer: Watched, client: KazooClient) -> None:
     async def watch() -> None:
         async with connect(peer.hosts) as watcher:
             await watcher.exists("/half of a pair \ud800", lambda event: None)
@@ -333,7 +333,7 @@ def test_client_that_does_not_read_cannot_exhaust_memory(peer: Watched) -> None:
     asyncio.run(ask())
 
 
-def test_requests_over_a_limit_of_one_wait_and_all_get_replies(tmp_path: Path) -> None:
+def test_with_a_limit_of_one_request_all_requests_get_replies(tmp_path: Path) -> None:
     peer = Watched(tmp_path)
     with peer.config(1).open("a") as config:
         config.write("request_throttle_max_requests=1\n")

@@ -139,7 +139,7 @@ def test_client_of_another_protocol_is_logged_with_a_rate_limit(solo: Ensemble) 
     assert 1 <= len(lines) <= 20 and all("it does not speak ZooKeeper's protocol" in line for line in lines)
 
 
-def test_admin_port_in_use_only_logs_a_warning(solo: Ensemble) -> None:
+def test_admin_port_in_use_causes_only_a_warning(solo: Ensemble) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with solo.config(1).open("a") as config:

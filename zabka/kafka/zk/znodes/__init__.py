@@ -1,8 +1,9 @@
 """Kafka's znodes: their paths and their contents (kafka.zk.ZkData).
 
 There is one module per kind of znode. This package re-exports all their names, so that callers write
-`znodes.decode_topic`. Encoders write the fields in the order of Kafka's sources, and maps in numeric or given order.
-Decoders accept the formats of all Kafka versions, and return None for invalid data, because znodes are untrusted input.
+`znodes.decode_topic`. Encoders write the fields in the order of Kafka's sources, and the entries of a map in numeric
+order or in the given order. Decoders accept the formats of all Kafka versions, and return None for invalid data,
+because znodes are untrusted input.
 
 All packages above `kafka` may import it. Begin with `paths`, then `topics` and `partition_state`.
 """

@@ -31,7 +31,7 @@ class LeaderAndIsr(NamedTuple):
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
     """Encode the content of a partition's state znode (TopicPartitionStateZNode).
 
-    The partition epoch is not part of it, because it is the version of the znode.
+    The content does not include the partition epoch, which is the version of the znode.
     """
     value: dict[str, object] = {
         "version": 1,
