@@ -1,4 +1,4 @@
-"""The cluster that the tests of all documents share."""
+"""The cluster that the tests of a module share."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import pytest
 from tests.docs.started import Started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    """Yield a cluster started by the README's first command. At the end, it must stop as described in the README."""
+    """Yield a cluster started by the README's first command. At the end, it must stop as described in the README.
+
+    Each module has its own cluster, because commands of different documents create the same topics.
+    """
     cluster = Started(tmp_path_factory.mktemp("documents") / "data")
     yield cluster
     assert "stopped" in cluster.end()

@@ -135,7 +135,11 @@ class LiveEnsemble(HttpApi):
         self.until(lambda: self.get("/readyz"), timeout_s, "readiness")
 
     def heal(self) -> None:
-        """Start nodes that are down, resume paused nodes and remove faults; then wait until the ensemble is ready."""
+        """Start nodes that are down, resume paused nodes and remove faults; then wait until the ensemble is ready.
+
+        The ensemble is ready when every peer follows or leads, because a quorum exists already while a restarted peer
+        still loads its data.
+        """
         self.faults.heal()
         for node in self._nodes():
             process = node.process
@@ -144,6 +148,10 @@ class LiveEnsemble(HttpApi):
             elif process == "down":
                 node.start()
         self.until_ready(HEAL_TIMEOUT_S)
+        self.until(self._peers_have_joined, HEAL_TIMEOUT_S, "every peer follows or leads")
+
+    def _peers_have_joined(self) -> bool:
+        return all(peer.phase == "BROADCAST" for peer in self.peers.values())
 
     def _nodes(self) -> list[Node]:
         return list(self.peers.values())
