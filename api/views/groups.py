@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection
+from itertools import islice
 from typing import NamedTuple
 
 from zabka.api.http.problems import Problem
 from zabka.api.views.models import Group, GroupDetails, GroupMember, GroupOffset, Groups, SilentBroker
 from zabka.journal.cluster_state import ClusterState
 from zabka.journal.events import TopicPartition
-from zabka.kafka.client.group_reading import GroupReading, GroupStatus, UnknownGroup
+from zabka.kafka.client.group_reading import PARTITIONS_MAX, GroupReading, GroupStatus, UnknownGroup
 
 ReadGroups = Callable[[Collection[str]], Awaitable[GroupReading]]
 """Function that reads all groups from the brokers, including these groups, which no broker may list now."""
 CACHE_S = 1.0
+MEMBERS_MAX = 1_000
+"""Maximum number of members in a response."""
 
 
 class _Answer(NamedTuple):
@@ -103,6 +106,7 @@ class GroupsView:
             protocol=info.assignor or None,
             generation=generation,
             member_count=len(info.members),
+            partition_count=len(status.ends),
             lag=_total_lag(status),
         )
 
@@ -125,6 +129,7 @@ class GroupsView:
             protocol=None,
             generation=None,
             member_count=None,
+            partition_count=None,
             lag=None,
         )
 
@@ -153,12 +158,12 @@ def _details(group: Group, status: GroupStatus) -> GroupDetails:
             client_host=member.client_host,
             partitions=[str(partition) for partition in member.partitions],
         )
-        for member in status.info.members
+        for member in status.info.members[:MEMBERS_MAX]
     ]
     owners = {partition: member.member_id for member in status.info.members for partition in member.partitions}
     offsets = [
         _position(partition, status.committed.get(partition), end, owners.get(partition))
-        for partition, end in status.ends.items()
+        for partition, end in islice(status.ends.items(), PARTITIONS_MAX)
     ]
     return GroupDetails(**dict(group), members=members, offsets=offsets)
 

@@ -580,7 +580,8 @@ class Group(BaseModel):
 
     model_config = _example(
         id="readers", state="Stable", unknown=None, last_state=None, age_ms=400, coordinator=2,
-        protocol_type="consumer", protocol="range", generation=3, member_count=2, lag=14,
+        protocol_type="consumer", protocol="range", generation=3, member_count=2, partition_count=3,
+        lag=14,
     )  # fmt: skip
 
     id: str
@@ -602,6 +603,7 @@ class Group(BaseModel):
         description="Number of its rebalances, from the coordinator's journal; null if the coordinator writes none"
     )
     member_count: int | None
+    partition_count: int | None = Field(description="Partitions that are assigned or have a committed offset")
     lag: int | None = Field(
         description="Records after its committed offsets, over all partitions; null if an end offset is unknown"
     )
@@ -634,7 +636,8 @@ class GroupDetails(Group):
 
     model_config = _example(
         id="readers", state="Stable", unknown=None, last_state=None, age_ms=400, coordinator=2,
-        protocol_type="consumer", protocol="range", generation=3, member_count=1, lag=14,
+        protocol_type="consumer", protocol="range", generation=3, member_count=1, partition_count=1,
+        lag=14,
         members=[{
             "member_id": "reader-1-7f3a", "group_instance_id": None, "client_id": "reader-1",
             "client_host": "/127.0.0.1", "partitions": ["orders-0"],
@@ -645,9 +648,10 @@ class GroupDetails(Group):
         }],
     )  # fmt: skip
 
-    members: list[GroupMember] | None = Field(description="Null if the group is unknown")
+    members: list[GroupMember] | None = Field(description="At most 1,000; null if the group is unknown")
     offsets: list[GroupOffset] | None = Field(
-        description="The assigned partitions, and those with a committed offset; null if the group is unknown"
+        description="The assigned partitions, and those with a committed offset: at most 10,000; null if the group is "
+        "unknown"
     )
 
 
@@ -664,7 +668,8 @@ class Groups(BaseModel):
     model_config = _example(
         groups=[{
             "id": "readers", "state": "Stable", "unknown": None, "last_state": None, "age_ms": 400, "coordinator": 2,
-            "protocol_type": "consumer", "protocol": "range", "generation": 3, "member_count": 2, "lag": 14,
+            "protocol_type": "consumer", "protocol": "range", "generation": 3, "member_count": 2,
+            "partition_count": 3, "lag": 14,
         }],
         silent_brokers=[], omitted=0, problem=None,
     )  # fmt: skip

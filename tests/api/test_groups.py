@@ -63,7 +63,8 @@ def test_group_has_its_coordinator_members_and_total_lag(server: Server) -> None
     assert 0 <= found.pop("age_ms") < 30_000
     assert found == {
         "id": "readers", "state": "Stable", "unknown": None, "last_state": None, "coordinator": 2,
-        "protocol_type": "consumer", "protocol": "range", "generation": None, "member_count": 1, "lag": 14,
+        "protocol_type": "consumer", "protocol": "range", "generation": None, "member_count": 1,
+        "partition_count": 2, "lag": 14,
     }  # fmt: skip
 
 
@@ -93,6 +94,13 @@ def test_details_have_members_and_lag_per_partition(server: Server) -> None:
         (0, 106, 120, 14, "reader-1-7f3a"),
         (1, None, 7, None, "reader-1-7f3a"),
     ]
+
+
+def test_details_of_a_huge_group_are_limited(server: Server) -> None:
+    partitions: dict[TopicPartition, int | str] = {TopicPartition("orders", n): 7 for n in range(10_001)}
+    server.admin.reading = GroupReading({"readers": readers(ends=partitions)})
+    found = ask(server, "/readers").json()
+    assert (found["partition_count"], len(found["offsets"])) == (10_001, 10_000)
 
 
 def test_lag_is_unknown_if_a_leader_does_not_answer(server: Server) -> None:

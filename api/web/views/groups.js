@@ -13,7 +13,7 @@ import { badge, icon, panel } from "./parts.js";
  * @typedef {import("../time/moment.js").Moment} Moment
  * @typedef {{id: string, state: string, unknown: string | null, last_state: string | null, age_ms: number | null,
  *   coordinator: number | null, protocol: string | null, generation: number | null, member_count: number | null,
- *   lag: number | null}} Group
+ *   partition_count: number | null, lag: number | null}} Group
  * @typedef {{member_id: string, group_instance_id: string | null, client_id: string, client_host: string, partitions: string[]}} Member
  * @typedef {{topic: string, partition: number, committed: number | null, end: number | null, lag: number | null,
  *   unknown: string | null, member_id: string | null}} Position
@@ -107,19 +107,19 @@ function details(of, changed) {
   /** @type {{members: Member[] | null, offsets: Position[] | null}} */
   const { members, offsets } = asked.value;
   return members === null || offsets === null ? html`<p class="quiet">${icon("empty")} Members and offsets are unknown.</p>`
-    : html`${members.length ? memberTable(of.id, members) : html`<p class="quiet">The group has no members.</p>`}${offsets.length ? positions(of.id, members, offsets) : nothing}`;
+    : html`${members.length ? memberTable(of, members) : html`<p class="quiet">The group has no members.</p>`}${offsets.length ? positions(of, members, offsets) : nothing}`;
 }
 
-/** @param {string} id @param {Member[]} members */
-function memberTable(id, members) {
+/** @param {Group} of @param {Member[]} members */
+function memberTable({ id, member_count }, members) {
   return html`<table aria-label="Members of ${id}"><thead><tr><th scope="col">client</th><th scope="col">host</th><th scope="col">partitions</th></tr></thead>
     <tbody>${members.slice(0, ROWS_MAX).map((each) => html`<tr><th scope="row" title="member ${each.member_id}">${each.client_id}${each.group_instance_id === null ? nothing
       : html` <span class="quiet">instance ${each.group_instance_id}</span>`}</th><td>${each.client_host}</td><td>${each.partitions.join(", ") || "none"}</td></tr>`)}
-      ${more(members.length, "member")}</tbody></table>`;
+      ${more(member_count ?? 0, "member")}</tbody></table>`;
 }
 
-/** @param {string} id @param {Member[]} members @param {Position[]} offsets */
-function positions(id, members, offsets) {
+/** @param {Group} of @param {Member[]} members @param {Position[]} offsets */
+function positions({ id, partition_count }, members, offsets) {
   const clients = new Map(members.map((each) => [each.member_id, each.client_id]));
   const cell = (/** @type {number | null} */ value, /** @type {string} */ none) => html`<td class="n">${value === null ? html`<span class="quiet">${none}</span>` : count(value)}</td>`;
   return html`<table aria-label="Offsets of ${id}"><thead><tr><th scope="col">partition</th><th scope="col" class="n">committed offset</th>
@@ -127,7 +127,7 @@ function positions(id, members, offsets) {
     <tbody>${offsets.slice(0, ROWS_MAX).map((each) => html`<tr><th scope="row">${each.topic}-${each.partition}</th>${cell(each.committed, "none")}
       <td class="n" title=${each.unknown ?? nothing}>${each.end === null ? html`<span class="quiet">unknown</span>` : count(each.end)}</td>${cell(each.lag, "unknown")}
       <td>${each.member_id === null ? html`<span class="quiet">none</span>` : clients.get(each.member_id)}</td></tr>`)}
-      ${more(offsets.length, "partition")}</tbody></table>`;
+      ${more(partition_count ?? 0, "partition")}</tbody></table>`;
 }
 
 /** @param {number} found @param {string} what */
