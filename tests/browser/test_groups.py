@@ -50,7 +50,7 @@ def test_opened_group_shows_members_and_lag_per_partition(page_with_group: Page)
         expect(members).to_contain_text(text)
     offsets = page_with_group.get_by_role("table", name="Offsets of readers").get_by_role("row")
     expect(offsets.nth(1).get_by_role("cell")).to_have_text(["106", "120", "14", "reader-1"])
-    expect(offsets.nth(2).get_by_role("cell")).to_have_text(["none", "7", "unknown", "reader-1"])
+    expect(offsets.nth(2).get_by_role("cell")).to_have_text(["none", "7", "none", "reader-1"])
     button(page_with_group, "Close group readers").click()
     expect(page_with_group.get_by_role("table", name="Members of readers")).to_have_count(0)
 

@@ -125,7 +125,7 @@ function positions({ id, partition_count }, members, offsets) {
   return html`<table aria-label="Offsets of ${id}"><thead><tr><th scope="col">partition</th><th scope="col" class="n">committed offset</th>
       <th scope="col" class="n">end offset</th><th scope="col" class="n">lag</th><th scope="col">member</th></tr></thead>
     <tbody>${offsets.slice(0, ROWS_MAX).map((each) => html`<tr><th scope="row">${each.topic}-${each.partition}</th>${cell(each.committed, "none")}
-      <td class="n" title=${each.unknown ?? nothing}>${each.end === null ? html`<span class="quiet">unknown</span>` : count(each.end)}</td>${cell(each.lag, "unknown")}
+      <td class="n" title=${each.unknown ?? nothing}>${each.end === null ? html`<span class="quiet">unknown</span>` : count(each.end)}</td>${cell(each.lag, each.committed === null ? "none" : "unknown")}
       <td>${each.member_id === null ? html`<span class="quiet">none</span>` : clients.get(each.member_id)}</td></tr>`)}
       ${more(partition_count ?? 0, "partition")}</tbody></table>`;
 }
