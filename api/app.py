@@ -17,6 +17,7 @@ from zabka.api.routes import (
     campaigns,
     exports,
     faults,
+    groups,
     health,
     journal,
     lessons,
@@ -40,6 +41,7 @@ TAGS = [
     {"name": "ensemble", "description": "The ZAB ensemble: peers and znodes"},
     {"name": "brokers", "description": "Brokers, and actions on their processes"},
     {"name": "topics", "description": "Topics, their configuration, leader elections"},
+    {"name": "groups", "description": "Consumer groups, with their members, committed offsets and lag"},
     {"name": "transactions", "description": "Open transactions, and the consumers that wait for them"},
     {"name": "workloads", "description": "Producers and consumers that the API process runs"},
     {"name": "faults", "description": "Faults of links and requests"},
@@ -75,7 +77,7 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     problems.install(app)
     for module in (
         health, nodes, topics, faults, scenarios, runs, messages, exports,
-        lessons, journal, campaigns, losses, transactions,
+        lessons, journal, campaigns, losses, transactions, groups,
     ):  # fmt: skip
         app.include_router(module.router)
     for router in dashboard.routers():

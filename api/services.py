@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 
@@ -21,22 +21,25 @@ from zabka.api.settings import Settings
 from zabka.api.views.admin_words import watchers
 from zabka.api.views.cluster import Views
 from zabka.api.views.ensemble_view import EnsembleView
+from zabka.api.views.groups import GroupsView
 from zabka.api.views.models import ElectionResult, NewTopic, NewWorkload, Workload
 from zabka.ensemble.runtime.supervisor import kept_up
 from zabka.journal.events import Event, TaskFailed, TopicPartition
+from zabka.kafka.client.group_reading import GroupReading
 
 log = structlog.get_logger()
 
 
 class Admin(Protocol):
-    """Changes topics, configurations and leaders. Methods raise Problem if the brokers reject a change or do not
-    respond.
+    """Changes topics, configurations and leaders, and reads groups. Methods raise Problem if the brokers reject a
+    change or do not respond.
     """
 
     async def create_topic(self, topic: NewTopic) -> None: ...
     async def delete_topic(self, name: str) -> None: ...
     async def alter_topic_config(self, name: str, changes: dict[str, str | None]) -> None: ...
     async def elect(self, kind: str, partitions: Sequence[TopicPartition] | None) -> list[ElectionResult]: ...
+    async def groups(self, known: Collection[str]) -> GroupReading: ...
     async def close(self) -> None: ...
 
 
@@ -68,10 +71,12 @@ class Services:
     """Writes an event to the API's own journal."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     messages: RunMessages = field(init=False)
+    groups: GroupsView = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the services that depend on the others."""
         self.messages = RunMessages(self.agents, self.runs)
+        self.groups = GroupsView(self.admin.groups, lambda: self.collector.state)
 
     async def watchers(self, path: str) -> list[str] | None:
         """Return the sessions that watch a znode, or None if no peer replies to the command `wchp`."""

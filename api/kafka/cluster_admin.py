@@ -1,19 +1,23 @@
-"""Changes topics, configurations and leaders through Kafka's protocol. Errors become problem documents."""
+"""Changes topics, configurations and leaders through Kafka's protocol, and reads groups.
+
+Errors become problem documents.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import structlog
 from kio.schema.errors import ErrorCode
 
 from zabka.api.http.problems import Problem
-from zabka.api.kafka.kafka_client import make_client
+from zabka.api.kafka.kafka_client import make_client, make_runtime
 from zabka.api.views.models import ElectionResult, NewTopic
 from zabka.journal.events import TopicPartition
 from zabka.kafka.channel import AsyncioChannel
 from zabka.kafka.client.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
 from zabka.kafka.client.client_errors import KafkaFateUnknown, KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.client.group_reading import GroupReading, read_groups
 
 ADMIN_TIMEOUT_MS = 15_000
 
@@ -59,15 +63,18 @@ class KafkaAdmin:
 
     async def _client(self) -> AdminClient:
         """Return a client with newly fetched metadata. Older metadata may name a controller that has since frozen."""
+        client = self._connected()
+        await client.metadata([], timeout_ms=ADMIN_TIMEOUT_MS)
+        return client
+
+    def _connected(self) -> AdminClient:
         if self._made is None:
             try:
                 self._made = make_client(self._bootstrap, "api-admin")
                 self._made[0].failover_ms = self._failover_ms
             except ValueError as reason:
                 raise Problem(503, str(reason)) from None
-        client = self._made[0]
-        await client.metadata([], timeout_ms=ADMIN_TIMEOUT_MS)
-        return client
+        return self._made[0]
 
     async def create_topic(self, topic: NewTopic) -> None:
         """Create a topic."""
@@ -129,6 +136,10 @@ class KafkaAdmin:
             )
             for name, (error, message) in sorted(found.items())
         ]
+
+    async def groups(self, known: Collection[str]) -> GroupReading:
+        """Read all consumer groups, including the `known` ones that no broker lists now."""
+        return await read_groups(self._connected(), make_runtime(), known)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -40,5 +40,9 @@ def make_client(bootstrap: str, name: str) -> tuple[AdminClient, AsyncioChannel]
     if not brokers:
         raise ValueError("there are no brokers")
     channel = AsyncioChannel(name)
-    runtime = AsyncioRuntime(asyncio.get_running_loop(), on_failure=_failed)
-    return AdminClient(channel, runtime, brokers), channel
+    return AdminClient(channel, make_runtime(), brokers), channel
+
+
+def make_runtime() -> AsyncioRuntime:
+    """Return a runtime that uses the running event loop, and logs the failures of tasks."""
+    return AsyncioRuntime(asyncio.get_running_loop(), on_failure=_failed)

@@ -12,7 +12,7 @@ import msgspec
 from zabka.api.runs.rewind import Lasted
 from zabka.journal.spans import Span
 
-KINDS = ("controller", "belief", "isr", "peer", "process", "faults")
+KINDS = ("controller", "belief", "isr", "peer", "process", "group", "faults")
 """The kinds of lanes, in the order of the response."""
 _DIGITS = re.compile(r"([0-9]+)")
 

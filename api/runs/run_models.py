@@ -99,11 +99,12 @@ class Lane(BaseModel):
     The kinds of lanes and their states: `controller` (`active`, `dead`, `none`); `belief:broker-N` (`right`, `stale`,
     `ahead`, `silent`); `isr:TOPIC-P`, one row per `value.replica` (`leader`, `in_sync`, `out`, `gone`; and `leaderless`
     for replica -1); `peer:N` (its role, with phase and epochs); `process:NODE` (`running`, `paused`, `down`,
-    `unknown`); `faults`, one row per `value.fault_id` (its kind).
+    `unknown`); `group:ID` (`stable`, `rebalancing`, `empty`, `silent`, with coordinator and generation); `faults`, one
+    row per `value.fault_id` (its kind).
     """
 
     lane: str
-    kind: Literal["controller", "belief", "isr", "peer", "process", "faults"]
+    kind: Literal["controller", "belief", "isr", "peer", "process", "group", "faults"]
     spans: list[SpanView]
 
 

@@ -575,6 +575,111 @@ class Transactions(BaseModel):
     held: list[HeldOffset] = Field(description="Reported once a transaction has held an offset for ten seconds")
 
 
+class Group(BaseModel):
+    """A consumer group, as its coordinator describes it."""
+
+    model_config = _example(
+        id="readers", state="Stable", unknown=None, last_state=None, age_ms=400, coordinator=2,
+        protocol_type="consumer", protocol="range", generation=3, member_count=2, partition_count=3,
+        lag=14,
+    )  # fmt: skip
+
+    id: str
+    state: str = Field(
+        description="Named as in Kafka's tools: Stable, PreparingRebalance, CompletingRebalance or Empty; `Unknown` if "
+        "its coordinator does not answer"
+    )
+    unknown: str | None = Field(
+        description="Why its coordinator did not answer; null if it did. If set, fields after `coordinator` are null"
+    )
+    last_state: str | None = Field(description="The last known state of an unknown group; null if the state is known")
+    age_ms: int | None = Field(
+        description="Age of the coordinator's last answer; null if it has not answered since the API started"
+    )
+    coordinator: int | None = Field(description="The broker that coordinates it, or the last known one if unknown")
+    protocol_type: str | None = Field(description="`consumer`, or for example `connect`; null before the first member")
+    protocol: str | None = Field(description="The assignment strategy; null unless the group is stable")
+    generation: int | None = Field(
+        description="Number of its rebalances, from the coordinator's journal; null if the coordinator writes none"
+    )
+    member_count: int | None
+    partition_count: int | None = Field(description="Partitions that are assigned or have a committed offset")
+    lag: int | None = Field(
+        description="Records after its committed offsets, over all partitions; null if an end offset is unknown"
+    )
+
+
+class GroupMember(BaseModel):
+    """A member of a consumer group."""
+
+    member_id: str
+    group_instance_id: str | None = Field(description="Its group.instance.id; null for a dynamic member")
+    client_id: str
+    client_host: str
+    partitions: list[str] = Field(description="The partitions assigned to it; empty during a rebalance")
+
+
+class GroupOffset(BaseModel):
+    """Position of a consumer group in a partition."""
+
+    topic: str
+    partition: int
+    committed: int | None = Field(description="The committed offset; null if the group has none")
+    end: int | None = Field(description="The log's end offset for consumers; null if unknown")
+    lag: int | None = Field(description="Records after the committed offset; null if one of the two is unknown")
+    unknown: str | None = Field(description="Why the end offset is unknown; null if it is known")
+    member_id: str | None = Field(description="The member with this partition; null if none has it")
+
+
+class GroupDetails(Group):
+    """A consumer group with its members and offsets."""
+
+    model_config = _example(
+        id="readers", state="Stable", unknown=None, last_state=None, age_ms=400, coordinator=2,
+        protocol_type="consumer", protocol="range", generation=3, member_count=1, partition_count=1,
+        lag=14,
+        members=[{
+            "member_id": "reader-1-7f3a", "group_instance_id": None, "client_id": "reader-1",
+            "client_host": "/127.0.0.1", "partitions": ["orders-0"],
+        }],
+        offsets=[{
+            "topic": "orders", "partition": 0, "committed": 106, "end": 120, "lag": 14, "unknown": None,
+            "member_id": "reader-1-7f3a",
+        }],
+    )  # fmt: skip
+
+    members: list[GroupMember] | None = Field(description="At most 1,000; null if the group is unknown")
+    offsets: list[GroupOffset] | None = Field(
+        description="The assigned partitions, and those with a committed offset: at most 10,000; null if the group is "
+        "unknown"
+    )
+
+
+class SilentBroker(BaseModel):
+    """A broker that did not list all groups that it coordinates."""
+
+    broker_id: int
+    reason: str
+
+
+class Groups(BaseModel):
+    """The consumer groups, and the brokers that may have more of them."""
+
+    model_config = _example(
+        groups=[{
+            "id": "readers", "state": "Stable", "unknown": None, "last_state": None, "age_ms": 400, "coordinator": 2,
+            "protocol_type": "consumer", "protocol": "range", "generation": 3, "member_count": 2,
+            "partition_count": 3, "lag": 14,
+        }],
+        silent_brokers=[], omitted=0, problem=None,
+    )  # fmt: skip
+
+    groups: list[Group]
+    silent_brokers: list[SilentBroker] = Field(description="Brokers that may coordinate more groups")
+    omitted: int = Field(description="Number of groups left out: at most 500 are included")
+    problem: str | None = Field(description="Why no broker answered; null if one did")
+
+
 class Cluster(BaseModel):
     """The whole cluster in one object, as of event number `seq`."""
 

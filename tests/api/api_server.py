@@ -7,7 +7,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,6 +42,7 @@ from zabka.api.views.models import ElectionResult, NewTopic, NewWorkload, Worklo
 from zabka.ensemble.records import OPEN_ACL, Stat
 from zabka.ensemble.runtime.link_fault import AnyFault
 from zabka.journal.events import Event, TopicPartition
+from zabka.kafka.client.group_reading import GroupReading
 
 HERE = Here("http://127.0.0.1:1")
 STARTS_S = 30.0
@@ -172,6 +173,10 @@ class FakeAdmin:
 
     def __init__(self, ensemble: FakeEnsemble) -> None:
         self._ensemble = ensemble
+        self.reading = GroupReading()
+        """The consumer groups that the brokers report."""
+        self.asked: list[set[str]] = []
+        """The known groups in each request for the groups."""
 
     async def create_topic(self, topic: NewTopic) -> None:
         if topic.name in self._ensemble.reading.topics:
@@ -195,6 +200,10 @@ class FakeAdmin:
             ElectionResult(topic=p.topic, partition=p.partition, elected=True, error=None, message=None)
             for p in partitions or ()
         ]
+
+    async def groups(self, known: Collection[str]) -> GroupReading:
+        self.asked.append(set(known))
+        return self.reading
 
     async def close(self) -> None:
         return
@@ -271,7 +280,7 @@ class Server:
         )
         agents = Agents([self.agent])
         views = Views(chosen, agents, self.ensemble, self.collector)
-        admin = FakeAdmin(self.ensemble)
+        self.admin = FakeAdmin(self.ensemble)
         self.reported: list[Event] = []
         joined = JoinedBrokers(chosen.brokers, self.reported.append, self.collector.state)
         self.player = FakePlayer()
@@ -284,7 +293,7 @@ class Server:
             self.ensemble,
             self.collector,
             views,
-            admin,
+            self.admin,
             FakeWorkloads(),
             joined,
             scenarios,

@@ -86,6 +86,7 @@ class PageServer:
         self._port = 0
         self.agent = JournallingAgent(self._settings.agents[0])
         self.ensemble = FakeEnsemble()
+        self.admin = FakeAdmin(self.ensemble)
         self.url = ""
 
     def start(self) -> PageServer:
@@ -93,12 +94,11 @@ class PageServer:
         self._collector = Collector(self._settings.data / "collected", served_max=self._served_max)
         agents = Agents([self.agent])
         views = Views(self._settings, agents, self.ensemble, self._collector)
-        admin = FakeAdmin(self.ensemble)
         write = partial(self.agent.write, API_NODE)
         joined = JoinedBrokers(self._settings.brokers, write, self._collector.state)
         runs = Runs(self._collector, KeptRuns(self._settings.data / "runs"))
         services = Services(
-            self._settings, agents, self.ensemble, self._collector, views, admin, FakeWorkloads(), joined,
+            self._settings, agents, self.ensemble, self._collector, views, self.admin, FakeWorkloads(), joined,
             ScenarioRuns(self._player, runs.kept, HERE), runs, self._emit,
         )  # fmt: skip
         app = create_app(services, self._token)

@@ -89,6 +89,15 @@ def standing_rows(state: ClusterState) -> dict[tuple[str, str], Standing]:
             found[f"isr:{name}", str(replica)] = ("gone" if process.get(replica) == "down" else role, value)
         if p["replicas"] and (p["leader"] == -1 or process.get(p["leader"]) in ("down", "paused")):
             found[f"isr:{name}", "-1"] = ("leaderless", {"replica": -1, "leader": p["leader"]})
+    for g in s["groups"].values():
+        state, value = g["state"].lower(), {"coordinator": g["broker_id"]}
+        if process.get(g["broker_id"]) in ("down", "paused"):
+            found[f"group:{g['group_id']}", ""] = ("silent", value)
+        elif state.endswith("rebalance"):
+            found[f"group:{g['group_id']}", ""] = ("rebalancing", value)
+        else:
+            rest = {**value, "generation": g["generation_id"], "members": len(g["members"])}
+            found[f"group:{g['group_id']}", ""] = (state, rest)
     for fault in s["faults"].values():
         found["faults", fault["fault_id"]] = (fault["kind"], fault)
     return found

@@ -28,7 +28,7 @@ SHORTEST_US = 1
 _MESSAGES = "messages"
 _KINDS = {
     "controller": "Controller", "belief": "Beliefs of brokers", "isr": "Partitions", "peer": "ZAB peers",
-    "process": "Processes", "faults": "Faults",
+    "process": "Processes", "group": "Consumer groups", "faults": "Faults",
 }  # fmt: skip
 
 

@@ -12,6 +12,8 @@ and ends when the next span begins or when the row is removed. The rows are grou
   while its broker's process is down; and a separate row, `leaderless`, while there is no live leader.
 - `peer:N`: its role (`DOWN` while its process is down), with its phase and epochs.
 - `process:NODE`: `running`, `paused`, `down` or `unknown`.
+- `group:ID`: the consumer group is `stable`, `rebalancing` or `empty` as its coordinator last reported it; `silent`
+  while that broker is down or paused. The value contains the coordinator, and the generation unless it rebalances.
 - `faults`, one row per fault: its kind.
 """
 
@@ -72,6 +74,8 @@ class Begun(msgspec.Struct, frozen=True, array_like=True):
 CONTROLLER = Row("controller")
 _DEAD = frozenset({"down", "paused"})
 _MUTE = frozenset({"down", "paused", "unknown"})
+_AT_REST = frozenset({"Stable", "Empty"})
+"""States of a group that does not rebalance."""
 _ABOUT_NODES: frozenset[type[Event]] = frozenset(
     {
         e.NodeStarted, e.NodeStopped, e.ProcessChanged, e.FaultInjected, e.FaultRemoved, e.PeerStateChanged,
@@ -93,6 +97,7 @@ def cells(state: ClusterState) -> dict[Row, Cell]:
     found.update(_nodes(state))
     for partition in state.partitions.values():
         found.update(_partition(state, partition))
+    found.update({_group_row(group_id): _group(state, group) for group_id, group in state.groups.items()})
     return found
 
 
@@ -134,6 +139,20 @@ def _belief(state: ClusterState, broker: BrokerView) -> Cell:
         state.controller_id < 0 or broker.believed_controller_epoch == state.controller_epoch
     )
     return Cell("right" if right else "stale", reported)
+
+
+def _group_row(group_id: str) -> Row:
+    return Row(f"group:{group_id}")
+
+
+def _group(state: ClusterState, group: e.GroupChanged) -> Cell:
+    coordinator = {"coordinator": group.broker_id}
+    if _process_of(state, group.broker_id) in _DEAD:
+        return Cell("silent", coordinator)
+    if group.state not in _AT_REST:
+        return Cell("rebalancing", coordinator)
+    value = {**coordinator, "generation": group.generation_id, "members": len(group.members)}
+    return Cell(group.state.lower(), value)
 
 
 def _fault(fault: FaultView) -> Cell:
@@ -206,6 +225,8 @@ class Spans:
             self._look_at_partition(event.topic, event.partition)
         elif kind in _ABOUT_A_TOPIC:
             self._look_at_topic(entry.event)
+        elif isinstance(entry.event, e.GroupChanged):
+            self._look_at_group(entry.event.group_id)
 
     def _look_at_nodes(self) -> None:
         state = self.state
@@ -220,6 +241,15 @@ class Spans:
             self._processes = processes
             for partition in list(state.partitions.values()):
                 self._look_at_partition(partition.topic, partition.partition)
+            for group_id in state.groups:
+                self._look_at_group(group_id)
+
+    def _look_at_group(self, group_id: str) -> None:
+        row, group = _group_row(group_id), self.state.groups.get(group_id)
+        if group is not None:
+            self._set(row, _group(self.state, group))
+        elif row in self._open:
+            self._end(row)
 
     def _look_at_topic(self, event: Any) -> None:
         lanes = [lane for lane in self._rows_of if lane.rpartition("-")[0] == f"isr:{event.topic}"]

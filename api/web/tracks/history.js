@@ -21,7 +21,7 @@ const EVENTS_MAX = 100_000;
 const RETRY_MS = 5_000;
 const BINS = 2_000;
 /** The lanes of merged spans. */
-const LANES = ["controller", "belief", "isr", "peer"];
+const LANES = ["controller", "belief", "isr", "peer", "group"];
 /** Number of events to fold before other tasks run: a few milliseconds. */
 const BATCH = 300;
 // The rates are computed from these events, one per second.

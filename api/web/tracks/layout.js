@@ -4,7 +4,7 @@
  * @typedef {import("./spans.js").Span} Span
  * @typedef {import("./spans.js").Spans} Spans
  * @typedef {import("../partition_filter.js").Shown} Shown
- * @typedef {"marks" | "controller" | "belief" | "partition" | "replica" | "topic" | "peer" | "rate" | "rule"} RowKind
+ * @typedef {"marks" | "controller" | "belief" | "partition" | "replica" | "topic" | "peer" | "group" | "rate" | "rule"} RowKind
  * @typedef {{kind: RowKind, label: string, strong: boolean, top: number, height: number, lane: string, under: string, id: number,
  *   extent: number}} Row  `lane` is the key of its spans, `under` its partition; `extent` is the height including all
  *   rows that belong to it.
@@ -12,7 +12,7 @@
  */
 
 /** @type {Record<RowKind, number>} Heights in pixels. */
-const HEIGHTS = { marks: 19, controller: 32, belief: 20, partition: 17, replica: 17, topic: 20, peer: 20, rate: 46, rule: 9 };
+const HEIGHTS = { marks: 19, controller: 32, belief: 20, partition: 17, replica: 17, topic: 20, peer: 20, group: 20, rate: 46, rule: 9 };
 /** With more partitions than this the lanes after them would be far away, so they are drawn first. */
 const FEW = 8;
 
@@ -40,10 +40,12 @@ function chosen(spans, topics) {
   ];
   const beliefs = ids(spans, "belief").map((id) => row("belief", `according to broker ${id}`, `belief:${id}`, false, id));
   const peers = ids(spans, "peer").map((id) => row("peer", `peer ${id}, ZAB`, `peer:${id}`, false, id));
+  const groups = [...spans.lanes.keys()].filter((lane) => lane.startsWith("group:")).map((lane) => row("group", `group ${lane.slice("group:".length)}`, lane, false));
   const rates = [...spans.rates.values()].map((rate) => row("rate", rate.kind === "producer" ? `${rate.topic}, acked/s` : `${rate.topic}, read/s`, rate.id, false));
   const partitions = topics.flatMap((each) => topicRows(spans, each));
   const count = topics.reduce((sum, each) => sum + each.partitions.length, 0);
-  const behind = [...peers, ...(peers.length && rates.length ? [row("rule", "")] : []), ...rates];
+  const clients = [...groups, ...rates];
+  const behind = [...peers, ...(peers.length && clients.length ? [row("rule", "")] : []), ...clients];
   const parts = count > FEW ? [beliefs, behind, partitions] : [beliefs, partitions, behind];
   const all = parts.filter((part) => part.length).flatMap((part, i) => (i ? [row("rule", ""), ...part] : part));
   return { pinned, rows: all };

@@ -83,6 +83,17 @@ const KINDS = {
     return { ...PLAIN, fill: joins ? colors["warn-ground"] : colors["ok-ground"], alpha: frozen ? 0.5 : 1, outline: joins ? colors.warn : colors.edge,
       ink: colors.ink, weight: joins ? 1 : 0, words: ({ text, epoch }) => [text, `${state.slice(0, 6)} ${epoch}`] };
   },
+  group(ctx, palette, { state, id }) {
+    const { colors } = palette;
+    if (state === "silent") return silent(palette);
+    if (state === "rebalancing") {
+      return { ...PLAIN, fill: palette.hatched(ctx, colors.warn, colors["warn-ground"], 1.4), narrow: colors.warn, ink: colors.warn, ground: colors.panel, weight: 2,
+        words: ({ text }) => [text, "rebalancing"] };
+    }
+    const stable = state === "stable";
+    return { ...PLAIN, fill: palette.broker(id), alpha: stable ? 0.88 : 0.3, ink: stable ? colors["on-broker"] : colors.ink, weight: stable ? 1 : 0,
+      words: ({ text, epoch }) => [text, `generation ${epoch}`, `${epoch}`] };
+  },
   // A partition that is not served or not writable, or whose readers of committed records wait.
   partition(_, palette, { state }) {
     const { bad, warn } = palette.colors;

@@ -1,6 +1,7 @@
 // The part of a long history without loaded events: its spans from the API, merged by bins. Pure.
 
 import { controllerTerm, shortTerm } from "../format.js";
+import { groupWord } from "./readings.js";
 
 /**
  * @typedef {import("./spans.js").Span} Span
@@ -38,6 +39,7 @@ function read(lane, kind, { state, value }) {
   if (kind === "controller") return ["controller", controller(state, value)];
   if (kind === "belief") return [lane.replace("broker-", ""), belief(state, value)];
   if (kind === "peer") return [lane, peer(state, value)];
+  if (kind === "group") return [lane, groupWord(state, value.coordinator, value.generation ?? 0, value.members ?? 0)];
   if (kind === "isr") return replica(lane.replace("isr:", ""), state, value);
   return null;
 }

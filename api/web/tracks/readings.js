@@ -1,7 +1,7 @@
 // The state of a lane at one moment: pure functions of the folded state. A span is a part of a history during which its
 // lane stays in the same state.
 
-import { controllerTerm, shortTerm } from "../format.js";
+import { controllerTerm, plural, shortTerm } from "../format.js";
 import { obstacle } from "../writable.js";
 
 /**
@@ -92,6 +92,25 @@ export function peerReading(state, id) {
   if (peer.state === "LOOKING") return { ...base, state: "looking", text: `looking for a leader${frozen}` };
   const phase = peer.phase === SERVING ? "" : `, ${peer.phase.toLowerCase()}`;
   return { ...base, state: phase ? "joining" : role, text: `${role}${phase}, epoch ${peer.current_epoch}${frozen}` };
+}
+
+/** A consumer group as its coordinator last reported it. @param {ClusterState} state @param {string} name @returns {Reading | null} */
+export function groupReading(state, name) {
+  if (!Object.hasOwn(state.groups, name)) return null;
+  const { broker_id: id, state: stands, generation_id: epoch, members } = state.groups[name];
+  const process = brokersProcess(state, id);
+  return groupWord(process === "down" || process === "paused" ? "silent" : AT_REST[stands] ?? "rebalancing", id, epoch, members.length);
+}
+
+/** The states of a group that does not rebalance. @type {Record<string, string>} */
+const AT_REST = { Stable: "stable", Empty: "empty" };
+
+/** @param {string} state @param {number} id the coordinator @param {number} epoch the generation @param {number} members @returns {Reading} */
+export function groupWord(state, id, epoch, members) {
+  const base = { state, id, process: "running" };
+  if (state === "silent") return { ...base, epoch: 0, text: `unknown: coordinator ${id} does not run` };
+  if (state === "rebalancing") return { ...base, epoch: 0, text: `rebalancing on broker ${id}` };
+  return { ...base, epoch, text: `generation ${epoch} on broker ${id}, ${members ? plural(members, "member") : "no members"}` };
 }
 
 /** How many partitions of a topic are not served, and how many lack replicas. @param {number} unserved @param {number} short @param {number} all @returns {Reading | null} */

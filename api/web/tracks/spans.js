@@ -4,7 +4,7 @@
 import { apply, nodeId } from "../fold.js";
 import { plural } from "../format.js";
 import { committedAtLeast } from "../losses.js";
-import { beliefReading, controllerReading, peerReading, replicaReading, topicReading, troubleReading } from "./readings.js";
+import { beliefReading, controllerReading, groupReading, peerReading, replicaReading, topicReading, troubleReading } from "./readings.js";
 
 /**
  * @typedef {import("../fold.js").Entry} Entry
@@ -32,7 +32,7 @@ export class Spans {
   constructor(state) {
     this.state = state;
     this.first_us = state.at_us;
-    /** @type {Map<string, Span[]>} By lane: controller, belief:1, peer:1, trouble:t-0, replica:t-0:1, topic:t. */
+    /** @type {Map<string, Span[]>} By lane: controller, belief:1, peer:1, trouble:t-0, replica:t-0:1, topic:t, group:g. */
     this.lanes = new Map();
     /** @type {Mark[]} */
     this.marks = [];
@@ -79,6 +79,7 @@ export class Spans {
       if (this.#process(role, id) === processes[i]) return;
       this.#readNode(role, id);
       if (role === "broker") this.#readPartitionsOf(id);
+      if (role === "broker") this.#readGroups();
     });
     if (STILL.has(entry.type)) return;
     this.#set("controller", controllerReading(this.state));
@@ -89,6 +90,7 @@ export class Spans {
     if (entry.broker_id !== undefined) this.#readNode("broker", entry.broker_id);
     if (entry.sender_id !== undefined) this.#readNode("broker", entry.sender_id);
     if (entry.type === "broker_registered") this.#readPartitionsOf(entry.broker_id);
+    if (entry.type === "group_changed") this.#readGroup(entry.group_id);
     if (entry.type === "topic_deleted") this.#dropTopic(entry.topic);
     else if (entry.type === "topic_created") for (const number of Object.keys(entry.assignment)) this.#readPartition(`${entry.topic}-${number}`);
     else if (entry.topic !== undefined && entry.partition !== undefined) this.#readPartition(`${entry.topic}-${entry.partition}`);
@@ -113,6 +115,16 @@ export class Spans {
     this.#readBeliefs();
     for (const id of Object.keys(this.state.peers)) this.#readPeer(Number(id));
     this.#readPartitions();
+    this.#readGroups();
+  }
+
+  #readGroups() {
+    for (const name of Object.keys(this.state.groups)) this.#readGroup(name);
+  }
+
+  /** @param {string} name */
+  #readGroup(name) {
+    this.#set(`group:${name}`, groupReading(this.state, name));
   }
 
   #readPartitions() {

@@ -54,6 +54,10 @@ function said(state) {
       if (partition.leader_epoch || partition.isr.length) lanes[`trouble:${name}`] = "offline";
     } else if (["down", "paused"].includes(leads?.process)) lanes[`trouble:${name}`] = "orphan";
   }
+  for (const { group_id, broker_id, state: is, generation_id } of Object.values(state.groups)) {
+    const runs = !["down", "paused"].includes(state.brokers[broker_id]?.process);
+    lanes[`group:${group_id}`] = !runs ? "silent" : is.endsWith("Rebalance") ? "rebalancing" : `${is.toLowerCase()} ${generation_id}`;
+  }
   return lanes;
 }
 
@@ -62,6 +66,7 @@ const word = (lane, span) => {
   if (lane === "controller") return span.state === "none" ? `nobody ${span.epoch}` : `${span.state} ${span.id}@${span.epoch}`;
   if (lane.startsWith("belief")) return ["down", "silent"].includes(span.state) ? span.state : `${span.state} ${says.replace("none", "-1")}`;
   if (lane.startsWith("peer")) return ["down", "looking", "silent"].includes(span.state) ? span.state : `${span.state} ${span.epoch}`;
+  if (lane.startsWith("group")) return span.epoch ? `${span.state} ${span.epoch}` : span.state;
   return span.state === "leader" ? `leader ${span.epoch}` : span.state;
 };
 
@@ -117,6 +122,22 @@ test("a simulated node that crashed is down until it starts again, though no hos
     entry(3, "broker-1", "node_started", { role: "broker", id: 1, config: {} }),
   ]);
   assert.deepEqual(brief(spans.lanes.get("belief:1")), [["silent", 1, 2], ["down", 2, 3], ["silent", 3, null]]);
+});
+
+test("a group rebalances in one span, is unknown while its coordinator is down, and ends with its deletion", () => {
+  const group = (seq, broker_id, state, generation_id, members = ["a"]) =>
+    entry(seq, `broker-${broker_id}`, "group_changed", { broker_id, group_id: "constructor", state, generation_id, leader_id: "", members });
+  const spans = spansOf([
+    entry(1, "host-1", "process_changed", { target: "broker-1", process: "running", pid: 1, action: "start" }),
+    group(2, 1, "PreparingRebalance", 0), group(3, 1, "CompletingRebalance", 1), group(4, 1, "Stable", 1),
+    killed(6, 1), group(8, 2, "Stable", 1), group(9, 2, "Empty", 2, []), group(10, 2, "Dead", 2, []),
+  ]);
+  const lane = spans.lanes.get("group:constructor");
+  assert.deepEqual(brief(lane), [["rebalancing", 2, 4], ["stable", 4, 6], ["silent", 6, 8], ["stable", 8, 9], ["empty", 9, 10]]);
+  assert.deepEqual(lane.map(({ text }) => text), ["rebalancing on broker 1", "generation 1 on broker 1, 1 member", "unknown: coordinator 1 does not run",
+    "generation 1 on broker 2, 1 member", "generation 2 on broker 2, no members"]);
+  const rows = layout(spans, [], 20, 1, 400).rows.filter(({ kind }) => kind === "group");
+  assert.deepEqual(rows.map(({ label }) => label), ["group constructor"]);
 });
 
 test("an offset that two replicas lost is counted once", () => {

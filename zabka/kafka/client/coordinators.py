@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 from kio.schema.errors import ErrorCode
@@ -9,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from zabka.ensemble.ports import Runtime
 from zabka.kafka.client.client import REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS, KafkaClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed
-from zabka.kafka.ports import Endpoint
+from zabka.kafka.ports import Endpoint, KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 LATER = (
@@ -33,10 +34,24 @@ async def find_coordinator(
     """Return the coordinator of a group or of a transactional id. Raises KafkaRequestFailed, KafkaUnavailable."""
     deadline_ms = runtime.now().mono_ms + timeout_ms
     while True:
-        asked = request(ApiKey.FIND_COORDINATOR, 4, key_type=int(key_type), coordinator_keys=[key])
-        (row,) = (await client.any_broker(asked, timeout_ms)).coordinators
-        if row.error_code == ErrorCode.none:
-            return Endpoint(int(row.node_id), str(row.host), int(row.port))
-        if row.error_code not in LATER or runtime.now().mono_ms >= deadline_ms:
-            raise KafkaRequestFailed(ErrorCode(row.error_code), row.error_message)
+        found = coordinators_of(await client.any_broker(coordinators_request(key_type, [key]), timeout_ms))[key]
+        if isinstance(found, Endpoint):
+            return found
+        if found.error not in LATER or runtime.now().mono_ms >= deadline_ms:
+            raise found
         await runtime.sleep(RETRY_BACKOFF_MS)
+
+
+def coordinators_request(key_type: KeyType, keys: Sequence[str]) -> KafkaMessage:
+    """Return the request for the coordinators of groups or of transactional ids."""
+    return request(ApiKey.FIND_COORDINATOR, 4, key_type=int(key_type), coordinator_keys=list(keys))
+
+
+def coordinators_of(answer: KafkaMessage) -> dict[str, Endpoint | KafkaRequestFailed]:
+    """Read a response to `coordinators_request`: the coordinator of each key, or the key's error."""
+    return {
+        str(row.key): Endpoint(int(row.node_id), str(row.host), int(row.port))
+        if row.error_code == ErrorCode.none
+        else KafkaRequestFailed(ErrorCode(row.error_code), row.error_message)
+        for row in answer.coordinators
+    }

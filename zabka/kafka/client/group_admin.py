@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -15,6 +15,8 @@ from zabka.kafka.client.consumer_protocol import BadConsumerProtocol, decode_ass
 from zabka.kafka.client.coordinators import KeyType, find_coordinator
 from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, request
+
+T = TypeVar("T")
 
 
 class GroupListing(NamedTuple):
@@ -69,47 +71,22 @@ class GroupAdmin:
         found: dict[str, GroupListing] = {}
         for endpoint in cluster.brokers.values():
             try:
-                answer = await self._client.call(endpoint, request(ApiKey.LIST_GROUPS, 5), ATTEMPT_MS_MAX)
+                answer = await self._client.call(endpoint, list_request(), ATTEMPT_MS_MAX)
             except ChannelBroken as broken:
                 raise KafkaUnavailable(str(broken)) from None
             _check(answer.error_code)
-            for row in answer.groups:
-                listing = GroupListing(str(row.group_id), str(row.group_state), str(row.group_type))
-                found[listing.group_id] = listing
+            found.update({listing.group_id: listing for listing in listings_of(answer)})
         return [found[group_id] for group_id in sorted(found)]
 
     async def described(self, group_id: str) -> GroupInfo:
         """Return one group and its members."""
         coordinator = await self.coordinator(group_id)
-        answer = await self._ask(group_id, request(ApiKey.DESCRIBE_GROUPS, 5, groups=[group_id]))
-        (row,) = answer.groups
-        _check(row.error_code)
-        members = tuple(
-            MemberInfo(
-                str(member.member_id),
-                member.group_instance_id,
-                str(member.client_id),
-                str(member.client_host),
-                _assigned(bytes(member.member_assignment)),
-            )
-            for member in row.members
-        )
-        return GroupInfo(
-            group_id, coordinator, str(row.group_state), str(row.protocol_type), str(row.protocol_data), members
-        )
+        answer = await self._ask(group_id, describe_request([group_id]))
+        return _value(descriptions_of(answer, coordinator)[group_id])
 
     async def offsets(self, group_id: str) -> dict[TopicPartition, int]:
         """Return all committed offsets of a group, ordered by partition."""
-        asked = request(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": group_id, "topics": None}], require_stable=False)
-        (row,) = (await self._ask(group_id, asked)).groups
-        _check(row.error_code)
-        found = {
-            TopicPartition(str(topic.name), int(each.partition_index)): int(each.committed_offset)
-            for topic in row.topics
-            for each in topic.partitions
-            if each.committed_offset >= 0
-        }
-        return dict(sorted(found.items()))
+        return _value(offsets_of(await self._ask(group_id, offsets_request([group_id])))[group_id])
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets for a group that has no members."""
@@ -156,6 +133,69 @@ class GroupAdmin:
         }
 
 
+# ---- requests and responses about groups of one coordinator ---------------------------------------------------------
+
+
+def list_request() -> KafkaMessage:
+    """Return the request for the groups of one broker."""
+    return request(ApiKey.LIST_GROUPS, 5)
+
+
+def listings_of(answer: KafkaMessage) -> list[GroupListing]:
+    """Read a response to `list_request`."""
+    return [GroupListing(str(row.group_id), str(row.group_state), str(row.group_type)) for row in answer.groups]
+
+
+def describe_request(group_ids: Sequence[str]) -> KafkaMessage:
+    """Return the request for the members of groups."""
+    return request(ApiKey.DESCRIBE_GROUPS, 5, groups=list(group_ids))
+
+
+def descriptions_of(answer: KafkaMessage, coordinator: Endpoint) -> dict[str, GroupInfo | KafkaRequestFailed]:
+    """Read a response to `describe_request`: each group, or its error."""
+    return {str(row.group_id): _described(row, coordinator) for row in answer.groups}
+
+
+def _described(row: KafkaMessage, coordinator: Endpoint) -> GroupInfo | KafkaRequestFailed:
+    if row.error_code != ErrorCode.none:
+        return KafkaRequestFailed(ErrorCode(row.error_code))
+    members = tuple(
+        MemberInfo(
+            str(member.member_id),
+            member.group_instance_id,
+            str(member.client_id),
+            str(member.client_host),
+            _assigned(bytes(member.member_assignment)),
+        )
+        for member in row.members
+    )
+    state, assignor = str(row.group_state), str(row.protocol_data)
+    return GroupInfo(str(row.group_id), coordinator, state, str(row.protocol_type), assignor, members)
+
+
+def offsets_request(group_ids: Sequence[str]) -> KafkaMessage:
+    """Return the request for all committed offsets of groups."""
+    rows = [{"group_id": group_id, "topics": None} for group_id in group_ids]
+    return request(ApiKey.OFFSET_FETCH, 8, groups=rows, require_stable=False)
+
+
+def offsets_of(answer: KafkaMessage) -> dict[str, dict[TopicPartition, int] | KafkaRequestFailed]:
+    """Read a response to `offsets_request`: each group's offsets ordered by partition, or its error."""
+    return {str(row.group_id): _committed(row) for row in answer.groups}
+
+
+def _committed(row: KafkaMessage) -> dict[TopicPartition, int] | KafkaRequestFailed:
+    if row.error_code != ErrorCode.none:
+        return KafkaRequestFailed(ErrorCode(row.error_code))
+    found = {
+        TopicPartition(str(topic.name), int(each.partition_index)): int(each.committed_offset)
+        for topic in row.topics
+        for each in topic.partitions
+        if each.committed_offset >= 0
+    }
+    return dict(sorted(found.items()))
+
+
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
     try:
         return tuple(sorted(decode_assignment(data))) if data else ()
@@ -166,3 +206,9 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
 def _check(error: int) -> None:
     if error != ErrorCode.none:
         raise KafkaRequestFailed(ErrorCode(error))
+
+
+def _value(found: T | KafkaRequestFailed) -> T:
+    if isinstance(found, KafkaRequestFailed):
+        raise found
+    return found
