@@ -40,7 +40,7 @@ def an_attempt(
 def a_loop(history: TransactionHistory, source: str, offset: int, outcome: Outcome = Outcome.COMMITTED) -> Attempt:
     """Record a transaction of a consume-process-produce loop: it wrote one input's result and committed `offset`."""
     attempt = an_attempt(history, outcome, True, **{f"{len(history.attempts)}/{source}": OUT})
-    attempt.inputs[source] = None
+    attempt.inputs[source] = P0, offset - 1
     attempt.offsets, attempt.kept_in = {P0: offset}, STORE
     return attempt
 
