@@ -20,8 +20,8 @@ rt  T1's producer asked to commit, or received the reply to that, before T2 bega
 ==  ====================================================================================================================
 
 Kafka does not isolate writes: an append is in the log at once, and markers only decide who may read it.  Jepsen's
-analysis of Redpanda 21.10.1 calls write cycles normal in Kafka's model, and circular information flow a bug; its
-analysis of Bufstream 0.1.0 calls aborted reads and torn transactions bugs.  Therefore:
+analysis of Redpanda 21.10.1 calls write cycles normal in Kafka's model, but aborted reads and circular information flow
+bugs; its analysis of Bufstream 0.1.0 finds aborted reads and torn transactions.  Therefore:
 
 ==================  ========================================================================================  =========
 anomaly             meaning                                                                                   here
@@ -29,13 +29,13 @@ anomaly             meaning                                                     
 G1a                 a consumer received a record of an aborted transaction                                    forbidden
 unfinished read     ... or a record before its producer asked for the commit, or without such a request       forbidden
 G1b                 a consumer passed some records of a transaction in a partition, and received others       forbidden
-incompatible order  a consumer passed a transaction's records, or the final log differs from what it received forbidden
+incompatible order  a consumer passed a whole transaction, or received a record that the final log lacks      forbidden
 G1c, of intervals   a cycle that no order of time explains (see below)                                        forbidden
 G0                  a cycle of ww: the records of two transactions interleave                                 counted
 G1c                 a cycle of ww and at least one wr                                                         counted
 G-single            a cycle with exactly one rw, such as a read of one partition of a transaction only        counted
-G2                  a cycle with several rw                                                                   counted
-split read          a poll ends between two records of a transaction                                          counted
+G2                  a cycle with several rw, such as write skew                                               counted
+split read          a poll ends between two records of a transaction: G1b for lists, but polls end anywhere   counted
 ==================  ========================================================================================  =========
 
 A transaction in Kafka is an interval in which others can append: it begins, its records are appended, its producer asks
@@ -46,7 +46,7 @@ of wr alone is one.  Cycles that are only counted have two ww in a row, or a rw:
 written to one partition later than to another, so a rw gives no order.
 
 Transactions that depend on a partition that lost records in a way that Kafka allows (`Transaction.is_excused`) take no
-part in the check.  A value that no transaction appended is the business of `TransactionHistory`.
+part in the check.  `TransactionHistory` reports values that no transaction appended.
 """
 
 from __future__ import annotations
