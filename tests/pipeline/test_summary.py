@@ -96,10 +96,11 @@ def test_lost_records_are_summed_by_partition() -> None:
 
 
 def test_transactions_are_counted_by_outcome() -> None:
-    ends = [("committed", None)] * 3 + [("aborted", "fenced"), ("aborted", "ended by its producer")]
-    ends += [("aborted", "timed out"), (None, None)]
-    rows = [{"run": ".", "outcome": outcome, "abort_reason": reason} for outcome, reason in ends]
-    assert summary([], [], [], [], rows)[-1] == ("transactions: 7 (3 committed, 2 aborted, 1 timed out, 1 undecided)")
+    aborted = ("fenced", "timed out", "ended by its producer")
+    rows: list[dict[str, Any]] = [{"run": ".", "outcome": "committed", "abort_reason": None}] * 3
+    rows += [{"run": ".", "outcome": "aborted", "abort_reason": reason} for reason in aborted]
+    rows += [{"run": ".", "outcome": None, "abort_reason": None}]
+    assert summary([], [], [], [], rows)[-1] == "transactions: 7 (3 committed, 2 aborted, 1 timed out, 1 undecided)"
 
 
 def test_summary_of_several_runs_names_each_run() -> None:

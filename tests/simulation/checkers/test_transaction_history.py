@@ -33,7 +33,11 @@ def an_attempt(
     attempt = history.begin("id")
     for value, partition in records.items():
         history.sending(attempt, partition, value)
-    attempt.is_commit_asked, attempt.outcome = asked, outcome
+    if asked:
+        history.ending(attempt, commit=True)
+    if outcome is Outcome.COMMITTED:
+        history.ended(attempt)
+    attempt.outcome = outcome
     return attempt
 
 
