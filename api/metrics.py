@@ -204,7 +204,7 @@ def _events(collector: Collector) -> list[Metric]:
         CounterMetricFamily(n, f"{text}, counted from the journal", value=v) for n, (v, text) in plain.items()
     ]
     ended = CounterMetricFamily(
-        "zabka_transactions_ended", "Decided transactions, counted from the journal", labels=["outcome"]
+        "zabka_transactions_ended", "Transactions by outcome, counted from the journal", labels=["outcome"]
     )
     for outcome in ("committed", "aborted", "timed_out"):
         ended.add_metric([outcome], counts.transactions[outcome])
