@@ -195,18 +195,25 @@ def _events(collector: Collector) -> list[Metric]:
         ),
         "zabka_sessions_expired": (counts.sessions_expired, "Expired sessions"),
         "zabka_records_lost": (counts.records_lost, "Records removed from a replica"),
+        "zabka_transactions_begun": (counts.transactions["begun"], "Transactions that have begun"),
+        "zabka_transactional_ids_expired": (counts.transactions["expired"], "Transactional ids that have expired"),
         "zabka_journal_events": (collector.last_seq, "Events in the journal"),
         "zabka_journal_bad_lines": (collector.bad_lines, "Journal lines that are not valid entries"),
     }
     families: list[Metric] = [
         CounterMetricFamily(n, f"{text}, counted from the journal", value=v) for n, (v, text) in plain.items()
     ]
+    ended = CounterMetricFamily(
+        "zabka_transactions_ended", "Transactions by outcome, counted from the journal", labels=["outcome"]
+    )
+    for outcome in ("committed", "aborted", "timed_out"):
+        ended.add_metric([outcome], counts.transactions[outcome])
     committed = GaugeMetricFamily(
         "zabka_committed_records_lost",
         "Lower bound of the lost committed records; each offset counts once",
         value=committed_records_lost(collector.state.losses),
     )
-    return [*isr.values(), *families, committed, _controller_gap(collector)]
+    return [*isr.values(), *families, ended, committed, _controller_gap(collector)]
 
 
 def _controller_gap(collector: Collector) -> Metric:

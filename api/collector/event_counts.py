@@ -14,7 +14,12 @@ from zabka.journal.events import (
     RecordsLost,
     SessionExpired,
     TopicDeleted,
+    TransactionChanged,
 )
+
+
+_REPEATED = "loaded"
+"""Reason of an event that repeats a state: a broker became the coordinator of an unfinished transaction."""
 
 
 class StoredCounts(msgspec.Struct):
@@ -27,6 +32,8 @@ class StoredCounts(msgspec.Struct):
     controller_changes: int
     sessions_expired: int
     records_lost: int
+    transactions: dict[str, int] = {}
+    transactions_begun: dict[str, int] = {}
 
 
 class EventCounts:
@@ -39,6 +46,10 @@ class EventCounts:
         self.controller_changes = 0
         self.sessions_expired = 0
         self.records_lost = 0
+        self.transactions: Counter[str] = Counter()
+        """Number of transactions that have begun, or were committed, aborted or timed_out, and of expired ids."""
+        self._begun: dict[str, int] = {}
+        """For each transactional id with an open transaction, when the transaction began."""
         self._isr_sizes: dict[tuple[str, int], int] = {}
 
     def count_event(self, entry: Entry) -> None:
@@ -60,9 +71,28 @@ class EventCounts:
             self.sessions_expired += 1
         elif isinstance(event, RecordsLost):
             self.records_lost += event.count
+        elif isinstance(event, TransactionChanged):
+            self._count_transaction(event)
         elif isinstance(event, TopicDeleted):
             for name in [name for name in self._isr_sizes if name[0] == event.topic]:
                 del self._isr_sizes[name]
+
+    def _count_transaction(self, event: TransactionChanged) -> None:
+        """Count a begin or decision, or the expiry of an id.  A transaction that gets more partitions began earlier."""
+        name = event.transactional_id
+        if event.after == _REPEATED:
+            return
+        if event.state == "Ongoing":
+            self.transactions["begun"] += self._begun.get(name) != event.started_ms
+            self._begun[name] = event.started_ms
+            return
+        self._begun.pop(name, None)
+        if event.state == "PrepareCommit":
+            self.transactions["committed"] += 1
+        elif event.state == "PrepareAbort":
+            self.transactions["timed_out" if event.after == "timed out" else "aborted"] += 1
+        elif event.after == "expired":
+            self.transactions["expired"] += 1
 
     def as_counts(self) -> StoredCounts:
         """Return the counts in the format stored on disk."""
@@ -74,6 +104,8 @@ class EventCounts:
             controller_changes=self.controller_changes,
             sessions_expired=self.sessions_expired,
             records_lost=self.records_lost,
+            transactions=dict(self.transactions),
+            transactions_begun=dict(self._begun),
         )
 
     @classmethod
@@ -87,4 +119,6 @@ class EventCounts:
         counts.controller_changes = stored.controller_changes
         counts.sessions_expired = stored.sessions_expired
         counts.records_lost = stored.records_lost
+        counts.transactions = Counter(stored.transactions)
+        counts._begun = dict(stored.transactions_begun)
         return counts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zabka.api.collector.event_counts import EventCounts
-from zabka.journal.events import Entry, Event, IsrChanged, LeaderElected, TopicDeleted
+from zabka.journal.events import Entry, Event, IsrChanged, LeaderElected, TopicDeleted, TransactionChanged
 
 
 def counted(*events: Event) -> EventCounts:
@@ -32,3 +32,37 @@ def test_isr_of_a_recreated_topic_is_not_compared_to_the_old_isr() -> None:
     first = (elected("t", [1, 2, 3]), changed("t", [1, 2]), TopicDeleted("t"))
     assert counted(*first, changed("t", [1])).isr == {(1, "shrinks"): 1}
     assert counted(*first, elected("t", [1]), changed("t", [1, 2])).isr == {(1, "shrinks"): 1, (1, "expands"): 1}
+
+
+def transaction(state: str, after: str, started_ms: int = -1) -> Event:
+    return TransactionChanged(1, "payments", state, 7, 0, ["t-0"], after, started_ms=started_ms)
+
+
+def test_transactions_are_counted_at_begin_and_decision() -> None:
+    """A transaction counts once, although more partitions are added or another broker becomes its coordinator."""
+    counts = counted(
+        transaction("Empty", "producer started"),
+        transaction("Ongoing", "partitions added", 100),
+        transaction("Ongoing", "partitions added", 100),
+        transaction("Ongoing", "loaded", 100),
+        transaction("PrepareCommit", "ended by its producer", 100),
+        transaction("PrepareCommit", "loaded", 100),
+        transaction("CompleteCommit", "markers written"),
+        transaction("Ongoing", "partitions added", 200),
+        transaction("PrepareAbort", "timed out", 200),
+        transaction("CompleteAbort", "markers written"),
+        transaction("Ongoing", "partitions added", 300),
+        transaction("PrepareAbort", "fenced", 300),
+        transaction("CompleteAbort", "markers written"),
+        transaction("Dead", "expired"),
+    )
+    assert counts.transactions == {"begun": 3, "committed": 1, "timed_out": 1, "aborted": 1, "expired": 1}
+
+
+def test_restored_counts_do_not_count_an_open_transaction_again() -> None:
+    begun = counted(transaction("Ongoing", "partitions added", 100)).as_counts()
+    counts = EventCounts.of(begun)
+    more = transaction("Ongoing", "partitions added", 100), transaction("PrepareCommit", "ended by its producer", 100)
+    for number, event in enumerate(more, 2):
+        counts.count_event(Entry("broker-1", number, number, number, event))
+    assert counts.transactions == {"begun": 1, "committed": 1}

@@ -29,6 +29,7 @@ from zabka.journal.events import (
     IsrChanged,
     PeerStateChanged,
     ProcessChanged,
+    TransactionChanged,
     ZxidCheckpoint,
 )
 from zabka.journal.writer import encode_line
@@ -395,7 +396,9 @@ def test_stream_sends_past_events_and_then_new_ones(server: Server, http: httpx.
 def test_metrics_have_the_names_of_the_jmx_exporter(server: Server, http: httpx.Client) -> None:
     server.agent.set_status("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
     events = [ControllerElected(1, 3, 3), IsrChanged("orders", 0, [1, 2, 3], 1, 4, 5, "caught_up"),
-              IsrChanged("orders", 0, [1, 2], 1, 4, 6, "lag")]  # fmt: skip
+              IsrChanged("orders", 0, [1, 2], 1, 4, 6, "lag"),
+              TransactionChanged(1, "id", "Ongoing", 7, 0, ["orders-0"], "partitions added", started_ms=100),
+              TransactionChanged(1, "id", "PrepareAbort", 7, 0, ["orders-0"], "timed out")]  # fmt: skip
     lines = b"".join(encode_line("broker-1", i, i, 0, event) for i, event in enumerate(events, 1))
     server.collect(JournalChunk("broker-1", lines, Position("f", 1)))
     text = http.get("/metrics").text
@@ -404,6 +407,9 @@ def test_metrics_have_the_names_of_the_jmx_exporter(server: Server, http: httpx.
     assert "kafka_controller_kafkacontroller_offlinepartitionscount 0.0" in text
     assert 'kafka_server_replicamanager_underreplicatedpartitions{broker="1"} 1.0' in text
     assert 'kafka_server_replicamanager_isrshrinks_total{broker="1"} 1.0' in text
+    assert "zabka_transactions_begun_total 1.0" in text
+    assert 'zabka_transactions_ended_total{outcome="timed_out"} 1.0' in text
+    assert 'zabka_transactions_ended_total{outcome="committed"} 0.0' in text
     assert "zk_quorum_size 3.0" in text
 
 

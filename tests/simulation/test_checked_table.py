@@ -54,6 +54,7 @@ OF_TRANSACTIONS = {
     transaction_history.ONCE,
     transaction_history.TOGETHER,
     transaction_history.FENCED,
+    transaction_history.ANOMALIES,
     transaction_logs.STABLE,
     transaction_logs.EPOCHS,
     transaction_logs.AGREE,

@@ -146,7 +146,8 @@ def tables(
 ) -> None:
     """Read every journal and write the tables: controller terms, failovers, leaderships, ISRs, losses and more.
 
-    The output ends with a summary: the ends of controller terms, failovers, downtime by partition, and lost records.
+    The output ends with a summary: the ends of controller terms, failovers, downtime by partition, lost records, and
+    transactions by outcome.
     Exit code 1 if a table violates a rule, or if a journal cannot be read.
     """
     from zabka.pipeline import jobs

@@ -1,4 +1,4 @@
-"""Summarises the tables in sentences: controller terms, failovers, downtime by partition, and lost records."""
+"""Summarises the tables in sentences: controller terms, failovers, downtime, lost records and transactions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from zabka.pipeline.selected import stored_rows
 
+_TIMED_OUT = "timed out"
 SHOWN_MAX = 10
 """Maximum number of partitions that are listed."""
 Rows = Sequence[dict[str, Any]]
@@ -22,16 +23,16 @@ _LACKS = {
 
 def summary_of(out: Path) -> list[str]:
     """Return the summary of the tables that a run wrote to a directory. Raises OSError."""
-    names = ("controller_terms", "failovers", "availability", "records_lost")
-    terms, failovers, partitions, losses = (stored_rows(out, name).to_pylist() for name in names)
-    return summary(terms, failovers, partitions, losses)
+    names = ("controller_terms", "failovers", "availability", "records_lost", "transactions")
+    terms, failovers, partitions, losses, transactions = (stored_rows(out, name).to_pylist() for name in names)
+    return summary(terms, failovers, partitions, losses, transactions)
 
 
-def summary(terms: Rows, failovers: Rows, partitions: Rows, losses: Rows) -> list[str]:
+def summary(terms: Rows, failovers: Rows, partitions: Rows, losses: Rows, transactions: Rows) -> list[str]:
     """Return one or more lines about each of the tables. An indented line has details of the line before it."""
     several = len({row["run"] for row in (*terms, *partitions, *losses)}) > 1
     return [_of_terms(terms), _of_failovers(failovers, several), *_of_partitions(partitions, several),
-            *_of_losses(losses, several)]  # fmt: skip
+            *_of_losses(losses, several), _of_transactions(transactions)]  # fmt: skip
 
 
 def _of_terms(terms: Rows) -> str:
@@ -93,6 +94,15 @@ def _of_losses(losses: Rows, several: bool) -> list[str]:
     lines = [f"records lost: {counts.total():,}, of which at least {committed:,} were committed"]
     lines += [f"  {name}: {count:,}" for name, count in counts.most_common(SHOWN_MAX)]
     return [*lines, f"  and {len(counts) - SHOWN_MAX:,} more partitions"] if len(counts) > SHOWN_MAX else lines
+
+
+def _of_transactions(transactions: Rows) -> str:
+    if not transactions:
+        return "transactions: none"
+    ends = Counter(
+        _TIMED_OUT if row["abort_reason"] == _TIMED_OUT else row["outcome"] or "undecided" for row in transactions
+    )
+    return f"transactions: {len(transactions):,} ({', '.join(f'{count:,} {end}' for end, count in ends.most_common())})"
 
 
 def _name(row: dict[str, Any], several: bool) -> str:

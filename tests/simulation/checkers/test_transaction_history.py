@@ -36,7 +36,11 @@ def an_attempt(
     attempt = history.begin("id")
     for value, partition in records.items():
         history.sending(attempt, partition, value)
-    attempt.is_commit_asked, attempt.outcome = asked, outcome
+    if asked:
+        history.ending(attempt, commit=True)
+    if outcome is Outcome.COMMITTED:
+        history.ended(attempt)
+    attempt.outcome = outcome
     return attempt
 
 
@@ -46,7 +50,7 @@ def a_loop(history: TransactionHistory, source: str, offset: int, outcome: Outco
     It also committed `offset`.
     """
     attempt = an_attempt(history, outcome, True, **{f"{len(history.attempts)}/{source}": OUT})
-    attempt.inputs[source] = None
+    attempt.inputs[source] = P0, offset - 1
     attempt.offsets, attempt.kept_in = {P0: offset}, STORE
     return attempt
 

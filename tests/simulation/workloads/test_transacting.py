@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from tests.simulation.injected_table import OF_TRANSACTIONS
+import pytest
+
+from tests.simulation.injected_table import OF_TRANSACTIONS, SHOWN_BY, search
+from tests.simulation.injected_transactions import INJECTED
 from zabka.journal.events import Entry, FaultInjected, TransactionChanged
 from zabka.simulation.checkers import transaction_history, transaction_logs
-from zabka.simulation.checkers.transaction_history import Outcome
+from zabka.simulation.checkers.transaction_anomalies import Kind, analyse
+from zabka.simulation.checkers.transaction_history import ANOMALIES, Outcome
 from zabka.simulation.cluster.node_names import broker_name
 from zabka.simulation.faults.transaction_faults import PREPARED
 from zabka.simulation.run import SCENARIOS
@@ -24,7 +28,7 @@ WITH_FAULTS = 12
 """Seed of scenario `chaos` that has transactional clients."""
 RULES = {
     *(transaction_history.READ, transaction_history.WHOLE, transaction_history.KEPT, transaction_history.ONCE),
-    *(transaction_history.TOGETHER, transaction_history.FENCED),
+    *(transaction_history.TOGETHER, transaction_history.FENCED, transaction_history.ANOMALIES),
     *(transaction_logs.STABLE, transaction_logs.EPOCHS, transaction_logs.AGREE, transaction_logs.ON_DISKS),
 }
 
@@ -84,6 +88,23 @@ def test_faults_are_injected_between_a_decision_and_its_markers() -> None:
     injected = injected_after_a_decision(run.world.record.entries).keys()
     assert injected >= {"pause", "cut"} and injected & {"crash", "power_loss"}
     assert taken_over(run.world.record.entries) > 0
+    assert run.transacting is not None
+    permitted = analyse(run.transacting.history.as_appends(run.transacting.is_excused)).permitted
+    assert permitted[Kind.WRITE_CYCLE] > 0
+    assert permitted[Kind.READ_SKEW] > 0
+
+
+@pytest.mark.parametrize(
+    ("bug", "kind"),
+    [
+        ("aborted index is lost on restart", Kind.ABORTED_READ),
+        ("started producer keeps the open transaction", Kind.UNFINISHED_READ),
+    ],
+)
+def test_injected_bug_shows_as_an_anomaly(bug: str, kind: Kind) -> None:
+    """Transactions' dependencies alone show the bug, without any other rule."""
+    injected_bug = INJECTED[bug]._replace(shows=(f"{ANOMALIES}: {kind}: ",))
+    assert search("chaos", injected_bug, 10, world_settings(OF_TRANSACTIONS), SHOWN_BY[bug]).seeds is not None
 
 
 def test_share_of_seeds_with_transactions_matches_the_scenario() -> None:

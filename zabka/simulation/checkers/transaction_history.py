@@ -12,6 +12,8 @@ TOGETHER  the inputs counted in the output are exactly those before the group's 
           offset that a broker returns comes from a transaction whose producer has asked to commit it
 FENCED    a producer's request is not acknowledged if it was sent after a newer producer with the same transactional id
           had started
+ANOMALIES the dependencies between transactions, and the consumers' reads, show no anomaly that Kafka forbids: see
+          `transaction_anomalies`
 
 If a partition lost records in a way that Kafka allows (`ReplicationAudit.forgiven`), transactions that depend on it are
 not checked: those with a record in it, and those whose coordinator or group stores its state in it.
@@ -23,8 +25,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import count
 
 from zabka.journal.events import TopicPartition
+from zabka.simulation.checkers.transaction_anomalies import History, Read, Transaction, analyse
 
 READ = "read_committed returns committed records only"
 WHOLE = "transactions are all or nothing"
@@ -32,6 +36,7 @@ KEPT = "acknowledged commits of transactions are kept"
 ONCE = "each input is counted once"
 TOGETHER = "offsets and output move together"
 FENCED = "fenced producers are not answered"
+ANOMALIES = "transactions show no forbidden anomaly"
 
 IsExcused = Callable[[Iterable[TopicPartition], str], bool]
 """Returns whether one of these partitions, or the state partition of the id, lost records in a way that Kafka
@@ -59,19 +64,31 @@ class Attempt:
 
     A value can be in the log even if the producer got no reply.
     """
-    inputs: dict[str, None] = field(default_factory=dict)
-    """Input values whose output is in this transaction, if the transaction belongs to a read-process-write loop."""
+    inputs: dict[str, tuple[TopicPartition, int]] = field(default_factory=dict)
+    """Input values of a read-process-write loop whose output is in this transaction, with partition and offset."""
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     kept_in: TopicPartition | None = None
     """Partition of `__consumer_offsets` that stores the committed input offsets, or None if there are none."""
     is_commit_asked: bool = False
     outcome: Outcome = Outcome.OPEN
+    began: int = 0
+    """Place in time of the transaction's begin, counted in this history's observations, as are the next two."""
+    asked: int = 0
+    ended: int | None = None
 
     @property
     def partitions(self) -> list[TopicPartition]:
         """All partitions that the transaction writes, including the partition of its committed offsets."""
         found = list(dict.fromkeys(self.records.values()))
         return found if self.kept_in is None else [*found, self.kept_in]
+
+    @property
+    def reads(self) -> list[Read]:
+        """Inputs of a read-process-write loop by partition, up to the offsets that the transaction commits."""
+        found: dict[TopicPartition, dict[int, str]] = {}
+        for value, (partition, offset) in self.inputs.items():
+            found.setdefault(partition, {})[offset] = value
+        return [Read(name, min(rows), rows, self.offsets.get(name), self.began) for name, rows in found.items()]
 
     def __str__(self) -> str:
         return f"transaction {self.number} of {self.transactional_id}"
@@ -91,6 +108,9 @@ class TransactionHistory:
         """Record values that the last complete read found, by partition and offset."""
         self.group_offsets: dict[TopicPartition, int] = {}
         """The committed offsets of the read-process-write loop's group at the end."""
+        self.reads: list[Read] = []
+        """Reads of consumers outside of transactions."""
+        self._places = count(1)
         self._by_value: dict[str, Attempt] = {}
         self._newest: dict[str, tuple[int, int]] = {}
         self._wrong: list[tuple[str, str, Attempt]] = []
@@ -99,9 +119,18 @@ class TransactionHistory:
 
     def begin(self, transactional_id: str) -> Attempt:
         """Record the begin of a new transaction."""
-        attempt = Attempt(len(self.attempts), transactional_id)
+        attempt = Attempt(len(self.attempts), transactional_id, began=next(self._places))
         self.attempts.append(attempt)
         return attempt
+
+    def ending(self, attempt: Attempt, *, commit: bool) -> None:
+        """Note that the producer is about to ask for the end of a transaction."""
+        attempt.is_commit_asked, attempt.asked, attempt.outcome = commit, next(self._places), Outcome.UNKNOWN
+
+    def ended(self, attempt: Attempt) -> None:
+        """Note that the end that a producer asked for was acknowledged."""
+        attempt.outcome = Outcome.COMMITTED if attempt.is_commit_asked else Outcome.ABORTED
+        attempt.ended = next(self._places)
 
     def sending(self, attempt: Attempt, partition: TopicPartition, value: str) -> None:
         """Note the value and partition of a record that the producer is about to send."""
@@ -140,6 +169,13 @@ class TransactionHistory:
             state = attempt.outcome if attempt.is_commit_asked else f"{attempt.outcome}, and no commit was requested"
             self._wrong.append((READ, f"{partition} offset {offset} is {value}: {attempt} is {state}", attempt))
 
+    def polled(self, partition: TopicPartition, start: int, end: int, records: Mapping[int, str]) -> None:
+        """Check the records that a read_committed consumer has just received between two positions, by offset."""
+        for offset, value in records.items():
+            self.read(partition, offset, value)
+        if start < end:
+            self.reads.append(Read(partition, start, records, end, next(self._places)))
+
     def offset_returned(self, partition: TopicPartition, offset: int, number: int) -> None:
         """Check that a committed offset of the group comes from a transaction that can have been committed.
 
@@ -162,7 +198,7 @@ class TransactionHistory:
             for rule, detail, attempt in found
             if not is_excused(attempt.partitions, attempt.transactional_id)
         ]
-        return told + list(self._miscounted(is_excused))
+        return told + list(self._miscounted(is_excused)) + list(self._anomalies(is_excused))
 
     def _not_whole(self) -> Iterator[tuple[str, str, Attempt]]:
         times = Counter(value for found in self.read_back.values() for value in found.values())
@@ -204,6 +240,26 @@ class TransactionHistory:
                     f"{TOGETHER}: {value} at {partition} offset {offset} is counted {counted[value]} times; "
                     f"the group is at {self.group_offsets.get(partition, 0)}"
                 )
+
+    def _anomalies(self, is_excused: IsExcused) -> Iterator[str]:
+        """Yield the forbidden anomalies.  Checks nothing before the partitions have been read to the end."""
+        if self.read_back:
+            analysis = analyse(self.as_appends(is_excused))
+            self.checked[ANOMALIES] += analysis.checked
+            yield from (f"{ANOMALIES}: {kind}: {detail}" for kind, detail in analysis.forbidden)
+
+    def as_appends(self, is_excused: IsExcused) -> History:
+        """Return the history as appends to lists and reads of them."""
+        transactions = [
+            Transaction(
+                str(each), each.records, each.reads, each.began,
+                each.asked if each.is_commit_asked else None, each.ended if each.is_commit_asked else None,
+                is_aborted=each.outcome is Outcome.ABORTED,
+                is_excused=is_excused(each.partitions, each.transactional_id),
+            )
+            for each in self.attempts
+        ]  # fmt: skip
+        return History(transactions, self.reads, self.read_back)
 
     def _inputs(self, loops: Iterable[Attempt]) -> Mapping[str, tuple[TopicPartition, int]]:
         """Return partition and offset of each input value, from the last complete read of the input partitions."""

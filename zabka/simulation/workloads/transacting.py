@@ -89,6 +89,10 @@ def _partitions(*topics: str) -> list[TopicPartition]:
     return [TopicPartition(topic, number) for topic in topics for number in range(PARTITIONS[topic])]
 
 
+def _values(records: Iterable[Record]) -> dict[int, str]:
+    return {record.offset: (record.value or b"").decode() for record in records}
+
+
 class _Producer(TransactionalProducer):
     """A transactional producer that records its requests and their replies in the history."""
 
@@ -147,10 +151,9 @@ class _Producer(TransactionalProducer):
         if not self._is_open:
             attempt.outcome = Outcome.ABORTED
             return
-        attempt.is_commit_asked = commit
-        attempt.outcome = Outcome.UNKNOWN
+        self._history.ending(attempt, commit=commit)
         await super().end(commit=commit)
-        attempt.outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
+        self._history.ended(attempt)
         self._history.acknowledged(attempt, self.producer, newest, "the end of a transaction")
         if commit:
             self._logs.was_committed(self.transactional_id, self.producer)
@@ -241,7 +244,7 @@ class Transacting:
             value = (record.value or b"").decode()
             self.history.read(partition, record.offset, value)
             attempt = producer.attempt
-            attempt.inputs[value] = None
+            attempt.inputs[value] = partition, record.offset
             output = f"{attempt.number}/{value}".encode()
             return TopicPartition(TOTALS, 0), Record(None, output, record.timestamp_ms)
 
@@ -277,8 +280,7 @@ class Transacting:
             )
         except KafkaRequestFailed as refused:
             return 0 if refused.error is ErrorCode.offset_out_of_range else position
-        for record in fetched.records:
-            self.history.read(name, record.offset, (record.value or b"").decode())
+        self.history.polled(name, position, fetched.next_offset, _values(fetched.records))
         return fetched.next_offset
 
     async def _read_back(self, client: AdminClient, names: Iterable[TopicPartition]) -> None:
@@ -288,10 +290,9 @@ class Transacting:
             position, end = 0, await client.list_offset(name, isolation=Isolation.READ_COMMITTED)
             while position < end:
                 fetched = await client.fetch(name, position, max_wait_ms=0, isolation=Isolation.READ_COMMITTED)
-                for record in fetched.records:
-                    value = (record.value or b"").decode()
-                    self.history.read(name, record.offset, value)
-                    values[record.offset] = value
+                received = _values(fetched.records)
+                self.history.polled(name, position, fetched.next_offset, received)
+                values.update(received)
                 position = fetched.next_offset
         self.history.read_back = found
 
