@@ -195,6 +195,26 @@ def test_offset_fetch_fault_rejects_only_its_partition(cluster: Cluster) -> None
     assert found == [[("none", 7), ("unstable_offset_commit", -1)], [("none", 7), ("none", 7)]]
 
 
+@pytest.mark.parametrize(
+    ("error", "of_group", "of_partitions"),
+    [
+        ("UNSTABLE_OFFSET_COMMIT", "none", ["unstable_offset_commit"] * 2),
+        ("TOPIC_AUTHORIZATION_FAILED", "none", ["topic_authorization_failed"] * 2),
+        ("NOT_COORDINATOR", "not_coordinator", []),
+    ],
+)
+def test_offset_fetch_fault_is_an_error_of_partitions_or_group(
+    cluster: Cluster, error: str, of_group: str, of_partitions: list[str]
+) -> None:
+    """Clients retry UNSTABLE_OFFSET_COMMIT only as the error of a partition, which it is in Kafka."""
+    hold(cluster, refusal(error, api="OffsetFetch", group="g"))
+    topics = [{"name": "orders", "partition_indexes": [0, 1]}]
+    answer: Any = ask(cluster, request(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": "g", "topics": topics}]))
+    (group,) = answer.groups
+    found = [row.error_code.name for topic in group.topics for row in topic.partitions]
+    assert (group.group_id, group.error_code.name, found) == ("g", of_group, of_partitions)
+
+
 def test_offset_queries_fail_only_for_the_partition_of_a_fault(cluster: Cluster) -> None:
     """The requests are ListOffsets and OffsetForLeaderEpoch, as in franz-go's tests of an offset reload."""
     ask(cluster, produce(partitions=(0, 1)))
