@@ -20,6 +20,10 @@ class _Peer(msgspec.Struct):
     state: str
 
 
+class _Broker(msgspec.Struct):
+    id: int
+
+
 class _Controller(msgspec.Struct):
     broker_id: int
     controller_epoch: int
@@ -40,6 +44,7 @@ class _Topic(msgspec.Struct):
 class _Cluster(msgspec.Struct):
     quorum: bool
     peers: list[_Peer]
+    brokers: list[_Broker]
     controller: _Controller
     topics: list[_Topic]
 
@@ -67,6 +72,7 @@ def health_of(cluster: _Cluster) -> dict[str, Any]:
         "zab_leader": leaders[0] if leaders else None,
         "peers_serving": sum(peer.state in ("LEADING", "FOLLOWING", "OBSERVING") for peer in cluster.peers),
         "peers": len(cluster.peers),
+        "brokers": len(cluster.brokers),
         "partitions": len(partitions),
         "offline": [name for name, each in partitions if each.offline],
         "under_replicated": [
@@ -76,7 +82,10 @@ def health_of(cluster: _Cluster) -> dict[str, Any]:
 
 
 def show_health(health: dict[str, Any] | None, *, colours: bool) -> list[str]:
-    """Format the health as lines, with colours if the terminal has them."""
+    """Format the health as lines, with colours if the terminal has them.
+
+    An ensemble without brokers has no lines about the controller and the partitions.
+    """
 
     def painted(style: str, text: str) -> str:
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if colours else text
@@ -92,6 +101,8 @@ def show_health(health: dict[str, Any] | None, *, colours: bool) -> list[str]:
     whole = health["quorum"] and health["peers_serving"] == health["peers"]
     quorum = painted("ok" if whole else "warn" if health["quorum"] else "bad", serving + leader)
     lines = [f"  {'controller':<12} {controller}", f"  {'quorum':<12} {quorum}"]
+    if not health["brokers"]:
+        return lines[1:]
     troubles = [
         painted(style, f"{len(health[name])} {name.replace('_', '-')} ({_named(health[name])})")
         for name, style in (("offline", "bad"), ("under_replicated", "warn"))

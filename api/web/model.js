@@ -445,7 +445,8 @@ function health(state, m) {
   if (still) say(still, "#events", true);
   if (!m.quorum) say("no quorum", "#peers", true);
   else if (m.zab.leader_id === -1 && m.zab.known) say("the ensemble has no leader", "#peers", true);
-  if (m.ensemble.id === -1) say("no controller", "#controller_terms", true);
+  // An ensemble without brokers needs no controller.
+  if (m.ensemble.id === -1 && m.brokers.length) say("no controller", "#controller_terms", true);
   for (const process of ["down", "paused"]) {
     const hit = [...m.peers, ...m.brokers].filter((n) => n.process === process);
     if (hit.length) say(`${names(hit)} ${process}`, hit[0].name.startsWith("peer") ? "#peers" : "#brokers");

@@ -180,3 +180,73 @@ def test_delete_records_with_a_lost_response_deletes_records(cluster: Cluster) -
     earliest = [{"partition_index": 0, "timestamp": -2}]
     answer: Any = ask(cluster, request(ApiKey.LIST_OFFSETS, 7, topics=[{"name": "orders", "partitions": earliest}]))
     assert answer.topics[0].partitions[0].offset == 2
+
+
+def test_offset_fetch_fault_rejects_only_its_partition(cluster: Cluster) -> None:
+    load_coordinator(cluster, "g")
+    ask(cluster, commit("g"))
+    hold(cluster, refusal("UNSTABLE_OFFSET_COMMIT", api="OffsetFetch", topic="orders", partition=1, times=1))
+    asked = request(ApiKey.OFFSET_FETCH, 7, group_id="g", topics=[{"name": "orders", "partition_indexes": [0, 1]}])
+    found = []
+    for _ in range(2):
+        answer: Any = ask(cluster, asked)
+        rows = {row.partition_index: (row.error_code.name, row.committed_offset) for row in answer.topics[0].partitions}
+        found.append([rows[0], rows[1]])
+    assert found == [[("none", 7), ("unstable_offset_commit", -1)], [("none", 7), ("none", 7)]]
+
+
+@pytest.mark.parametrize(
+    ("error", "of_group", "of_partitions"),
+    [
+        ("UNSTABLE_OFFSET_COMMIT", "none", ["unstable_offset_commit"] * 2),
+        ("TOPIC_AUTHORIZATION_FAILED", "none", ["topic_authorization_failed"] * 2),
+        ("NOT_COORDINATOR", "not_coordinator", []),
+    ],
+)
+def test_offset_fetch_fault_is_an_error_of_partitions_or_group(
+    cluster: Cluster, error: str, of_group: str, of_partitions: list[str]
+) -> None:
+    """Clients retry UNSTABLE_OFFSET_COMMIT only as the error of a partition, which it is in Kafka."""
+    hold(cluster, refusal(error, api="OffsetFetch", group="g"))
+    topics = [{"name": "orders", "partition_indexes": [0, 1]}]
+    answer: Any = ask(cluster, request(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": "g", "topics": topics}]))
+    (group,) = answer.groups
+    found = [row.error_code.name for topic in group.topics for row in topic.partitions]
+    assert (group.group_id, group.error_code.name, found) == ("g", of_group, of_partitions)
+
+
+def test_offset_queries_fail_only_for_the_partition_of_a_fault(cluster: Cluster) -> None:
+    """The requests are ListOffsets and OffsetForLeaderEpoch, as in franz-go's tests of an offset reload."""
+    ask(cluster, produce(partitions=(0, 1)))
+    where = {"topic": "orders", "partition": 0}
+    apis = ("ListOffsets", "OffsetForLeaderEpoch")
+    hold(cluster, *(refusal("UNKNOWN_LEADER_EPOCH", api=api, id=api, **where) for api in apis))
+    latest = [{"partition_index": number, "timestamp": -1} for number in (0, 1)]
+    listed: Any = ask(cluster, request(ApiKey.LIST_OFFSETS, 7, topics=[{"name": "orders", "partitions": latest}]))
+    rows = {row.partition_index: (row.error_code.name, row.offset) for row in listed.topics[0].partitions}
+    assert rows == {0: ("unknown_leader_epoch", -1), 1: ("none", 1)}
+    epochs = [{"partition": number, "leader_epoch": 0} for number in (0, 1)]
+    asked = request(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH, 3, replica_id=-1, topics=[{"topic": "orders", "partitions": epochs}]
+    )
+    ends: Any = ask(cluster, asked)
+    found = {row.partition: (row.error_code.name, row.end_offset) for topic in ends.topics for row in topic.partitions}
+    assert found == {0: ("unknown_leader_epoch", -1), 1: ("none", 1)}
+
+
+def test_leave_group_fault_keeps_the_member_until_it_repeats(cluster: Cluster) -> None:
+    load_coordinator(cluster, "g")
+    joining = request(
+        ApiKey.JOIN_GROUP, 3, group_id="g", session_timeout=30_000, rebalance_timeout=30_000, member_id="",
+        protocol_type="consumer", protocols=[{"name": "range", "metadata": b""}],
+    )  # fmt: skip
+    joined: Any = ask(cluster, joining)
+    assert joined.error_code.name == "none"
+    hold(cluster, refusal("NOT_COORDINATOR", api="LeaveGroup", group="g", times=1))
+    leaving = request(ApiKey.LEAVE_GROUP, 2, group_id="g", member_id=joined.member_id)
+    answers: list[Any] = []
+    for _ in range(2):
+        left: Any = ask(cluster, leaving)
+        described: Any = ask(cluster, request(ApiKey.DESCRIBE_GROUPS, 5, groups=["g"]))
+        answers.append((left.error_code.name, len(described.groups[0].members)))
+    assert answers == [("not_coordinator", 1), ("none", 0)]

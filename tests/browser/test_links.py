@@ -68,3 +68,45 @@ def test_drag_that_does_not_end_on_another_node_shows_a_note(page: Page, server:
     expect(page.get_by_text("the drag from broker-3 ended on no other node")).to_be_visible()
     assert asked == []
     assert server.agent.held == []
+
+
+def test_faults_of_clients_are_drawn_outside_the_ring(page: Page, server: PageServer) -> None:
+    turn_to(page, "Links")
+    links, ends = page.locator("svg.ring path.fault"), page.locator("svg.ring .client")
+    expect(page.locator("svg.ring .spot")).to_have_count(6)
+    expect(ends).to_have_count(0)
+
+    form = page.get_by_role("form", name="Add fault")
+    for name, node, drawn in (("client:shop-*", "*", 3), ("session:0x1*", "peer-2", 4), ("10.0.0.0/8", "broker-2", 5)):
+        form.get_by_label("or a client").fill(name)
+        form.get_by_label("to", exact=True).select_option(node)
+        form.get_by_role("button", name="Add fault").click()
+        expect(links).to_have_count(drawn)
+
+    expect(ends.locator("title")).to_have_text(["client:shop-*", "10.0.0.0/8", "session:0x1*"])
+    expect(ends.locator("text.number")).to_have_text(["shop-*", "10.0.0.0/8", "0x1*"])
+    tooltips = page.locator("svg.ring g:has(> path.fault) > title")
+    expect(tooltips.first).to_have_text("cut from client:shop-* to all nodes, both ways")
+    assert all(lies_outside(page, end) for end in range(3))
+    asked = faults_asked_for(page)
+    drag(page, "broker-1", "peer-2")
+    expect(links).to_have_count(6)
+    assert [(body["from"], body["to"]) for _, _, body in asked] == [("broker-1", "peer-2")]
+
+    for name, drawn in (("client:shop-* to *", 3), ("session:0x1* to peer-2", 2), ("10.0.0.0/8 to broker-2", 1)):
+        button(page, f"Heal {name}").click()
+        expect(links).to_have_count(drawn)
+    expect(ends).to_have_count(0)
+
+
+def lies_outside(page: Page, end: int) -> bool:
+    """Return whether the circle of a client lies above or below all nodes, but within the diagram."""
+    nodes = [page.locator("svg.ring .spot circle").nth(number).bounding_box() for number in range(6)]
+    circle = page.locator("svg.ring .client circle").nth(end).bounding_box()
+    whole = page.locator("svg.ring").bounding_box()
+    assert circle is not None and whole is not None
+    tops = [box["y"] for box in nodes if box is not None]
+    bottoms = [box["y"] + box["height"] for box in nodes if box is not None]
+    bottom = circle["y"] + circle["height"]
+    outside = bottom < min(tops) or circle["y"] > max(bottoms)
+    return outside and whole["y"] <= circle["y"] and bottom <= whole["y"] + whole["height"]

@@ -12,7 +12,7 @@ from zabka.compose.health import read_health, show_health
 
 WELL: dict[str, Any] = {
     "controller": 1, "controller_epoch": 3, "quorum": True, "zab_leader": 2, "peers_serving": 3, "peers": 3,
-    "partitions": 30, "offline": [], "under_replicated": [],
+    "brokers": 3, "partitions": 30, "offline": [], "under_replicated": [],
 }  # fmt: skip
 
 
@@ -45,6 +45,11 @@ def test_health_is_unknown_if_the_api_does_not_respond() -> None:
 )
 def test_health_is_printed_as_one_line_per_subject(changes: dict[str, Any], line: str) -> None:
     assert line in show_health({**WELL, **changes}, colours=False)
+
+
+def test_ensemble_without_brokers_shows_only_its_quorum() -> None:
+    alone = {**WELL, "controller": None, "brokers": 0, "partitions": 0}
+    assert show_health(alone, colours=False) == ["  quorum       3 of 3 peers serve, peer 2 leads"]
 
 
 def test_colours_are_used_only_on_request() -> None:

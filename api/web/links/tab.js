@@ -6,13 +6,14 @@ import { requests } from "../actions.js";
 import { plural } from "../format.js";
 import { badge, icon, panel, send, submit } from "../views/parts.js";
 import { amount, CUT, fields, formInjection, howMany, injection, noFault, spokenEnd } from "./fault.js";
-import { nodeAt, path, places, SIZE } from "./ring.js";
+import { clients, faultyLinks, nodeAt, path, places, ROW, SIZE } from "./ring.js";
 
 /**
  * @typedef {import("../model.js").Model} Model
  * @typedef {import("../actions.js").Actions} Actions
  * @typedef {import("./fault.js").Manner} Manner
  * @typedef {import("./ring.js").Place} Place
+ * @typedef {import("./ring.js").Client} Client
  */
 
 /** @type {Manner} The fault that a drag creates. */
@@ -50,10 +51,10 @@ function howTo(actions, changed) {
 
 /** @param {Place[]} all @param {Model} m @param {Actions} actions @param {boolean} live @param {() => void} changed */
 function ring(all, m, actions, live, changed) {
-  const find = (/** @type {string} */ name) => all.find((place) => place.name === name);
   const at = (/** @type {PointerEvent} */ event) => {
-    const box = /** @type {SVGSVGElement} */ (event.currentTarget).getBoundingClientRect();
-    return { x: (event.clientX - box.left) * SIZE / box.width, y: (event.clientY - box.top) * SIZE / box.height };
+    const onScreen = /** @type {SVGSVGElement} */ (event.currentTarget).getScreenCTM();
+    const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(onScreen?.inverse());
+    return { x, y };
   };
   const begin = (/** @type {PointerEvent} */ event) => {
     const from = live && event.isPrimary ? nodeAt(all, at(event)) : null;
@@ -81,19 +82,28 @@ function ring(all, m, actions, live, changed) {
     drag = null;
     changed();
   };
-  const faults = m.faults.flatMap((fault) => {
-    const [from, to] = [find(fault.source), find(fault.target)];
-    const others = fault.target === "*" ? all.filter((place) => place.name !== fault.source) : to ? [to] : [];
-    return from ? others.map((other) => ({ fault, from, to: other })) : [];
-  });
-  return html`<svg class="ring ${live ? "live" : ""}" viewBox="0 0 ${SIZE} ${SIZE}" role="img" aria-label=${spokenRing(m)}
+  const outside = clients(m.faults);
+  const [above, below] = [false, true].map((side) => (outside.some((end) => end.below === side) ? ROW : 0));
+  return html`<svg class="ring ${live ? "live" : ""}" viewBox="0 ${-above} ${SIZE} ${above + SIZE + below}" role="img" aria-label=${spokenRing(m)}
     @pointerdown=${begin} @pointermove=${move} @pointerup=${end} @pointercancel=${cancel}>
     <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto-start-reverse"><path d="M0 0L8 4L0 8z"/></marker></defs>
     ${whole(all)}
-    ${faults.map(({ fault, from, to }) => svg`<path class="fault ${fault.kind}" d=${path(from, to, fault.both_ways)} marker-end="url(#arrow)"
-      marker-start=${fault.both_ways ? "url(#arrow)" : nothing}/>`)}
+    ${faultyLinks(m.faults, all, outside).map((link) => faultyLink(link, all))}
     ${drag === null ? nothing : svg`<line class="dragged" x1=${drag.from.x} y1=${drag.from.y} x2=${drag.x} y2=${drag.y}/>`}
-    ${all.map((place) => node(place, m))}</svg>`;
+    ${outside.map(client)}${all.map((place) => node(place, m))}</svg>`;
+}
+
+/** A faulty link, with a wide transparent line that shows the tooltip. @param {{fault: any, from: Place | Client, to: Place | Client}} link @param {Place[]} all */
+function faultyLink({ fault, from, to }, all) {
+  const d = path(from, to, fault.both_ways, all);
+  return svg`<g><title>${spokenFault(fault)}</title><path class="near" d=${d}/>
+    <path class="fault ${fault.kind}" d=${d} marker-end="url(#arrow)" marker-start=${fault.both_ways ? "url(#arrow)" : nothing}/></g>`;
+}
+
+/** A client, as a small circle with its name on the side that no link crosses. @param {Client} end */
+function client({ name, of, label, x, y, radius, below }) {
+  return svg`<g class="client" transform="translate(${x.toFixed(1)} ${y})"><title>${name}</title><circle r=${radius}/>
+    <text y=${below ? 23 : -29}>${of}</text><text class="number" y=${below ? 36 : -16}>${label}</text></g>`;
 }
 
 /** All links, in a light colour: from each broker to all nodes, from each peer to all nodes. @param {Place[]} all */
@@ -114,9 +124,13 @@ function node(place, m) {
     ${of && of.process !== "running" ? svg`<text class="process" y="42">${of.process}</text>` : nothing}</g>`;
 }
 
+/** A fault in words. @param {any} fault */
+const spokenFault = (fault) =>
+  `${fault.kind} from ${spokenEnd(fault.source)} to ${spokenEnd(fault.target)}${fault.both_ways ? ", both ways" : ""}${amount(fault)}`;
+
 /** @param {Model} m */
 function spokenRing(m) {
-  const suffering = m.faults.map((f) => `${f.kind} from ${spokenEnd(f.source)} to ${spokenEnd(f.target)}${f.both_ways ? ", both ways" : ""}`);
+  const suffering = m.faults.map(spokenFault);
   return `A ring of ${plural(m.brokers.length, "broker")} and ${plural(m.peers.length, "peer")}. ${suffering.length ? suffering.join("; ") : noFault(m)}. The form next to it adds the same faults.`;
 }
 

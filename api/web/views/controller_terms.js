@@ -29,6 +29,7 @@ const fate = (term) => FATES[term.holder_lost_by ?? ""] ?? words(term.holder_los
 /** @param {Model} m */
 export function controller_terms(m) {
   const { ensemble } = m;
+  const missing = gone(ensemble) && m.brokers.length > 0;
   const current = m.controller_terms.at(-1);
   const since = current && current.until_us === null ? current.since_us : (current?.holder_lost_us ?? current?.until_us ?? null);
   const gap = gone(ensemble) ? null : gapBefore(m.controller_terms, m.controller_terms.length - 1);
@@ -36,10 +37,10 @@ export function controller_terms(m) {
   const lasted = since === null ? "" : duration(known_ms - since / 1000);
   const absent_us = !gone(ensemble) && current?.until_us === null && current.broker_id === ensemble.id ? current.holder_lost_us : null;
   return html`<section class="panel controller_terms" id="controller_terms" tabindex="-1" aria-labelledby="controller_terms-title">
-    <div class="epoch ${gone(ensemble) || absent_us !== null ? "bad" : ""}">
+    <div class="epoch ${missing || absent_us !== null ? "bad" : ""}">
       <h2 id="controller_terms-title">Controller epoch</h2>
       <p class="number" aria-label="controller epoch ${ensemble.epoch}">${ensemble.epoch}</p>
-      <p><strong>${gone(ensemble) ? html`${icon("bad")} No controller` : html`${icon("crown")} Broker ${ensemble.id}`}</strong>
+      <p><strong>${missing ? html`${icon("bad")} No controller` : gone(ensemble) ? "No brokers" : html`${icon("crown")} Broker ${ensemble.id}`}</strong>
         <span>${absent_us !== null && current ? html`${fate(current)} <time>${duration(m.now_ms - absent_us / 1000)}</time> ago; ${leftOfSession(m, absent_us)}`
           : since === null ? "" : html`${gone(ensemble) ? "for" : ensemble.stale ? "was controller for" : "controller for"} <time>${lasted}</time>`}</span>
         <span class="quiet" title="zkVersion of /controller_epoch, which fences the controller's writes">${ensemble.stale

@@ -6,7 +6,7 @@ import { test } from "node:test";
 
 import { align } from "../../../api/web/compare/align.js";
 import { injection } from "../../../api/web/links/fault.js";
-import { nodeAt, path, places, SIZE } from "../../../api/web/links/ring.js";
+import { clients, faultyLinks, nodeAt, path, places, SIZE } from "../../../api/web/links/ring.js";
 import { Answers } from "../../../api/web/why/answers.js";
 
 const table = JSON.parse(readFileSync(new URL("../../../zabka/journal/sentences.json", import.meta.url), "utf8"));
@@ -56,8 +56,32 @@ test("brokers stand above peers, within the ring's square, and none on another",
 test("no node is at the ring's middle, and a link begins outside its node", () => {
   const all = places(["broker-1", "broker-2"], ["peer-1"]);
   assert.equal(nodeAt(all, { x: SIZE / 2, y: SIZE / 2 }), null);
-  const [x, y] = path(all[0], all[1], true).slice(1).split(/[Q ]/).map(Number);
+  const [x, y] = path(all[0], all[1], true, all).slice(1).split(/[Q ]/).map(Number);
   assert.ok(Math.abs(Math.hypot(x - all[0].x, y - all[0].y) - 27) < 0.2);
+});
+
+test("a client's link reaches the nodes of its kind, and touches no other node", () => {
+  const nodes = places(["broker-1", "broker-2", "broker-3"], ["peer-1", "peer-2", "peer-3"]);
+  const fault = (source, target) => ({ source, target, both_ways: true });
+  const drawn = (...faults) => faultyLinks(faults, nodes, clients(faults)).map(({ from, to }) => `${from.name} ${to.name}`);
+  const toAll = (source, role) => [1, 2, 3].map((id) => `${source} ${role}-${id}`);
+  assert.deepEqual(drawn(fault("client:a", "*")), toAll("client:a", "broker"));
+  assert.deepEqual(drawn(fault("session:0x1", "*")), toAll("session:0x1", "peer"));
+  assert.deepEqual(drawn(fault("10.0.0.7", "*")), [...toAll("10.0.0.7", "broker"), ...toAll("10.0.0.7", "peer")]);
+  assert.deepEqual(drawn(fault("*", "client:a")), [1, 2, 3].map((id) => `broker-${id} client:a`));
+  assert.deepEqual(drawn(fault("broker-1", "broker-9"), fault("broker-2", "broker-2")).slice(1), []);
+  const [above] = clients([fault("watcher", "peer-2")]);
+  const control = Number(path(above, nodes[4], true, nodes).split(/[Q ]/)[2]);
+  assert.equal([above.of, above.x, nodes[1].x, nodes[4].x].join(), `client,${SIZE / 2},${SIZE / 2},${SIZE / 2}`);
+  assert.ok(Math.abs(control - SIZE / 2) > 60, "the broker between the two is avoided");
+});
+
+test("each client of a fault is one end, whose long name is shortened", () => {
+  const ends = clients([["client:a", "broker-1"], ["broker-2", "client:a"], [`client:${"b".repeat(99)}`, "*"], ["10.0.0.7:40000", "*"],
+    ["fe80::1", "*"], ["dead", "broker-1"], ["peer-1", "peer-1"]].map(([source, target]) => ({ source, target })));
+  assert.deepEqual(ends.map(({ of }) => of), ["client", "client", "address", "address", "client"]);
+  assert.deepEqual(ends.map(({ label }) => label), ["a", `${"b".repeat(13)}…`, "10.0.0.7:40000", "fe80::1", "dead"]);
+  assert.equal(new Set(ends.map(({ x, y }) => `${x} ${y}`)).size, ends.length);
 });
 
 test("an answer about the live run is asked for anew after a while, and the last one stands meanwhile; others stay", async (context) => {

@@ -45,6 +45,9 @@ class Rows(NamedTuple):
 
 
 _TOPICS = Rows("topics", "topics", "name", Rows("partitions", "partitions", "partition_index"))
+_OFFSETS = Rows("topics", "topics", "name", Rows("partition_indexes", "partitions", "partition_index"))
+_OF_OFFSETS = frozenset({ErrorCode.unstable_offset_commit, ErrorCode.topic_authorization_failed})
+"""Errors of single partitions in an OffsetFetch response; each other error is the one of the group (KafkaApis)."""
 _ROWS: dict[ApiKey, tuple[Rows, ...]] = {
     ApiKey.PRODUCE: (
         Rows("topic_data", "responses", "name", Rows("partition_data", "partition_responses", "index")),
@@ -62,7 +65,7 @@ _ROWS: dict[ApiKey, tuple[Rows, ...]] = {
     ),
     ApiKey.OFFSET_FETCH: (
         Rows("groups", "groups", "group_id"),
-        Rows("topics", "topics", "name", Rows("partition_indexes", "partitions", "partition_index")),
+        _OFFSETS,
     ),
     ApiKey.FIND_COORDINATOR: (Rows("coordinator_keys", "coordinators", "key"),),
     ApiKey.DESCRIBE_GROUPS: (Rows("groups", "groups", "group_id"),),
@@ -125,7 +128,9 @@ def refuse(part: Split, error: ErrorCode) -> KafkaMessage:
         return respond(request, **{**_NONE, **kept, "error_code": error})
     if _api(request) is ApiKey.PRODUCE:
         return _refuse_produce(request, error)
-    answers = [_refuse_row(row, rows, error) for row in getattr(request, rows.asked)]
+    of_partitions = rows.asked == "groups" and error in _OF_OFFSETS
+    refuse_row = _refuse_offsets if of_partitions else _refuse_row
+    answers = [refuse_row(row, rows, error) for row in getattr(request, rows.asked)]
     return respond(request, **{rows.answered: answers})
 
 
@@ -139,6 +144,11 @@ def _refuse_row(row: Any, rows: Rows, error: ErrorCode) -> dict[str, Any]:
         for each in getattr(row, inner.asked)
     ]
     return {**named, inner.answered: partitions}
+
+
+def _refuse_offsets(group: Any, rows: Rows, error: ErrorCode) -> dict[str, Any]:
+    topics = [_refuse_row(topic, _OFFSETS, error) for topic in group.topics or ()]
+    return {rows.key: group.group_id, _OFFSETS.answered: topics}
 
 
 def _refuse_produce(request: KafkaMessage, error: ErrorCode) -> KafkaMessage:
