@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from bench.free_ports import free_ports
 from tests.ensemble.server.pem_files import Authority, needs_openssl
-from tests.interop.interop_brokers import BrokerCluster, broker_cluster
+from tests.interop.interop_brokers import BrokerCluster, BrokerServer, broker_cluster
 
 pytestmark = needs_openssl
 RECORDS = 200
@@ -86,10 +86,8 @@ def test_confluent_clients_produce_and_consume_over_tls(secured: Secured) -> Non
     producer = confluent_kafka.Producer({**secured.librdkafka(), "acks": "all"})
     failures: list[object] = []
     for number in range(RECORDS):
-        producer.produce(
-            "payments", str(number).encode(), on_delivery=lambda error, _: error and failures.append(error)
-        )
-    assert producer.flush(30) == 0 and failures == []
+        producer.produce("payments", str(number).encode(), on_delivery=lambda error, _: failures.append(error))
+    assert producer.flush(30) == 0 and failures == [None] * RECORDS
     consumer = confluent_kafka.Consumer(
         {**secured.librdkafka(), "group.id": "readers", "auto.offset.reset": "earliest"}
     )
@@ -145,9 +143,10 @@ def test_bad_clients_are_reported_and_affect_no_other_client(secured: Secured) -
 
 
 def test_broker_with_an_unreadable_store_states_the_reason(secured: Secured, tmp_path: Path) -> None:
-    from tests.interop.interop_brokers import BrokerServer
-
-    settings = {"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "ssl_keystore_location": "/no/such.pem"}
+    settings: dict[str, object] = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
+        "ssl_keystore_location": "/no/such.pem",
+    }
     broker = BrokerServer(9, 0, tmp_path / "broker-9", secured.cluster.ensemble.hosts, **settings)
     broker.start()
     secured.cluster.until(lambda: not broker.is_running)
