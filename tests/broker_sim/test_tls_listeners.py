@@ -8,10 +8,12 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest import mock
 
 import pytest
+import structlog
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key
 from cryptography.hazmat.primitives.serialization.pkcs12 import (
     PKCS12Certificate,
@@ -24,16 +26,19 @@ from tests.ensemble.server.dated_certificates import Chains
 from tests.ensemble.server.pem_files import Authority, needs_openssl
 from tests.event_loops import each_event_loop  # noqa: F401
 from zabka.broker_sim import secure_kafka_port
+from zabka.broker_sim.broker_process import BrokerProcess, host_environment
 from zabka.broker_sim.configs.broker_config import config_from
 from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.configs.tls_keys import TlsKeys
-from zabka.broker_sim.kafka_port import first_client
+from zabka.broker_sim.kafka_port import KafkaPort, first_client
 from zabka.broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas
 from zabka.broker_sim.secure_kafka_port import SecureKafkaPort, tls_store
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.ensemble.runtime.client_links import ClientLinks
 from zabka.ensemble.runtime.link_fault import HeldFault
 from zabka.ensemble.runtime.links import FaultTable
+from zabka.journal.events import Event, PeerProtocolBroken
 from zabka.kafka.wire.frames import encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
@@ -441,3 +446,62 @@ def test_link_fault_delays_a_client_with_tls(authority: Authority) -> None:
         assert await asking is not None
 
     check(broker_keys(authority), test)
+
+
+# ---- the broker's process ----------------------------------------------------------------------------------------
+
+
+def process_with(directory: Path, events: list[Event], **keys: object) -> BrokerProcess:
+    config = config_from(
+        {
+            **LEAST,
+            "listeners": "PLAINTEXT://127.0.0.1:0,SECURE://127.0.0.1:0",
+            "advertised.listeners": "SECURE://outside:0,PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(directory),
+            **{f"ssl.{key.replace('_', '.')}": str(value) for key, value in keys.items()},
+        }
+    )
+    journal = cast(Any, SimpleNamespace(write=events.append, flush=lambda: None, high_watermarks_reached=dict))
+    return BrokerProcess(config, host_environment(structlog.get_logger(), journal))
+
+
+def test_process_serves_both_protocols_and_journals_bad_clients(authority: Authority, tmp_path: Path) -> None:
+    async def test() -> None:
+        events: list[Event] = []
+        process = process_with(tmp_path, events, **broker_keys(authority))
+        advertised = await process._listen()
+        ports = {each.name: each.port for each in advertised}
+        plain, secure = process._ports
+        assert advertised == [
+            Listener("SECURE", "outside", ports["SECURE"], "SSL"),
+            Listener("PLAINTEXT", "127.0.0.1", ports["PLAINTEXT"]),
+        ]
+        assert type(plain) is KafkaPort and type(secure) is SecureKafkaPort
+        _, writer = await asyncio.open_connection("127.0.0.1", ports["SECURE"], ssl=trusting(authority))
+        await until(lambda: len(secure.connections) == 1)
+        writer.close()
+        assert await ask(ports["PLAINTEXT"], careless()) is None
+        await dropped(ports["SECURE"], PLAIN)
+        await until(lambda: len(events) == 2)
+        reasons = [event.reason for event in events if isinstance(event, PeerProtocolBroken)]
+        assert reasons == [
+            "a TLS handshake on the plain listener PLAINTEXT",
+            "TLS handshake failed on the listener SECURE: no TLS handshake",
+        ]
+        await until(lambda: not secure.connections)
+        for port in process._ports:
+            await port.close()
+        await asyncio.sleep(0.01)
+
+    run(test)
+
+
+def test_process_with_an_unreadable_store_opens_no_tls_listener(tmp_path: Path) -> None:
+    async def test() -> None:
+        process = process_with(tmp_path, [], keystore_location="/no/such.pem")
+        with pytest.raises(ConfigError, match=r"^listener SECURE: ssl.keystore.location=/no/such.pem cannot be used"):
+            await process._listen()
+        assert len(process._ports) == 1
+        await process._ports[0].close()
+
+    run(test)
