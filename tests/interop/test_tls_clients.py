@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import aiokafka
@@ -118,6 +119,19 @@ def test_aiokafka_clients_produce_and_consume_over_tls(secured: Secured) -> None
     assert sorted(map(int, found)) == list(range(RECORDS))
 
 
+def rejected(port: int, context: ssl.SSLContext | None, data: bytes = b"") -> None:
+    """Connect as a bad client, and wait until the broker closes the connection."""
+    client = socket.create_connection(("127.0.0.1", port), 30)
+    try:
+        secured = client if context is None else context.wrap_socket(client, server_hostname="localhost")
+    except OSError:
+        client.close()
+        return
+    with secured, suppress(ConnectionError, ssl.SSLError):
+        secured.sendall(data)
+        assert secured.recv(100) == b""
+
+
 def test_bad_clients_are_reported_and_affect_no_other_client(secured: Secured) -> None:
     broker = secured.cluster.brokers[1]
 
@@ -125,20 +139,13 @@ def test_bad_clients_are_reported_and_affect_no_other_client(secured: Secured) -
         reasons = [event["reason"] for event in broker.events("peer_protocol_broken")]
         return any(text in reason for reason in reasons) and text in broker.output()
 
-    with socket.create_connection(("127.0.0.1", secured.ports[0])) as client, pytest.raises(OSError):
-        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        client.recv(100)
-        raise ConnectionResetError("the broker has closed the connection")
-    unverified = ssl.create_default_context(cafile=secured.authority.ca)
-    for port in (secured.ports[0], broker.port):
-        with socket.create_connection(("127.0.0.1", port)) as client, pytest.raises(OSError):
-            unverified.wrap_socket(client, server_hostname="localhost").recv(100)
-            raise ConnectionResetError("the broker has closed the connection")
-    stranger = ssl.create_default_context(cafile=secured.authority.ca)
-    stranger.load_cert_chain(secured.authority.directory / "other" / "stranger.pem")
-    with socket.create_connection(("127.0.0.1", secured.ports[0])) as client, pytest.raises(OSError):
-        stranger.wrap_socket(client, server_hostname="localhost").recv(100)
-        raise ConnectionResetError("the broker has closed the connection")
+    authority, tls_port = secured.authority, secured.ports[0]
+    stranger = ssl.create_default_context(cafile=authority.ca)
+    stranger.load_cert_chain(authority.directory / "other" / "stranger.pem")
+    rejected(tls_port, None, b"GET / HTTP/1.1\r\n\r\n")
+    rejected(tls_port, ssl.create_default_context(cafile=authority.ca))
+    rejected(tls_port, stranger)
+    rejected(broker.port, stranger)
     for text in ("no TLS handshake", "peer did not return a certificate", "certificate verify failed",
                  "a TLS handshake on the plain listener PLAINTEXT"):  # fmt: skip
         secured.cluster.until(lambda text=text: reported(text))  # type: ignore[misc]
