@@ -15,11 +15,12 @@ from zabka.broker_sim.auto_topic_creation import AutoTopicCreation
 from zabka.broker_sim.broker_ports import BrokerPorts
 from zabka.broker_sim.broker_status import BrokerStatus, describe
 from zabka.broker_sim.config_changes import ConfigChanges
-from zabka.broker_sim.configs.broker_config import KafkaConfig, Listener
+from zabka.broker_sim.configs.broker_config import KafkaConfig
 from zabka.broker_sim.configs.config_admin import ConfigAdmin
 from zabka.broker_sim.configs.config_describe import ConfigDescriber
 from zabka.broker_sim.configs.entity_configs import EntityConfigs
 from zabka.broker_sim.configs.entity_znodes import EntityZnodes
+from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.configs.replica_config import replica_config
 from zabka.broker_sim.configs.scram_credentials import ScramCredentials
 from zabka.broker_sim.controlled_shutdown import ControlledShutdown
@@ -441,7 +442,7 @@ class Broker:
         self.controller.session_renewed()
 
     def _broker_info(self) -> BrokerInfo:
-        endpoints = tuple(BrokerEndpoint(each.name, each.host, each.port) for each in self._advertised)
+        endpoints = tuple(BrokerEndpoint(*each) for each in self._advertised)
         intact = self._log_intact and Historical.LAST_REPLICA_STANDING not in self.config.historical
         return BrokerInfo(self.config.broker_id, endpoints, self.config.rack, log_intact=intact)
 

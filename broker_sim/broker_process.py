@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,8 +21,9 @@ import structlog
 
 from zabka.broker_sim.broker import Broker
 from zabka.broker_sim.broker_ports import BrokerPorts
-from zabka.broker_sim.configs.broker_config import KafkaConfig, Listener, parse_config
+from zabka.broker_sim.configs.broker_config import KafkaConfig, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.environment import BrokerEnvironment
 from zabka.broker_sim.kafka_port import KafkaPort, first_client
 from zabka.broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
@@ -30,6 +32,7 @@ from zabka.broker_sim.logs.log_manager import DuplicateReplicas
 from zabka.broker_sim.logs.meta_properties import InconsistentMetaProperties, stored_broker_id
 from zabka.broker_sim.process_log import ProcessLog
 from zabka.broker_sim.request_times import RequestTimes
+from zabka.broker_sim.secure_kafka_port import SecureKafkaPort, tls_store
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.client_tap import ClientTap
@@ -247,7 +250,8 @@ class BrokerProcess:
     async def run(self) -> None:
         """Run the broker until a signal arrives.
 
-        Raises CannotRun if the broker cannot listen on a port, and the exceptions of `Broker.start`.
+        Raises CannotRun if the broker cannot listen on a port, ConfigError for TLS stores that cannot be used, and the
+        exceptions of `Broker.start`.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._signalled)
@@ -318,17 +322,7 @@ class BrokerProcess:
         config = self._config
         picked: dict[str, int] = {}
         for listener in config.listeners:
-            port = KafkaPort(
-                listener.name,
-                self._broker.serve,
-                self._dropped.drop,
-                self._failed,
-                self._broker.connections,
-                RequestTimes(self._broker.quotas.request),
-                frame_bytes_max=config.number("socket.request.max.bytes"),
-                idle_ms_max=config.number("connections.max.idle.ms"),
-                tap=self._kafka_tap,
-            )
+            port = self._port(listener)
             port.hold_links(self._client_links)
             try:
                 picked[listener.name] = await port.start(listener.host, listener.port)
@@ -340,9 +334,25 @@ class BrokerProcess:
             self._control = ControlSocket(path, self._hold_faults, self._broker.status)
             await self._control.start()
         return [
-            Listener(each.name, each.host or socket.gethostname(), each.port or picked[each.name])
+            each._replace(host=each.host or socket.gethostname(), port=each.port or picked[each.name])
             for each in config.advertised_listeners
         ]
+
+    def _port(self, listener: Listener) -> KafkaPort:
+        """Return the port of a listener, not open yet. Raises ConfigError if its TLS stores cannot be used."""
+        config, tls = self._config, self._config.tls.get(listener.name)
+        kind = KafkaPort if tls is None else partial(SecureKafkaPort, tls_store(tls, self._log_problem))
+        return kind(
+            listener.name,
+            self._broker.serve,
+            self._dropped.drop,
+            self._failed,
+            self._broker.connections,
+            RequestTimes(self._broker.quotas.request),
+            frame_bytes_max=config.number("socket.request.max.bytes"),
+            idle_ms_max=config.number("connections.max.idle.ms"),
+            tap=self._kafka_tap,
+        )
 
     def _hold_faults(self, table: FaultTable) -> None:
         self._ledger.move_to(table.ledger)
@@ -415,6 +425,9 @@ class BrokerProcess:
 
     def _log_line(self, line: str) -> None:
         self._log.info(SERVER, line)
+
+    def _log_problem(self, problem: str) -> None:
+        self._log.warning(SERVER, problem)
 
     def _log_dropped(self, remote: str, reason: str, count: int) -> None:
         self._log.warning(CONNECTIONS, "dropped a connection", remote=remote, reason=reason, count=count)

@@ -48,6 +48,8 @@ _CLIENT_ID_AT = 14
 """Position of the client id in a request frame: after the size, API key, version, correlation id and the client id's
 length.
 """
+_TLS_HELLO = b"\x16\x03"
+"""Begin of a TLS handshake: the record type, and the major version. As the size of a frame, this is above 352 MiB."""
 REQUESTS_QUEUED_MAX = 64
 """Maximum number of waiting request frames per connection. With more, no further data are read."""
 
@@ -99,10 +101,20 @@ class KafkaPort:
         self._quotas.add_listener(self.listener, self._evict)
         self._accepting = loop.create_task(self._accept(), name=f"accept {self.listener}")
         report_task_failure(self._accepting)
-        self._server = await loop.create_server(lambda: _Connection(self), host or None, port, backlog=512)
+        bound = await self._open(host, port)
         self._schedule_sweep()
+        return bound
+
+    async def _open(self, host: str, port: int) -> int:
+        """Open the port, and return its actual number. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self.connection, host or None, port, backlog=512)
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
+
+    def connection(self) -> asyncio.Protocol:
+        """Return a protocol for a new connection."""
+        return _Connection(self)
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
@@ -273,7 +285,8 @@ class _Connection(asyncio.Protocol):
         try:
             self._frames += self._reader.feed(data)
         except FrameTooLarge as refused:
-            self._drop(str(refused))
+            is_hello = data.startswith(_TLS_HELLO)
+            self._drop(f"a TLS handshake on the plain listener {self._port.listener}" if is_hello else str(refused))
             return
         if self._arrived is not None and self._frames and not self._arrived.done():
             self._arrived.set_result(None)

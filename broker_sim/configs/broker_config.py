@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from zabka.broker_sim.configs.broker_keys import KAFKA_KEYS
 from zabka.broker_sim.configs.config_def import (
@@ -27,6 +26,14 @@ from zabka.broker_sim.configs.config_def import (
     split_list,
 )
 from zabka.broker_sim.configs.keys_without_effect import BROKER_WITHOUT_EFFECT
+from zabka.broker_sim.configs.listeners import (
+    PROTOCOL_MAP,
+    Listener,
+    check_inter_broker_listener,
+    read_advertised,
+    read_listeners,
+)
+from zabka.broker_sim.configs.tls_keys import TLS_KEYS, TlsKeys, read_tls, unused_tls_keys
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
 from zabka.broker_sim.configs.unsupported_values import check_broker_value
 from zabka.controller.historical import HISTORICAL_KEY, Historical
@@ -43,18 +50,6 @@ _B, _S, _I, _L, _D, _LIST, _SHORT = (
     ConfigType.LIST,
     ConfigType.SHORT,
 )
-
-
-class Listener(NamedTuple):
-    """One listener: its name, and its bind address or advertised address."""
-
-    name: str
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
 
 
 _CLEANER_BYTES_MIN = 1 << 20
@@ -86,7 +81,7 @@ _OWN_KEYS = (
     ConfigKey("inter.broker.protocol.version", _S, "3.9-IV0"),
     ConfigKey("leader.imbalance.check.interval.seconds", _L, 300, at_least(1)),
     ConfigKey("leader.imbalance.per.broker.percentage", _I, 10, at_least(0)),
-    ConfigKey("listener.security.protocol.map", _S, "PLAINTEXT:PLAINTEXT"),
+    ConfigKey("listener.security.protocol.map", _S, PROTOCOL_MAP),
     ConfigKey("listeners", _S, "PLAINTEXT://:9092"),
     ConfigKey("log.dir", _S, "/tmp/kafka-logs"),
     ConfigKey("log.dirs", _S, ""),
@@ -160,7 +155,7 @@ _OWN_KEYS = (
 
 
 def _compile_broker_keys() -> dict[str, ConfigKey]:
-    keys = by_name(_OWN_KEYS)
+    keys = by_name((*_OWN_KEYS, *TLS_KEYS))
     for topic_key in TOPIC_KEYS.values():
         name = topic_key.synonym
         if name is not None and name not in keys:
@@ -168,6 +163,7 @@ def _compile_broker_keys() -> dict[str, ConfigKey]:
     return keys
 
 
+HIDDEN = "(hidden)"
 BROKER_KEYS: dict[str, ConfigKey] = _compile_broker_keys()
 """Definitions of the broker keys that this broker uses or describes."""
 
@@ -178,7 +174,9 @@ _CONNECTION_KEYS = (
     "max.connections.per.ip.overrides",
 )
 _LISTENER_KEYS = ("max.connection.creation.rate", "max.connections")
-"""Keys that can be overridden for a listener: listener.name.NAME.KEY."""
+"""Keys that can be overridden for a listener, also while the broker runs: listener.name.NAME.KEY."""
+_STATIC_LISTENER_KEYS = (*_LISTENER_KEYS, *(key.name for key in TLS_KEYS))
+"""Keys that can be overridden for a listener in the file."""
 
 HOUSEKEEPING_KEYS = (
     "log.cleaner.backoff.ms",
@@ -221,6 +219,8 @@ class KafkaConfig:
     """Every key of `BROKER_KEYS`, parsed."""
     originals: Mapping[str, str]
     """The keys and value strings as they are in the file."""
+    tls: Mapping[str, TlsKeys]
+    """The TLS configuration of each listener with the security protocol SSL, keyed by name."""
     warnings: tuple[str, ...] = ()
 
     def identified(self, broker_id: int) -> KafkaConfig:
@@ -300,26 +300,12 @@ class KafkaConfig:
         return self.text("zabka.node.name") or f"broker-{self.broker_id}"
 
     def effective(self) -> dict[str, str]:
-        """Return every value that the configuration file sets, as a string, for the journal."""
-        return {name: render(self.values[name]) for name in sorted(self.originals) if name in self.values}
-
-
-def parse_listeners(text: str, key: str) -> tuple[Listener, ...]:
-    """Parse `NAME://host:port,...`. Raises ConfigError."""
-    listeners: list[Listener] = []
-    for entry in split_list(text):
-        name, separator, address = entry.partition("://")
-        host, colon, port = address.rpartition(":")
-        if not separator or not colon or not name or not port.isdigit() or int(port) > 65535:
-            raise ConfigError(
-                f"Invalid value {text} for configuration {key}: Unable to parse {entry} to a broker endpoint"
-            )
-        if name.upper() in (other.name for other in listeners):
-            raise ConfigError(f"Invalid value {text} for configuration {key}: Each listener must have a different name")
-        listeners.append(Listener(name.upper(), host.strip("[]"), int(port)))
-    if not listeners:
-        raise ConfigError(f"Invalid value {text} for configuration {key}: at least one listener is needed")
-    return tuple(listeners)
+        """Return every value that the configuration file sets, as a string, for the journal. Passwords are hidden."""
+        return {
+            name: HIDDEN if _is_password(name) else render(self.values[name])
+            for name in sorted(self.originals)
+            if name in self.values
+        }
 
 
 def _check_zookeeper_connect(text: str) -> None:
@@ -331,54 +317,11 @@ def _check_zookeeper_connect(text: str) -> None:
         raise ConfigError(f"Invalid value {text} for configuration zookeeper.connect: {bad}") from None
 
 
-def _check_protocols(text: str, listeners: tuple[Listener, ...]) -> None:
-    protocols = dict(split_list(entry.replace(":", ",")) for entry in split_list(text) if entry.count(":") == 1)
-    for listener in listeners:
-        protocol = protocols.get(listener.name, listener.name)
-        if protocol != "PLAINTEXT":
-            raise ConfigError(
-                f"Invalid value {listener} for configuration listeners: "
-                f"security protocol {protocol} is not supported, only PLAINTEXT"
-            )
-
-
-def _advertised(values: Mapping[str, Value], listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
-    text = str(values["advertised.listeners"])
-    if not text:
-        return listeners
-    advertised = parse_listeners(text, "advertised.listeners")
-    for listener in advertised:
-        if listener.host in ("0.0.0.0", "::", ""):
-            raise ConfigError(
-                f"Invalid value {text} for configuration advertised.listeners: "
-                "a nonroutable meta-address cannot be advertised. Use listeners instead."
-            )
-        if listener.name not in (bound.name for bound in listeners):
-            raise ConfigError(
-                f"Invalid value {text} for configuration advertised.listeners: no listener is named {listener.name}"
-            )
-    return advertised
-
-
-def _check_inter_broker_listener(name: str, advertised: tuple[Listener, ...]) -> None:
-    names = [listener.name for listener in advertised]
-    if name and name.upper() not in names:
-        raise ConfigError(
-            "inter.broker.listener.name must be a listener name defined in advertised.listeners. "
-            f"The valid options based on currently configured listeners are {','.join(names)}"
-        )
-
-
-def listener_key(listener: str, key: str) -> str:
-    """Return the name of the key that overrides `key` for one listener."""
-    return f"listener.name.{listener.lower()}.{key}"
-
-
 def _parse_values(properties: Mapping[str, str]) -> tuple[dict[str, Value], list[str]]:
     values = {name: key.default for name, key in BROKER_KEYS.items()}
     warnings = []
     for name, text in properties.items():
-        key = BROKER_KEYS.get(name) or _listeners_own(name)
+        key = BROKER_KEYS.get(name) or _listeners_own(name, _STATIC_LISTENER_KEYS)
         if key is not None:
             values[name] = key.parse(text)
         elif name in KAFKA_KEYS:
@@ -408,12 +351,17 @@ def _broker_id(values: Mapping[str, Value], properties: Mapping[str, str]) -> Va
     return BROKER_KEYS["broker.id"].parse(properties["node.id"])
 
 
-def _listeners_own(name: str) -> ConfigKey | None:
-    """Return the definition of listener.name.NAME.KEY, or None for any other key."""
+def _listeners_own(name: str, keys: tuple[str, ...] = _LISTENER_KEYS) -> ConfigKey | None:
+    """Return the definition of listener.name.NAME.KEY for one of these keys, or None for any other key."""
     if not name.startswith("listener.name."):
         return None
-    own = next((key for key in _LISTENER_KEYS if name.endswith(f".{key}")), None)
+    own = next((key for key in keys if name.endswith(f".{key}")), None)
     return None if own is None else BROKER_KEYS[own]._replace(name=name)
+
+
+def _is_password(name: str) -> bool:
+    key = BROKER_KEYS.get(name) or _listeners_own(name, _STATIC_LISTENER_KEYS)
+    return key is not None and key.type is ConfigType.PASSWORD
 
 
 def check_cleaner(values: Mapping[str, Value]) -> None:
@@ -441,8 +389,7 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
     """Return a configuration from keys and value strings. Raises ConfigError."""
     values, warnings = _parse_values(properties)
     values["broker.id"] = _broker_id(values, properties)
-    listeners = parse_listeners(str(values["listeners"]), "listeners")
-    _check_protocols(str(values["listener.security.protocol.map"]), listeners)
+    listeners = read_listeners(values)
     _check_zookeeper_connect(str(values["zookeeper.connect"]))
     if values["max.connections.per.ip"] == 0 and not values["max.connections.per.ip.overrides"]:
         raise ConfigError(
@@ -461,8 +408,8 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         )
     if broker_id < 0 and not values["broker.id.generation.enable"]:
         raise ConfigError('Missing required configuration "broker.id" which has no default value.')
-    advertised = _advertised(values, listeners)
-    _check_inter_broker_listener(str(values["inter.broker.listener.name"]), advertised)
+    advertised = read_advertised(values, listeners)
+    check_inter_broker_listener(properties, str(values["inter.broker.listener.name"]), advertised)
     return KafkaConfig(
         broker_id=broker_id,
         listeners=listeners,
@@ -472,5 +419,6 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         rack=str(values["broker.rack"]) or None,
         values=values,
         originals=dict(properties),
-        warnings=tuple(warnings),
+        tls=read_tls(values, listeners),
+        warnings=(*warnings, *unused_tls_keys(properties, listeners)),
     )

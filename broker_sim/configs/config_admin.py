@@ -22,6 +22,7 @@ from zabka.broker_sim.configs.config_resources import (
 )
 from zabka.broker_sim.configs.entity_configs import EntityConfigs
 from zabka.broker_sim.configs.entity_znodes import EntityZnodes
+from zabka.broker_sim.configs.tls_keys import is_tls_key
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS, validate_topic_config
 from zabka.broker_sim.loggers import LoggerLevels
 from zabka.broker_sim.metadata_cache import MetadataCache
@@ -155,6 +156,13 @@ class ConfigAdmin:
         if fixed:
             raise Refused(
                 KafkaError.invalid_request, f"Cannot update these configs dynamically: Set({', '.join(fixed)})"
+            )
+        of_tls = sorted(filter(is_tls_key, overrides))
+        if of_tls:
+            raise Refused(
+                KafkaError.invalid_request,
+                f"Cannot update these configs dynamically: Set({', '.join(of_tls)}). Brokers here read certificates "
+                "only at their start",
             )
         try:
             for name, text in sorted(overrides.items()):

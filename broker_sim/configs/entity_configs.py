@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from zabka.broker_sim.configs.broker_config import DYNAMIC_KEYS, KafkaConfig, dynamic_key, listener_key
+from zabka.broker_sim.configs.broker_config import DYNAMIC_KEYS, KafkaConfig, dynamic_key
 from zabka.broker_sim.configs.config_def import ConfigError, Value, render
+from zabka.broker_sim.configs.listeners import listener_key
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
 from zabka.ensemble.client.service import WatchEvent
 from zabka.ensemble.errors import ErrorCode, SessionExpired, ZooKeeperError

@@ -82,7 +82,7 @@ inter.broker.listener.name Which listener brokers use among themselves.
 leader.imbalance.check.interval.seconds How often the controller looks for partitions off their preferred leader.
 leader.imbalance.per.broker.percentage From which share of a broker's partitions on it acts.
 leader.replication.throttled.rate Bytes a second that leaders send to throttled replicas. It stands in ZooKeeper alone.
-listener.security.protocol.map The protocol of each listener; PLAINTEXT is the one there is.
+listener.security.protocol.map The protocol of each listener: PLAINTEXT or SSL.
 listeners Where the broker listens.
 log.cleaner.backoff.ms How often compaction looks for work.
 log.cleaner.dedupe.buffer.size How much memory compaction may use for the keys it has seen: 24 bytes for each.
@@ -149,6 +149,19 @@ replication.quota.window.size.seconds How long such a sample is.
 request.timeout.ms How long a broker waits for another one's answer, other than a leader's or controller's.
 reserved.broker.max.id Generated ids begin above it.
 socket.request.max.bytes The largest request that is read.
+ssl.cipher.suites The cipher suites of listeners with TLS, under Java's names; empty for OpenSSL's default.
+ssl.client.auth Whether clients of listeners with TLS must present a certificate: `required`, `requested`, `none`.
+ssl.enabled.protocols The versions of TLS that clients can use: `TLSv1.2`, `TLSv1.3`.
+ssl.key.password The password of the private key in a PEM store.
+ssl.keystore.certificate.chain The broker's certificate chain in PEM, with `ssl.keystore.key`, instead of a file.
+ssl.keystore.key The broker's private key in PEM, instead of a file.
+ssl.keystore.location The file with the broker's private key and certificate chain.
+ssl.keystore.password The password of a PKCS12 key store.
+ssl.keystore.type `PEM` or `PKCS12`, if the file's name does not show it. JKS is refused.
+ssl.truststore.certificates The certificates of trusted authorities in PEM, instead of a file.
+ssl.truststore.location The file with the certificates of the authorities whose client certificates are trusted.
+ssl.truststore.password The password of a PKCS12 trust store.
+ssl.truststore.type `PEM` or `PKCS12`, if the file's name does not show it. JKS is refused.
 transaction.abort.timed.out.transaction.cleanup.interval.ms How often transactions that took too long are aborted.
 transaction.max.timeout.ms The longest timeout that a producer may request for its transactions.
 transaction.partition.verification.enable Whether a leader verifies a transaction before it appends its first record.

@@ -50,31 +50,9 @@ sasl.oauthbearer.token.endpoint.url Where tokens are asked for.
 sasl.server.callback.handler.class The class that answers what a SASL server is asked.
 sasl.server.max.receive.size The largest message of a SASL exchange.
 """,
-    "the brokers' ports speak no TLS": """
-ssl.allow.dn.changes Whether a new certificate may have another subject.
-ssl.allow.san.changes Whether a new certificate may have other alternative names.
-ssl.cipher.suites The cipher suites that may be used.
-ssl.client.auth Whether clients have to show a certificate.
-ssl.enabled.protocols The versions of TLS that may be used.
+    "brokers open no TLS connections: traffic between brokers is plain text": """
 ssl.endpoint.identification.algorithm How a server's name is compared with its certificate.
-ssl.engine.factory.class The class that makes TLS engines.
-ssl.key.password The password of the private key.
-ssl.keymanager.algorithm The algorithm of Java's key manager.
-ssl.keystore.certificate.chain The certificates themselves, instead of a file.
-ssl.keystore.key The private key itself, instead of a file.
-ssl.keystore.location The file with the broker's key and certificates.
-ssl.keystore.password The password of that file.
-ssl.keystore.type The format of that file.
-ssl.principal.mapping.rules Rules that turn a certificate's subject into a principal.
-ssl.protocol The version of TLS.
-ssl.provider Java's provider of TLS.
-ssl.secure.random.implementation Java's source of random numbers for TLS.
-ssl.trustmanager.algorithm The algorithm of Java's trust manager.
-ssl.truststore.certificates The trusted certificates themselves, instead of a file.
-ssl.truststore.location The file with the certificates that are trusted.
-ssl.truststore.password The password of that file.
-ssl.truststore.type The format of that file.
-security.providers Java's providers of security algorithms.
+ssl.protocol The version of TLS with which connections are opened; `ssl.enabled.protocols` decides for listeners.
 """,
     "the sessions with the ensemble speak no TLS": """
 zookeeper.clientCnxnSocket The class of the ZooKeeper client's sockets.

@@ -51,7 +51,39 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
         ("false",), "Whether logs are tiered: older segments stored elsewhere.", "logs are not tiered here"
     ),
     "security.inter.broker.protocol": Supported(
-        ("plaintext",), "The protocol between brokers.", "only PLAINTEXT is supported"
+        ("plaintext",),
+        "The protocol between brokers.",
+        "traffic between brokers is not encrypted here: only clients can use listeners with TLS. Add a PLAINTEXT "
+        "listener for the brokers",
+    ),
+    "security.providers": Supported(
+        ("",), "Java's providers of security algorithms.", "OpenSSL provides them here, not Java"
+    ),
+    "ssl.allow.dn.changes": Supported(
+        ("false",), "Whether a new certificate may have another subject.", "certificates are read only at the start"
+    ),
+    "ssl.allow.san.changes": Supported(
+        ("false",),
+        "Whether a new certificate may have other alternative names.",
+        "certificates are read only at the start",
+    ),
+    "ssl.engine.factory.class": Supported(
+        ("",), "The class that makes TLS engines.", "OpenSSL is the only TLS engine here"
+    ),
+    "ssl.keymanager.algorithm": Supported(
+        ("sunx509", ""), "The algorithm of Java's key manager.", "OpenSSL selects the certificate here, not Java"
+    ),
+    "ssl.principal.mapping.rules": Supported(
+        ("default", ""),
+        "Rules that turn a certificate's subject into a principal.",
+        "a certificate gives its client no principal here",
+    ),
+    "ssl.provider": Supported(("",), "Java's provider of TLS.", "OpenSSL is the only provider here"),
+    "ssl.secure.random.implementation": Supported(
+        ("",), "Java's source of random numbers for TLS.", "OpenSSL is the source here"
+    ),
+    "ssl.trustmanager.algorithm": Supported(
+        ("pkix", ""), "The algorithm of Java's trust manager.", "OpenSSL verifies certificates here, not Java"
     ),
     "zookeeper.metadata.migration.enable": Supported(
         ("false",), "Whether the cluster is on its way off ZooKeeper.", "brokers here run in ZooKeeper mode"

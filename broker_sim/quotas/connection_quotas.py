@@ -133,13 +133,17 @@ class ConnectionQuotas:
             self._waiting.append(turn)
             await turn
         self._hold_address_to_its_rate(listener, address)
-        held = self._connections.get(address, 0)
-        if held >= self._limits.overrides.get(address, self._limits.per_address):
+        if not self.has_room_for(address):
             raise TooManyConnections(address)
-        self._connections[address] = held + 1
+        self._connections[address] = self._connections.get(address, 0) + 1
         self._listeners[listener].connections += 1
         self._total += 1
         self._close_surplus()
+
+    def has_room_for(self, address: str) -> bool:
+        """Return whether an IP address has fewer connections than its maximum."""
+        limits = self._limits
+        return self._connections.get(address, 0) < limits.overrides.get(address, limits.per_address)
 
     def release(self, listener: str, address: str) -> None:
         """Remove an admitted connection, which has ended, from the counts."""

@@ -53,7 +53,7 @@ def test_broker_epoch_is_the_czxid_of_its_registration(cluster: Cluster) -> None
 
 
 def test_port_assigned_by_the_operating_system_is_advertised(cluster: Cluster) -> None:
-    from zabka.broker_sim.configs.broker_config import Listener
+    from zabka.broker_sim.configs.listeners import Listener
 
     node = cluster.nodes[1]
     cluster.on(node, node.boot().start([Listener("PLAINTEXT", "broker-1", 41234)]))

@@ -55,6 +55,7 @@ SHELLS = {
     "broker_sim/logs/file_log_directory.py",
     "broker_sim/kafka_port.py",
     "broker_sim/request_times.py",
+    "broker_sim/secure_kafka_port.py",
     "zabka/kafka/channel.py",
     "zabka/kafka/kafka_tap.py",
     "zabka/kafka/wire/frames.py",

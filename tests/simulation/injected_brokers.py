@@ -14,7 +14,7 @@ from itertools import count
 
 from tests.simulation.injecting import broken
 from zabka.broker_sim.broker import Broker
-from zabka.broker_sim.configs.broker_config import Listener
+from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig
 from zabka.broker_sim.groups.log import GroupLog
 from zabka.broker_sim.groups.offsets import StoredOffset

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -39,11 +39,21 @@ OpenSSL does not offer the last two by default.
 """
 
 
-class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The TLS keys of zoo.cfg for one kind of port (`ssl.…` or `ssl.quorum.…`).
+class KeyNames(NamedTuple):
+    """Names of the configuration keys, for error messages. `trust_expired` is "" if there is no such key."""
 
-    `key_store` contains the private key and the certificate chain, beginning with this server's certificate. `revoked`
-    is the file with revocation lists, if certificates are checked against them.
+    key_store: str
+    trust_store: str
+    ciphers: str
+    trust_expired: str
+
+
+class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The TLS keys of zoo.cfg for one kind of port (`ssl.…` or `ssl.quorum.…`), or of a Kafka listener.
+
+    `key_store` contains the private key and the certificate chain, beginning with this server's certificate. `key_pem`
+    and `trust_pem` are the stores themselves, instead of files. `revoked` is the file with revocation lists, if
+    certificates are checked against them. `names` is None for the keys of zoo.cfg.
     """
 
     prefix: str
@@ -63,10 +73,36 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     revoked: Path | None = None
     trusts_expired: bool = False
     """Whether a certificate in the trust store is still trusted after it has expired."""
+    key_pem: bytes = b""
+    trust_pem: bytes = b""
+    names: KeyNames | None = None
 
     def __repr__(self) -> str:
         """Representation without the password."""
         return f"TlsSettings({self.prefix}, {self.key_store}, {self.trust_store})"
+
+    @property
+    def key_names(self) -> KeyNames:
+        """The names of the configuration keys."""
+        prefix = self.prefix
+        return self.names or KeyNames(
+            f"{prefix}keyStore.location",
+            f"{prefix}trustStore.location",
+            f"{prefix}ciphersuites",
+            f"zabka.{prefix}trustExpired",
+        )
+
+    @property
+    def own(self) -> Store:
+        """The key store."""
+        return Store(self.key_store, self.key_type, self.key_password, self.key_pem)
+
+    @property
+    def trusted(self) -> Store | None:
+        """The trust store, or None without one."""
+        if self.trust_store is None:
+            return None
+        return Store(self.trust_store, self.trust_type, self.trust_password, self.trust_pem)
 
 
 class TlsStore:
@@ -84,7 +120,7 @@ class TlsStore:
         self._anchors: frozenset[bytes] = frozenset()
         self._server, self._client = self._made()
         if (unchosen := unchosen_suites(settings.ciphers)) is not None:
-            report(f"{settings.prefix}ciphersuites: {unchosen}")
+            report(f"{settings.key_names.ciphers}: {unchosen}")
 
     def server_context(self) -> ssl.SSLContext:
         """Return the context for accepted connections."""
@@ -110,21 +146,22 @@ class TlsStore:
 
     def _look_at_anchors(self) -> None:
         """Store the trusted certificates, and report those that have expired."""
-        settings = self.settings
-        if settings.trust_store is None:
+        settings, names = self.settings, self.settings.key_names
+        if settings.trusted is None:
             return
         try:
-            anchors = certificates_in(Store(settings.trust_store, settings.trust_type, settings.trust_password))
+            anchors = certificates_in(settings.trusted)
             dates = [*expired(anchors, _now())]
         except (OSError, ValueError):
             return  # unreadable here; OpenSSL checks these stores itself
         self._anchors = frozenset(encoded(anchor) for anchor in anchors)
+        unless = f", unless {names.trust_expired}=true" if names.trust_expired else ""
         trusted = (
-            f"it is trusted all the same (zabka.{settings.prefix}trustExpired)" if settings.trusts_expired
-            else f"who shows it or one that it signed is refused, unless zabka.{settings.prefix}trustExpired=true"
+            f"it is trusted all the same ({names.trust_expired})" if settings.trusts_expired
+            else f"who shows it or one that it signed is refused{unless}"
         )  # fmt: skip
         for each in dates:
-            self._report(f"{settings.prefix}trustStore.location={settings.trust_store}: {each}; {trusted}")
+            self._report(f"{_named(names.trust_store, settings.trusted)}: {each}; {trusted}")
 
     def outdated(self, transport: asyncio.BaseTransport) -> str | None:
         """Return why the other side's certificate chain is not valid now, or None if it is.
@@ -164,13 +201,13 @@ class TlsStore:
         context = ssl.SSLContext(protocol)
         versions = [VERSIONS[name] for name in offered_versions(settings.versions, settings.ciphers)]
         if not versions:
-            raise ConfigError(f"{settings.prefix}ciphersuites names none for {', '.join(settings.versions)}")
+            raise ConfigError(f"{settings.key_names.ciphers} names none for {', '.join(settings.versions)}")
         context.minimum_version, context.maximum_version = min(versions), max(versions)
         if older := [openssl_name(name) for name in settings.ciphers if name not in TLS13_SUITES]:
             try:
                 context.set_ciphers(":".join(older))
             except ssl.SSLError:
-                raise ConfigError(f"{settings.prefix}ciphersuites names no cipher that is known here") from None
+                raise ConfigError(f"{settings.key_names.ciphers} names no cipher that is known here") from None
         self._load(context)
         # As in Java, every certificate in the trust store is trusted, even if it is not a root certificate.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -181,18 +218,22 @@ class TlsStore:
         return context
 
     def _load(self, context: ssl.SSLContext) -> None:
-        settings = self.settings
-        key = f"{settings.prefix}keyStore.location={settings.key_store}"
+        settings, names = self.settings, self.settings.key_names
+        key = _named(names.key_store, settings.own)
         try:
-            load_key(context, Store(settings.key_store, settings.key_type, settings.key_password))
-            if settings.trust_store is not None:
-                key = f"{settings.prefix}trustStore.location={settings.trust_store}"
-                load_trust(context, Store(settings.trust_store, settings.trust_type, settings.trust_password))
+            load_key(context, settings.own)
+            if settings.trusted is not None:
+                key = _named(names.trust_store, settings.trusted)
+                load_trust(context, settings.trusted)
             if settings.revoked is not None:
                 key = f"zabka.{settings.prefix}crl.location={settings.revoked}"
                 load_revoked(context, settings.revoked)
         except BadStore as bad:
             raise ConfigError(f"{key} cannot be used: {bad}") from None
+
+
+def _named(key: str, store: Store) -> str:
+    return key if store.content else f"{key}={store.path}"
 
 
 def _now() -> datetime.datetime:
@@ -220,6 +261,21 @@ def unchosen_suites(ciphers: Sequence[str]) -> str | None:
     if not named or named >= TLS13_OFFERED:
         return None
     return f"Python offers all of TLS 1.3's or none; {', '.join(sorted(TLS13_OFFERED - named))} cannot be left out"
+
+
+def unknown_suite(ciphers: Sequence[str]) -> str | None:
+    """Return the first name that is not Java's name of a cipher suite that OpenSSL offers here, or None."""
+    for name in ciphers:
+        if name in TLS13_OFFERED:
+            continue
+        wanted, context = openssl_name(name), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            context.set_ciphers(wanted)
+        except ssl.SSLError:
+            return name
+        if not name.startswith("TLS_") or wanted not in (each["name"] for each in context.get_ciphers()):
+            return name
+    return None
 
 
 def openssl_name(name: str) -> str:

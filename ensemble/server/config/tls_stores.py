@@ -11,7 +11,7 @@ import secrets
 import ssl
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -26,6 +26,7 @@ _SUPPORTED: dict[str, StoreType] = {"PEM": "PEM", "PKCS12": "PKCS12"}
 _CONVERTIBLE = ("JKS", "BCFKS")
 _BY_SUFFIX = {".pem": "PEM", ".p12": "PKCS12", ".jks": "JKS", ".bcfks": "BCFKS"}
 _CRL = re.compile(rb"-----BEGIN X509 CRL-----")
+_PEM_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----.+?-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
 _CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 _PEM_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
@@ -35,11 +36,15 @@ class BadStore(Exception):
 
 
 class Store(msgspec.Struct, frozen=True):
-    """File, type and password of a key store or a trust store."""
+    """File, type and password of a key store or a trust store.
+
+    `content` is the store itself, in PEM, instead of a file.
+    """
 
     path: Path
     kind: StoreType
     password: str
+    content: bytes = b""
 
     def __repr__(self) -> str:
         """Representation without the password."""
@@ -71,7 +76,9 @@ def load_key(context: ssl.SSLContext, store: Store) -> None:
     if not is_installed("tls"):
         raise BadStore(sentence("tls", "what reads stores and certificates is"))
     try:
-        if store.kind == "PEM":
+        if store.content:
+            _load_pem_key(context, store)
+        elif store.kind == "PEM":
             # Always pass a password: otherwise OpenSSL would prompt for it on the terminal.
             context.load_cert_chain(store.path, password=lambda: store.password)
         else:
@@ -83,6 +90,9 @@ def load_key(context: ssl.SSLContext, store: Store) -> None:
 def load_trust(context: ssl.SSLContext, store: Store) -> None:
     """Trust the certificates in a store.  Raises BadStore."""
     try:
+        if store.content:
+            context.load_verify_locations(cadata=store.content.decode("ascii"))
+            return
         if store.kind == "PEM":
             context.load_verify_locations(store.path)
             return
@@ -104,7 +114,7 @@ def certificates_in(store: Store) -> list[x509.Certificate]:
 
     if store.kind == "PKCS12":
         return [entry.certificate for entry in _pkcs12(store).additional_certs]
-    blocks = _PEM_CERTIFICATE.findall(store.path.read_bytes())
+    blocks = _PEM_CERTIFICATE.findall(store.content or store.path.read_bytes())
     return load_pem_x509_certificates(b"\n".join(blocks))
 
 
@@ -128,17 +138,36 @@ def load_revoked(context: ssl.SSLContext, path: Path) -> None:
 
 
 def _load_pkcs12_key(context: ssl.SSLContext, store: Store) -> None:
-    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
-
     found = _pkcs12(store)
     if found.key is None or found.cert is None:
         raise ValueError("it holds no private key with its certificate")
+    _load_pair(context, found.key, [entry.certificate for entry in (found.cert, *found.additional_certs)])
+
+
+def _load_pem_key(context: ssl.SSLContext, store: Store) -> None:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from cryptography.x509 import load_pem_x509_certificates
+
+    found = _PEM_KEY.search(store.content)
+    if found is None:
+        raise ValueError("it holds no private key")
+    try:
+        # A password for a key that is not encrypted is a mistake, as in a file.
+        key = load_pem_private_key(found.group(), store.password.encode() or None)
+    except (TypeError, UnsupportedAlgorithm) as bad:
+        raise ValueError(str(bad)) from None
+    _load_pair(context, key, load_pem_x509_certificates(store.content))
+
+
+def _load_pair(context: ssl.SSLContext, key: Any, chain: list[x509.Certificate]) -> None:
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+
     # The ssl module loads keys only from files, so write the key to a file, encrypted with a temporary password.
     password = secrets.token_bytes(32)
-    key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password))
-    chain = (found.cert, *found.additional_certs)
+    written = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password))
     with NamedTemporaryFile(prefix="zabka-") as file:
-        file.write(key + b"".join(entry.certificate.public_bytes(Encoding.PEM) for entry in chain))
+        file.write(written + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in chain))
         file.flush()
         context.load_cert_chain(file.name, password=password)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import Counter
+from functools import partial
 from typing import Protocol
 
 from zabka.ensemble.runtime.descriptors import leaves_room
@@ -56,17 +58,21 @@ class TlsListener:
         handshakes_max: int,
         detects_plain: bool,
         is_of_few: bool = True,
+        per_host_max: int = 0,
     ) -> None:
         """Create the port.
 
         `is_of_few` is set for a port for servers or operators, which can use more of the file descriptors (see
-        `leaves_room`).
+        `leaves_room`). `per_host_max` limits the handshakes of one address; 0 is no limit.
         """
         self._store = store
         self._is_of_few = is_of_few
         self._keeper = keeper
         self._handshakes_max = handshakes_max
         self._detects_plain = detects_plain
+        self._per_host_max = per_host_max or handshakes_max
+        self._hosts: Counter[str] = Counter()
+        """Number of handshakes in progress of each address."""
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._welcoming: dict[asyncio.Task[None], socket.socket] = {}
@@ -119,7 +125,7 @@ class TlsListener:
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
             host = address[0]
-            if len(self._welcoming) >= self._handshakes_max:
+            if len(self._welcoming) >= self._handshakes_max or self._hosts[host] >= self._per_host_max:
                 self._keeper.on_too_many_handshakes()
                 accepted.close()
             elif not (leaves_room(accepted, is_of_few=self._is_of_few) and self._keeper.admit(host)):
@@ -127,10 +133,14 @@ class TlsListener:
             else:
                 task = loop.create_task(self._welcome(accepted, host, f"{host}:{address[1]}"))
                 self._welcoming[task] = accepted
-                task.add_done_callback(self._welcomed)
+                self._hosts[host] += 1
+                task.add_done_callback(partial(self._welcomed, host))
 
-    def _welcomed(self, task: asyncio.Task[None]) -> None:
+    def _welcomed(self, host: str, task: asyncio.Task[None]) -> None:
         del self._welcoming[task]
+        self._hosts[host] -= 1
+        if not self._hosts[host]:
+            del self._hosts[host]
 
     async def _welcome(self, accepted: socket.socket, host: str, remote: str) -> None:
         """Run one handshake. Its time limit includes reading the first byte, which detects connections without TLS."""
@@ -171,6 +181,8 @@ class TlsListener:
         try:
             async with asyncio.timeout(timeout_s):
                 await readable
+        except TimeoutError:
+            raise TimeoutError(f"no TLS handshake within {timeout_s:g} s") from None
         finally:
             loop.remove_reader(accepted.fileno())
         first = accepted.recv(1, socket.MSG_PEEK)

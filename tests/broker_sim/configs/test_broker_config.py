@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zabka.broker_sim.broker_process import main as run_broker
-from zabka.broker_sim.configs.broker_config import BROKER_KEYS, Listener, parse_config
+from zabka.broker_sim.configs.broker_config import BROKER_KEYS, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigType, render
+from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.configs.replica_config import partition_config, replica_config
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS, effective_topic_config, validate_topic_config
 
@@ -96,7 +97,7 @@ def test_topic_with_remote_storage_is_rejected(name: str) -> None:
         ("listeners=nonsense", "Unable to parse nonsense to a broker endpoint"),
         ("listeners=PLAINTEXT://h:99999", "Unable to parse"),
         ("listeners=A://h:1,A://h:2", "Each listener must have a different name"),
-        ("listeners=SSL://h:1", "security protocol SSL is not supported"),
+        ("listeners=SSL://h:1", "brokers would use the listener SSL among themselves"),
         ("advertised.listeners=PLAINTEXT://0.0.0.0:1", "nonroutable meta-address"),
         ("advertised.listeners=OTHER://h:1", "no listener is named OTHER"),
         ("zookeeper.connect=", "Missing required configuration"),
