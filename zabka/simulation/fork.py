@@ -6,7 +6,7 @@ The change is a scheduled call that is the first one of its time: the events bef
 | change | effect |
 |---|---|
 | a fault is left out | it is drawn, and not injected; its id stays unused, so that later faults keep theirs |
-| a node is killed or paused | it is started or resumed after `lasts_ms`, or by the run when its faults have ended |
+| a node is killed or paused | it is started or resumed after `lasts_ms`; the run also starts it when its faults end |
 | a setting is different | an operator sets the brokers' dynamic configuration, as kafka-configs.sh does |
 | another future | from then on, all random numbers of the world are other ones |
 """
