@@ -88,7 +88,7 @@ def _decisive(pair: Pair, sentences: Sentences) -> Iterator[str]:
     found = deciding(*runs)
     if found is None:
         return
-    yield from ("", "the first difference that leads to another outcome")
+    yield from ("", "the first difference that led to another outcome, or else of any decision")
     for name, entries, entry in zip((AS_IT_WAS, WHAT_IF), runs, found, strict=True):
         if entry is None:
             yield f"  {name:9}  no such event"
