@@ -42,15 +42,17 @@ def _is_progress(entry: Entry) -> bool:
     return type_name(entry.event) in progress_types()
 
 
-def page_of(runs: Sequence[Recorded], shown: str) -> str:
+def page_of(runs: Sequence[Recorded], shown: str, tab: str | None = None) -> str:
     """Return the HTML file of some runs.
 
     The page opens at the decisive moment of the run `shown`. If there is a second run, the page shows it next to the
-    first. Raises NoPage.
+    first. `tab` is the tab of the page that it opens with, or None for the tracks. Raises NoPage.
     """
     [about] = [run.about for run in runs if run.about.id == shown]
     other = next((run.about.id for run in runs if run.about.id != shown), None)
     at = about.decisive_seq
     inside = at is not None and about.first_seq <= at <= about.last_seq
     opening: dict[str, Any] = {"run": shown, "at": at if inside else None, "with": other}
+    if tab is not None:
+        opening["tab"] = tab
     return document(f"{about.title} · zabka", packed(contents(runs, opening)))

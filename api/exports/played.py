@@ -19,7 +19,7 @@ from zabka.journal.messages import Message, read_message
 from zabka.journal.reader import decode_line, merge, read_file
 from zabka.journal.sightings import Matcher, read_sighting
 from zabka.simulation.engine.tap import MessageTap
-from zabka.simulation.run import has_messages, run_with_journal
+from zabka.simulation.run import ForkedRun, has_messages, run_with_journal
 from zabka.simulation.scenarios.decisive import decisive
 from zabka.simulation.scenarios.library import play
 from zabka.simulation.scenarios.report import replay_command
@@ -27,6 +27,7 @@ from zabka.simulation.scenarios.scenario import AnyScenario, Verdict, WorldScena
 from zabka.simulation.settings import WorldSettings
 
 BUG = ".bug"
+WHAT_IF = ".what-if"
 CLUSTER, JOURNAL = "cluster", "journal"
 """Ids of the exported run: one for a cluster's directory, one for a single journal file."""
 _UNKNOWN: dict[str, Any] = {"first_seq": 1, "last_seq": 0, "first_us": 0, "last_us": 0, "events": 0, "created_ms": 0}
@@ -90,6 +91,28 @@ def seed_run(seed: int, scenario: str, settings: WorldSettings | None, replay: s
         link=link_of(scenario, seed) if settings is None else None, **_UNKNOWN,
     )  # fmt: skip
     return _simulated(about, list(lines), tap, held=outcome.held)
+
+
+def forked_runs(
+    scenario: str, runs: tuple[ForkedRun, ForkedRun], taps: Sequence[MessageTap], change: str, commands: tuple[str, str]
+) -> list[Recorded]:
+    """Return a seed's run and its fork as a pair; `change` says how they differ. `commands` play each of them again."""
+    seed, name = int(runs[0].seed), f"{scenario}-{int(runs[0].seed)}"
+    lines = [run.lines() for run in runs]
+    equal = next((place for place, (one, two) in enumerate(zip(*lines, strict=False)) if one != two), None)
+    about = Run(
+        id=name, kind="seed", title=f"Seed {seed} of {scenario}", of=str(seed), pair=name + WHAT_IF,
+        decisive_seq=None if equal is None else equal + 1, replay=commands[0], link=link_of(scenario, seed), **_UNKNOWN,
+    )  # fmt: skip
+    update = {
+        "id": name + WHAT_IF, "title": f"Seed {seed} of {scenario}: {change}", "pair": name, "variant": change,
+        "replay": commands[1], "link": None,
+    }  # fmt: skip
+    abouts = about, about.model_copy(update=update)
+    return [
+        _simulated(each, own, tap, held=run.outcome.held)
+        for each, own, tap, run in zip(abouts, lines, taps, runs, strict=True)
+    ]
 
 
 def journal_run(path: Path) -> Recorded:

@@ -6,19 +6,20 @@ from hashlib import sha256
 from random import Random
 
 from zabka.simulation.choices import ReplayedSeed
+from zabka.simulation.forked_seed import ForkedSeed
 
 
 def derive_random(seed: int, purpose: str) -> Random:
     """Return the seed's random stream for that purpose.
 
     Each purpose has its own stream, so an extra draw for one purpose does not change the draws for the others.  For a
-    `ReplayedSeed`, the choice sequence defines the stream.
+    `ReplayedSeed`, the choice sequence defines the stream; for a `ForkedSeed`, the run that is forked.
     """
 
     def seeded(number: int) -> Random:
         return Random(int.from_bytes(sha256(f"{number}/{purpose}".encode()).digest()[:16], "big"))
 
-    return seed.stream(purpose, seeded) if isinstance(seed, ReplayedSeed) else seeded(seed)
+    return seed.stream(purpose, seeded) if isinstance(seed, ReplayedSeed | ForkedSeed) else seeded(seed)
 
 
 def draw_below(random: Random, stop: int) -> int:

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from zabka.journal.events import Entry, FaultInjected
+from zabka.journal.writer import encode_line
 from zabka.simulation.engine.tap import MessageTap
+from zabka.simulation.fork import Change, Forking
+from zabka.simulation.forked_seed import ForkedSeed
 from zabka.simulation.scenarios.library import LIBRARY, play, seeded
 from zabka.simulation.scenarios.scenario import WorldScenario
 from zabka.simulation.seeds.chaos import CALM, CHAOS, ENSEMBLE, REQUESTS
@@ -38,6 +43,41 @@ def has_messages(scenario: str) -> bool:
     protocol.
     """
     return scenario in SEARCHED or isinstance(LIBRARY.get(scenario), WorldScenario)
+
+
+class ForkedRun(NamedTuple):
+    """A run of a seed that can be forked, or one of its forks."""
+
+    outcome: Outcome
+    entries: list[Entry]
+    seed: ForkedSeed
+    nodes: dict[str, str]
+    """State of each node just before the moment; empty if the run did not reach it."""
+    omitted: list[FaultInjected]
+    """The faults that were left out."""
+
+    def lines(self) -> list[bytes]:
+        """Return the lines of the journal."""
+        return [encode_line(each.node, each.node_seq, each.wall_us, each.mono_us, each.event) for each in self.entries]
+
+
+def run_forked(
+    seed: int, scenario: str, change: Change, settings: WorldSettings | None = None, *,
+    original: ForkedRun | None = None, tap: MessageTap | None = None,
+) -> ForkedRun:  # fmt: skip
+    """Run a seed of a scenario in `SEARCHED` with that change; with `original`, as a fork of that run.
+
+    Without a change, the history is that of the plain seed, byte for byte.
+    """
+    forked = ForkedSeed(seed, original.seed if original is not None else None, change.future)
+    run: SeedRun | ServingRun | ClusterRun
+    if scenario in WHOLE_RUNS:
+        run = WHOLE_RUNS[scenario](forked, tap=tap)
+    else:
+        run = SeedRun(forked, SCENARIOS[scenario], settings, tap)
+    forking = Forking(run.world, change, forked.begin_future)
+    outcome = run.execute()
+    return ForkedRun(outcome, run.world.record.entries, forked, forking.nodes, run.world.omitted)
 
 
 def run_seed(seed: int, scenario: str = "chaos", settings: WorldSettings | None = None) -> Outcome:

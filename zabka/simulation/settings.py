@@ -100,6 +100,11 @@ PLAYED_KEYS = (*_HARM, "faults.lasts.ms", "faults.kinds", *_WORKLOAD, "acks", "d
 """Keys of settings for faults and clients, which scripts and searches choose themselves."""
 
 
+def is_setting_of_the_world(key: str) -> bool:
+    """Return whether the world or its faults and clients are built with this key."""
+    return key in _OWN_KEYS or key in _OWN_FLAGS or key in PLAYED_KEYS
+
+
 _WHOLE = re.compile(r"[0-9]{1,18}")
 
 

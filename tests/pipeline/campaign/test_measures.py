@@ -193,6 +193,17 @@ def test_topic_override_of_min_isr_counts_while_it_is_set() -> None:
     assert [(times.writable_us, times.under_min_isr_us) for times in found.partitions] == [(3_000_000, 3_000_000)]
 
 
+def test_min_isr_of_all_brokers_counts_while_it_is_set() -> None:
+    events = (
+        (0, "broker-1", elected(1, [1], 6)),
+        (2_000, "broker-1", e.ConfigChanged("brokers/<default>", {"min.insync.replicas": "2"})),
+        (3_000, "broker-1", e.ConfigChanged("brokers/1", {"min.insync.replicas": "1"})),
+        (5_000, "broker-1", e.ConfigChanged("brokers/<default>", {})),
+    )
+    found = measure(history(*events), Asked(Window(0, 6_000 * MS), min_insync_replicas=1))
+    assert [(times.writable_us, times.under_min_isr_us) for times in found.partitions] == [(3_000_000, 3_000_000)]
+
+
 def test_min_isr_above_the_replica_count_requires_all_replicas() -> None:
     one = e.LeaderElected("one", 0, 1, 0, [1], [1], 0, 1, False, "new_topic", 5)
     events = ((0, "broker-1", one), (0, "broker-1", elected(1, [1, 2], 6)), (4_000, "broker-1", elected(1, [1], 7)))

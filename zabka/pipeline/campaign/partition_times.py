@@ -14,6 +14,7 @@ TAKES = LIVES | {
 }  # fmt: skip
 """Event types that can end a period with constant conditions."""
 _MIN_ISR = "min.insync.replicas"
+_ALL_BROKERS = "brokers/<default>"
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -66,7 +67,7 @@ class PartitionClock:
     def __init__(self, window: Window, lives: Lives, min_insync_replicas: int, acks: int) -> None:
         self._window = window
         self._lives = lives
-        self._needed = min_insync_replicas
+        self._usual = self._needed = min_insync_replicas
         self._acks = acks
         self._states: dict[str, _State] = {}
         self._gone: list[PartitionTimes] = []
@@ -106,6 +107,8 @@ class PartitionClock:
                 self._cuts[event.fault_id] = frozenset((event.source, event.target))
         elif isinstance(event, e.FaultRemoved):
             self._cuts.pop(event.fault_id, None)
+        elif isinstance(event, e.ConfigChanged) and event.entity == _ALL_BROKERS:
+            self._needed = int(event.config.get(_MIN_ISR, self._usual))
         elif isinstance(event, e.ConfigChanged) and event.entity.startswith("topics/"):
             self._configure(event.entity.partition("/")[2], event.config.get(_MIN_ISR))
 
@@ -139,13 +142,23 @@ class PartitionClock:
             return
         times = state.times
         times.window_us += span_us
-        asked_for = self._of_topics.get(times.partition.rpartition("-")[0], self._needed)
-        # A broker never requires more replicas than the partition has.
-        under_min = len(state.isr) < min(asked_for, len(state.replicas) or asked_for)
-        times.under_min_isr_us += span_us * under_min
+        times.under_min_isr_us += span_us * self._is_under_min(state)
         times.under_replicated_us += span_us * (len(state.isr) < len(state.replicas))
-        leads = state.leader >= 0 and self._lives.works(f"broker-{state.leader}")
-        times.writable_us += span_us * (leads and (self._acks != -1 or not (under_min or self._is_stalled(state))))
+        times.writable_us += span_us * self._is_writable(state)
+
+    def unwritable(self) -> list[str]:
+        """Return the partitions that cannot take records after the last entry."""
+        return [name for name, state in self._states.items() if not self._is_writable(state)]
+
+    def _is_writable(self, state: _State) -> bool:
+        if state.leader < 0 or not self._lives.works(f"broker-{state.leader}"):
+            return False
+        return self._acks != -1 or not (self._is_under_min(state) or self._is_stalled(state))
+
+    def _is_under_min(self, state: _State) -> bool:
+        asked_for = self._of_topics.get(state.times.partition.rpartition("-")[0], self._needed)
+        # A broker never requires more replicas than the partition has.
+        return len(state.isr) < min(asked_for, len(state.replicas) or asked_for)
 
     def _is_stalled(self, state: _State) -> bool:
         """Return whether the leader waits for an ISR member that is down, paused or partitioned from the leader."""

@@ -154,6 +154,8 @@ class ClusterWorld(ServingWorld):
         """
         if (reason := why_impossible(rule)) is not None:
             raise ValueError(reason)
+        if self.leaves_out("request", describe(rule), rule.node):
+            return f"f{self.fault_number}"
         fault_id = self.announce("request", describe(rule), rule.node)
         held = HeldRequestFault(id=fault_id, **msgspec.structs.asdict(rule))
         self._hold(held, [machine for machine in self.servers() if held.is_for(machine.name)])

@@ -42,7 +42,12 @@ class ServingWorld:
         self.scheduler = Scheduler()
         self.record = Record(self.scheduler)
         self.ground = Ground(seed, self.scheduler, pieces=shape.pieces, tap=tap)
-        self._fault_number = 0
+        self.fault_number = 0
+        """Number of the last fault, from which its id is made."""
+        self.left_out: frozenset[str] = frozenset()
+        """Ids of the faults that are drawn but not injected."""
+        self.omitted: list[FaultInjected] = []
+        """The faults that were left out so far."""
         self.reached = Reached()
         self.record.listeners.append(self.reached.see)
         self.peers: dict[int, PeerMachine] = {}
@@ -168,7 +173,7 @@ class ServingWorld:
     @property
     def faults(self) -> int:
         """Return the number of injected faults."""
-        return self._fault_number
+        return self.fault_number - len(self.omitted)
 
     def run(self, duration_ms: int) -> None:
         """Advance the virtual time by `duration_ms`."""
@@ -220,19 +225,31 @@ class ServingWorld:
 
     def announce(self, kind: str, source: str, target: str = "", *, both_ways: bool = False, delay_ms: int = 0) -> str:
         """Write the start of a fault to the journal, and return the fault's id, which `over` needs."""
-        self._fault_number += 1
-        fault_id = f"f{self._fault_number}"
+        self.fault_number += 1
+        fault_id = f"f{self.fault_number}"
         self.emit(
             FaultInjected(fault_id, kind, source, target or source, both_ways, delay_ms, requester=self.requester)
         )
         return fault_id
 
+    def leaves_out(self, kind: str, source: str, target: str = "") -> bool:
+        """Return whether the next fault is left out.  Its id is then used up, so that later faults keep their ids."""
+        fault_id = f"f{self.fault_number + 1}"
+        if fault_id not in self.left_out:
+            return False
+        self.fault_number += 1
+        self.omitted.append(FaultInjected(fault_id, kind, source, target or source, both_ways=False))
+        return True
+
     def over(self, fault_id: str) -> None:
-        """Write the end of a fault to the journal."""
-        self.emit(FaultRemoved(fault_id))
+        """Write the end of a fault to the journal, unless the fault was left out."""
+        if all(fault.fault_id != fault_id for fault in self.omitted):
+            self.emit(FaultRemoved(fault_id))
 
     def cut(self, source: str, target: str, both_ways: bool = True) -> Callable[[], None]:
         """Cut a link, and return a function that heals it."""
+        if self.leaves_out("cut", source, target):
+            return nothing
         fault_id = self.announce("cut", source, target, both_ways=both_ways)
         ends = self.machine(source).address, self.machine(target).address
         directions = [ends, ends[::-1]] if both_ways else [ends]
@@ -248,6 +265,8 @@ class ServingWorld:
 
     def delay(self, source: str, target: str, delay_ms: int) -> Callable[[], None]:
         """Delay one direction of a link, and return a function that ends the delay."""
+        if self.leaves_out("delay", source, target):
+            return nothing
         fault_id = self.announce("delay", source, target, delay_ms=delay_ms)
         ends = self.machine(source).address, self.machine(target).address
         self.ground.network.slow(*ends, delay_ms * 1000)
@@ -257,6 +276,10 @@ class ServingWorld:
             self.over(fault_id)
 
         return end_fault
+
+
+def nothing() -> None:
+    """Undo a fault that was left out."""
 
 
 def server_line(peer: int, *, observer: bool = False) -> str:

@@ -17,6 +17,7 @@ from zabka.kafka.client.admin_client import AdminClient
 from zabka.simulation.cluster.broker_machine import KAFKA_PORT, broker_address
 from zabka.simulation.cluster.client_machine import SESSION_TIMEOUT_MS, ScriptedMachine
 from zabka.simulation.cluster.cluster_world import ClusterShape, ClusterWorld
+from zabka.simulation.cluster.ensemble_world import nothing
 from zabka.simulation.cluster.node_names import broker_name, peer_name
 from zabka.simulation.cluster.peer_machine import CLIENT_PORT, PeerMachine, peer_address
 from zabka.simulation.cluster.server_machine import ServerMachine
@@ -169,9 +170,9 @@ class World(ClusterWorld):
 
     def kill(self, name: str, power_loss: bool = False) -> None:
         """Kill a node or a program with SIGKILL, or cut its machine's power."""
-        machine = self.machine(name)
-        if machine.process is not None:
-            self.announce("power_loss" if power_loss else "crash", name)
+        machine, kind = self.machine(name), "power_loss" if power_loss else "crash"
+        if machine.process is not None and not self.leaves_out(kind, name):
+            self.announce(kind, name)
             if power_loss:
                 machine.lose_power()
             else:
@@ -183,7 +184,7 @@ class World(ClusterWorld):
         With `back_after_ms`, restart the broker that long after its process has ended.
         """
         machine = self.node(name)
-        if machine.process is None:
+        if machine.process is None or self.leaves_out("stop", name):
             return
         self.announce("stop", name)
         machine.stop()
@@ -199,7 +200,7 @@ class World(ClusterWorld):
 
     def pause(self, name: str) -> None:
         """Pause a node's process (SIGSTOP)."""
-        if self.is_running(name):
+        if self.is_running(name) and not self.leaves_out("pause", name):
             self.announce("pause", name)
             self.machine(name).pause()
 
@@ -237,6 +238,8 @@ class World(ClusterWorld):
 
     def prioritise(self, delays_ms: dict[tuple[str, str], int]) -> Callable[[], None]:
         """Delay the network in each given direction between two nodes, and return a function that ends these delays."""
+        if self.leaves_out("priorities", "*"):
+            return nothing
         fault_id = self.announce("priorities", "*", delay_ms=max(delays_ms.values(), default=0))
         links = {(self.machine(a).address, self.machine(b).address): each for (a, b), each in delays_ms.items()}
         for link, delay_ms in links.items():
@@ -251,6 +254,8 @@ class World(ClusterWorld):
 
     def slow_disk(self, name: str, factor: int) -> Callable[[], None]:
         """Slow down a node's disk by that factor, and return a function that restores its speed."""
+        if self.leaves_out("slow_disk", name):
+            return nothing
         fault_id, volume = self.announce("slow_disk", name), self.node(name).volume
         volume.slow_factor = factor
 

@@ -110,6 +110,8 @@ def power_loss_in_mid_operation(nemesis: ClusterNemesis) -> None:
 def replace_disk(nemesis: ClusterNemesis) -> None:
     """Replace a broker's disk by an empty disk, as Kafka allows at any time."""
     machine = nemesis.pick_broker()
+    if nemesis.world.leaves_out("disk_replaced", machine.name):
+        return
     machine.kill()
     nemesis.world.announce("disk_replaced", machine.name)
     machine.format()
@@ -119,6 +121,8 @@ def replace_disk(nemesis: ClusterNemesis) -> None:
 def fill_disk(nemesis: ClusterNemesis) -> None:
     """Fill a broker's disk, leaving a few free blocks or none."""
     machine = nemesis.pick_broker()
+    if nemesis.world.leaves_out("disk_full", machine.name):
+        return
     fault_id = nemesis.world.announce("disk_full", machine.name)
     machine.volume.room_bytes = nemesis.random.randrange(0, BLOCKS_LEFT_MAX) * BLOCK_BYTES
 

@@ -35,8 +35,9 @@ def _perhaps_lose_power(nemesis: Nemesis, name: str) -> None:
 def fail_sync(nemesis: Nemesis) -> None:
     """Make the next fsync of a peer fail."""
     name = nemesis.pick(nemesis.world.peer_names())
-    nemesis.world.over(nemesis.world.announce("fsync_fails", name))
-    nemesis.world.node(name).volume.fail_next("sync")
+    if not nemesis.world.leaves_out("fsync_fails", name):
+        nemesis.world.over(nemesis.world.announce("fsync_fails", name))
+        nemesis.world.node(name).volume.fail_next("sync")
     _perhaps_lose_power(nemesis, name)
 
 
@@ -57,6 +58,8 @@ def fill_disk(nemesis: Nemesis) -> None:
 def stall_disk(nemesis: Nemesis) -> None:
     """Make the next fsync of a peer take up to 8 seconds (fsync.warningthresholdms)."""
     name = nemesis.pick(nemesis.world.peer_names())
+    if nemesis.world.leaves_out("fsync_stalls", name):
+        return
     nemesis.world.over(nemesis.world.announce("fsync_stalls", name))
     nemesis.world.node(name).volume.stall_next_sync(nemesis.random.randrange(STALL_MS_MIN, STALL_MS_MAX) * 1000)
 
@@ -94,6 +97,8 @@ def break_log_dir(nemesis: Nemesis) -> None:
     draw, world, machine = nemesis.random, nemesis.world, _some_broker(nemesis)
     log_dir = machine.log_dirs[draw.randrange(0, len(machine.log_dirs))]
     is_replaced = draw.random() < REPLACED_CHANCE
+    if world.leaves_out("log_dir_fails", machine.name):
+        return
     fault_id = world.announce("log_dir_fails", machine.name)
     only = draw.randrange(0, 2 * len(OPERATIONS))
     if only < len(OPERATIONS):
@@ -114,6 +119,8 @@ def break_log_dir(nemesis: Nemesis) -> None:
 def fill_log_dir(nemesis: Nemesis) -> None:
     """Fill a broker's disk.  Restart the broker when there is free space again."""
     world, machine = nemesis.world, _some_broker(nemesis)
+    if world.leaves_out("log_dir_full", machine.name):
+        return
     fault_id = world.announce("log_dir_full", machine.name)
     machine.volume.room_bytes = 0
 

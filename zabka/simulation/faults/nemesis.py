@@ -13,6 +13,7 @@ from random import Random
 from zabka.simulation.cluster.world import World
 from zabka.simulation.faults.kafka_operator import KafkaOperator, operator_in
 from zabka.simulation.faults.operator import Operator
+from zabka.simulation.forked_seed import ForkedSeed
 
 Action = Callable[["Nemesis"], None]
 """A kind of fault: a function that injects the fault once, into a randomly chosen target."""
@@ -44,6 +45,7 @@ class Nemesis:
         self._schedule()
 
     def _schedule(self) -> None:
+        self._align()
         self.world.scheduler.after(self.draw_gap_ms() * 1000, self._inject)
 
     def draw_gap_ms(self) -> int:
@@ -53,8 +55,14 @@ class Nemesis:
     def _inject(self) -> None:
         if not self.active:
             return
+        self._align()
         self.inject()
         self._schedule()
+
+    def _align(self) -> None:
+        """In a fork of a run, continue with the random numbers that the run drew for this fault (`ForkedSeed`)."""
+        if isinstance(seed := self.world.seed, ForkedSeed):
+            self.world.fault_number = seed.align(self.random, self.world.fault_number)
 
     def inject(self) -> None:
         """Inject one fault."""

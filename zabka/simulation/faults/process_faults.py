@@ -121,11 +121,13 @@ class ServingNemesis:
 
     def down(self, machine: ServerMachine, *, power: bool, lasts_ms: int = 0) -> None:
         """Kill a server, or with `power` cut its power, and start it again later."""
-        self.world.announce("power_loss" if power else "crash", machine.name)
-        if power:
-            machine.lose_power()
-        else:
-            machine.kill()
+        kind = "power_loss" if power else "crash"
+        if not self.world.leaves_out(kind, machine.name):
+            self.world.announce(kind, machine.name)
+            if power:
+                machine.lose_power()
+            else:
+                machine.kill()
         self.until_healed(machine.switch_on, lasts_ms)
 
 
@@ -152,21 +154,25 @@ def power_loss_of_all(nemesis: ServingNemesis) -> None:
 def restart_of_all(nemesis: ServingNemesis) -> None:
     """Stop every server in a controlled way; supervisors restart them."""
     for machine in nemesis.injected():
-        nemesis.world.announce("stop", machine.name)
-        machine.terminate()
+        _terminate(nemesis, machine)
 
 
 def terminate(nemesis: ServingNemesis) -> None:
     """Send SIGTERM to a server; a supervisor restarts it."""
-    machine = nemesis.pick()
-    nemesis.world.announce("stop", machine.name)
-    machine.terminate()
+    _terminate(nemesis, nemesis.pick())
+
+
+def _terminate(nemesis: ServingNemesis, machine: ServerMachine) -> None:
+    if not nemesis.world.leaves_out("stop", machine.name):
+        nemesis.world.announce("stop", machine.name)
+        machine.terminate()
 
 
 def pause(nemesis: ServingNemesis) -> None:
     """Pause a server (SIGSTOP), and resume it later (SIGCONT)."""
     machine = nemesis.pick()
-    if not machine.is_paused and machine.process is not None:
+    can_pause = not machine.is_paused and machine.process is not None
+    if can_pause and not nemesis.world.leaves_out("pause", machine.name):
         nemesis.world.announce("pause", machine.name)
         machine.pause()
         nemesis.until_healed(machine.resume)
@@ -175,6 +181,8 @@ def pause(nemesis: ServingNemesis) -> None:
 def slow_disk(nemesis: ServingNemesis) -> None:
     """Slow down all operations of a disk."""
     machine = nemesis.pick()
+    if nemesis.world.leaves_out("slow_disk", machine.name):
+        return
     fault_id = nemesis.world.announce("slow_disk", machine.name)
     machine.volume.slow_factor = nemesis.random.randrange(5, 300)
 
@@ -263,6 +271,8 @@ def replace(nemesis: ServingNemesis) -> None:
 def power_loss_in_mid_operation(nemesis: ServingNemesis) -> None:
     """Cut a server's power during a series of its file operations."""
     machine = nemesis.pick()
+    if nemesis.world.leaves_out("power_loss", machine.name):
+        return
     nemesis.world.announce("power_loss", machine.name)
     volume = machine.volume
     volume.lose_power_after(nemesis.random.randrange(1, 40))
@@ -290,6 +300,8 @@ def fail_sync(nemesis: ServingNemesis) -> None:
 def fail_file(nemesis: ServingNemesis) -> None:
     """Make a write, read, rename, unlink or open fail."""
     machine = nemesis.pick()
+    if nemesis.world.leaves_out("disk_error", machine.name):
+        return
     nemesis.world.announce("disk_error", machine.name)
     operation = ("write", "read", "rename", "unlink", "open")[nemesis.random.randrange(0, 5)]
     machine.volume.fail_next(operation)
@@ -298,6 +310,8 @@ def fail_file(nemesis: ServingNemesis) -> None:
 def fill_disk(nemesis: ServingNemesis) -> None:
     """Fill the disk, leaving at most 40,000 free bytes."""
     machine = nemesis.pick()
+    if nemesis.world.leaves_out("disk_full", machine.name):
+        return
     volume, fault_id = machine.volume, nemesis.world.announce("disk_full", machine.name)
     volume.room_bytes = nemesis.random.randrange(0, 40_000)
 
@@ -311,6 +325,8 @@ def fill_disk(nemesis: ServingNemesis) -> None:
 def stall_disk(nemesis: ServingNemesis) -> None:
     """Make an fsync take up to 6 seconds."""
     machine = nemesis.pick()
+    if nemesis.world.leaves_out("disk_stalls", machine.name):
+        return
     nemesis.world.announce("disk_stalls", machine.name)
     machine.volume.stall_next_sync(nemesis.random.randrange(200, 6_000) * 1000)
 

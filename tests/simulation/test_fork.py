@@ -1,0 +1,173 @@
+"""What-if forks: a fork equals its run up to the change, byte for byte, and differs by the change from then on."""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+
+import pytest
+
+from zabka.journal import events as e
+from zabka.journal.events import Entry, FaultInjected
+from zabka.simulation.fork import RUNNING, Change, check_setting
+from zabka.simulation.forked_seed import ForkedSeed
+from zabka.simulation.run import ForkedRun, run_forked, run_with_journal
+from zabka.simulation.settings import BadSetting, world_settings
+
+AT_US = 3_000_000
+SHORT = world_settings(["faults.ms=5000", "faults.gap.ms=400", "drawn.topics=false"])
+SEED, SEEDS = 6, (1, 2, 4, 6)
+
+
+@cache
+def original(seed: int) -> ForkedRun:
+    return run_forked(seed, "chaos", Change(AT_US), SHORT)
+
+
+def forked(seed: int, change: Change) -> ForkedRun:
+    return run_forked(seed, "chaos", change, SHORT, original=original(seed))
+
+
+def before(run: ForkedRun, at_us: int) -> list[bytes]:
+    return run.lines()[: sum(entry.mono_us < at_us for entry in run.entries)]
+
+
+def faults(run: ForkedRun) -> dict[str, tuple[int, FaultInjected]]:
+    return {each.event.fault_id: (each.mono_us, each.event) for each in run.entries
+            if isinstance(each.event, FaultInjected)}  # fmt: skip
+
+
+def up(run: ForkedRun, kind: str) -> str:
+    return next(name for name, state in run.nodes.items() if name.startswith(kind) and state == RUNNING)
+
+
+def of_node(run: ForkedRun, node: str, from_us: int, to_us: int) -> list[Entry]:
+    return [entry for entry in run.entries if entry.node == node and from_us <= entry.mono_us < to_us]
+
+
+def changes(run: ForkedRun) -> list[Change]:
+    fault_id, (injected_us, _) = next((name, fault) for name, fault in faults(run).items() if fault[0] > AT_US)
+    return [
+        Change(AT_US),
+        Change(AT_US, killed=(up(run, "broker-"),), lasts_ms=1_500),
+        Change(AT_US, paused=(up(run, "peer-"),), lasts_ms=1_500),
+        Change(AT_US, settings={"min.insync.replicas": "2"}),
+        Change(injected_us, left_out=(fault_id,)),
+    ]
+
+
+@pytest.mark.long
+def test_twenty_forks_equal_their_runs_up_to_the_change() -> None:
+    count = 0
+    for seed in SEEDS:
+        run = original(seed)
+        for change in changes(run):
+            fork = forked(seed, change)
+            count += 1
+            assert len(before(run, change.at_us)) > 500
+            assert before(fork, change.at_us) == before(run, change.at_us)
+            assert (fork.lines() == run.lines()) == change.is_empty
+            assert fork.outcome.held
+    assert count == 20
+
+
+def test_run_and_fork_without_change_equal_the_plain_seed() -> None:
+    plain = b"".join(run_with_journal(SEED, "chaos", SHORT)[1])
+    assert b"".join(original(SEED).lines()) == plain
+    assert b"".join(forked(SEED, Change(AT_US)).lines()) == plain
+
+
+def test_left_out_fault_is_absent_and_later_faults_stay() -> None:
+    run = original(SEED)
+    change = changes(run)[-1]
+    fork = forked(SEED, change)
+    (left_out,) = change.left_out
+    assert before(fork, change.at_us) == before(run, change.at_us)
+    assert left_out in faults(run) and left_out not in faults(fork)
+    assert [each.fault_id for each in fork.omitted] == [left_out]
+    assert (fork.omitted[0].kind, fork.omitted[0].target) == (faults(run)[left_out][1].kind,
+                                                              faults(run)[left_out][1].target)  # fmt: skip
+    assert fork.outcome.faults == len(faults(fork))
+    later = [name for name, (at_us, _) in faults(run).items() if at_us > change.at_us]
+    assert later
+    assert {name: faults(fork)[name][0] for name in later} == {name: faults(run)[name][0] for name in later}
+
+
+def test_killed_node_is_down_until_its_time_has_passed() -> None:
+    run = original(SEED)
+    node = up(run, "broker-")
+    fork = forked(SEED, Change(AT_US, killed=(node,), lasts_ms=1_000))
+    assert faults(fork)["w1"] == (
+        AT_US, FaultInjected("w1", "crash", node, node, both_ways=False, requester="what-if")
+    )  # fmt: skip
+    end_us = AT_US + 1_000_000
+    assert of_node(run, node, AT_US, end_us)
+    assert of_node(fork, node, AT_US, end_us) == []
+    assert isinstance(of_node(fork, node, end_us, 1 << 60)[0].event, e.NodeStarted)
+
+
+def test_paused_node_writes_nothing_until_it_is_resumed() -> None:
+    run = original(SEED)
+    node = up(run, "peer-")
+    fork = forked(SEED, Change(AT_US, paused=(node,), lasts_ms=1_000))
+    end_us = AT_US + 1_000_000
+    assert of_node(run, node, AT_US, end_us)
+    assert of_node(fork, node, AT_US, end_us) == []
+    assert of_node(fork, node, end_us, 1 << 60)
+
+
+def test_setting_reaches_the_brokers_after_its_moment() -> None:
+    fork = forked(SEED, Change(AT_US, settings={"min.insync.replicas": "2"}))
+    changed = [(entry.node, entry.mono_us, entry.event.config) for entry in fork.entries
+               if isinstance(entry.event, e.ConfigChanged) and entry.event.entity == "brokers/<default>"]  # fmt: skip
+    assert {node for node, _, _ in changed} == {"broker-1", "broker-2", "broker-3"}
+    assert all(config == {"min.insync.replicas": "2"} for _, _, config in changed)
+    assert min(at_us for _, at_us, _ in changed) > AT_US
+
+
+def test_futures_share_the_past_and_differ_from_each_other() -> None:
+    run = original(SEED)
+    one, same, other = (run_forked(SEED, "chaos", Change(AT_US, future=number), SHORT) for number in (1, 1, 2))
+    assert before(one, AT_US) == before(other, AT_US) == before(run, AT_US)
+    assert one.lines() == same.lines()
+    assert len({b"".join(each.lines()) for each in (run, one, other)}) == 3
+
+
+def test_fork_continues_each_draw_where_the_run_drew_it() -> None:
+    first, last = ForkedSeed(5), Random(0)
+    drawn: list[list[float]] = []
+    for count in (1, 4, 2):
+        assert first.align(last, len(drawn)) == len(drawn)
+        drawn.append([last.random() for _ in range(count)])
+    fork, random = ForkedSeed(5, first), Random(0)
+    again: list[list[float]] = []
+    for count, number in ((3, 0), (0, 1), (2, 7)):
+        assert fork.align(random, number) == max(number, len(again))
+        again.append([random.random() for _ in range(count)])
+    assert again[0][0] == drawn[0][0]
+    assert again[2] == drawn[2]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("tickTime", "100", "the world is built with it"),
+        ("faults.kinds", "pause", "the world is built with it"),
+        ("replica.lag.time.max.ms", "100", "the world is built with it"),
+        ("log.dirs", "/a", "a broker reads it only when it starts"),
+        ("advertised.listeners", "PLAINTEXT://a:1", "for each broker"),
+        ("no.such.key", "1", "no key of Kafka's brokers"),
+        ("min.insync.replicas", "many", "Not a number of type INT"),
+    ],
+)
+def test_setting_that_cannot_change_is_refused(key: str, value: str, reason: str) -> None:
+    with pytest.raises(BadSetting, match=reason):
+        check_setting(key, value)
+
+
+def test_whole_cluster_can_be_forked() -> None:
+    run = run_forked(SEED, "whole-cluster", Change(6_000_000))
+    node = up(run, "broker-")
+    fork = run_forked(SEED, "whole-cluster", Change(6_000_000, killed=(node,), lasts_ms=1_500), original=run)
+    assert before(fork, 6_000_000) == before(run, 6_000_000)
+    assert of_node(fork, node, 6_000_000, 7_500_000) == []

@@ -1,0 +1,173 @@
+"""Plays a seed as it was, and a fork of it that has a change from a moment on (`zabka what-if`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from zabka.journal.events import FaultInjected
+    from zabka.simulation.engine.tap import MessageTap
+    from zabka.simulation.fork import Change
+    from zabka.simulation.run import ForkedRun
+    from zabka.simulation.settings import WorldSettings
+
+LISTED = 8
+LASTS_S_MAX = 60
+"""Longest time for which a node is killed or paused: a run waits 120 s for the recovery of the cluster."""
+_SECONDS = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*s?")
+_FAULT = re.compile(r"(?:fault-|f)?([1-9]\d{0,8})")
+
+
+class BadChange(Exception):
+    """A change that the run cannot have. The message is the reason."""
+
+
+class Asked(NamedTuple):
+    """The seed to fork, and the change as options, before the run shows whether it is possible."""
+
+    seed: int
+    scenario: str
+    settings: WorldSettings | None
+    """None if the scenario draws all settings."""
+    at_us: int | None
+    without: tuple[str, ...]
+    kill: tuple[str, ...]
+    pause: tuple[str, ...]
+    settings_at: dict[str, str]
+    lasts_ms: int
+
+
+class Pair(NamedTuple):
+    """A run, its fork, and where their journals differ first."""
+
+    run: ForkedRun
+    fork: ForkedRun
+    change: Change
+    same: int
+    """Number of events before the first difference."""
+
+
+def time_us(name: str, text: str) -> int:
+    """Parse a number of seconds, such as 12.3s, as microseconds.  Raises BadChange."""
+    match = _SECONDS.fullmatch(text.strip())
+    if match is None:
+        raise BadChange(f"{name} {text}: a time in seconds is wanted, such as 12.3s")
+    return round(float(match[1]) * 1_000_000)
+
+
+def fault_id(text: str) -> str:
+    """Parse the id of a fault.  Raises BadChange."""
+    match = _FAULT.fullmatch(text)
+    if match is None:
+        raise BadChange(f"--without {text}: the id of a fault is wanted, such as f3 or fault-3")
+    return f"f{match[1]}"
+
+
+def dynamic(settings: Sequence[str]) -> dict[str, str]:
+    """Return the settings that can change at a moment.  Raises BadChange and BadSetting."""
+    from zabka.simulation.fork import check_setting
+
+    found: dict[str, str] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise BadChange(f"--set takes KEY=VALUE; got {setting!r}")
+        check_setting(key, value)
+        found[key] = value
+    return found
+
+
+def lasts_ms_of(text: str) -> int:
+    """Parse the time for which a node is killed or paused.  Raises BadChange."""
+    lasts_ms = time_us("--for", text) // 1000
+    if not 0 < lasts_ms <= LASTS_S_MAX * 1000:
+        raise BadChange(f"--for {text}: a time of at most {LASTS_S_MAX} s is wanted, because the run must recover")
+    return lasts_ms
+
+
+def world_of(scenario: str) -> WorldSettings | None:
+    """Return the settings of a scenario's world, or None if it draws them.  Raises BadChange."""
+    from zabka.simulation.run import SCENARIOS, SEARCHED
+    from zabka.simulation.settings import WorldSettings
+
+    if scenario not in SEARCHED:
+        raise BadChange(f"{scenario} is no scenario that draws its faults from a seed; there are {', '.join(SEARCHED)}")
+    return WorldSettings() if scenario in SCENARIOS else None
+
+
+def play(asked: Asked, taps: Sequence[MessageTap | None] = (None, None)) -> Pair:
+    """Play the run, check the change against it, and play the fork.  Raises BadChange."""
+    from zabka.simulation.fork import Change
+    from zabka.simulation.run import run_forked
+
+    run = run_forked(asked.seed, asked.scenario, Change(asked.at_us or 0), asked.settings, tap=taps[0])
+    change = _change(asked, run)
+    fork = run_forked(asked.seed, asked.scenario, change, asked.settings, original=run, tap=taps[1])
+    _check_left_out(run, fork, change)
+    ours, theirs = run.lines(), fork.lines()
+    same = next((place for place, (one, two) in enumerate(zip(ours, theirs, strict=False)) if one != two), None)
+    same = min(len(ours), len(theirs)) if same is None else same
+    before = sum(entry.mono_us < change.at_us for entry in run.entries)
+    assert same >= before, f"event {same + 1} of the fork differs before {change.at_us} us: please report this"
+    return Pair(run, fork, change, same)
+
+
+def _change(asked: Asked, run: ForkedRun) -> Change:
+    """Return the change, if the run allows it.  Raises BadChange."""
+    from zabka.cli.damage import seconds
+    from zabka.simulation.fork import RUNNING, Change
+
+    faults = _faults(run)
+    missing = [each for each in asked.without if each not in faults]
+    if missing:
+        raise BadChange(f"no fault of the run is {missing[0]}; there are {_listed(faults, asked.at_us or 0)}")
+    at_us = asked.at_us if asked.at_us is not None else min(faults[each][0] for each in asked.without)
+    early = [each for each in asked.without if faults[each][0] < at_us]
+    if early:
+        raise BadChange(f"{early[0]} was injected at {seconds(faults[early[0]][0])}, before --at {seconds(at_us)}")
+    if at_us > run.entries[-1].mono_us:
+        raise BadChange(f"--at {seconds(at_us)}: the run ends at {seconds(run.entries[-1].mono_us)}")
+    for name in (*asked.kill, *asked.pause):
+        state = run.nodes.get(name)
+        if state is None:
+            raise BadChange(f"there is no node {name}; there are {', '.join(run.nodes)}")
+        if state != RUNNING:
+            raise BadChange(f"{name} is {state} already at {seconds(at_us)}")
+    if asked.settings_at and not any(name.startswith("broker-") for name in run.nodes):
+        raise BadChange(f"--set changes the configuration of brokers, and {asked.scenario} has none")
+    return Change(at_us, asked.without, asked.kill, asked.pause, asked.lasts_ms, asked.settings_at)
+
+
+def _faults(run: ForkedRun) -> dict[str, tuple[int, FaultInjected]]:
+    """Return the injected faults of a run with their times, by id."""
+    from zabka.journal.events import FaultInjected
+
+    return {e.event.fault_id: (e.mono_us, e.event) for e in run.entries if isinstance(e.event, FaultInjected)}
+
+
+def _listed(faults: dict[str, tuple[int, FaultInjected]], since_us: int) -> str:
+    from zabka.cli.damage import seconds
+
+    found = [f"{name} ({seconds(at)} {event.kind} of {event.source})" for name, (at, event) in faults.items()
+             if at >= since_us]  # fmt: skip
+    more = [f"{len(found) - LISTED} more"] if len(found) > LISTED else []
+    return ", ".join([*found[:LISTED], *more]) or "none from then on"
+
+
+def _check_left_out(run: ForkedRun, fork: ForkedRun, change: Change) -> None:
+    """Raise BadChange unless the fork has left out exactly these faults of the run."""
+    ours, omitted = _faults(run), {each.fault_id: each for each in fork.omitted}
+    for name in change.left_out:
+        known = ours[name][1]
+        found = omitted.get(name)
+        if found is None:
+            raise BadChange(
+                f"{name} ({known.kind} of {known.source}) cannot be left out: it is a part of another fault"
+            )
+        if (found.kind, found.source, found.target) != (known.kind, known.source, known.target):
+            raise BadChange(
+                f"{name} cannot be left out together with the other changes: after them, it is another fault "
+                f"({found.kind} of {found.source})"
+            )

@@ -1,0 +1,113 @@
+"""Futures of a run: from a moment on, the world draws other random numbers; the outcomes are counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from hashlib import sha256
+from statistics import NormalDist
+from typing import NamedTuple
+
+import msgspec
+
+from zabka.cli.damage import course, on_world_clock, seconds
+from zabka.cli.worker_processes import results_of
+from zabka.simulation.engine.garbage import collect_after, collect_seldom
+from zabka.simulation.fork import Change
+from zabka.simulation.run import ForkedRun, run_forked
+from zabka.simulation.settings import WorldSettings
+
+AHEAD = 4
+"""Number of queued futures per process."""
+CONFIDENCE = 0.95
+LARGE_PERCENTILE = 0.9
+
+
+class Future(NamedTuple):
+    """The outcome of one future.  The times are since the moment, in microseconds; None if that time never came."""
+
+    acknowledged_lost: int
+    is_violated: bool
+    controller_us: int | None
+    writable_us: int | None
+    before: str
+    """Hash of the journal before the moment."""
+
+
+def hash_before(run: ForkedRun, at_us: int) -> str:
+    """Return a hash of the part of a run's journal before a moment."""
+    lines = run.lines()
+    return sha256(b"".join(lines[: sum(entry.mono_us < at_us for entry in run.entries)])).hexdigest()
+
+
+def play_future(seed: int, scenario: str, settings: WorldSettings | None, change: Change) -> Future:
+    """Play the future `change.future` of a seed."""
+    run = run_forked(seed, scenario, change, settings)
+    found = course(on_world_clock(run.entries), change.at_us, settings or WorldSettings())
+    since = (found.controller_since_us, found.writable_since_us)
+    controller_us, writable_us = (None if each is None else each - change.at_us for each in since)
+    collect_after(change.future or 0)
+    return Future(
+        found.acknowledged_lost, not run.outcome.held, controller_us, writable_us, hash_before(run, change.at_us)
+    )
+
+
+def play_futures(
+    seed: int, scenario: str, settings: WorldSettings | None, changes: Sequence[Change], jobs: int
+) -> list[Future]:
+    """Play several futures in `jobs` processes."""
+    calls = (partial(play_future, seed, scenario, settings, change) for change in changes)
+    with closing(_results(calls, min(jobs, len(changes)))) as results:
+        return list(results)
+
+
+def _results(calls: Iterator[Callable[[], Future]], jobs: int) -> Generator[Future]:
+    if jobs == 1:
+        return (call() for call in calls)
+    return results_of(calls, jobs=jobs, ahead=AHEAD * jobs, begin=collect_seldom)
+
+
+def numbered(change: Change, count: int) -> list[Change]:
+    """Return `count` futures of a change."""
+    return [msgspec.structs.replace(change, future=number) for number in range(1, count + 1)]
+
+
+def wilson(count: int, of: int) -> tuple[float, float]:
+    """Return the confidence interval of a share (Wilson, 1927)."""
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    share, scale = count / of, 1 + z * z / of
+    middle = (share + z * z / (2 * of)) / scale
+    half = z / scale * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def table(columns: Sequence[tuple[str, Sequence[Future]]]) -> Iterator[str]:
+    """Yield the lines of a table: a column for each change, a row for each figure."""
+    rows = [
+        ["", *(title for title, _ in columns)],
+        ["lose acknowledged records", *(_share([each.acknowledged_lost > 0 for each in of]) for _, of in columns)],
+        ["violate an invariant", *(_share([each.is_violated for each in of]) for _, of in columns)],
+        ["time until a controller exists", *(_times([each.controller_us for each in of]) for _, of in columns)],
+        ["time until all partitions are writable", *(_times([each.writable_us for each in of]) for _, of in columns)],
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _share(seen: Sequence[bool]) -> str:
+    low, high = wilson(sum(seen), len(seen))
+    return f"{sum(seen)} of {len(seen)} ({100 * low:.0f} to {100 * high:.0f} %)"
+
+
+def _times(times: Sequence[int | None]) -> str:
+    """Return the median, a high percentile and the maximum of the times that came, and how many never did."""
+    known = sorted(each for each in times if each is not None)
+    never = [f"never in {len(times) - len(known)}"] if len(known) < len(times) else []
+    if not known:
+        return never[0]
+    large = known[math.ceil(LARGE_PERCENTILE * len(known)) - 1]
+    middle = known[(len(known) - 1) // 2]
+    return ", ".join([f"median {seconds(middle)}", f"90 % {seconds(large)}", f"longest {seconds(known[-1])}", *never])

@@ -1,0 +1,257 @@
+"""`zabka what-if`: play a seed again with a change from a moment on, and show what the change led to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zabka.cli.failure import fail
+from zabka.cli.output_file import check_output
+from zabka.cli.simulate import USAGE, print_line
+
+if TYPE_CHECKING:
+    from zabka.cli.damage import Figure
+    from zabka.cli.forked_pair import Asked, Pair
+    from zabka.journal.causes import Causes
+    from zabka.journal.events import Entry
+    from zabka.journal.sentences import Sentences
+    from zabka.simulation.engine.tap import MessageTap
+    from zabka.simulation.fork import Change
+
+SHOWN = 3
+"""Number of events of each run that are printed at the first difference."""
+AS_IT_WAS, WHAT_IF = "as it was", "what if"
+
+
+def change_text(change: Change) -> str:
+    """Return a phrase about a change."""
+    parts = [f"without {', '.join(change.left_out)}"] if change.left_out else []
+    for names, what in ((change.killed, "killed"), (change.paused, "paused")):
+        parts += [f"{name} is {what} for {change.lasts_ms / 1000:g} s" for name in names]
+    parts += [f"{key}={value}" for key, value in change.settings.items()]
+    return ", ".join(parts) or "no change"
+
+
+def change_options(change: Change) -> str:
+    """Return the options that make this change."""
+    parts = [f"--at {change.at_us / 1_000_000:.6f}s"]
+    parts += [f"--without {each}" for each in change.left_out]
+    parts += [f"--kill {each}" for each in change.killed] + [f"--pause {each}" for each in change.paused]
+    parts += [f"--for {change.lasts_ms / 1000:g}s"] if change.killed or change.paused else []
+    return " ".join([*parts, *(f"--set {key}={value}" for key, value in change.settings.items())])
+
+
+def report(asked: Asked, pair: Pair) -> Iterator[str]:
+    """Yield the lines of the comparison."""
+    from zabka.cli.damage import figures, seconds
+    from zabka.journal.sentence_file import read_sentences
+    from zabka.simulation.settings import WorldSettings
+
+    change, sentences = pair.change, read_sentences()
+    at = seconds(change.at_us)
+    yield f"seed {asked.seed} of {asked.scenario}, from {at} on: {change_text(change)}"
+    if pair.same == len(pair.run.entries) == len(pair.fork.entries):
+        yield f"the two runs are identical, byte for byte: {pair.same:,} events"
+        return
+    yield f"identical, byte for byte, up to then: the first {pair.same:,} events"
+    yield from ("", "the first events that differ")
+    for name, run in ((AS_IT_WAS, pair.run), (WHAT_IF, pair.fork)):
+        for entry in run.entries[pair.same : pair.same + SHOWN]:
+            yield f"  {name:9}  {_event(entry, sentences)}"
+    yield from _decisive(pair, sentences)
+    settings = asked.settings or WorldSettings()
+    both = [figures(run, change.at_us, settings, sentences) for run in (pair.run, pair.fork)]
+    yield ""
+    yield from _table(*both)
+    yield from _causes(*both)
+
+
+def _event(entry: Entry, sentences: Sentences) -> str:
+    from zabka.cli.damage import seconds
+    from zabka.journal.printable import printable
+
+    sentence = printable(sentences.sentence(entry.node, entry.event))
+    return f"{seconds(entry.mono_us):>10}  {entry.node}#{entry.node_seq}: {sentence}"
+
+
+def _decisive(pair: Pair, sentences: Sentences) -> Iterator[str]:
+    """Yield the first difference that led to another outcome, and its causes."""
+    from zabka.cli.damage import on_world_clock
+    from zabka.journal.causes import Causes
+    from zabka.journal.outcomes import deciding
+
+    runs = [on_world_clock(run.entries) for run in (pair.run, pair.fork)]
+    found = deciding(*runs)
+    if found is None:
+        return
+    yield from ("", "the first difference that led to another outcome, or else of any decision")
+    for name, entries, entry in zip((AS_IT_WAS, WHAT_IF), runs, found, strict=True):
+        if entry is None:
+            yield f"  {name:9}  no such event"
+            continue
+        causes = Causes()
+        for each in entries:
+            causes.see(each)
+        yield from (f"  {name if not place else '':9}  {line}" for place, line in
+                    enumerate(_chain(causes, entry, sentences)))  # fmt: skip
+
+
+def _chain(causes: Causes, entry: Entry, sentences: Sentences) -> Iterator[str]:
+    from zabka.journal.printable import printable
+
+    chain = causes.chain(entry)
+    for place, step in enumerate(chain.steps):
+        more = place + 1 < len(chain.steps) or chain.says
+        yield f"{_event(step, sentences)}{' because' if more else ''}"
+    if chain.says:
+        yield f"{'':10}  {printable(chain.says)}"
+
+
+def _table(ours: Sequence[Figure], theirs: Sequence[Figure]) -> Iterator[str]:
+    rows = [
+        ("", AS_IT_WAS, WHAT_IF),
+        *((one.title, one.value, two.value) for one, two in zip(ours, theirs, strict=True)),
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for title, *values in rows:
+        cells = "  ".join(value.rjust(width) for value, width in zip(values, widths[1:], strict=True))
+        yield f"{title.ljust(widths[0])}  {cells}"
+
+
+def _causes(ours: Sequence[Figure], theirs: Sequence[Figure]) -> Iterator[str]:
+    """Yield the first cause of each figure that has one, in both runs."""
+    lines = [
+        f"  {name:9}  {figure.title}: {figure.cause}"
+        for pair in zip(ours, theirs, strict=True)
+        for name, figure in zip((AS_IT_WAS, WHAT_IF), pair, strict=True)
+        if figure.cause
+    ]
+    if lines:
+        yield from ("", "the cause of most of it", *lines)
+
+
+def _page(asked: Asked, pair: Pair, taps: Sequence[MessageTap]) -> bytes:
+    """Return both runs as one HTML file. Raises NoPage."""
+    from zabka.api.exports.file import page_of
+    from zabka.api.exports.played import forked_runs
+
+    named = f"--seed {asked.seed} --scenario {asked.scenario}"
+    commands = f"zabka replay {named}", f"zabka what-if {named} {change_options(pair.change)}"
+    runs = forked_runs(asked.scenario, (pair.run, pair.fork), taps, change_text(pair.change), commands)
+    return page_of(runs, runs[1].about.id, "compare").encode()
+
+
+def _write(out: Path, page: bytes) -> None:
+    try:
+        out.write_bytes(page)
+    except OSError as reason:
+        fail(reason, USAGE)
+    print_line(f"{out}: {len(page) / 1_000_000:.2f} MB", error=True)
+
+
+def _futures(asked: Asked, pair: Pair, count: int, jobs: int) -> Iterator[str]:
+    """Play futures of the run and, if there is a change, of the fork, and yield the lines of their table."""
+    from zabka.cli.damage import seconds
+    from zabka.cli.futures import hash_before, numbered, play_futures, table
+    from zabka.simulation.fork import Change
+
+    changes = [Change(pair.change.at_us), *([] if pair.change.is_empty else [pair.change])]
+    columns = [
+        (change_text(each), play_futures(asked.seed, asked.scenario, asked.settings, numbered(each, count), jobs))
+        for each in changes
+    ]
+    before = hash_before(pair.run, pair.change.at_us)
+    assert all(future.before == before for _, column in columns for future in column), "please report this"
+    yield from (
+        "",
+        f"{count} futures, in which the world draws other random numbers from {seconds(pair.change.at_us)} on",
+    )
+    yield from table(columns)
+
+
+def what_if(asked: Asked, out: Path | None, futures: int = 0, jobs: int = 1) -> None:
+    """Play the run and its fork, and print the comparison; with `out`, write both as one HTML file.
+
+    With `futures`, also count the outcomes of that many futures.
+
+    Raises BadChange, and NoPage if the page is not installed.
+    """
+    from zabka.cli.forked_pair import play
+    from zabka.simulation.engine.garbage import seldom_collected
+    from zabka.simulation.engine.tap import MessageTap
+
+    taps = [] if out is None else [MessageTap(), MessageTap()]
+    with seldom_collected():
+        pair = play(asked, taps or (None, None))
+    for line in report(asked, pair):
+        print_line(line)
+    if futures:
+        for line in _futures(asked, pair, futures, jobs):
+            print_line(line)
+    if out is not None:
+        _write(out, _page(asked, pair, taps))
+
+
+def command(
+    seed: Annotated[int, typer.Option(min=0, envvar="ZABKA_SEED", help="The seed to play")],
+    scenario: Annotated[
+        str, typer.Option(envvar="ZABKA_SCENARIO", help="Faults of the seed, as in `zabka simulate`, without scripts")
+    ] = "chaos",
+    at: Annotated[
+        str | None,
+        typer.Option(
+            envvar="ZABKA_AT",
+            help="Moment of the change in the world's time, such as 12.3s; --without has one of its own",
+        ),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FAULT", envvar="ZABKA_WITHOUT", help="Leave this fault out, such as f3 of the journal"),
+    ] = None,
+    kill: Annotated[list[str] | None, typer.Option(metavar="NODE", envvar="ZABKA_KILL", help="Kill this node")] = None,
+    pause: Annotated[
+        list[str] | None, typer.Option(metavar="NODE", envvar="ZABKA_PAUSE", help="Pause this node")
+    ] = None,
+    for_: Annotated[
+        str, typer.Option("--for", envvar="ZABKA_FOR", help="Time for which nodes are killed or paused")
+    ] = "10s",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", envvar="ZABKA_SET", help="A setting that Kafka can change in running brokers"
+        ),
+    ] = None,
+    futures: Annotated[
+        int,
+        typer.Option(min=0, max=10_000, envvar="ZABKA_FUTURES", help="Also count the outcomes of that many futures"),
+    ] = 0,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, envvar="ZABKA_JOBS", help="Number of processes; by default one per core")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(envvar="ZABKA_OUT", help="HTML file for both runs; it opens with their comparison")
+    ] = None,
+) -> None:
+    """Play a seed as it was, and again with a change from a moment on, and show what the change led to."""
+    from zabka.api.exports.document import NoPage
+    from zabka.cli.forked_pair import Asked, BadChange, dynamic, fault_id, lasts_ms_of, time_us, world_of
+    from zabka.simulation.settings import BadSetting
+
+    try:
+        check_output(out)
+        asked = Asked(
+            seed, scenario, world_of(scenario), None if at is None else time_us("--at", at),
+            tuple(map(fault_id, without or ())), tuple(kill or ()), pause=tuple(pause or ()),
+            settings_at=dynamic(set_ or ()), lasts_ms=lasts_ms_of(for_),
+        )  # fmt: skip
+        if at is None and (not without or kill or pause or set_):
+            raise BadChange("--at is missing: the moment from which the fork differs, such as --at 12.3s")
+        if futures and without:
+            raise BadChange("--futures draw faults of their own, so --without has no fault to leave out")
+        what_if(asked, out, futures, jobs or os.cpu_count() or 1)
+    except (OSError, BadChange, BadSetting, NoPage) as reason:
+        fail(reason, USAGE)

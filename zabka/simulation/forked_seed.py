@@ -1,0 +1,77 @@
+"""Random numbers of a run and of its forks: the same until the moment of the change, and the same faults afterwards.
+
+A fork is played from the start, with the same seed, so it draws the same numbers as the run until the change.  Faults
+are drawn from a stream of numbers, and how many numbers a fault takes depends on the state of the world.  After the
+change, the fork therefore continues each fault with the numbers that the run drew there: the faults that follow have
+the same times and, as far as they can, the same targets.  A future draws other numbers after its moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from random import Random
+from typing import Any, NamedTuple
+
+
+class Drawn(NamedTuple):
+    """State of the nemesis before it drew a fault, or the pause before one: its random numbers and the last fault."""
+
+    state: tuple[Any, ...]
+    faults: int
+
+
+class ForkedSeed(int):
+    """The seed of a run that can be forked, or, with `original`, of a fork of that run.  Use it like any seed."""
+
+    drawn: list[Drawn]
+    """What the run drew, in order; only for the seed of a run."""
+
+    def __new__(cls, seed: int, original: ForkedSeed | None = None, future: int | None = None) -> ForkedSeed:
+        """Create a seed with the integer value `seed`.
+
+        With `future`, `begin_future` makes all streams continue with the numbers of that future.
+        """
+        made = super().__new__(cls, seed)
+        made.drawn, made._original, made._future = [], original, future
+        made._streams, made._places, made._has_begun = [], 0, False
+        return made
+
+    _original: ForkedSeed | None
+    _future: int | None
+    _streams: list[tuple[str, Random]]
+    _places: int
+    _has_begun: bool
+
+    def stream(self, purpose: str, seeded: Callable[[int], Random]) -> Random:
+        """Return the random stream for a purpose; `seeded` creates the stream of a plain seed."""
+        if self._future is None:
+            return seeded(int(self))
+        random = seeded(self._number("") if self._has_begun else int(self))
+        self._streams.append((purpose, random))
+        return random
+
+    def begin_future(self) -> None:
+        """Make all streams continue with the numbers of the future.  Does nothing for a seed without a future."""
+        if self._future is None:
+            return
+        self._has_begun = True
+        for place, (purpose, random) in enumerate(self._streams):
+            random.seed(self._number(f"/{place}/{purpose}"))
+
+    def _number(self, purpose: str) -> int:
+        return int.from_bytes(sha256(f"{int(self)}/future {self._future}{purpose}".encode()).digest()[:16], "big")
+
+    def align(self, random: Random, faults: int) -> int:
+        """Record the state of the nemesis before its next draw, or continue with the state that the run had there.
+
+        `faults` is the number of the last fault.  Return the number after which the next fault is numbered.
+        """
+        place, self._places = self._places, self._places + 1
+        if self._original is None:
+            self.drawn.append(Drawn(random.getstate(), faults))
+        elif self._future is None and place < len(self._original.drawn):
+            known = self._original.drawn[place]
+            random.setstate(known.state)
+            return max(faults, known.faults)
+        return faults
