@@ -34,6 +34,8 @@ _FOR_TABLES = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Evaluate operators with objects instead of closures, which Spark would inspect and serialize one by one.
+    "spark.sql.execution.usePartitionEvaluator": "true",
     # Disable the step that filters rows by rank before a window: it would be the only step that is compiled.
     "spark.sql.optimizer.windowGroupLimitThreshold": "-1",
     # Rows partitioned by run are joined without an exchange (`zabka.pipeline.rows`), while a broadcast would need a
