@@ -54,8 +54,7 @@ def records_lost(journal: Journal) -> DataFrame:
     begins = f.coalesce(f.col("first_offset") > f.try_add(reached, f.lit(1)), reached.isNull()).cast(LongType())
     spans = (
         reported.withColumn("committed_end", f.try_add("first_offset", committed))
-        .withColumn("fresh", f.greatest(fresh, f.lit(0)))
-        .withColumn("begins", begins)
+        .withColumns({"fresh": f.greatest(fresh, f.lit(0)), "begins": begins})
         .withColumn("span", f.sum("begins").over(in_order))
         .groupBy(*_LOG, "span")
         .agg(
@@ -67,8 +66,12 @@ def records_lost(journal: Journal) -> DataFrame:
             f.min("at_us").alias("first_us"),
             f.max("at_us").alias("last_us"),
         )
-        .withColumn("count", f.try_add(f.try_subtract("last_offset", "first_offset"), f.lit(1)))
-        .withColumn("below_high_watermark", f.col("committed_at_least"))
+        .withColumns(
+            {
+                "count": f.try_add(f.try_subtract("last_offset", "first_offset"), f.lit(1)),
+                "below_high_watermark": f.col("committed_at_least"),
+            }
+        )
     )
     return acknowledged_records(spans, journal).select(
         *_LOG, "first_offset", "last_offset", "count", "committed_at_least", "acknowledged", "below_high_watermark",

@@ -45,6 +45,16 @@ class NotPreparable(Exception):
     """A later execution of the plan would return rows of an earlier batch."""
 
 
+def find_classes_once(spark: SparkSession) -> None:
+    """Keep the Java classes that PySpark looks up for every column.
+
+    It looks them up by their short names, for which Java searches all of Spark's jars each time.
+    """
+    jvm = spark.sparkContext._jvm
+    for name in ("functions", "PythonUtils"):
+        setattr(jvm, name, getattr(jvm, name))
+
+
 class Prepared:
     """Plans of tables, and the journal rows that they read. `place` is a file that all machines can read."""
 

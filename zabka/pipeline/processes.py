@@ -75,14 +75,22 @@ def _processes_not_running(journal: Journal) -> DataFrame:
         .when(ended_unseen, "unseen")
     )
     return (
-        reported.withColumn("who", who)
-        .withColumn("now", now)
-        .withColumn("asked", asked)
-        .withColumn("begins", f.coalesce((kind == "node_started") | spawned, f.lit(False)))
+        reported.withColumns(
+            {
+                "who": who,
+                "now": now,
+                "asked": asked,
+                "begins": f.coalesce((kind == "node_started") | spawned, f.lit(False)),
+            }
+        )
         .where(f.col("who").startswith("broker-") & f.col("now").isNotNull())
-        .withColumn("until", f.lead("run_us").over(in_order))
-        .withColumn("how", how)
-        .withColumn("resumed", (f.col("now") == "paused") & (f.lead("now").over(in_order) == "running"))
+        .withColumns(
+            {
+                "until": f.lead("run_us").over(in_order),
+                "how": how,
+                "resumed": (f.col("now") == "paused") & (f.lead("now").over(in_order) == "running"),
+            }
+        )
         .where("how IS NOT NULL")
         .select(
             "run",

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from zabka.pipeline.masters import interpreters, is_local, tried_again
 from zabka.pipeline.packed import JOURNALS
+from zabka.pipeline.prepared import find_classes_once
 from zabka.pipeline.source import JournalSource
 from zabka.pipeline.topic.source import TopicSource
 
@@ -86,6 +87,7 @@ def open_session(
     spark = _session(master, app_name, directory, JOURNALS, {**settings, **ui}, _SMALL_PLANS)
     for source in (JournalSource, TopicSource):
         spark.dataSource.register(source)
+    find_classes_once(spark)
     return spark
 
 
