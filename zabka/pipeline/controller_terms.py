@@ -44,6 +44,10 @@ def controller_terms(journal: Journal) -> DataFrame:
     decision).  They are null if no journal reports when the gap began, or if this controller never made a decision.
     `zabka.journal.controller_gaps` computes the same from a history in its true order.
     """
+    return journal.once("controller_terms", lambda: _controller_terms(journal))
+
+
+def _controller_terms(journal: Journal) -> DataFrame:
     terms = journal.once("elected", lambda: _elected(journal))
     closings = journal.once("closings", lambda: _first_closings(terms, journal))
     ends = _with_endings(terms, closings, journal)
@@ -299,14 +303,9 @@ def failovers(journal: Journal) -> DataFrame:
     so is total_ms then: a controller that ended during its own failover never propagated. If no journal reports when
     the gap began, detect_ms, elect_ms and total_ms are null.
     """
-    terms = journal.once("controller_terms", lambda: controller_terms(journal))
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
-    before = terms.withColumns(
-        {
-            "previous_broker_id": f.lag("broker_id").over(in_order),
-            "cause": f.lag("ended_by").over(in_order),
-        }
-    ).where(f.col("previous_broker_id").isNotNull())
+    previous = {"previous_broker_id": f.lag("broker_id").over(in_order), "cause": f.lag("ended_by").over(in_order)}
+    before = controller_terms(journal).withColumns(previous).where(f.col("previous_broker_id").isNotNull())
     ready = _once(journal, "controller_ready", "read_ms", "decide_ms")
     propagated = _once(journal, "controller_propagated", "propagate_ms")
     return (
