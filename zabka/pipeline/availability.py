@@ -86,7 +86,7 @@ def _elections(journal: Journal) -> DataFrame:
         leader_writes(journal)
         .where("type = 'leader_elected'")
         .groupBy(*PARTITION)
-        .agg(f.count("*").alias("elections"), f.sum(f.col("unclean").cast(LongType())).alias("unclean_elections"))
+        .agg(f.count("*").alias("elections"), f.sum(f.col("unclean").cast("bigint")).alias("unclean_elections"))
     )
 
 
@@ -120,13 +120,13 @@ def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
         journal, ["config_changed", "node_started", "topic_deleted"],
         entity=StringType(), config=_CONFIG, topic=StringType(),
     )  # fmt: skip
-    reported = reported.withColumn("min_isr", f.col("config")[_MIN_ISR].cast(LongType()))
+    reported = reported.withColumn("min_isr", f.col("config")[_MIN_ISR].cast("bigint"))
     altered, started = reported.where("type = 'config_changed'"), reported.where("type = 'node_started'")
     name = f.substring_index("entity", "/", -1)
     # When a topic is deleted, its overrides are deleted too, without a separate event.
     of_topic = altered.where("entity LIKE 'topics/%'").withColumn("topic", name)
     of_topic = of_topic.unionByName(reported.where("type = 'topic_deleted'"))
-    of_leader = altered.where("entity RLIKE '^brokers/[0-9]+$'").withColumn("leader", name.cast(LongType()))
+    of_leader = altered.where("entity RLIKE '^brokers/[0-9]+$'").withColumn("leader", name.cast("bigint"))
     of_all = altered.where(f.col("entity") == _ALL_BROKERS)
     begun = started.where("node LIKE 'broker-%'").withColumn("leader", node_number("node"))
     usual = begun.groupBy("run").agg(f.max("min_isr").alias("usual"))
@@ -152,7 +152,7 @@ def _cut(spans: DataFrame, reported: DataFrame, value: str, *keys: str) -> DataF
     in_order = Window.partitionBy("run", *keys).orderBy("run_us", "node", "node_seq")
     at, until = f.col("run_us"), f.col("until")
     change = f.struct(at.alias("since"), until.alias("until"), f.col("min_isr").alias(value))
-    none = f.lit(None).cast(LongType())
+    none = f.lit(None).cast("bigint")
     before = f.struct(none.alias("since"), at.alias("until"), none.alias(value))
     is_first = at == f.col("first_us")
     changes = (
@@ -210,8 +210,8 @@ def _within() -> Column:
 
 def _union(spans: Column) -> Column:
     """Return the total time that these periods cover. Overlaps count once."""
-    zero = f.lit(0).cast(LongType())
-    start = f.struct(zero.alias("total"), f.lit(None).cast(LongType()).alias("reached"))
+    zero = f.lit(0).cast("bigint")
+    start = f.struct(zero.alias("total"), f.lit(None).cast("bigint").alias("reached"))
 
     def add(found: Column, span: Column) -> Column:
         # `reached` is null in the first row, and `greatest` ignores null.

@@ -72,7 +72,7 @@ def _controller_terms(journal: Journal) -> DataFrame:
     gap = f.when(f.col("ended_by").isin(*CLOSED), f.col("gap_after_closing")).when(
         f.col("ended_by") != "superseded", f.col("next_after") - moment
     )
-    ends = ends.withColumn("ended_by", ended_by).withColumns({"after": after.cast(LongType()), "gap": gap})
+    ends = ends.withColumn("ended_by", ended_by).withColumns({"after": after.cast("bigint"), "gap": gap})
     return _with_gaps(ends, journal).select(
         "run", "broker_id", "controller_epoch", "from_us", (f.col("from_us") + f.col("after")).alias("to_us"),
         milliseconds(f.col("after")).alias("duration_ms"), "ended_by",

@@ -87,7 +87,7 @@ def elections(journal: Journal) -> DataFrame:
         # If a node starts again although no stop was recorded, it was killed at an unknown earlier time.
         reported.withColumns(
             {
-                "span": f.sum(f.coalesce(begins, f.lit(True)).cast(LongType())).over(in_order),
+                "span": f.sum(f.coalesce(begins, f.lit(True)).cast("bigint")).over(in_order),
                 "until": f.when(f.lead("type").over(in_order) != "node_started", f.lead("at_us").over(in_order)),
             }
         )

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType
 
 from zabka.journal.incidents import KINDS
 from zabka.pipeline.availability import availability, client_availability
@@ -243,7 +242,7 @@ def observed(table: Table, journal: Journal) -> Observed:
 def checked(table: Table, journal: Journal) -> DataFrame:
     """Return a table in its order, with a column for each of its conditions: 1 in rows that violate the condition."""
     broken = {
-        check: f.coalesce(rule.broken(), f.lit(False)).cast(LongType())
+        check: f.coalesce(rule.broken(), f.lit(False)).cast("bigint")
         for check, rule in zip(checks(table), table.expectations, strict=True)
     }
     return journal.in_order(finished(table.build(journal)).withColumns(broken), table.order)

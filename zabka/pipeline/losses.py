@@ -51,7 +51,7 @@ def records_lost(journal: Journal) -> DataFrame:
     # contains.
     committed_before = f.max("committed_end").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
     fresh = f.try_subtract("committed_end", f.greatest("first_offset", committed_before))
-    begins = f.coalesce(f.col("first_offset") > f.try_add(reached, f.lit(1)), reached.isNull()).cast(LongType())
+    begins = f.coalesce(f.col("first_offset") > f.try_add(reached, f.lit(1)), reached.isNull()).cast("bigint")
     spans = (
         reported.withColumn("committed_end", f.try_add("first_offset", committed))
         .withColumns({"fresh": f.greatest(fresh, f.lit(0)), "begins": begins})
@@ -95,8 +95,8 @@ def high_watermarks(journal: Journal) -> DataFrame:
         "run", "node", "node_seq", "type", f.explode("replicas").alias("row")
     )
     progressed = progressed.select(
-        "run", "node", "node_seq", "type", row[0].alias("topic"), row[1].cast(LongType()).alias("partition"),
-        row[2].cast(LongType()).alias("high_watermark"),
+        "run", "node", "node_seq", "type", row[0].alias("topic"), row[1].cast("bigint").alias("partition"),
+        row[2].cast("bigint").alias("high_watermark"),
     )  # fmt: skip
     of_replica = ["run", "node", "topic", "partition"]
     role = f.when(f.col("type") != "replica_progressed", f.struct("node_seq", "type", "topic_id", "leader_epoch"))
@@ -140,5 +140,5 @@ def acknowledged_records(spans: DataFrame, journal: Journal) -> DataFrame:
     return (
         spans.join(found, key, "left")
         .join(writers, ["run", "topic"], "left")
-        .withColumn("acknowledged", f.coalesce("found", "none").cast(LongType()))
+        .withColumn("acknowledged", f.coalesce("found", "none").cast("bigint"))
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType, StringType
+from pyspark.sql.types import StringType
 
 from zabka.pipeline.clocks import timed, timed_rows
 from zabka.pipeline.lake.needed import SIGN_OF_LIFE
@@ -17,7 +17,7 @@ _PROCESSES = ["process_changed", "node_started", "node_stopped", "fault_injected
 
 def node_number(node: str) -> Column:
     """Return a column with the number in the node name of the column `node`."""
-    return f.regexp_extract(node, r"(\d+)$", 1).cast(LongType())
+    return f.regexp_extract(node, r"(\d+)$", 1).cast("bigint")
 
 
 def processes_not_running(journal: Journal) -> DataFrame:

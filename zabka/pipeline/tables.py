@@ -50,7 +50,7 @@ def _leader_writes(journal: Journal) -> DataFrame:
         .withColumns(
             {
                 "run_us": f.min("run_us").over(in_order.rowsBetween(0, Window.unboundedFollowing)),
-                "begins": f.coalesce(begins, f.lit(False)).cast(LongType()),
+                "begins": f.coalesce(begins, f.lit(False)).cast("bigint"),
             }
         )
         .withColumn("life", f.sum("begins").over(in_order))
