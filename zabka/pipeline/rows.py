@@ -31,7 +31,7 @@ class Journal:
     An event that was written twice counts once. On a cluster frames are stored in a directory that all its machines can
     read: `stage`, or by default a local temporary directory, which is removed when the process exits.
 
-    `types` are the event types of the rows of a small journal, which is one partition; otherwise None.
+    `types` are the event types of the rows of a small journal, which the driver has read; otherwise None.
     """
 
     def __init__(
@@ -94,8 +94,6 @@ class Journal:
         return frame.sortWithinPartitions(*order) if self._in_memory else frame.orderBy(*order)
 
     def _laid(self, source: DataFrame) -> DataFrame:
-        if self.types is not None:
-            return source.coalesce(1)
         return source.repartition("run") if self._in_memory else source
 
     def _kept(self, name: str, frame: DataFrame) -> DataFrame:
