@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from zabka.journal import events as e
 from zabka.journal.writer import encode_line
 from zabka.pipeline import jobs
-from zabka.pipeline.columns import described, finished
+from zabka.pipeline.columns import described, finished, schema_of
 from zabka.pipeline.gold import TABLES, Table
 from zabka.pipeline.ranges import SCHEMA
 from zabka.pipeline.rows import Journal
@@ -26,6 +26,7 @@ def test_documented_columns_equal_the_table_columns(spark: SparkSession) -> None
         assert [(field.name, field.dataType.simpleString()) for field in schema] == [
             (column.name, column.kind) for column in described(table.name)
         ], table.name
+        assert schema_of(table.name).simpleString() == schema.simpleString()
 
 
 @pytest.mark.parametrize("table", TABLES, ids=[table.name for table in TABLES])

@@ -5,20 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.pipeline.folded import play
 from tests.pipeline.in_order import rows_of
 from zabka.journal import events as e
 from zabka.pipeline import jobs
 from zabka.pipeline.availability import client_availability
 from zabka.pipeline.controller_terms import controller_terms, failovers
 from zabka.pipeline.ensembles import elections, sessions
-from zabka.pipeline.gold import TABLES
+from zabka.pipeline.gold import TABLES, TYPES, checked
 from zabka.pipeline.losses import records_lost
-from zabka.pipeline.ranges import SCHEMA, FileRange, read_range
+from zabka.pipeline.ranges import SCHEMA, FileRange, read_range, read_share
 from zabka.pipeline.rows import Journal
+from zabka.pipeline.source import shares_of
 from zabka.pipeline.tables import faults
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_table_without_its_event_types_has_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    """The declared event types of each table are those without which the table has no row.
+
+    The history has all other events.
+    """
+    play(2, tmp_path)
+    read = pa.Table.from_batches(read_share(shares_of(tmp_path, frozenset(TYPES))[0]))
+    for table in TABLES:
+        if table.rows_of:
+            others = read.filter(pc.invert(pc.is_in(read["type"], pa.array(table.rows_of))))
+            assert checked(table, Journal(spark.createDataFrame(others), types=set())).count() == 0, table.name
 
 
 def test_failover_duration_is_measured_by_phase(spark: SparkSession, history: Any) -> None:

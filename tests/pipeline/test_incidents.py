@@ -106,7 +106,7 @@ def test_incident_computed_by_a_stream_equals_the_batch_result(
         rows = pa.Table.from_batches([batch for share in shares for batch in read_share(share)], ARROW_SCHEMA)
         prepared.set_rows(rows)
         (out := tmp_path / str(number)).mkdir()
-        (made,) = prepared.make(out, [table])
+        (made,) = prepared.make(out, [table], {*TYPES})
         assert made.broken == {}
         found.append(pq.read_table(out / "incidents", columns=[*EXPECTED]).to_pylist())
     assert found == [[], [EXPECTED]]

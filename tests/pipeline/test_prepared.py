@@ -45,7 +45,7 @@ def test_tables_of_a_stream_equal_folded_state_and_batch_tables(spark: SparkSess
         prepared.set_rows(rows_below(histories))
         out = tmp_path / f"with-{seed}"
         out.mkdir()
-        made = {each.name: each for each in prepared.make(out, TABLES)}
+        made = {each.name: each for each in prepared.make(out, TABLES, {*TYPES})}
         assert list(made) == [table.name for table in TABLES]
         assert not any(each.broken for each in made.values())
         for path in histories.iterdir():
@@ -67,7 +67,7 @@ def test_row_that_violates_an_expectation_is_counted(spark: SparkSession, tmp_pa
     row = {"run": "r", "node": "api", "node_seq": 1, "wall_us": 1, "mono_us": 1, "type": "fault_injected"}
     prepared = Prepared(spark, tmp_path / "_rows.arrow")
     prepared.set_rows(pa.Table.from_pylist([{**row, "body": body} for body in bodies], ARROW_SCHEMA))
-    (made,) = prepared.make(tmp_path, [faults])
+    (made,) = prepared.make(tmp_path, [faults], {*TYPES})
     assert (made.rows, made.broken) == (2, {"run, node, node_seq identify a row": 1})
 
 

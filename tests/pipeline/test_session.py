@@ -1,4 +1,4 @@
-"""A Spark session after Ctrl-C, whose signal Java receives too.
+"""A Spark session: its class path, and its end after Ctrl-C, whose signal Java receives too.
 
 Also tests that only one module uses private names of PySpark.
 """
@@ -6,6 +6,7 @@ Also tests that only one module uses private names of PySpark.
 from __future__ import annotations
 
 import logging
+import os
 import re
 from pathlib import Path
 from unittest import mock
@@ -15,7 +16,7 @@ from py4j.protocol import Py4JNetworkError
 
 from zabka import pipeline
 from zabka.cli.pipeline import _answered
-from zabka.pipeline.session import _is_no_interruption, stop, was_interrupted
+from zabka.pipeline.session import _FIRST_JARS, _class_path, _is_no_interruption, stop, was_interrupted
 
 
 def broken_off() -> Exception:
@@ -57,3 +58,17 @@ def test_only_prepared_plans_use_private_names_of_pyspark() -> None:
     private = re.compile(r"\._(jvm|jdf|jsc|jc|jsparkSession|getJavaStorageLevel)\b")
     modules = Path(pipeline.__file__).parent.rglob("*.py")
     assert [path.name for path in modules if private.search(path.read_text())] == ["prepared.py"]
+
+
+def test_class_path_names_an_existing_jar_for_each_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SPARK_HOME", "SPARK_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    jars = [Path(jar) for jar in _class_path().split(os.pathsep)]
+    assert [next(name for name in _FIRST_JARS if jar.name.startswith(name)) for jar in jars] == [*_FIRST_JARS]
+    assert all(jar.is_file() for jar in jars)
+
+
+@pytest.mark.parametrize("name", ["SPARK_HOME", "SPARK_CONF_DIR"])
+def test_class_path_of_a_configured_spark_is_kept(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "/spark")
+    assert _class_path() == ""

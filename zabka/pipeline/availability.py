@@ -69,12 +69,11 @@ def availability(journal: Journal) -> DataFrame:
         totals.join(_elections(journal), PARTITION)
         .withColumn("available_acks_1_ms", for_one)
         .withColumn("available_acks_all_ms", f.greatest(for_all, f.lit(0)))
-        .withColumn("availability_acks_1", share("available_acks_1_ms"))
-        .withColumn("availability_acks_all", share("available_acks_all_ms"))
         .select(
             *PARTITION, "observed_ms", "offline_ms", "leader_down_ms", "under_min_isr_ms", "isr_stalled_ms",
-            "under_replicated_ms", "available_acks_1_ms", "availability_acks_1", "available_acks_all_ms",
-            "availability_acks_all", "planned_ms", "unseen_ms", "elections", "unclean_elections",
+            "under_replicated_ms", "available_acks_1_ms", share("available_acks_1_ms").alias("availability_acks_1"),
+            "available_acks_all_ms", share("available_acks_all_ms").alias("availability_acks_all"), "planned_ms",
+            "unseen_ms", "elections", "unclean_elections",
         )
     )  # fmt: skip
 
@@ -87,7 +86,7 @@ def _elections(journal: Journal) -> DataFrame:
         leader_writes(journal)
         .where("type = 'leader_elected'")
         .groupBy(*PARTITION)
-        .agg(f.count("*").alias("elections"), f.sum(f.col("unclean").cast(LongType())).alias("unclean_elections"))
+        .agg(f.count("*").alias("elections"), f.sum(f.col("unclean").cast("bigint")).alias("unclean_elections"))
     )
 
 
@@ -105,8 +104,7 @@ def _spans(journal: Journal) -> DataFrame:
         .withColumn("replicas", f.last("replicas", ignorenulls=True).over(in_order))
         .join(ends_of_lives(journal), LIFE, "left")
         .join(ends, "run")
-        .withColumn("end", end)
-        .select(*LIFE, f.col("run_us").alias("begin"), "end", "leader", "isr", "replicas")
+        .select(*LIFE, f.col("run_us").alias("begin"), end.alias("end"), "leader", "isr", "replicas")
         .where("end > begin")
     )
 
@@ -122,13 +120,13 @@ def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
         journal, ["config_changed", "node_started", "topic_deleted"],
         entity=StringType(), config=_CONFIG, topic=StringType(),
     )  # fmt: skip
-    reported = reported.withColumn("min_isr", f.col("config")[_MIN_ISR].cast(LongType()))
+    reported = reported.withColumn("min_isr", f.col("config")[_MIN_ISR].cast("bigint"))
     altered, started = reported.where("type = 'config_changed'"), reported.where("type = 'node_started'")
     name = f.substring_index("entity", "/", -1)
     # When a topic is deleted, its overrides are deleted too, without a separate event.
     of_topic = altered.where("entity LIKE 'topics/%'").withColumn("topic", name)
     of_topic = of_topic.unionByName(reported.where("type = 'topic_deleted'"))
-    of_leader = altered.where("entity RLIKE '^brokers/[0-9]+$'").withColumn("leader", name.cast(LongType()))
+    of_leader = altered.where("entity RLIKE '^brokers/[0-9]+$'").withColumn("leader", name.cast("bigint"))
     of_all = altered.where(f.col("entity") == _ALL_BROKERS)
     begun = started.where("node LIKE 'broker-%'").withColumn("leader", node_number("node"))
     usual = begun.groupBy("run").agg(f.max("min_isr").alias("usual"))
@@ -138,13 +136,11 @@ def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
     cut = _cut(cut, begun, "begun", "leader")
     asked_for = f.coalesce("of_topic", "of_leader", "of_all", "begun", "usual", f.lit(1))
     replicas = f.when(f.col("replicas").isNotNull(), f.size("replicas"))
-    return (
-        cut.join(usual, "run", "left")
-        .withColumn("min_isr", f.least(asked_for, f.greatest(replicas, f.lit(1))))
-        .withColumn("assigned", replicas)
-        .withColumn("length", f.col("end") - f.col("begin"))
-        .select(*_SPAN, "end", "isr", "assigned", "min_isr", "length")
-    )
+    return cut.join(usual, "run", "left").select(
+        *_SPAN, "end", "isr", replicas.alias("assigned"),
+        f.least(asked_for, f.greatest(replicas, f.lit(1))).alias("min_isr"),
+        (f.col("end") - f.col("begin")).alias("length"),
+    )  # fmt: skip
 
 
 def _cut(spans: DataFrame, reported: DataFrame, value: str, *keys: str) -> DataFrame:
@@ -154,20 +150,23 @@ def _cut(spans: DataFrame, reported: DataFrame, value: str, *keys: str) -> DataF
     several reports at the same time, the last one counts.
     """
     in_order = Window.partitionBy("run", *keys).orderBy("run_us", "node", "node_seq")
+    at, until = f.col("run_us"), f.col("until")
+    change = f.struct(at.alias("since"), until.alias("until"), f.col("min_isr").alias(value))
+    none = f.lit(None).cast("bigint")
+    before = f.struct(none.alias("since"), at.alias("until"), none.alias(value))
+    is_first = at == f.col("first_us")
     changes = (
-        reported.withColumn("until", f.lead("run_us").over(in_order))
+        reported.withColumns({"until": f.lead("run_us").over(in_order), "first_us": f.first("run_us").over(in_order)})
         .where("until IS NULL OR until > run_us")
-        .select("run", *keys, f.col("run_us").alias("since"), "until", f.col("min_isr").alias(value))
+        .select("run", *keys, f.inline(f.when(is_first, f.array(before, change)).otherwise(f.array(change))))
     )
-    before = changes.groupBy("run", *keys).agg(f.min("since").alias("until"))
     return (
-        spans.join(changes.unionByName(before, allowMissingColumns=True), ["run", *keys], "left")
+        spans.join(changes, ["run", *keys], "left")
         .where(
             (f.col("since").isNull() | (f.col("since") < f.col("end")))
             & (f.col("until").isNull() | (f.col("until") > f.col("begin")))
         )
-        .withColumn("begin", f.greatest("begin", "since"))
-        .withColumn("end", f.least("end", "until"))
+        .withColumns({"begin": f.greatest("begin", "since"), "end": f.least("end", "until")})
         .drop("since", "until")
     )
 
@@ -212,8 +211,8 @@ def _within() -> Column:
 
 def _union(spans: Column) -> Column:
     """Return the total time that these periods cover. Overlaps count once."""
-    zero = f.lit(0).cast(LongType())
-    start = f.struct(zero.alias("total"), f.lit(None).cast(LongType()).alias("reached"))
+    zero = f.lit(0).cast("bigint")
+    start = f.struct(zero.alias("total"), f.lit(None).cast("bigint").alias("reached"))
 
     def add(found: Column, span: Column) -> Column:
         # `reached` is null in the first row, and `greatest` ignores null.
@@ -283,9 +282,8 @@ def client_availability(journal: Journal) -> DataFrame:
         lost=LongType(), acks=StringType(), running_ms=LongType(), waited_ms=LongType(),
     )  # fmt: skip
     # Journals of older versions do not have any of these fields.
-    reported = reported.withColumn("acks", f.nullif(f.col("acks"), f.lit("")))
-    for name in ("running_ms", "waited_ms"):
-        reported = reported.withColumn(name, f.when(f.col(name) >= 0, f.col(name)))
+    durations = {name: f.when(f.col(name) >= 0, f.col(name)) for name in ("running_ms", "waited_ms")}
+    reported = reported.withColumns({"acks": f.nullif(f.col("acks"), f.lit("")), **durations})
     share = f.round(1 - f.col("waited_ms") / f.col("running_ms"), 6)
     return (
         reported.groupBy("run", "node", "workload_id", "topic")

@@ -35,4 +35,4 @@ def bodies(reported: DataFrame, kinds: list[str], *columns: str, **fields: DataT
 
 def milliseconds(us: Column) -> Column:
     """Convert a duration in microseconds to whole milliseconds."""
-    return (us / 1000).cast(LongType())
+    return (us / 1000).cast("bigint")

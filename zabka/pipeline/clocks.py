@@ -52,7 +52,7 @@ def _run_clocks(journal: Journal) -> DataFrame:
     bases = (
         journal.rows.where(f.col("problem").isNull())
         .groupBy("run")
-        .agg(f.percentile(ahead, 0.5).cast(LongType()).alias("base_us"), (f.max(ahead) - f.min(ahead)).alias("apart"))
+        .agg(f.percentile(ahead, 0.5).cast("bigint").alias("base_us"), (f.max(ahead) - f.min(ahead)).alias("apart"))
     )
     moments = (
         bodies(journal.rows, ["session_created", "session_closed"], zxid=LongType())

@@ -10,11 +10,18 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType, DoubleType, LongType, StringType, StructField, StructType, TimestampType
 
+from zabka.pipeline.bodies import INTS, STANDINGS, STRINGS
 from zabka.pipeline.runs import NODE_FILE
 
 MOMENT, TIMESTAMP = "_us", "_ts"
 _OF_RUN = ("cluster_run", "simulated_run")
+_TYPES = {
+    kind.simpleString(): kind
+    for kind in (LongType(), StringType(), BooleanType(), DoubleType(), TimestampType(), INTS, STRINGS, STANDINGS)
+}
+"""Types of the columns, by their names in SQL."""
 
 
 class Described(NamedTuple):
@@ -56,6 +63,11 @@ def described(table: str) -> list[Described]:
         elif name.endswith(MOMENT):
             found.append(Described(name.removesuffix(MOMENT) + TIMESTAMP, "timestamp", f"`{name}` as a timestamp"))
     return found
+
+
+def schema_of(table: str) -> StructType:
+    """Return the schema of a table.  Raises KeyError for an unknown table."""
+    return StructType([StructField(column.name, _TYPES[column.kind]) for column in described(table)])
 
 
 def _kind(name: str) -> str:

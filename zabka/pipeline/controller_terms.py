@@ -46,6 +46,10 @@ def controller_terms(journal: Journal) -> DataFrame:
     decision).  They are null if no journal reports when the gap began, or if this controller never made a decision.
     `zabka.journal.controller_gaps` computes the same from a history in its true order.
     """
+    return journal.once("controller_terms", lambda: _controller_terms(journal))
+
+
+def _controller_terms(journal: Journal) -> DataFrame:
     terms = journal.once("elected", lambda: _elected(journal))
     closings = journal.once("closings", lambda: _first_closings(terms, journal))
     ends = _with_endings(terms, closings, journal)
@@ -70,7 +74,7 @@ def controller_terms(journal: Journal) -> DataFrame:
     gap = f.when(f.col("ended_by").isin(*CLOSED), f.col("gap_after_closing")).when(
         f.col("ended_by") != "superseded", f.col("next_after") - moment
     )
-    ends = ends.withColumn("ended_by", ended_by).withColumn("after", after.cast(LongType())).withColumn("gap", gap)
+    ends = ends.withColumn("ended_by", ended_by).withColumns({"after": after.cast("bigint"), "gap": gap})
     return _with_gaps(ends, journal).select(
         "run", "broker_id", "controller_epoch", "from_us", (f.col("from_us") + f.col("after")).alias("to_us"),
         milliseconds(f.col("after")).alias("duration_ms"), "ended_by",
@@ -102,10 +106,14 @@ def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
     return (
         ended.withColumn("end", end)
         .withColumn("last", last)
-        .withColumn("detection_ms", f.when(elected.isNotNull(), detected))
-        .withColumn("election_ms", elected)
-        .withColumn("loading_ms", f.when(elected.isNotNull(), f.col("loading")))
-        .withColumn("gap_before_ms", f.coalesce(detected, f.lit(0)) + elected + f.col("loading"))
+        .withColumns(
+            {
+                "detection_ms": f.when(elected.isNotNull(), detected),
+                "election_ms": elected,
+                "loading_ms": f.when(elected.isNotNull(), f.col("loading")),
+                "gap_before_ms": f.coalesce(detected, f.lit(0)) + elected + f.col("loading"),
+            }
+        )
     )
 
 
@@ -153,10 +161,14 @@ def _elected(journal: Journal) -> DataFrame:
         reported.withColumn("telling", f.row_number().over(once))
         .where("telling = 1")
         .withColumnRenamed("at_us", "from_us")
-        .withColumn("next_zxid", f.lead("zxid").over(in_order))
-        .withColumn("next_epoch", f.lead("controller_epoch").over(in_order))
-        .withColumn("next_from_us", f.lead("from_us").over(in_order))
-        .withColumn("next_run_us", f.lead("run_us").over(in_order))
+        .withColumns(
+            {
+                "next_zxid": f.lead("zxid").over(in_order),
+                "next_epoch": f.lead("controller_epoch").over(in_order),
+                "next_from_us": f.lead("from_us").over(in_order),
+                "next_run_us": f.lead("run_us").over(in_order),
+            }
+        )
         .drop("telling", "type")
     )
 
@@ -208,8 +220,8 @@ def _first_closings(terms: DataFrame, journal: Journal) -> DataFrame:
 
     Columns: run, controller_epoch, zxid_closed, peer, closed_us.
     """
-    closed = _first_reports(journal, "session_closed", "zxid").withColumnRenamed("zxid", "zxid_closed")
-    closed = closed.withColumnRenamed("run_us", "closed_run_us")
+    closed = _first_reports(journal, "session_closed", "zxid")
+    closed = closed.withColumnsRenamed({"zxid": "zxid_closed", "run_us": "closed_run_us"})
     during = (f.col("zxid_closed") > f.col("zxid")) & (
         f.col("next_zxid").isNull() | (f.col("zxid_closed") < f.col("next_zxid"))
     )
@@ -263,22 +275,17 @@ def _with_endings(terms: DataFrame, closings: DataFrame, journal: Journal) -> Da
     def length(on_one_clock: Column, on_peers: str, otherwise: Column) -> Column:
         return f.coalesce(f.when(one_clock, on_one_clock), on_peers, otherwise)
 
-    closed_run_us, next_run_us = f.col("closed_run_us"), f.col("next_run_us")
+    closed_run_us, next_run_us, next_us = f.col("closed_run_us"), f.col("next_run_us"), f.col("next_from_us")
+    closed_after = length(closed_run_us - f.col("run_us"), "closed_apart", f.col("c_us") - f.col("from_us"))
+    next_after = length(next_run_us - f.col("run_us"), "next_apart", next_us - f.col("from_us"))
+    gap_after_closing = length(next_run_us - closed_run_us, "gap_apart", next_us - f.col("c_us"))
     return (
         terms.join(resigned, ["run", "broker_id", "controller_epoch"], "left")
         .join(closed, _TERM, "left")
         .join(apart, _TERM, "left")
         .join(gaps, _TERM, "left")
         .join(run_clocks(journal), "run", "left")
-        .withColumn(
-            "closed_after", length(closed_run_us - f.col("run_us"), "closed_apart", f.col("c_us") - f.col("from_us"))
-        )
-        .withColumn(
-            "next_after", length(next_run_us - f.col("run_us"), "next_apart", f.col("next_from_us") - f.col("from_us"))
-        )
-        .withColumn(
-            "gap_after_closing", length(next_run_us - closed_run_us, "gap_apart", f.col("next_from_us") - f.col("c_us"))
-        )
+        .withColumns({"closed_after": closed_after, "next_after": next_after, "gap_after_closing": gap_after_closing})
     )
 
 
@@ -299,25 +306,18 @@ def failovers(journal: Journal) -> DataFrame:
     so is total_ms then: a controller that ended during its own failover never propagated. If no journal reports when
     the gap began, detect_ms, elect_ms and total_ms are null.
     """
-    terms = journal.once("controller_terms", lambda: controller_terms(journal))
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
-    before = (
-        terms.withColumn("previous_broker_id", f.lag("broker_id").over(in_order))
-        .withColumn("cause", f.lag("ended_by").over(in_order))
-        .where(f.col("previous_broker_id").isNotNull())
-    )
+    previous = {"previous_broker_id": f.lag("broker_id").over(in_order), "cause": f.lag("ended_by").over(in_order)}
+    before = controller_terms(journal).withColumns(previous).where(f.col("previous_broker_id").isNotNull())
     ready = _once(journal, "controller_ready", "read_ms", "decide_ms")
     propagated = _once(journal, "controller_propagated", "propagate_ms")
-    phases = ["detect_ms", "elect_ms", "read_ms", "decide_ms", "propagate_ms"]
     return (
         before.join(ready, _TERM, "left")
         .join(propagated, _TERM, "left")
-        .withColumn("detect_ms", f.col("detection_ms"))
-        .withColumn("elect_ms", f.col("election_ms"))
-        .withColumn("total_ms", f.try_add("gap_before_ms", f.col("propagate_ms")))
         .select(
             "run", "controller_epoch", "broker_id", "previous_broker_id", "cause", f.col("from_us").alias("at_us"),
-            *phases, "total_ms", "zxid",
+            f.col("detection_ms").alias("detect_ms"), f.col("election_ms").alias("elect_ms"), "read_ms", "decide_ms",
+            "propagate_ms", f.try_add("gap_before_ms", f.col("propagate_ms")).alias("total_ms"), "zxid",
         )
     )  # fmt: skip
 

@@ -52,11 +52,10 @@ def sessions(journal: Journal) -> DataFrame:
             f.min("closed_zxid").alias("closed_zxid"),
             f.max("ephemerals").alias("ephemerals"),
         )
-        .withColumn("ended_by", ended)
         .join(expired, _SESSION, "left")
         .select(
-            *_SESSION, "timeout_ms", "from_us", "to_us", "duration_ms", "ended_by", "heard_ms_ago", "ephemerals",
-            "created_zxid", "closed_zxid",
+            *_SESSION, "timeout_ms", "from_us", "to_us", "duration_ms", ended.alias("ended_by"), "heard_ms_ago",
+            "ephemerals", "created_zxid", "closed_zxid",
         )
     )  # fmt: skip
 
@@ -85,9 +84,13 @@ def elections(journal: Journal) -> DataFrame:
     before_stable = f.lag(stable).over(in_order)
     begins = (f.col("type") != "peer_state_changed") | f.coalesce(before_stable & ~stable, f.lit(False))
     steps = (
-        reported.withColumn("span", f.sum(f.coalesce(begins, f.lit(True)).cast(LongType())).over(in_order))
         # If a node starts again although no stop was recorded, it was killed at an unknown earlier time.
-        .withColumn("until", f.when(f.lead("type").over(in_order) != "node_started", f.lead("at_us").over(in_order)))
+        reported.withColumns(
+            {
+                "span": f.sum(f.coalesce(begins, f.lit(True)).cast("bigint")).over(in_order),
+                "until": f.when(f.lead("type").over(in_order) != "node_started", f.lead("at_us").over(in_order)),
+            }
+        )
         .where("type = 'peer_state_changed'")
         .withColumn("length", f.col("until") - f.col("at_us"))
     )
@@ -106,10 +109,10 @@ def elections(journal: Journal) -> DataFrame:
             f.min("node_seq").alias("first_seq"),
         )
         .where("rounds > 0")
-        .withColumn("total_ms", milliseconds(f.col("to_us") - f.col("from_us")))
         .select(
             "run", f.col("node").alias("peer"), "first_seq", "from_us", "to_us", "election_ms", "discovery_ms",
-            "synchronization_ms", "total_ms", "rounds", "state", "leader_id", "epoch",
+            "synchronization_ms", milliseconds(f.col("to_us") - f.col("from_us")).alias("total_ms"), "rounds", "state",
+            "leader_id", "epoch",
         )
     )  # fmt: skip
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType
 
 from zabka.journal.incidents import KINDS
 from zabka.pipeline.availability import availability, client_availability
@@ -46,8 +45,8 @@ class Expectation(NamedTuple):
 class Table(NamedTuple):
     """A gold table. `key` identifies a row, rows are sorted by `order`, `sources` are the event types that it needs.
 
-    `rows_of` is the event type without which the table has no row; the other types only add to its rows. A table
-    without sources is built from `made_of`.
+    The table has no row without an event of a type in `rows_of`; the other types only add to its rows. A table without
+    sources is built from `made_of`.
     """
 
     name: str
@@ -56,12 +55,16 @@ class Table(NamedTuple):
     order: tuple[str, ...]
     sources: tuple[str, ...]
     rules: tuple[Expectation, ...] = ()
-    rows_of: str | None = None
+    rows_of: tuple[str, ...] = ()
     made_of: str = ""
 
     def depends_on(self, new: AbstractSet[str], seen: AbstractSet[str]) -> bool:
         """Return whether new events of the types `new` change the table. `seen` are the types of all events so far."""
-        return not new.isdisjoint(self.sources) and (self.rows_of is None or self.rows_of in seen)
+        return not new.isdisjoint(self.sources) and self.can_have_rows(seen)
+
+    def can_have_rows(self, seen: AbstractSet[str | None]) -> bool:
+        """Return whether the table of a history with events of these types can have a row."""
+        return not self.rows_of or not seen.isdisjoint(self.rows_of)
 
     @property
     def expectations(self) -> tuple[Expectation, ...]:
@@ -118,25 +121,30 @@ TABLES = (
             never("no term ends before it begins", "to_us < from_us"),
             never("no part of a gap is negative", "least(detection_ms, loading_ms) < 0"),
         ),
+        rows_of=("controller_elected",),
     ),
     Table(
         "failovers", failovers, ("run", "controller_epoch"), ("run", "controller_epoch"),
         (*_TERM_EVENTS, "controller_propagated"),
         (never("no phase is negative", "least(detect_ms, read_ms, decide_ms, propagate_ms) < 0"),),
+        rows_of=("controller_elected",),
     ),
     Table(
         "partition_leaderships", partition_leaderships, (*_PARTITION, "zxid", "partition_epoch"),
         (*_PARTITION, "zxid", "partition_epoch"), _STATES,
         (rising("leader_epoch", _LIFE, ("zxid", "partition_epoch")),),
+        rows_of=("leader_elected",),
     ),
     Table(
         "isr_changes", isr_changes, (*_PARTITION, "zxid", "partition_epoch"), (*_PARTITION, "zxid", "partition_epoch"),
         (*_STATES, "isr_proposed"),
         (rising("partition_epoch", _LIFE, ("zxid", "partition_epoch")),),
+        rows_of=("leader_elected", "isr_changed"),
     ),
     Table(
         "isr_membership", isr_membership, (*_LIFE, "replica", "from_zxid"), (*_LIFE, "replica", "from_zxid"), _STATES,
         (rising("from_zxid", (*_LIFE, "replica"), ("from_zxid",)),),
+        rows_of=("leader_elected", "isr_changed"),
     ),
     Table(
         "availability", availability, _PARTITION, _PARTITION, (*_STATES, *_PROCESSES),
@@ -144,6 +152,7 @@ TABLES = (
             never("a share is between 0 and 1", "availability_acks_1 > 1 OR availability_acks_all < 0"),
             never("acks=all is not available for longer than acks=1", "available_acks_all_ms > available_acks_1_ms"),
         ),
+        rows_of=("leader_elected",),
     ),
     Table(
         "client_availability", client_availability, ("run", "node", "workload_id", "topic"),
@@ -152,6 +161,7 @@ TABLES = (
             never("no more is answered than was sent", "try_add(acknowledged, failed) > sent"),
             never("no client waits for longer than it runs", "waited_ms > running_ms"),
         ),
+        rows_of=("workload_progressed",),
     ),
     Table(
         "records_lost", records_lost, (*_LOG, "first_offset"), (*_LOG, "first_offset"), _LOSSES,
@@ -159,26 +169,30 @@ TABLES = (
             apart("first_offset", "last_offset", _LOG, ("first_offset",)),
             never("no more is committed than lost", "committed_at_least > count"),
         ),
-        rows_of="records_lost",
+        rows_of=("records_lost",),
     ),
     Table(
         "transactions", transactions, ("run", "transactional_id", "number"), ("run", "transactional_id", "number"),
         ("transaction_changed", "marker_written"),
         (never("only an aborted transaction has a reason", "outcome <> 'aborted' AND abort_reason IS NOT NULL"),),
+        rows_of=("transaction_changed",),
     ),
     Table(
         "sessions", sessions, ("run", "session_id"), ("run", "created_zxid", "session_id"),
         ("session_created", "session_closed", "session_expired"),
         (never("no session ends before it begins", "closed_zxid <= created_zxid"),),
+        rows_of=("session_created", "session_closed"),
     ),
     Table(
         "elections", elections, ("run", "peer", "first_seq"), ("run", "peer", "first_seq"),
         ("peer_state_changed", "node_started", "node_stopped"),
         (never("no phase is negative", "least(election_ms, discovery_ms, synchronization_ms) < 0"),),
+        rows_of=("peer_state_changed",),
     ),
     Table(
         "faults", faults, ("run", "node", "node_seq"), ("run", "node", "node_seq"),
         ("fault_injected", "fault_removed", "process_changed"),
+        rows_of=("fault_injected", "process_changed"),
     ),
     Table(
         "incidents", incidents, ("run", "number"), ("run", "number"), KINDS,
@@ -228,7 +242,7 @@ def observed(table: Table, journal: Journal) -> Observed:
 def checked(table: Table, journal: Journal) -> DataFrame:
     """Return a table in its order, with a column for each of its conditions: 1 in rows that violate the condition."""
     broken = {
-        check: f.coalesce(rule.broken(), f.lit(False)).cast(LongType())
+        check: f.coalesce(rule.broken(), f.lit(False)).cast("bigint")
         for check, rule in zip(checks(table), table.expectations, strict=True)
     }
     return journal.in_order(finished(table.build(journal)).withColumns(broken), table.order)

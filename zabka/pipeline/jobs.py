@@ -8,15 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from zabka.pipeline import places, versions
-from zabka.pipeline.gold import TABLES, TYPES, Table, observed
+from zabka.pipeline.columns import schema_of
+from zabka.pipeline.gold import TABLES, TYPES, Table, checked, checks, observed
 from zabka.pipeline.lake import commits
 from zabka.pipeline.places import Place
-from zabka.pipeline.ranges import UNREADABLE
+from zabka.pipeline.ranges import ARROW_SCHEMA, UNREADABLE, read_share
 from zabka.pipeline.rows import Journal
+from zabka.pipeline.source import shares_of
 
 STAGE = "_stage"
 """Directory, in an unpublished version, for intermediate results that several tables need."""
@@ -29,9 +34,15 @@ def read_journal(spark: SparkSession, place: Place, types: str = ",".join(TYPES)
     """Return the events of those types from every journal at this place, as one batch.
 
     An event that was written twice counts once. A run that was copied to another path of a directory counts once as
-    well.
+    well. Small journals on this machine are read here, because Spark would start a Python process for that.
     """
-    return Journal(places.batch(spark, place, types))
+    if not isinstance(place, Path):
+        return Journal(places.batch(spark, place, types))
+    shares = shares_of(place.resolve(), frozenset(types.split(",")))
+    if len(shares) != 1:
+        return Journal(places.of_shares(spark, shares))
+    rows = pa.Table.from_batches(read_share(shares[0]), ARROW_SCHEMA)
+    return Journal(spark.createDataFrame(rows), types=frozenset(rows["type"].unique().to_pylist()))
 
 
 class Made(NamedTuple):
@@ -43,9 +54,15 @@ class Made(NamedTuple):
 
 
 def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> Iterator[Made]:
-    """Write tables as Parquet to `directory`, several at a time, and yield their results in the given order."""
+    """Write tables as Parquet to `directory`, several at a time, and yield their results in the given order.
+
+    Tables of a small journal are written here, because Spark's own writer takes longer than the table.
+    """
 
     def make(table: Table) -> Made:
+        if journal.types is not None:
+            rows = checked(table, journal).toArrow() if table.can_have_rows(journal.types) else None
+            return put_table(table, rows, directory)
         made = observed(table, journal)
         journal.read()
         made.frame.write.parquet(str(directory / table.name))
@@ -58,6 +75,20 @@ def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> I
             # Cancel the tables in progress, because the interrupt would otherwise wait until they are complete.
             journal.break_off()
             raise
+
+
+def put_table(table: Table, rows: pa.Table | None, directory: Path) -> Made:
+    """Write the rows of a table, with the columns of its conditions, as one Parquet file; None if it has no rows."""
+    counts: dict[str, int] = {}
+    if rows is None:
+        rows = to_arrow_schema(schema_of(table.name), timezone="UTC").empty_table()
+    else:
+        names = checks(table)
+        counts = {rule.name: pc.sum(rows[check]).as_py() for check, rule in zip(names, table.expectations, strict=True)}
+        rows = rows.drop_columns(names)
+    (directory / table.name).mkdir()
+    pq.write_table(rows, directory / table.name / "part-00000.parquet")
+    return Made(table.name, rows.num_rows, {rule: count for rule, count in counts.items() if count})
 
 
 class ClockStep(NamedTuple):

@@ -51,11 +51,10 @@ def records_lost(journal: Journal) -> DataFrame:
     # contains.
     committed_before = f.max("committed_end").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
     fresh = f.try_subtract("committed_end", f.greatest("first_offset", committed_before))
-    begins = f.coalesce(f.col("first_offset") > f.try_add(reached, f.lit(1)), reached.isNull()).cast(LongType())
+    begins = f.coalesce(f.col("first_offset") > f.try_add(reached, f.lit(1)), reached.isNull()).cast("bigint")
     spans = (
         reported.withColumn("committed_end", f.try_add("first_offset", committed))
-        .withColumn("fresh", f.greatest(fresh, f.lit(0)))
-        .withColumn("begins", begins)
+        .withColumns({"fresh": f.greatest(fresh, f.lit(0)), "begins": begins})
         .withColumn("span", f.sum("begins").over(in_order))
         .groupBy(*_LOG, "span")
         .agg(
@@ -67,8 +66,12 @@ def records_lost(journal: Journal) -> DataFrame:
             f.min("at_us").alias("first_us"),
             f.max("at_us").alias("last_us"),
         )
-        .withColumn("count", f.try_add(f.try_subtract("last_offset", "first_offset"), f.lit(1)))
-        .withColumn("below_high_watermark", f.col("committed_at_least"))
+        .withColumns(
+            {
+                "count": f.try_add(f.try_subtract("last_offset", "first_offset"), f.lit(1)),
+                "below_high_watermark": f.col("committed_at_least"),
+            }
+        )
     )
     return acknowledged_records(spans, journal).select(
         *_LOG, "first_offset", "last_offset", "count", "committed_at_least", "acknowledged", "below_high_watermark",
@@ -92,8 +95,8 @@ def high_watermarks(journal: Journal) -> DataFrame:
         "run", "node", "node_seq", "type", f.explode("replicas").alias("row")
     )
     progressed = progressed.select(
-        "run", "node", "node_seq", "type", row[0].alias("topic"), row[1].cast(LongType()).alias("partition"),
-        row[2].cast(LongType()).alias("high_watermark"),
+        "run", "node", "node_seq", "type", row[0].alias("topic"), row[1].cast("bigint").alias("partition"),
+        row[2].cast("bigint").alias("high_watermark"),
     )  # fmt: skip
     of_replica = ["run", "node", "topic", "partition"]
     role = f.when(f.col("type") != "replica_progressed", f.struct("node_seq", "type", "topic_id", "leader_epoch"))
@@ -137,5 +140,5 @@ def acknowledged_records(spans: DataFrame, journal: Journal) -> DataFrame:
     return (
         spans.join(found, key, "left")
         .join(writers, ["run", "topic"], "left")
-        .withColumn("acknowledged", f.coalesce("found", "none").cast(LongType()))
+        .withColumn("acknowledged", f.coalesce("found", "none").cast("bigint"))
     )

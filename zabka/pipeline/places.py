@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from zabka.pipeline.ranges import SCHEMA, batches, read_file, read_share
+from zabka.pipeline.ranges import SCHEMA, Share, batches, read_file, read_share
 from zabka.pipeline.runs import is_journal, placed
 from zabka.pipeline.source import shares_of
 from zabka.pipeline.topic.connection import SCHEME, TopicPlace, parse_place
@@ -53,7 +53,7 @@ def place_of(text: str) -> Place:
 def batch(spark: SparkSession, place: Place, types: str) -> DataFrame:
     """Return the rows of those event types from every journal at this place."""
     if isinstance(place, Path):
-        return _of_directory(spark, place, types)
+        return of_shares(spark, shares_of(place.resolve(), frozenset(types.split(","))))
     if isinstance(place, TopicPlace):
         options = {"bootstrap": place.bootstrap, "topic": place.topic, "types": types}
         return spark.read.format("zabka-topic").options(**options).load()
@@ -67,12 +67,11 @@ def stream(spark: SparkSession, place: Path | TopicPlace, hold: Path) -> DataFra
     return spark.readStream.format("zabka-topic").options(bootstrap=place.bootstrap, topic=place.topic).load()
 
 
-def _of_directory(spark: SparkSession, root: Path, types: str) -> DataFrame:
-    """Return the rows of `zabka-journal` for a directory.
+def of_shares(spark: SparkSession, made: list[Share]) -> DataFrame:
+    """Return the rows of `zabka-journal` for the journals of a directory.
 
-    The ranges are planned here, because Spark would start a Python process for each planning step.
+    The caller plans the shares, because Spark would start a Python process for each planning step.
     """
-    made = shares_of(root.resolve(), frozenset(types.split(",")))
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for some in numbers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -17,12 +18,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from zabka.pipeline.gold import Table, checked, checks
-from zabka.pipeline.jobs import AT_A_TIME, Made
+from zabka.pipeline.gold import Table, checked
+from zabka.pipeline.jobs import AT_A_TIME, Made, put_table
 from zabka.pipeline.ranges import ARROW_SCHEMA, BATCH_ROWS, SCHEMA
 from zabka.pipeline.rows import Journal
 
@@ -45,6 +45,16 @@ class NotPreparable(Exception):
     """A later execution of the plan would return rows of an earlier batch."""
 
 
+def find_classes_once(spark: SparkSession) -> None:
+    """Keep the Java classes that PySpark looks up for every column.
+
+    It looks them up by their short names, for which Java searches all of Spark's jars each time.
+    """
+    jvm = spark.sparkContext._jvm
+    for name in ("functions", "PythonUtils"):
+        setattr(jvm, name, getattr(jvm, name))
+
+
 class Prepared:
     """Plans of tables, and the journal rows that they read. `place` is a file that all machines can read."""
 
@@ -65,21 +75,16 @@ class Prepared:
         aside.replace(self._place)
         self._journal.forget()
 
-    def make(self, directory: Path, wanted: Sequence[Table]) -> Iterator[Made]:
+    def make(self, directory: Path, wanted: Sequence[Table], types: AbstractSet[str]) -> Iterator[Made]:
         """Write tables as Parquet to `directory`, several at a time, and yield their results in the given order.
 
-        Raises NotPreparable for a table whose plan contains an exchange.
+        `types` are the event types of the rows; a table that cannot have a row is not planned. Raises NotPreparable for
+        a table whose plan contains an exchange.
         """
 
         def make(table: Table) -> Made:
-            rows = self._plan(table).toArrow()
-            counts = {
-                rule.name: pc.sum(rows[check]).as_py()
-                for check, rule in zip(checks(table), table.expectations, strict=True)
-            }
-            (directory / table.name).mkdir()
-            pq.write_table(rows.drop_columns(checks(table)), directory / table.name / "part-00000.parquet")
-            return Made(table.name, rows.num_rows, {rule: count for rule, count in counts.items() if count})
+            rows = self._plan(table).toArrow() if table.can_have_rows(types) else None
+            return put_table(table, rows, directory)
 
         with ThreadPoolExecutor(AT_A_TIME) as threads:
             yield from threads.map(make, wanted)

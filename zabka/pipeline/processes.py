@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType, StringType
+from pyspark.sql.types import StringType
 
 from zabka.pipeline.clocks import timed, timed_rows
 from zabka.pipeline.lake.needed import SIGN_OF_LIFE
@@ -17,7 +17,7 @@ _PROCESSES = ["process_changed", "node_started", "node_stopped", "fault_injected
 
 def node_number(node: str) -> Column:
     """Return a column with the number in the node name of the column `node`."""
-    return f.regexp_extract(node, r"(\d+)$", 1).cast(LongType())
+    return f.regexp_extract(node, r"(\d+)$", 1).cast("bigint")
 
 
 def processes_not_running(journal: Journal) -> DataFrame:
@@ -75,14 +75,22 @@ def _processes_not_running(journal: Journal) -> DataFrame:
         .when(ended_unseen, "unseen")
     )
     return (
-        reported.withColumn("who", who)
-        .withColumn("now", now)
-        .withColumn("asked", asked)
-        .withColumn("begins", f.coalesce((kind == "node_started") | spawned, f.lit(False)))
+        reported.withColumns(
+            {
+                "who": who,
+                "now": now,
+                "asked": asked,
+                "begins": f.coalesce((kind == "node_started") | spawned, f.lit(False)),
+            }
+        )
         .where(f.col("who").startswith("broker-") & f.col("now").isNotNull())
-        .withColumn("until", f.lead("run_us").over(in_order))
-        .withColumn("how", how)
-        .withColumn("resumed", (f.col("now") == "paused") & (f.lead("now").over(in_order) == "running"))
+        .withColumns(
+            {
+                "until": f.lead("run_us").over(in_order),
+                "how": how,
+                "resumed": (f.col("now") == "paused") & (f.lead("now").over(in_order) == "running"),
+            }
+        )
         .where("how IS NOT NULL")
         .select(
             "run",

@@ -13,6 +13,7 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -29,14 +30,19 @@ class Journal:
 
     An event that was written twice counts once. On a cluster frames are stored in a directory that all its machines can
     read: `stage`, or by default a local temporary directory, which is removed when the process exits.
+
+    `types` are the event types of the rows of a small journal, which the driver has read; otherwise None.
     """
 
-    def __init__(self, source: DataFrame, stage: Path | None = None) -> None:
+    def __init__(
+        self, source: DataFrame, stage: Path | None = None, types: AbstractSet[str | None] | None = None
+    ) -> None:
         if stage is None:
             stage = Path(tempfile.mkdtemp(prefix="zabka-"))
             # Remove the directory only at exit, because frames that read it can outlive this object.
             atexit.register(shutil.rmtree, stage, ignore_errors=True)
         self.stage = stage
+        self.types = types
         self._in_memory = is_local(str(source.sparkSession.sparkContext.master))
         self._source = self._laid(source)
         self._lock = Lock()
@@ -56,7 +62,7 @@ class Journal:
 
     def _start_reading(self, rows: DataFrame) -> None:
         with self._lock:
-            if self._in_memory and self._reading is None:
+            if self._in_memory and self.types is None and self._reading is None:
                 thread = ThreadPoolExecutor(1)
                 self._reading = thread.submit(_fill, rows)
                 thread.shutdown(wait=False)

@@ -14,12 +14,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pyspark
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from zabka.pipeline.masters import interpreters, is_local, tried_again
 from zabka.pipeline.packed import JOURNALS
+from zabka.pipeline.prepared import find_classes_once
 from zabka.pipeline.source import JournalSource
 from zabka.pipeline.topic.source import TopicSource
 
@@ -34,6 +36,8 @@ _FOR_TABLES = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Evaluate operators with objects instead of closures, which Spark would inspect and serialize one by one.
+    "spark.sql.execution.usePartitionEvaluator": "true",
     # Disable the step that filters rows by rank before a window: it would be the only step that is compiled.
     "spark.sql.optimizer.windowGroupLimitThreshold": "-1",
     # Rows partitioned by run are joined without an exchange (`zabka.pipeline.rows`), while a broadcast would need a
@@ -52,6 +56,11 @@ reason, the initial size for Spark's classes is set: without this option, Java f
 collections. Without the optimizing compiler, Java reserves 48 MB for compiled code. A stream fills this space within
 minutes, and then Java compiles no more, so the size is set to the default that Java has with that compiler.
 """
+_FIRST_JARS = (
+    "spark-catalyst_", "spark-core_", "spark-sql_", "spark-common-utils_", "spark-sql-api_", "spark-unsafe_",
+    "scala-library-",
+)  # fmt: skip
+"""Jars with most of the classes that Java loads."""
 _NO_FILE_SYSTEM = re.compile(r"Class (?P<name>org\.apache\.hadoop\.fs\.[A-Za-z0-9.]+) not found")
 """Java's error message if a URI's file system is in a module that PySpark does not contain."""
 _ON_A_CLUSTER = {
@@ -84,6 +93,7 @@ def open_session(
     spark = _session(master, app_name, directory, JOURNALS, {**settings, **ui}, _SMALL_PLANS)
     for source in (JournalSource, TopicSource):
         spark.dataSource.register(source)
+    find_classes_once(spark)
     return spark
 
 
@@ -118,6 +128,8 @@ def _session(
         .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {java}")
     )
+    if first := _class_path():
+        builder = builder.config("spark.driver.extraClassPath", first)
     for name, value in settings.items():
         builder = builder.config(name, value)
     # py4j logs failures of calls to Java with their stack traces on standard error, and so does PySpark for invalid SQL
@@ -136,6 +148,18 @@ def _session(
             # always in progress.
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, interrupted)
+
+
+def _class_path() -> str:
+    """Return the class path with Spark's jars that Java should search first.
+
+    Java searches 280 jars in order for each class, and loads thousands of classes. The path is empty for a Spark with
+    its own configuration, which can contain a class path.
+    """
+    home = Path(pyspark.__file__).parent
+    if {"SPARK_HOME", "SPARK_CONF_DIR"} & os.environ.keys() or (home / "conf").exists():
+        return ""
+    return os.pathsep.join(str(path) for name in _FIRST_JARS for path in (home / "jars").glob(f"{name}*.jar"))
 
 
 def stop(spark: SparkSession) -> None:

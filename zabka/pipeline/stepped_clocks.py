@@ -31,8 +31,12 @@ def without_steps(rows: DataFrame) -> DataFrame:
     is_step = f.col("node").isNotNull() & ~booted & (f.abs(step) > STEP_MIN_US + f.abs(passed) * DRIFT)
     until_now = Window.partitionBy("run", "node", "boot").orderBy("node_seq", "mono_us")
     return (
-        rows.withColumn("step_us", f.when(is_step, step))
-        .withColumn("boot", f.sum(f.coalesce(booted, f.lit(False)).cast("long")).over(in_order))
+        rows.withColumns(
+            {
+                "step_us": f.when(is_step, step),
+                "boot": f.sum(f.coalesce(booted, f.lit(False)).cast("long")).over(in_order),
+            }
+        )
         .withColumn("wall_us", f.col("wall_us") - f.coalesce(f.sum("step_us").over(until_now), f.lit(0)))
         .drop("boot")
     )

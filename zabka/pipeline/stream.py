@@ -231,7 +231,8 @@ class _Trailing:
         for table in self._wanted:
             if table.name not in self._due:
                 versions.keep(self._lake, number, table.name)
-        for made in self._tables.make(directory, [table for table in self._wanted if table.name in self._due]):
+        due = [table for table in self._wanted if table.name in self._due]
+        for made in self._tables.make(directory, due, self._types):
             if made.broken:
                 self._status.broken[made.name] = made.broken
             else:

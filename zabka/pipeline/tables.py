@@ -10,7 +10,7 @@ them).
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, LongType, StringType
 
@@ -47,8 +47,12 @@ def _leader_writes(journal: Journal) -> DataFrame:
     return (
         reported.withColumn("telling", f.row_number().over(once))
         .where("telling = 1")
-        .withColumn("run_us", f.min("run_us").over(in_order.rowsBetween(0, Window.unboundedFollowing)))
-        .withColumn("begins", f.coalesce(begins, f.lit(False)).cast(LongType()))
+        .withColumns(
+            {
+                "run_us": f.min("run_us").over(in_order.rowsBetween(0, Window.unboundedFollowing)),
+                "begins": f.coalesce(begins, f.lit(False)).cast("bigint"),
+            }
+        )
         .withColumn("life", f.sum("begins").over(in_order))
         .drop("telling", "begins")
     )
@@ -112,14 +116,21 @@ def partition_leaderships(journal: Journal) -> DataFrame:
     return (
         leader_writes(journal).where("type = 'leader_elected'")
         .join(ends_of_lives(journal), LIFE, "left")
-        .withColumn("to_us", f.coalesce(f.lead("at_us").over(in_order), "deleted_us"))
-        .withColumn("to_run_us", f.coalesce(f.lead("run_us").over(in_order), "deleted_run_us"))
-        .withColumn("duration_ms", milliseconds(f.col("to_run_us") - f.col("run_us")))
+        .withColumns(_ends(in_order))
         .select(
-            *LIFE, "leader", "leader_epoch", f.col("at_us").alias("from_us"), "to_us", "duration_ms",
+            *LIFE, "leader", "leader_epoch", f.col("at_us").alias("from_us"), "to_us",
+            milliseconds(f.col("to_run_us") - f.col("run_us")).alias("duration_ms"),
             "unclean", "cause", "isr", "replicas", "partition_epoch", "controller_epoch", "zxid", "run_us",
         )
     )  # fmt: skip
+
+
+def _ends(in_order: WindowSpec) -> dict[str, Column]:
+    """Return columns with the time at which a row ends: at the next row, or at the end of the life of its partition."""
+    return {
+        "to_us": f.coalesce(f.lead("at_us").over(in_order), "deleted_us"),
+        "to_run_us": f.coalesce(f.lead("run_us").over(in_order), "deleted_run_us"),
+    }
 
 
 def _proposals(journal: Journal) -> DataFrame:
@@ -145,16 +156,18 @@ def isr_changes(journal: Journal) -> DataFrame:
     the state of the followers when their leader made its decision: it is in the event itself, or in the proposal that
     led to it.
     """
+    return journal.once("isr_changes", lambda: _isr_changes(journal))
+
+
+def _isr_changes(journal: Journal) -> DataFrame:
     in_order = Window.partitionBy(*LIFE).orderBy("zxid", "partition_epoch")
     before = f.coalesce(f.lag("isr").over(in_order), f.array().cast(INTS))
     evidence = f.coalesce(f.when(f.size("moved") > 0, f.col("moved")), f.col("proposed"))
     return (
         leader_writes(journal)
         .join(_proposals(journal), ["run", "topic", "partition", "caused_by"], "left")
-        .withColumn("evidence", evidence)
-        .withColumn("isr_before", before)
-        .withColumn("removed", f.array_except("isr_before", "isr"))
-        .withColumn("added", f.array_except("isr", "isr_before"))
+        .withColumns({"evidence": evidence, "isr_before": before})
+        .withColumns({"removed": f.array_except("isr_before", "isr"), "added": f.array_except("isr", "isr_before")})
         .where((f.size("removed") > 0) | (f.size("added") > 0))
         .select(
             *LIFE, "at_us", "isr_before", "isr", "removed", "added", "cause", "evidence", "leader", "leader_epoch",
@@ -169,23 +182,20 @@ def isr_membership(journal: Journal) -> DataFrame:
     One row for each period of membership. to_us is null while it lasts. ended_by is the cause of the write that ended
     it, or topic_deleted.
     """
-    changes = isr_changes(journal)
     fields = [*LIFE, "zxid", "partition_epoch", "at_us", "run_us", "cause"]
     steps = (
-        changes.select(*fields, f.explode("added").alias("replica"), f.lit(True).alias("comes"))
-        .unionByName(changes.select(*fields, f.explode("removed").alias("replica"), f.lit(False).alias("comes")))
+        isr_changes(journal)
+        .select(*fields, "added", f.explode(f.concat("added", "removed")).alias("replica"))
         .join(ends_of_lives(journal), LIFE, "left")
     )
     in_order = Window.partitionBy(*LIFE, "replica").orderBy("zxid", "partition_epoch")
     return (
-        steps.withColumn("to_us", f.coalesce(f.lead("at_us").over(in_order), "deleted_us"))
-        .withColumn("to_run_us", f.coalesce(f.lead("run_us").over(in_order), "deleted_run_us"))
-        .withColumn("ended_by", f.lead("cause").over(in_order))
-        .where("comes")
-        .withColumn("ended_by", f.coalesce("ended_by", f.when(f.col("to_us").isNotNull(), "topic_deleted")))
+        steps.withColumns({**_ends(in_order), "ended_by": f.lead("cause").over(in_order)})
+        .where(f.array_contains("added", f.col("replica")))
         .select(
             *LIFE, "replica", f.col("at_us").alias("from_us"), "to_us",
-            milliseconds(f.col("to_run_us") - f.col("run_us")).alias("duration_ms"), "ended_by",
+            milliseconds(f.col("to_run_us") - f.col("run_us")).alias("duration_ms"),
+            f.coalesce("ended_by", f.when(f.col("to_us").isNotNull(), "topic_deleted")).alias("ended_by"),
             f.col("zxid").alias("from_zxid"),
         )
     )  # fmt: skip
@@ -237,12 +247,10 @@ def faults(journal: Journal) -> DataFrame:
     return (
         reported.withColumn("to_us", removed)
         .where((f.col("type") == "fault_injected") | stopped)
-        .withColumn("kind", f.coalesce("kind", "action"))
-        .withColumn("source", f.coalesce("source", "target"))
-        .withColumn("requester", f.nullif(f.col("requester"), f.lit("")))
-        .withColumn("duration_ms", milliseconds(f.col("to_us") - f.col("at_us")))
         .select(
-            "run", "node", "fault_id", "kind", "source", "target", "both_ways", "delay_ms", "requester",
-            f.col("at_us").alias("from_us"), "to_us", "duration_ms", "node_seq",
+            "run", "node", "fault_id", f.coalesce("kind", "action").alias("kind"),
+            f.coalesce("source", "target").alias("source"), "target", "both_ways", "delay_ms",
+            f.nullif(f.col("requester"), f.lit("")).alias("requester"), f.col("at_us").alias("from_us"), "to_us",
+            milliseconds(f.col("to_us") - f.col("at_us")).alias("duration_ms"), "node_seq",
         )
     )  # fmt: skip

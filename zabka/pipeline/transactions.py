@@ -99,12 +99,11 @@ def _steps(journal: Journal) -> DataFrame:
     same = Window.partitionBy(*_ID, "start")
     of_same = f.min(f.when(~f.col("is_late"), f.col("number"))).over(same)
     return (
-        steps.withColumn("start", start)
+        steps.withColumns({"start": start, "step": f.struct("run_us", "node", "node_seq")})
         .withColumn("is_late", is_late)
-        .withColumn("begins", f.coalesce(begins, f.lit(False)).cast(LongType()))
+        .withColumn("begins", f.coalesce(begins, f.lit(False)).cast("bigint"))
         .withColumn("number", f.sum("begins").over(in_order))
         .withColumn("number", f.when(f.col("is_late"), f.coalesce(of_same, "number")).otherwise(f.col("number")))
-        .withColumn("step", f.struct("run_us", "node", "node_seq"))
         .where("number > 0 AND (outcome IS NOT NULL OR marked IS NOT NULL OR state = 'Ongoing')")
     )
 
