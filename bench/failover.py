@@ -36,7 +36,7 @@ from zabka.kafka.wire.frames import decode_response, encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 OUTAGE_MIN_S = 0.01
-"""Minimum pause between two acknowledged writes after the fault that counts as an outage."""
+"""After the fault, a pause between two acknowledged writes counts as an outage if it is at least this long."""
 WRITING_ON_S = 1.0
 SESSION_S, CALL_S, RETRY_S = 20.0, 2.0, 0.005
 STEP_DOWN_S = 60.0
@@ -235,7 +235,7 @@ def fail_controller(cluster: KafkaCluster) -> dict[str, float]:
     find = journal_moments if cluster.side == "ours" else log_moments
     at = wait_until("record of it all", lambda: find(cluster.home(successor), detected), DEADLINE_S, POLL_S)
     # This process polls the ensemble every few milliseconds. If the election is faster, the poll detects the end of the
-    # session only after the election, so the earlier time is used.
+    # session only after the election. So use the earlier of the two times.
     stages = [killed, min(detected, at.elected), at.elected, at.read, at.decided, max(whole, at.decided)]
     took = {f"{s}_ms": (after - before) * 1000 for s, (before, after) in zip(STAGES, pairwise(stages), strict=True)}
     return took | {"after_detection_ms": sum(list(took.values())[1:])}

@@ -49,7 +49,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct):
-    """Number of committed transactions, and the time of each from its begin to the response to its commit."""
+    """Number of committed transactions, and the time of each from its start to the response to its commit."""
 
     transactions: int
     seconds: float

@@ -32,7 +32,7 @@ def describe(
 ) -> BrokerStatus:
     """Return a broker's status.
 
-    `confirmed_age_ms` is the time since the ensemble last confirmed the believed controller.
+    `confirmed_age_ms` is the time since the ensemble last confirmed which broker is the controller.
     """
     return {
         "broker_id": broker_id,

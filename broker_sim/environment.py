@@ -32,8 +32,8 @@ class BrokerEnvironment(NamedTuple):
     random_seed: int | None = None
     """Seed of the broker's random choices. If it is None, the system's randomness is used."""
     count_use: CountUse | None = None
-    """Counts how often request faults were injected, in total for all nodes. None: count in the file that the agent
-    names.
+    """Counts how often request faults were injected, in total for all nodes. If it is None, the counts are stored in
+    the file that the agent specifies.
     """
     messages: MessageNotes | None = None
     """Receives all sent and received messages, if they are recorded."""

@@ -178,7 +178,7 @@ class FetchParams(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def leader_only(self) -> bool:
-        """Whether only the leader can respond to the fetch. This applies to replicas, and to consumers without
+        """Whether only the leader can respond to the fetch. This applies to followers, and to consumers without
         KIP-392.
         """
         return self.replica_id >= 0 or (self.replica_id == -1 and self.reader is None)

@@ -85,7 +85,7 @@ class RequestFaults:
         """For each rule with stale metadata, keyed by rule id, the metadata at the time when the rule was added."""
 
     def hold(self, rules: Sequence[HeldRequestFault]) -> None:
-        """Replace the active rules by these. Rules that were already active retain their counts."""
+        """Replace the active rules. Rules that were already active retain their counts."""
         added = self._active.replace(rules, self._runtime.now().mono_ms)
         self.apis = tuple(APIS.values() if any(rule.api == ANY for rule in rules) else {APIS[r.api]: 0 for r in rules})
         self._stale = {rule.id: self._stale[rule.id] for rule in rules if rule.id in self._stale}

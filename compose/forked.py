@@ -91,8 +91,8 @@ def _become(arguments: Sequence[str], log: int, parent: int) -> NoReturn:
     """Run a node in the forked process until it ends, without touching the agent's open files, tasks and handlers."""
     code = 1
     try:
-        # Otherwise, when unreachable objects of the agent are collected, they would close file descriptors that this
-        # node has reused.
+        # Exclude the inherited objects from garbage collection. Otherwise the agent's unreachable objects, when
+        # collected, would close file descriptors that this node has reused.
         gc.freeze()
         os.setsid()
         for number in _HANDLED:

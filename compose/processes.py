@@ -225,7 +225,7 @@ class ManagedProcess:
         self._exited.set()
 
     def _changed(self, state: str, action: str) -> None:
-        # If a process ended while its pause was awaited, that was already reported.
+        # If the process ended while `pause` waited for it, its end was already reported.
         if state == "down" or self.pid is not None:
             self.state = state
             self._on_change(self, action)

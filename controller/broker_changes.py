@@ -174,8 +174,8 @@ async def give_way(term: ControllerTerm, returned: Sequence[int]) -> None:
         for partition, state in sorted(context.leadership.items())
         if state.eligible
         and any(b in doubtful for b in (*state.isr, *state.eligible))
-        # Such a partition has no leader. If the broker has already deleted its replica, LeaderAndIsr would make it
-        # create the replica again.
+        # A partition that needs no leader has none. If the broker has already deleted its replica, LeaderAndIsr would
+        # make it create the replica again.
         and not context.needs_no_leader(partition)
     ]
     while remaining:

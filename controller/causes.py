@@ -1,9 +1,9 @@
 """The cause of the decisions that the controller currently makes, for the journal.
 
-A controller processes one event at a time, so there is one current cause: the transaction that fired a watch, a
-request, a timer, or an earlier event of this node's own journal that resulted from one of these. A decision that
-follows from the failure or return of one broker has that failure or return as its cause, because several brokers may
-have failed or returned at the same time.
+A controller processes one event at a time, so there is one current cause. It is the transaction that fired a watch, a
+request, a timer, or an earlier event in this node's own journal that one of these caused. Several brokers may have
+failed or returned at the same time. Therefore a decision that follows from the failure or return of one broker has that
+failure or return as its cause.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class CurrentCauses:
     def of(self, partition: TopicPartition, missed: Sequence[int], leader: int, alive: Collection[int]) -> Cause:
         """Return the cause of a decision about a partition.
 
-        `missed` are brokers that led the partition or were in its ISR and no longer are, the most important first.
-        `leader` is the new leader.
+        `missed` are brokers that were leader or ISR members before the decision and no longer are, the most important
+        first. `leader` is the new leader.
         """
         for broker_id in missed:
             if broker_id in self.lost:

@@ -47,7 +47,7 @@ async def claim_block(zk: Zk, broker_id: int) -> tuple[int, int]:
         try:
             await zk.call(lambda: service.set(znodes.LATEST_PRODUCER_ID_BLOCK, block, version))  # noqa: B023
         except BadVersion:
-            # Another broker, or our own first transmission, has allocated this block: try the next one.
+            # Another broker, or an earlier transmission of this request, has allocated this block: try the next one.
             continue
         return first, first + BLOCK_SIZE
 

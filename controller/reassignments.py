@@ -200,8 +200,8 @@ async def _reassign(term: ControllerTerm, partition: TopicPartition, assignment:
         await _move_leader(term, partition, completed)
     except TargetIsAway:
         if assignment.removing:
-            # Until a target replica returns, the reassignment stays in progress: only the znode's record of it lists
-            # the replicas to remove.
+            # Until a target replica returns, the reassignment stays in progress, because only its record in the znode
+            # lists the replicas to remove.
             context.set_assignment(partition, assignment)
             return
     except ReassignmentFailed:
@@ -247,7 +247,8 @@ async def _has_begun(term: ControllerTerm, partition: TopicPartition, assignment
 async def _replace_leader(term: ControllerTerm, partition: TopicPartition, unneeded: Sequence[int]) -> None:
     """Elect another leader if the leader is one of the unneeded replicas.
 
-    Kafka leaves such a partition without a leader until some broker fails, so the added replicas cannot catch up.
+    Kafka elects no leader here. After the leader's replica is removed, the partition has no leader until the next
+    broker failure triggers an election, so the added replicas cannot catch up.
     """
     state = term.context.leadership.get(partition)
     if unneeded and state is not None and state.leader == NO_LEADER:

@@ -194,7 +194,7 @@ class ControllerTerm:
         return brokers
 
     def broker_epoch(self, registration: Stat) -> int:
-        """Return the broker epoch of a registration znode; unknown with Historical.NO_BROKER_EPOCH."""
+        """Return the broker epoch of a registration znode. With Historical.NO_BROKER_EPOCH, the epoch is unknown."""
         return UNKNOWN_BROKER_EPOCH if Historical.NO_BROKER_EPOCH in self.config.historical else registration.czxid
 
     async def read_topic_names(self) -> list[str]:
@@ -204,7 +204,7 @@ class ControllerTerm:
         return [name for name in names if znodes.is_tellable(name)]
 
     async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
-        """Return the assignments of these topics without missing or unreadable ones; set a watch on each topic."""
+        """Return the assignments of these topics, except missing or unreadable topics; set a watch on each topic."""
         service, signals = self.zk.service, self.signals
         outcomes = await self.zk.batch(
             [partial(service.get, znodes.topic_path(t), signals.watcher("PartitionModifications", t)) for t in topics]

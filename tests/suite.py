@@ -1,7 +1,8 @@
 """Run the test suite in three steps.
 
-First come tests without real time on all cores, then tests that start servers, and last tests in real time. `python -m
-tests.suite` (or `make test`). If arguments are given, they are passed to pytest, and there is a single run.
+First run the tests that use no real time, on all cores; then the tests that start servers; and last the tests that
+depend on real time. Start it with `python -m tests.suite` or `make test`. If arguments are given, they are passed to
+pytest, and there is a single run.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ SIDE_BY_SIDE = (
 )  # fmt: skip
 """Folders and files whose tests use virtual time, or wait without a limit.
 
-The other tests start clusters whose sessions expire in real time. At most as many of them as there are cores run at the
-same time.
+The other tests start clusters whose sessions expire in real time. Of those tests, at most as many run at the same time
+as there are cores.
 """
 ALONE = ("api/test_bounded_http.py", "browser/test_live.py", "browser/test_load.py")
 """Test files during which no other test runs on the machine."""

@@ -28,7 +28,7 @@ from zabka.ensemble.runtime.link_fault import AnyFault
 
 POLL_INTERVAL_S = 0.25
 IDLE_INTERVAL_S = 0.5
-"""Interval between polls while no client reads. It is short enough that one slow response does not make the agent count
+"""Interval between polls while no client watches. It is so short that one slow response does not make the agent count
 as silent.
 """
 WATCHED_S = 5.0
@@ -82,7 +82,8 @@ class Agent:
         if the agent does not respond.
         """
         path = f"/v1/snapshot?fresh_ms={fresh_ms}" if fresh_ms else "/v1/snapshot"
-        # Close a stalled connection (network partition or frozen host) as soon as its response would come too late.
+        # Limit the time of the call, so that a stalled connection (network partition or frozen host) is closed as soon
+        # as its response would be too late to be useful.
         self.receive(await self._call("GET", path, Snapshot, timeout_s=SILENT_AFTER_S))
 
     def receive(self, snapshot: Snapshot) -> None:
@@ -105,8 +106,8 @@ class Agent:
     async def request_action(self, node: str, action: NodeAction, requester: str) -> ProcessInfo:
         """Request an action on a node's process from the agent, and return the resulting process state.
 
-        Raises Problem. If the agent becomes silent during the action, the status is 503 and the exception is raised at
-        once.
+        Raises Problem; if the agent becomes silent during the action, the status is 503, and the call does not wait for
+        the action any longer.
         """
         path = f"/v1/processes/{node}/{action}?requester={quote(requester)}"
         call = asyncio.ensure_future(self._call("POST", path, ProcessInfo, timeout_s=ACTION_TIMEOUT_S))
@@ -146,7 +147,7 @@ class Agent:
     async def set_faults(self, faults: list[AnyFault], *, whole: bool = True) -> None:
         """Replace the agent's active faults with exactly these faults.
 
-        If `whole` is False, the list may be incomplete, and the complete list must still be sent.
+        If `whole` is False, the list may be incomplete: the agent is still sent the complete list later.
         """
         await self._call("PUT", "/v1/faults", FaultState, FaultState.of(faults, whole))
 
@@ -193,12 +194,13 @@ class Agents:
         self._by_node = {node: agent for agent in agents for node in agent.nodes}
         self._faults_change = asyncio.Lock()
         self._due: dict[str, list[AnyFault]] = {}
-        """Faults to send, per agent: these agents did not respond when the faults were set."""
+        """Faults that still have to be sent, for each agent that did not respond when the faults were set."""
 
     async def run(self) -> None:
         """Keep every agent's snapshot fresh until cancelled.
 
-        If one poll fails, the others are cancelled with it, so that the supervisor notices and restarts all of them.
+        If one polling task fails, the others are cancelled with it, so that the supervisor notices and restarts all of
+        them.
         """
         async with asyncio.TaskGroup() as polls:
             for agent in self.all:
@@ -286,7 +288,7 @@ class Agents:
         return known
 
     def fault_counts(self, fault_id: str) -> dict[str, tuple[int, int]]:
-        """Return the counts of a request fault by node: matching requests, and how often it was injected.
+        """Return two counts of a request fault for each node: matching requests, and requests to which it was applied.
 
         The counts are those that the nodes last reported.
         """

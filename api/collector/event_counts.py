@@ -17,7 +17,6 @@ from zabka.journal.events import (
     TransactionChanged,
 )
 
-
 _REPEATED = "loaded"
 """Reason of an event that repeats a state: a broker became the coordinator of an unfinished transaction."""
 

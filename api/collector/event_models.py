@@ -114,7 +114,7 @@ def too_old(reason: TooOld) -> Problem:
 def of_another_history(collector: Collector, after: int) -> Problem:
     """Return the 410 response for an event number that is not assigned yet.
 
-    The client has read another history, which was removed.
+    The client must have read another history, which has been removed since.
     """
     oldest, last = collector.oldest_seq, collector.last_seq
     text = (

@@ -45,7 +45,7 @@ def silent_peer(peer_id: int, observer: bool, silence: Silence, taken_us: int, a
 def silent_broker(
     journalled: BrokerView, address: tuple[str, int], silence: Silence, taken_us: int, fresh: Fresh
 ) -> Broker:
-    """Return a broker of a silent host, with data only from the ensemble and from counts in the journal."""
+    """Return a broker of a silent host, using only data from the ensemble and counts derived from the journal."""
     registration = fresh.reading.brokers.get(journalled.id)
     return Broker(
         id=journalled.id,
@@ -69,7 +69,7 @@ def silent_broker(
 
 
 def since_text(silence: Silence) -> str:
-    """Return a message that names the silent host and the time since which it is silent."""
+    """Return a message that names the silent host and states since when it has been silent."""
     since = datetime.fromtimestamp(silence.since_us // 1_000_000, UTC).strftime("%H:%M:%S")
     return f"the host agent {silence.host} ({silence.url}) has not responded since {since} UTC"
 

@@ -22,8 +22,8 @@ class Recorded(NamedTuple):
     """A run to export. Only the events from `about.first_seq` to `about.last_seq` are exported.
 
     `history` also contains earlier and later events, because they can be causes. Its entries have ascending numbers.
-    Messages are ordered by their sending time, on the clock of `wall_us`. `before` is the folded state before the first
-    exported event; None if that is the first event of the run.
+    Messages are ordered by their sending time, which is measured by the same clock as `wall_us`. `before` is the folded
+    state before the first exported event; None if that is the first event of the run.
     """
 
     about: Run

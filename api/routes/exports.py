@@ -38,7 +38,7 @@ async def export_run(
     to_us: Annotated[int | None, Query(alias="to", ge=0, le=2**63, description="In microseconds")] = None,
     form: Annotated[Format, Query(alias="format", description="`perfetto` and `shiviz` are traces")] = Format.HTML,
 ) -> Response:
-    """Return this run, and its pair if that is stored, as one HTML file that contains the page.
+    """Return this run, and the run paired with it if that is stored, as one HTML file that contains the page.
 
     The file opens from disk, without a server or a network. With `from` and `to`, only the events between these times
     are exported. The other formats are Chrome trace JSON, for Perfetto, and a log with vector clocks, for ShiViz.

@@ -42,13 +42,13 @@ async def get_controller(service: Service) -> Controller:
 
 @router.get("/brokers", tags=["brokers"], summary="The brokers", responses=responses())
 async def get_brokers(service: Service) -> list[Broker]:
-    """Return each broker's process, its registration, and the controller that the broker knows."""
+    """Return each broker's process, its registration, and the controller that the broker considers active."""
     return service.views.brokers(await service.ensemble.read())
 
 
 @router.get("/brokers/{id}", tags=["brokers"], summary="One broker", responses=responses(404, 422))
 async def get_broker(id: int, service: Service) -> Broker:
-    """Return one broker's process, registration and known controller."""
+    """Return one broker's process, its registration, and the controller that the broker considers active."""
     return service.views.broker(id, await service.ensemble.read())
 
 

@@ -1,4 +1,4 @@
-"""The route of open transactions."""
+"""The route that returns the open transactions."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ router = APIRouter(prefix="/api/v1")
 
 @router.get("/transactions", tags=["transactions"], summary="The open transactions", responses=responses())
 async def get_transactions(service: Service) -> Transactions:
-    """Return the open transactions with their coordinators, and the partitions where readers wait for one."""
+    """Return the open transactions with their coordinators, and the partitions whose readers wait for one of them."""
     return service.views.transactions()

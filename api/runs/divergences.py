@@ -22,7 +22,7 @@ _BATCH = 1_000
 
 
 async def divergence(runs: Runs, run_id: str, other_id: str) -> dict[str, Any]:
-    """Return the first difference between two runs that leads to another outcome.
+    """Return the first difference between two runs that changes the outcome.
 
     Raises Problem: 404, or 422 if a run is too long to be compared.
     """

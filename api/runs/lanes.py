@@ -81,7 +81,7 @@ def _narrowed(row: list[Span], first_us: int, width_us: int | None) -> Iterator[
 
 
 def _bin(span: Span, first_us: int, width_us: int) -> int | None:
-    """Return the bin that contains a whole span; None if the span crosses bins or has not ended."""
+    """Return the bin that contains the whole span; None if the span crosses bins or has not ended."""
     if span.to_us is None:
         return None
     begin, end = (span.from_us - first_us) // width_us, (span.to_us - first_us) // width_us

@@ -57,7 +57,8 @@ async def keep(kept: KeptRuns, directory: Path, plays: list[Play]) -> None:
     If there are two runs, the first becomes the pair of the second. Raises NotKept.
     """
     try:
-        # Store all runs in one thread call. If the caller is cancelled, both runs of a pair are still stored.
+        # Store all runs in a single call to a worker thread, so that both runs of a pair are stored even if the caller
+        # is cancelled.
         runs = await asyncio.to_thread(_keep_all, kept, directory, plays)
     except (OSError, NoHistory) as reason:
         raise NotKept(f"its journal cannot be stored: {reason}") from None

@@ -184,7 +184,7 @@ class WhyStep(BaseModel):
 
 
 class IncidentView(BaseModel):
-    """A first cause, such as a fault, with every event that the recorded causes lead back to it."""
+    """A first cause, such as a fault, with all events whose recorded causes lead back to it."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -207,14 +207,14 @@ class IncidentView(BaseModel):
 
 
 class Parted(BaseModel):
-    """The first differing event in each run; null if a run has no further event of that node."""
+    """The first differing event in each run; null if the node concerned has no further event in that run."""
 
     a: dict[str, Any] | None
     b: dict[str, Any] | None
 
 
 class BeforeParting(BaseModel):
-    """Event number before the first differing event, in each run."""
+    """Number of the last event before the first differing event, in each run."""
 
     a: int
     b: int

@@ -39,7 +39,7 @@ class GoldTable(BaseModel):
 
 
 class StreamStands(BaseModel):
-    """Report that the stream wrote when it last updated tables."""
+    """Status report of the pipeline's stream, written at its last update of the tables."""
 
     batch: int
     lines: int

@@ -79,7 +79,7 @@ def _encodable(value: str) -> str:
 
 
 KEYS_MAX = 1_000
-"""Maximum number of keys in a configuration. Kafka itself has several times fewer."""
+"""Maximum number of keys in a configuration. Kafka itself defines far fewer keys."""
 PARTITIONS_MAX = 10_000
 MEMBERS_MAX = 100
 """Maximum number of members in the JSON object of a request body. A valid body has far fewer."""
@@ -459,7 +459,7 @@ class Workload(BaseModel):
 class CountedRequestFault(HeldRequestFault, frozen=True, kw_only=True):
     """An active request fault.
 
-    It has a description `text`, and counts in total and by node of the matching requests and the injected faults.
+    It has a description `text`, and the numbers of matching requests and of injected faults, in total and by node.
     """
 
     text: str

@@ -57,7 +57,7 @@ class EntityConfigs:
     # ---- values -----------------------------------------------------------------------------------------------
 
     def topic_overrides(self, topic: str) -> Mapping[str, str]:
-        """Return all settings of a topic that differ from the broker's file.
+        """Return all settings of a topic that differ from the broker's configuration file.
 
         These are the topic's overrides and this broker's dynamic values.
         """
@@ -187,7 +187,7 @@ class EntityConfigs:
             self._changed(entity)
 
     def _topic_values(self) -> dict[str, str]:
-        """Return the dynamic values of this broker that are defaults of topic keys, by topic key."""
+        """Return this broker's dynamic values that are defaults for topic settings, keyed by topic key."""
         dynamic: dict[str, str] = {}
         for entity in (f"brokers/{DEFAULT_ENTITY}", f"brokers/{self._config.broker_id}"):
             for name in self._overrides.get(entity, {}):

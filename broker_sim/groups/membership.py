@@ -143,7 +143,7 @@ class GroupMembership:
         instance_id = joining.group_instance_id
         new_id = f"{joining.client_id if instance_id is None else instance_id}-{self._random_uuid()}"
         if len(new_id.encode()) > TEXT_BYTES_MAX:
-            # The member id would fit neither into a response nor into the group's record. Kafka detects this when it
+            # The member id is too long both for a response and for the group's record. Kafka detects this when it
             # writes the response.
             answer(JoinResult(ErrorCode.unknown_server_error, NO_MEMBER))
         elif instance_id is not None:
@@ -181,8 +181,8 @@ class GroupMembership:
         elif group.state is _STABLE and unchanged and not leads:
             answer(self._joined(group, member))
         else:
-            # If nothing has changed, only the leader's request starts a rebalance: the leader may have noticed changes
-            # of the topics.
+            # If the member's protocols are unchanged, only the leader's request starts a rebalance: the leader may have
+            # noticed changes of the topics.
             self._update_member(group, member, joining, answer)
             self._prepare_if_possible(group)
 
@@ -251,9 +251,9 @@ class GroupMembership:
                 error = await stored
                 went_on = group.state is not _STABLE or group.generation_id != generation_id
                 if went_on or group.members.get(new_id) is not member:
-                    # Do nothing: either a rebalance has started, which responds to the member and stores the new id, or
-                    # the member was replaced again. Kafka restores the old id if the store failed, and so fences a live
-                    # member.
+                    # Do nothing. Either a rebalance has started, which responds to the member and stores the new id, or
+                    # the member was replaced again. (If the store failed, Kafka restores the old id, and so fences the
+                    # live member.)
                     return
                 if error is ErrorCode.none:
                     member.answer_join(self._back_again(group, member, joining.can_skip_assignment, leader_before))
@@ -351,7 +351,7 @@ class GroupMembership:
         if group.state is _DEAD:
             return
         if group.members and not group.elect_joined_leader():
-            # No member has joined again. Wait until their sessions expire.
+            # No member has joined again. Wait until the members' sessions expire.
             self._await_joins(group, DelayedJoin(False, group.rebalance_timeout_ms))
             return
         group.next_generation(self._now_ms())

@@ -63,10 +63,10 @@ def broker_epoch_of(mark: str | None) -> int:
 
 
 def alive(broker_epoch: int, boot_id: str) -> str:
-    """Return the content of the marker that a running process has all its records, with broker epoch and boot id.
+    """Return the content of the marker which states that the running process has all its records.
 
-    If the process is killed during the same boot, no record is lost, because the operating system has everything that
-    the process wrote. KIP-966 uses only clean shutdowns.
+    It contains the broker epoch and the boot id. If the process is killed during the same boot, no record is lost,
+    because the operating system has everything that the process wrote. KIP-966 uses only clean shutdowns.
     """
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch, "bootId": boot_id}, separators=(",", ":"))
 

@@ -24,7 +24,7 @@ class CleanedTransactions:
         self._committed: dict[int, None] = {}
         """The producers of other transactions that have a batch among the batches read so far in this pass."""
         self.kept: list[AbortedTransaction] = []
-        """Aborted transactions whose marker the pass has read but that still have a batch."""
+        """Aborted transactions that still have a batch although the pass has already read their marker."""
         self.expect(aborted)
 
     def expect(self, aborted: Iterable[AbortedTransaction]) -> None:
@@ -53,8 +53,8 @@ class CleanedTransactions:
         self._begin_up_to(header.last_offset)
         marker = read_marker(data, 0, header)
         if marker is None:
-            # An earlier compaction emptied this batch and did not remove it only because it contains the producer's
-            # epoch.
+            # An earlier compaction emptied this batch. It kept the empty batch only because the batch contains the
+            # producer's epoch.
             return not header.record_count
         if marker.is_commit:
             return self._committed.pop(header.producer_id, self) is self

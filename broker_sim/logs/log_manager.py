@@ -46,7 +46,7 @@ class LogDir:
         return dict(self._checkpointed[file])
 
     def write_high_watermarks(self) -> None:
-        """Write the checkpoint file of high watermarks even if none has advanced, unless there are no logs."""
+        """Write the checkpoint file of high watermarks, even if none has advanced. Without logs, write nothing."""
         if self.all:
             self._write(checkpoints.REPLICATION_OFFSETS, self._high_watermarks)
 
@@ -134,7 +134,7 @@ class LogManager:
         """The broker epoch in the markers that this process has written to every disk."""
         self._last_failure: OSError | None = None
         self._was_whole = True
-        """Whether no log was damaged when it was opened."""
+        """Whether all logs were undamaged when they were opened."""
         self._unique = unique
         self._high_watermarks_reached = high_watermarks_reached
         self._preferred: dict[TopicPartition, LogDir] = {}
@@ -240,7 +240,7 @@ class LogManager:
         self.mark_alive(self.broker_epoch_left)
 
     def mark_alive(self, broker_epoch: int) -> None:
-        """Write a marker to every disk which confirms that all records up to this broker epoch exist.
+        """Write a marker to every disk: the running process, which has this broker epoch, has all its records.
 
         Do nothing if the broker epoch is -1.
         """
@@ -479,8 +479,8 @@ class LogManager:
         """Replace the current log with the future log, which has the same records, and remove the current one.
 
         The steps have Kafka's order, so that a complete replica with the partition's name exists at any time. Raises
-        LogDirFailed if the directory of the future log fails. If the other directory fails, nothing is lost, because
-        the future log has already replaced the current one.
+        LogDirFailed if the directory of the future log fails. If the current log's directory fails, nothing is lost,
+        because the future log has already replaced the current one.
         """
         target, source = self._future_dir_of(topic_partition), self._dir_of(topic_partition)
         assert target is not None and source is not None, topic_partition

@@ -361,8 +361,8 @@ class PartitionLog:
     def append_as_follower(self, data: bytes, headers: Sequence[BatchHeader]) -> bool:
         """Append batches as the leader stores them, with gaps from compaction. Return False if they overlap the log.
 
-        Overlapping batches are not written. If this log is empty and its start is within the first batch, because of a
-        deletion on the leader, the log restarts with that whole batch (UnexpectedAppendOffsetException).
+        Overlapping batches are not written. A deletion on the leader can move the start of this log, if it is empty,
+        into the first batch. In that case, the log restarts with that whole batch (UnexpectedAppendOffsetException).
         """
         start = end = self.end_offset
         is_within = bool(headers) and start == self.start_offset and headers[0].base_offset < start
@@ -440,8 +440,9 @@ class PartitionLog:
         """Return whole batches of one segment, from the batch that contains `offset` up to the offset `up_to`.
 
         If the first batch alone exceeds `max_bytes`, return it if `at_least_one` (KIP-74), else nothing. `offset` must
-        be within the log. Gaps from compaction are filled with batches without records (`empty_batches`): up to the
-        first batch, within a stored gap batch, and up to a batch before which an epoch begins.
+        be within the log. If it is in a gap from compaction, batches without records fill the gap (`empty_batches`)
+        where no batch follows before `up_to`, where a leader epoch begins in the gap, or where a stored gap batch
+        already covers it. The data ends before a batch that follows a gap in which a leader epoch begins.
         """
         if offset >= up_to or offset >= self.end_offset:
             return b""
@@ -618,8 +619,8 @@ class PartitionLog:
         self.start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
         if self.first_dirty_offset > self._starts[0]:
-            # Checkpoint the new start. Otherwise the deleted records would reappear if the process is killed, and
-            # compaction has left too few of them to derive their epochs.
+            # Checkpoint the new start. Otherwise the deleted records that compaction has left would reappear if the
+            # process is killed, and they are too few to derive their epochs.
             self._checkpoint()
         self.epochs.truncate_from_start(offset)
         return True
@@ -685,7 +686,8 @@ class PartitionLog:
         self.high_watermark = current.high_watermark
         # Copy the leader epochs, because the batches of the copy do not show epochs without records.
         self.epochs.replace(current.epochs.entries)
-        # Copy the producers, because some of their batches were deleted before they could be copied.
+        # Copy the producer state, because some batches of these producers were deleted before the batches could be
+        # copied.
         self.producers = current.producers
         self.flush()
 

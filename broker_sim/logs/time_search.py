@@ -17,9 +17,9 @@ Found = tuple[int, int] | None
 def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> Generator[None, None, Found]:
     """Return (timestamp, offset) of the first record that is not older than `timestamp_ms`, or None.
 
-    Yields within large batches, and after many batches whose segment or header wrongly suggests such a record, so that
-    other tasks can run. For a batch that cannot be read, the bounds in its header are used instead of its records'
-    timestamps.
+    So that other tasks can run, it yields within large batches, and after many batches that have no such record
+    although their segment or header suggests one. For a batch that cannot be read, the bounds in its header are used
+    instead of its records' timestamps.
     """
     slices = Slices()
     for segment in list(log.segments):

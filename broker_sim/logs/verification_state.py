@@ -6,8 +6,8 @@ from __future__ import annotations
 class VerificationState:
     """A producer whose next transaction is being verified. The object itself is the guard of that verification.
 
-    If the transaction ends before the coordinator's response arrives, this object is discarded, and an append with it
-    is rejected, because the response may be about an earlier transaction.
+    If the transaction ends before the coordinator's response arrives, this object is discarded. An append that uses it
+    is then rejected, because the response may be about an earlier transaction.
     """
 
     __slots__ = ("epoch", "lowest_sequence", "timestamp_ms")
@@ -36,7 +36,7 @@ class Unverified:
 
 
 NOT_REQUIRED, IN_TRANSACTION = Unverified(may_begin=True), Unverified(may_begin=False)
-"""Guards of appends without verification: because it is disabled, or because the transaction was already open.
+"""Guards of appends without verification: verification is disabled, or the transaction is already open.
 
 Source: VerificationGuard.SENTINEL.
 """

@@ -104,7 +104,10 @@ class ConnectionQuotas:
         self._look_again()
 
     def limit_address(self, address: str | None, creations_per_second: int | None) -> None:
-        """Set an IP address's connection rate, or the default rate if `address` is None. None removes the rate."""
+        """Set an IP address's connection rate, or the default rate if `address` is None.
+
+        If `creations_per_second` is None, remove the rate.
+        """
         if address is None:
             self._default_rate = UNLIMITED if creations_per_second is None else creations_per_second
         elif creations_per_second is None:

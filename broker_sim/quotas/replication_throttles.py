@@ -1,6 +1,6 @@
 """Throttles for replication between brokers (KIP-73) and copying between log directories (ReplicationQuotaManager).
 
-The throttles apply only to replicas that a topic lists as throttled, and not to in-sync replicas.
+The throttles apply only to replicas that a topic lists as throttled and that are not in sync.
 """
 
 from __future__ import annotations

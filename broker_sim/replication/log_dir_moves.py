@@ -102,7 +102,8 @@ class LogDirMoves:
             try:
                 advanced = not self._throttle.is_exceeded and self._copy_some(partition)
             except LogDirFailed:
-                # One of the two log directories failed. Pause the copy until the broker is notified which one.
+                # One of the two log directories failed. Pause the copy until the broker is notified which directory it
+                # was.
                 self.pause(partition.topic_partition)
                 continue
             await self._runtime.sleep(0 if advanced else self._config.replica_fetch_backoff_ms)

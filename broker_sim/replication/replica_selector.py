@@ -9,7 +9,7 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class ReplicaView(NamedTuple):
-    """A replica that has the records that a consumer requests, as input of the selection."""
+    """A replica that has the records requested by a consumer, as input to the selection."""
 
     broker_id: int
     rack: str | None
@@ -18,7 +18,7 @@ class ReplicaView(NamedTuple):
 
 
 ReplicaSelector = Callable[[str, Sequence[ReplicaView], ReplicaView], int]
-"""Function of the consumer's rack, all replicas and the leader that returns the selected replica's id."""
+"""Function (consumer's rack, all replicas, leader) that returns the id of the selected replica."""
 
 
 def select_in_rack(rack: str, replicas: Sequence[ReplicaView], leader: ReplicaView) -> int:

@@ -1,8 +1,8 @@
 """Asks transaction coordinators whether a partition is part of a transaction (Kafka's AddPartitionsToTxnManager).
 
 Without this check, a produce that arrives late, after its transaction was aborted, would begin a transaction that never
-ends (KIP-890). One request to a coordinator is in flight at a time. Questions that arrive during that request are
-combined in the next one.
+ends (KIP-890). One request to a coordinator is in flight at a time. Questions that arise while it is in flight are sent
+together in the next request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zabka.kafka.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessa
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 _VERSION = 5
-"""The newest version of AddPartitionsToTxn. Brokers use it for verification since version 4."""
+"""The newest version of AddPartitionsToTxn. Brokers can use the request for verification since version 4."""
 
 CoordinatorOf = Callable[[str], Endpoint | None]
 """Returns the coordinator of a transactional id, or None if it is unknown or not alive."""
@@ -119,9 +119,10 @@ class TransactionVerifier:
         return answer
 
     def _supersedes(self, coordinator: Endpoint, question: Question) -> bool:
-        """If a question about the same transaction is waiting, resolve the earlier one of the two with an error.
+        """If a question about the same transaction is waiting, resolve one of the two with an error.
 
-        Return whether the new question is the one to send.
+        This is the question with the lower producer epoch, or the waiting one if both have the same epoch. Return
+        whether the new question is the one to send.
         """
         earlier = self._waiting.get(coordinator, {}).get(question.transactional_id)
         if earlier is None:
@@ -153,7 +154,8 @@ class TransactionVerifier:
         else:
             error = ErrorCode(response.error_code)
             if error is ErrorCode.cluster_authorization_failed:
-                # This broker lacks the permission, not the client, so do not return this error to the client.
+                # The error means that this broker lacks the permission, not the client. So do not return it to the
+                # client.
                 error = ErrorCode.invalid_txn_state
             for row in response.results_by_transaction if error is ErrorCode.none else ():
                 question = questions.get(str(row.transactional_id))

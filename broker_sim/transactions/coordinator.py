@@ -294,7 +294,7 @@ class TransactionCoordinator:
         return error
 
     def _abort_under(self, coordinated: Coordinated, fence: Transition, why: Reason) -> Future[ErrorCode]:
-        """Abort an ongoing transaction under the higher epoch of a prepared fence."""
+        """Abort an ongoing transaction with the increased producer epoch of the prepared transition `fence`."""
         coordinated.metadata.fence_now(fence.producer_epoch)
         to = coordinated.metadata.prepare_end(False, self._runtime.now().wall_ms)
         return self._decide(coordinated, to, why, fences=True)

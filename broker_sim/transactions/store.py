@@ -89,8 +89,8 @@ def append_error(error: int) -> ErrorCode:
 class TransactionStore:
     """The transactional ids in the partitions of `__transaction_state` that this broker leads.
 
-    `loaded` is called with every id of a loaded partition, `unloaded` with the number of every partition that this
-    broker no longer leads or is about to load again, and `changed` with every completed transition.
+    `loaded` is called with every id of a loaded partition, and `changed` with every completed transition. `unloaded` is
+    called with the number of every partition that this broker no longer leads or is about to load again.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from zabka.ensemble.ports import Random
 
 BACKOFF_MIN_MS = 50
-"""Upper bound of the first pause, after all servers have failed once. It doubles with each further round."""
+"""Upper bound of the random pause after all servers have failed once. It doubles with each further round."""
 BACKOFF_MAX_MS = 1_000
 
 

@@ -1,7 +1,7 @@
 """The replicated state (znodes, sessions, ephemerals, watches); converts client requests to transactions.
 
-Pure, like ZAB, whose interface `zab.application.Application` it implements (`service.Service`). The package imports
-`zab`, `auth` and the layers below them; `txnlog` and `server` import it, and so may every higher package. Begin with
-`service`, which lists the parts; `datatree` is the tree itself, `proposer` contains the leader's checks of a request,
-`create_modes` the kinds of znodes.
+The package is pure, like ZAB. Its `service.Service` implements `zab.application.Application`, the interface that ZAB
+calls. The package imports `zab`, `auth` and the layers below them; `txnlog` and `server` import it, and so may every
+higher package. Begin with `service`, which lists the parts; `datatree` is the tree itself, `proposer` contains the
+leader's checks of a request, `create_modes` the kinds of znodes.
 """

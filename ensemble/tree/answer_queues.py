@@ -60,7 +60,7 @@ _SYNC = int(OpCode.SYNC)
 
 
 class AnswerRun:
-    """Replies to writes that are applied one after another, for one connection, to send them together.
+    """Replies to consecutively applied writes of one connection, collected so that they are sent together.
 
     `rewatch` is True if another reply may have set a watch since the run began.
     """
@@ -271,7 +271,7 @@ class AnswerQueues:
             self._sessions.pop(session.id, None)
 
     def _answer_plain(self, unread_max: int, now: Instant, queue: deque[Waiting], effects: list[Effect]) -> int:
-        """Send the replies to a completed plain write at the queue's head and to the plain reads after it together.
+        """Send together the replies to a completed plain write at the queue's head and to the plain reads after it.
 
         Return the number of replies. Requests that cannot be answered this way stay in the queue.
         """

@@ -44,7 +44,7 @@ class Attachment:
         self._requests = requests
 
     def start(self, now: Instant) -> None:
-        """Begin to accept clients: ids of new sessions contain this time."""
+        """Begin to accept clients. The time `now` becomes part of the ids of new sessions."""
         self._session_ids.start(now)
         self._local.start(now)
 

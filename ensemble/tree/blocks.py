@@ -14,7 +14,7 @@ from zabka.ensemble.records import ACL, OPEN_ACL
 BLOCK_ZNODES = 170
 """Maximum number of znodes in a block: as many as a dict with 256 slots can hold."""
 ACLS_MAX = 2 * BLOCK_ZNODES
-"""Number of ACLs recorded for a block at which the unused ones are removed."""
+"""Number of ACLs recorded for a block. When it is exceeded, the unused ACLs are removed."""
 
 
 class Block:

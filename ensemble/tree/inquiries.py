@@ -110,7 +110,7 @@ def subtree_size(tree: DataTree, path: str) -> int:
 
 
 def _who_am_i(tree: DataTree, watches: Watches, client: Connection, body: EmptyRequest) -> Outcome:
-    """Return the identities of the connection; of a digest identity only the user name (AuthUtil.getClientInfos)."""
+    """Return the identities of the connection. A digest identity has only its user name (AuthUtil.getClientInfos)."""
     infos = [
         ClientInfo(scheme, identity.partition(":")[0] if scheme == DIGEST else "" if scheme == SUPER else identity)
         for scheme, identity in client.auth

@@ -274,8 +274,8 @@ class Proposer:
         ZooKeeper checks neither the session nor the ACL, so that in ZooKeeper any client can delete any znode without
         children.
 
-        The leader finds lapsed znodes in the tree. A later proposal may have renewed the time to live or replaced the
-        znode; then the deletion is rejected here. ZooKeeper would delete the znode anyway.
+        The leader finds empty containers and expired TTL znodes in the tree. A later proposal may have renewed the time
+        to live or replaced the znode; then the deletion is rejected here. ZooKeeper would delete the znode anyway.
         """
         path = request.path
         slash = path.rfind("/")

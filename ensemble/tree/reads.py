@@ -39,7 +39,7 @@ _NO_AUTH: Outcome = (int(ErrorCode.NO_AUTH), None)
 def answer_read(tree: DataTree, watches: Watches, connection: Connection, op: int, body: AnyBody) -> Outcome:
     """Return the outcome of exists, getData, getChildren, getChildren2 or getACL.
 
-    A failed read sets no watch, except exists.
+    A failed exists sets a watch; no other failed read does.
     """
     if op == OpCode.GET_ACL:
         return _get_acl(tree.nodes.get(asked_for(cast(PathRequest, body).path)), connection.rights)

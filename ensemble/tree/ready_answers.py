@@ -140,7 +140,7 @@ def is_well_formed(op: int, frame: bytes) -> bool:
         _WRITES[op].decode(frame[REQUEST_HEADER_SIZE:])
     except MalformedRecord:
         return False
-    # Reject a null path (length -1), which only this server reads as an empty path.
+    # Reject a null path (length -1). Only this server would read it as an empty path.
     return frame[REQUEST_HEADER_SIZE] < _NEGATIVE
 
 

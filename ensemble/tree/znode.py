@@ -130,7 +130,7 @@ def restated(
 
 
 def rewritten(value: bytes, data: bytes, mzxid: int | None = None, mtime: int = 0) -> bytes:
-    """Return the new bytes of a znode that digests exclude, with other data.
+    """Return the bytes of a znode with other data; the znode is one that digests exclude.
 
     If `mzxid` is given, the znode looks as if that transaction had set the data, and its version is -1.
     """

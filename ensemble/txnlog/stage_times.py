@@ -1,7 +1,7 @@
 """Durations of the stages of writing a group of transactions (SyncRequestProcessor, AckRequestProcessor).
 
-They are recorded after the fsync, when its waiters have been notified. They are measured for the last transaction of a
-group, because the others arrived with it.
+The durations are recorded after the fsync, when everything that waited for it has been notified. They are measured for
+the last transaction of a group, because the group's other transactions arrived together with it.
 """
 
 from __future__ import annotations

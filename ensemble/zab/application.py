@@ -235,7 +235,8 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     snap_count_max: int = 0
     """Upper limit for the number of transactions between two snapshots, if it exceeds `snap_count`.
 
-    In that case, a snapshot after `snap_count` transactions waits until the log is as large as the last snapshot.
+    In that case, after `snap_count` transactions the next snapshot is postponed until the log is as large as the last
+    snapshot, but at most until this limit.
     """
     snap_size_limit_bytes: int = 4 << 30
     committed_log_length: int = COMMITTED_LOG_LENGTH

@@ -117,7 +117,8 @@ class Broadcast:
         core, zxid = self._core, Zxid(self._last_proposed + 1)
         if requests[0].op == _RECONFIG:
             # A reconfiguration is prepared separately, from the membership after all earlier transactions. Send the
-            # omitted COMMITs first, because from here on learners do not commit on the leader's acknowledgement.
+            # omitted COMMITs first, because from here on learners need them: the leader's acknowledgement no longer
+            # makes learners commit.
             self.acks.make_up_for(self._links.values())
             view = self.handover.view(self._links.values())
             txns = [core.application.prepare_reconfig(core.now, requests[0], zxid, origin, view)]

@@ -1,4 +1,4 @@
-"""Reference pages of the lessons, one each, made from the dashboard's lessons and from a run of each script.
+"""Reference pages of the lessons, one for each, generated from the dashboard's lessons and from runs of scripts.
 
 The correct choice, the sentence for the lesson's decisive event, and the causes of that event are read from the run.
 """
@@ -65,7 +65,7 @@ def _parts(lesson: Lesson, scene: Scene) -> Iterator[str]:
 
 
 def _rules(scene: Scene) -> Iterable[Rule]:
-    """Return the rules of the decisions that led to the lesson's moment, each once."""
+    """Return, without duplicates, the rules of the decisions that led to the lesson's decisive event."""
     return dict.fromkeys(rule for step in scene.chain.steps if (rule := rule_of(step.event)))
 
 
@@ -89,7 +89,7 @@ def _chain(scene: Scene) -> Iterator[str]:
 
 
 def _rule(rule: Rule) -> str:
-    """Return a rule with its sources. `zabka why` prints its sentence."""
+    """Return a rule's entry: its name, the function that implements it, and its links. `zabka why` prints its text."""
     folder = rule.source.path.rpartition("/")[0]
     name = rule.source.symbol.rpartition(".")[2] if "." in rule.source.symbol else rule.source.symbol
     links = ", ".join(f"[{link.name}]({link.url})" for link in (rule.theirs, *rule.references))

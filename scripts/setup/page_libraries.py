@@ -1,7 +1,8 @@
-"""The build of the wheel. The wheel contains the page's JavaScript libraries, so that its users need no npm.
+"""The build of the wheel. It contains the page's JavaScript libraries, so that users of the wheel need no npm.
 
-No third-party code is in the repository: npm installs the libraries into node_modules by package-lock.json, and the
-build copies them from there.  `pyproject.toml` configures setuptools to use `BuildWithPage` and `SourceWithPage`.
+No third-party code is in the repository: npm installs the libraries into node_modules as package-lock.json specifies,
+and the build copies them from there.  `pyproject.toml` configures setuptools to use `BuildWithPage` and
+`SourceWithPage`.
 """
 
 from __future__ import annotations

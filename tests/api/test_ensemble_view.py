@@ -106,7 +106,7 @@ def still_good(fresh: Fresh) -> bool:
     )
 
 
-def test_valid_znodes_are_read_and_none_is_reported_unreadable() -> None:
+def test_valid_znodes_are_read_and_not_reported_as_unreadable() -> None:
     znodes = {**as_json({**LAWFUL, **GOOD}), "/controller_epoch": b"4"}
     fresh = read(znodes)
     assert still_good(fresh)
@@ -322,7 +322,7 @@ def test_unresponsive_ensemble_is_polled_often() -> None:
 
 
 def looked_at(own: list[int]) -> EnsembleView:
-    """Return an ensemble view that has read the broker znodes twice. Brokers not in `own` count as joined."""
+    """Return an ensemble view that has read the broker znodes twice. Brokers not in `own` were started elsewhere."""
 
     async def look() -> EnsembleView:
         view = EnsembleView("127.0.0.1:1", 6000)

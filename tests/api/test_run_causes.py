@@ -70,7 +70,7 @@ def test_truncation_is_traced_to_the_fault_that_killed_a_leader(http: httpx.Clie
     assert rule["theirs"]["url"].startswith("https://")
 
 
-def test_causes_equal_the_causes_found_in_the_whole_journal(server: Server) -> None:
+def test_causes_over_http_equal_those_in_the_whole_journal(server: Server) -> None:
     causes = Causes()
     for entry in BUG:
         causes.see(entry)

@@ -49,7 +49,7 @@ def within(message: Message) -> bool:
     return message.sent_us <= FAILOVER_US[1] and ended >= FAILOVER_US[0]
 
 
-def test_every_message_of_a_window_is_shown_or_counted(recorded: tuple[MessageTap, list[Any]]) -> None:
+def test_every_message_of_a_time_window_is_shown_or_counted(recorded: tuple[MessageTap, list[Any]]) -> None:
     tap, _ = recorded
     there = [message for message in tap.messages if within(message)]
     assert len(there) > 50
@@ -97,7 +97,7 @@ def test_messages_of_a_stored_run_are_read_from_its_file(
     assert set(found["hidden"]) <= set(CLASSES) - {"controller", "broadcast"}
 
 
-def test_run_without_messages_returns_none(tmp_path: Path) -> None:
+def test_run_without_recorded_messages_has_no_message_list(tmp_path: Path) -> None:
     found = asyncio.run(KeptMessages().of(tmp_path / "messages.jsonl"))
     assert found.select(window()).messages == []
 

@@ -105,7 +105,7 @@ def test_live_state_is_exact_after_oldest_events_are_deleted(tmp_path: Path) -> 
     again.close()
 
 
-def test_state_stored_by_another_version_is_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_stored_by_another_zabka_version_is_recomputed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector(tmp_path, file_bytes_max=1 << 17)
     history = collect_history(collector, list(played()))
     collector.close()

@@ -45,7 +45,7 @@ def ended(http: httpx.Client, started: httpx.Response) -> dict[str, Any]:
     return found
 
 
-def test_script_list_has_expected_verdicts_and_live_support(http: httpx.Client) -> None:
+def test_script_list_has_verdicts_and_shows_which_can_run_live(http: httpx.Client) -> None:
     empty_isr, broken, _ = http.get(f"{V1}/scenarios").json()
 
     assert (empty_isr["name"], empty_isr["expected"], empty_isr["live"]) == ("kafka-708", "held", True)
@@ -234,7 +234,7 @@ def test_scenario_process_can_repair_the_cluster_if_cancelled(tmp_path: Path) ->
     assert cluster.read_text() == "put right"
 
 
-def test_scenario_process_cancelled_at_its_start_can_repair(tmp_path: Path) -> None:
+def test_scenario_process_cancelled_at_start_can_repair_cluster(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster"
 
     async def cancel() -> None:

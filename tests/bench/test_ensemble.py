@@ -119,8 +119,8 @@ def test_compared_systems_alternate_and_each_has_a_warm_up(monkeypatch: pytest.M
     monkeypatch.setattr(Bench, "_load", load)
     with pytest.raises(typer.Exit), bench_run("test") as run:
         Bench(run, Path("zkload"), Plan([WORKS["set"]], 1.0, 2, 0)).compare(("ours", "zookeeper"))
-    # ZooKeeper executes 16,000 sets per second. The warm-up of eight seconds has 128,000 sets. The measured second has
-    # 16,000 sets. Before it, 2,000 sets (an eighth of a second) are not measured.
+    # ZooKeeper executes 16,000 sets per second. So the warm-up of eight seconds has 128,000 sets, and the measured
+    # second has 16,000 sets. The 2,000 sets of an eighth of a second before it are not measured.
     block = [(128_000, 0), (16_000, 2_000)]
     order: list[Side] = ["ours", "zookeeper", "zookeeper", "ours"]
     assert loads == [(side, *counts) for side in order for counts in block]
@@ -148,7 +148,7 @@ def test_unknown_commit_is_an_error(tmp_path: Path) -> None:
         check_out("no-such-commit", tmp_path / "source")
 
 
-def test_files_of_the_commit_are_checked_out(tmp_path: Path) -> None:
+def test_files_of_the_requested_commit_are_checked_out(tmp_path: Path) -> None:
     check_out("HEAD", tmp_path / "source")
     assert (tmp_path / "source" / "ensemble" / "zab" / "core.py").exists()
 

@@ -134,7 +134,7 @@ def test_forced_colours_mode_uses_the_system_background(
     assert drawn == system
 
 
-def test_page_on_a_phone_shows_all_without_horizontal_scrolling(page: Page, server: PageServer) -> None:
+def test_whole_page_fits_the_width_of_a_phone(page: Page, server: PageServer) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     for node in ("broker 1", "peer 2"):
         button(page, f"Kill {node}").click()

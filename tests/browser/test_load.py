@@ -31,7 +31,7 @@ UNIT = """() => {
 UNITS_OF_5_S_MAX = 16
 """Maximum CPU time for 5 s of load, as a multiple of the time of `UNIT`.
 
-Processing 30 progress events and drawing their changes takes about 4 times that of `UNIT`.
+Processing 30 progress events and drawing their changes takes about 4 times as long as `UNIT`.
 """
 
 

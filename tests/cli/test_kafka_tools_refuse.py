@@ -121,7 +121,7 @@ def test_broker_ids_are_32_bit_and_offsets_64_bit_numbers(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ['{"topics":["orders"]}', '{"topics":null}', '{"topics":[{"name":"orders"}]}'])
-def test_unreadable_topics_to_move_file_is_rejected(text: str, tmp_path: Path) -> None:
+def test_unreadable_file_of_topics_to_move_is_rejected(text: str, tmp_path: Path) -> None:
     file = tmp_path / "topics.json"
     file.write_text(text)
     with pytest.raises(CommandFailed, match="cannot be read"):

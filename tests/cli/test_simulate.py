@@ -140,7 +140,7 @@ def test_library_scenarios_run_over_seeds_and_can_be_replayed(
     assert written[0] == written[1] != b""
 
 
-def test_error_for_settings_of_a_script_has_the_right_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_set_option_error_for_a_script_names_the_right_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.simulate("0-4", "kip-966", ["min.insync.replicas=1"], 1, False) == 2
     assert "zabka scenarios run kip-966 --set" in capsys.readouterr().err
 

@@ -54,7 +54,7 @@ def own_signals() -> Iterator[None]:
 
 @pytest.mark.parametrize("step", ["save_run", "wait_until_ready"])
 @pytest.mark.usefixtures("own_signals")
-def test_run_whose_file_cannot_be_saved_stops_its_processes(
+def test_up_that_cannot_save_run_json_stops_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     agents: list[subprocess.Popen[bytes]] = []

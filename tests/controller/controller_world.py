@@ -133,7 +133,7 @@ class World:
             self.unreachable.discard(broker_id)
 
     def leave(self, *broker_ids: int) -> None:
-        """Expire the sessions of these fake brokers, and let them respond no longer."""
+        """Expire the sessions of these fake brokers. From then on, they do not respond."""
         for broker_id in broker_ids:
             self.unreachable.add(broker_id)
             self.ensemble.end_session(0x9000 + broker_id)

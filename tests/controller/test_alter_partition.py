@@ -153,7 +153,7 @@ def test_replica_with_an_earlier_broker_epoch_cannot_join_isr(world: World) -> N
     assert alter(world, [2, 3, 4], member_epochs={4: new}).error_code is KafkaError.none
 
 
-def test_only_the_leader_can_change_isr_and_only_to_replicas(world: World) -> None:
+def test_isr_change_must_be_from_leader_and_contain_replicas(world: World) -> None:
     assert alter(world, [3, 2], sender=3).error_code is KafkaError.invalid_request
     assert alter(world, [3]).error_code is KafkaError.invalid_request
     assert alter(world, []).error_code is KafkaError.invalid_request
@@ -193,7 +193,7 @@ def test_recovering_isr_keeps_one_member_after_unclean_election() -> None:
     assert world.brief("t") == (2, (2, 3), 3)
 
 
-def test_isr_change_after_an_external_write_is_invalid_version(world: World) -> None:
+def test_isr_change_after_external_write_gets_invalid_version(world: World) -> None:
     world.set_isr("t", 0, [2, 4])
     assert alter(world, [2, 3]).error_code is KafkaError.invalid_update_version
     assert world.state("t").isr == (2, 4)

@@ -176,7 +176,7 @@ def test_eligible_replica_without_an_intact_log_is_removed(world: World) -> None
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader_epoch == leader_epoch + 1
 
 
-def test_broker_that_deleted_its_replica_gets_no_later_request(world: World) -> None:
+def test_broker_that_deleted_its_replica_gets_no_request_for_it(world: World) -> None:
     leave(world, 4, 3)
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
@@ -273,7 +273,7 @@ def test_state_without_eligible_replicas_survives_a_round_trip() -> None:
         assert znodes.decode_partition_state(znodes.encode_partition_state(changed), 11) == changed
 
 
-def test_broker_without_a_replica_is_removed_from_eligible(world: World) -> None:
+def test_broker_without_replica_leaves_the_eligible_replicas(world: World) -> None:
     leave(world, 4, 3)
     state = world.state("t")._replace(eligible=(9,))
     written = world.call(world.active().controller.term.store.update({T0: state})).written[T0]

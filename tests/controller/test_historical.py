@@ -37,7 +37,7 @@ def take_over(world: World) -> None:
 
 
 def moved_unnoticed(world: World) -> None:
-    """Make broker 99 the controller without a notification of broker 1, whose watch on /controller does not fire."""
+    """Make broker 99 the controller without notifying broker 1, whose watch on /controller does not fire."""
     session = world.nodes[1].session
     session.hold_watches = True
     take_over(world)
@@ -72,7 +72,7 @@ def test_zombie_writes_succeed_only_without_fencing(world: World, on: bool) -> N
 
 
 @ON_AND_OFF
-def test_unfenced_resumed_controller_removes_the_next_one(world: World, on: bool) -> None:
+def test_unfenced_resumed_controller_deposes_its_successor(world: World, on: bool) -> None:
     start(world, 1, 2, on=on, switch=Historical.UNFENCED_CONTROLLER)
     zombie = world.active()
     zombie.runtime.pause()
@@ -99,7 +99,7 @@ def test_ghost_controller_bug_leaves_no_active_controller(world: World, on: bool
 
 
 @ON_AND_OFF
-def test_broker_id_of_a_foreign_session_is_awaited_or_fatal(world: World, on: bool) -> None:
+def test_registration_of_a_foreign_session_is_awaited_or_fatal(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.FOREIGN_EPHEMERAL)
     world.ensemble.end_session(world.nodes[1].session.session_id)
     world.ensemble.put(znodes.broker_path(1), b"{}", owner=0x4444)
@@ -186,7 +186,7 @@ def test_stale_context_contains_a_topic_another_client_deleted(world: World, on:
 
 
 @ON_AND_OFF
-def test_bug_sends_leader_and_isr_request_before_live_brokers(world: World, on: bool) -> None:
+def test_bug_sends_leader_and_isr_before_update_metadata(world: World, on: bool) -> None:
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
     start(world, 1, on=False, switch=Historical.LEADER_AND_ISR_FIRST)

@@ -85,7 +85,7 @@ def test_event_durations_are_recorded_by_controller_state(world: World) -> None:
     assert after["LeaderElectionRateAndTimeMs_Max"] <= 300
 
 
-def test_event_queue_metrics_have_its_length_and_waiting_times(world: World) -> None:
+def test_event_queue_metrics_have_queue_length_and_waiting_times(world: World) -> None:
     controller = world.nodes[1].controller
     world.leave(2)
     world.run(3)

@@ -220,7 +220,7 @@ def test_repaired_topic_is_loaded_with_its_isr(world: World) -> None:
     assert len(world.events(TopicCreated)) == 1
 
 
-def test_topic_created_without_an_active_controller_loads_later(world: World) -> None:
+def test_topic_created_without_a_controller_is_loaded_later(world: World) -> None:
     world.kill(1)
     world.create_topic("t", {0: [2, 3]})
     world.start(4)
@@ -571,7 +571,7 @@ def test_second_topic_deletion_does_not_wait_for_the_first(
     assert gone(world, "t") and gone(world, "u")
 
 
-def test_delete_request_is_only_removed_if_deletion_is_disabled() -> None:
+def test_disabled_deletion_removes_the_request_but_no_topic() -> None:
     world = World()
     world.start(1, delete_topic_enable=False)
     world.join(2)

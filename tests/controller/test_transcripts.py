@@ -255,7 +255,7 @@ def test_unclean_election_sends_the_expected_requests() -> None:
 
 
 @pytest.mark.scenario(37)
-def test_controlled_shutdowns_in_turn_send_expected_requests() -> None:
+def test_consecutive_controlled_shutdowns_send_expected_requests() -> None:
     world, transcript = cluster(0, 1, 2)
     world.create_topic("t", {0: [0, 1, 2]})
     transcript.take()

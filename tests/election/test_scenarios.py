@@ -34,7 +34,7 @@ def test_script_that_cannot_run_on_real_processes_is_rejected(name: str, reason:
     assert LivePlayer().unplayable(LIBRARY[name]) == reason
 
 
-def test_script_has_the_same_result_simulated_and_on_processes(zabka_cluster: LiveCluster) -> None:
+def test_script_has_same_result_in_simulation_and_on_processes(zabka_cluster: LiveCluster) -> None:
     scenario = LIBRARY["leader-killed"]
     assert isinstance(scenario, WorldScenario)
     stage = LiveStage(zabka_cluster, False, ACKS_ALL)

@@ -1,8 +1,8 @@
 """Whole services with several connections that send valid, damaged and invalid requests.
 
-The same history runs twice: with bytes, as a port delivers them, and with request objects, which use the general code.
-Both runs send the same messages to every client. Other clients' requests always succeed, and both servers have the same
-valid tree.
+The same history runs twice: with bytes, as a port delivers them, and with request objects, which bypass the fast path
+for bytes. Both runs send the same messages to every client. Other clients' requests always succeed, and both servers
+have the same valid tree.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Side(Ensemble):
                 self.revalidate()
 
     def note(self, slot: int) -> None:
-        """Append the bytes sent to the connection in that slot since the previous call to `received`."""
+        """Append to `received` the bytes that were sent to the connection in that slot since the previous call."""
         connection = self.fuzzed[slot]
         if connection is not None:
             self.received += b"|%d:" % slot + b"".join(map(_framed, self.take(connection)))
@@ -122,8 +122,8 @@ def _frames(choices: Choices, *, leads: bool) -> list[bytes]:
             frame = spoil(frame, choices)
         frame = frame.ljust(8, b"\0")  # the port rejects shorter frames
         request = Request.decode(frame)
-        # Omit malformed writes to a leader: as bytes they become an error transaction, but the general code rejects
-        # them without one.
+        # Omit malformed writes to a leader: sent as bytes, they become an error transaction; sent as request objects,
+        # they are rejected without a transaction.
         if not (leads and request.op in PLAIN_WRITES and request.body is None):
             frames.append(frame)
     return frames

@@ -30,7 +30,7 @@ def interpreter(directory: Path, name: str, *, profiles: bool = True, environmen
 def chosen(tmp_path: Path) -> str:
     """Run the script and return the Python that it chooses.
 
-    `path` is first in PATH, and `distribution` contains the programs of the distribution.
+    The folder `path` is first in PATH, and the folder `distribution` contains the programs of the Linux distribution.
     """
     done = subprocess.run(
         ["sh", ROOT / "scripts/setup/choose_python.sh", tmp_path / "distribution"],
@@ -47,7 +47,7 @@ def test_optimised_python_on_the_path_is_chosen(tmp_path: Path) -> None:
     assert chosen(tmp_path) == "python3"
 
 
-def test_optimised_distribution_python_is_preferred(tmp_path: Path) -> None:
+def test_optimised_distro_python_is_preferred(tmp_path: Path) -> None:
     interpreter(tmp_path / "path", "python3", profiles=False)
     interpreter(tmp_path / "distribution", "python3.0")
     assert chosen(tmp_path) == "python3"
@@ -55,13 +55,13 @@ def test_optimised_distribution_python_is_preferred(tmp_path: Path) -> None:
     assert chosen(tmp_path) == str(tmp_path / "distribution" / f"python{VERSION}")
 
 
-def test_distribution_python_without_venv_support_is_not_chosen(tmp_path: Path) -> None:
+def test_distro_python_without_venv_support_is_not_chosen(tmp_path: Path) -> None:
     interpreter(tmp_path / "path", "python3", profiles=False)
     interpreter(tmp_path / "distribution", f"python{VERSION}", environments=False)
     assert chosen(tmp_path) == "python3"
 
 
-def test_distribution_python_without_profiles_is_not_preferred(tmp_path: Path) -> None:
+def test_distro_python_built_without_pgo_is_not_preferred(tmp_path: Path) -> None:
     interpreter(tmp_path / "path", "python3", profiles=False)
     interpreter(tmp_path / "distribution", f"python{VERSION}", profiles=False)
     assert chosen(tmp_path) == "python3"

@@ -119,7 +119,7 @@ class Session:
         return Program([*kcat, *options], errors, subprocess.PIPE)
 
     def _feed(self) -> None:
-        """Write the numbers that are due to kcat's standard input. kcat sends each line as a record."""
+        """Write to kcat's standard input the numbers whose time has come. kcat sends each line as a record."""
         pipe = self._producer.process.stdin
         assert pipe is not None
         begun = time.monotonic()

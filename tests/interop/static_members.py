@@ -76,7 +76,7 @@ def kafka_python(bootstrap: str, topic: str, session_ms: int, group: str) -> tup
         try:
             polled = consumer.poll(timeout_ms=int(POLL_S * 1000))
         except KafkaConnectionError:
-            # The broker to which the client sent FindCoordinator is down. Its next poll uses another broker.
+            # The broker to which the client sent FindCoordinator is down. The client's next poll uses another broker.
             return ()
         except FencedInstanceIdError as fenced:
             raise Fatal("FENCED_INSTANCE_ID") from fenced

@@ -84,7 +84,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
         "offsets_topic_replication_factor": 1,
         "transaction_state_log_replication_factor": 1,
         "transaction_state_log_min_isr": 1,
-        # The value in the compose file of these tests.
+        # Use the value from the compose file of these tests.
         "message_max_bytes": 200_000_000,
     }
     with broker_cluster(tmp_path_factory.mktemp("kafka-go-broker"), ports=[port], **settings) as running:

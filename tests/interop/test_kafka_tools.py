@@ -225,7 +225,7 @@ def test_every_broker_key_is_described(both: TwoClusters) -> None:
     kafka, ours = both.run("configs", "--describe", "--entity-type", "brokers", "--entity-name", "1", "--all")
     assert (kafka.code, ours.code) == (0, 0)
     lines = [{line.split("=")[0].strip(): line for line in output.out.splitlines()} for output in (kafka, ours)]
-    # Omit keys that are set in a broker's file, which differ, and the keys that only our brokers have.
+    # Omit keys of the brokers' configuration files, which have different values, and keys that only our brokers have.
     configured = {
         key
         for side in lines
@@ -337,8 +337,7 @@ def test_impossible_reassignments_and_cancellations_are_rejected(both: TwoCluste
     for name, plan in plans.items():
         file = both.file(f"{name}.json", plan)
         both.same("reassign-partitions", "--reassignment-json-file", file, "--execute")
-    # The tool had started the reassignment before it noticed that the log directory does not exist. So wait until the
-    # reassignment ends.
+    # The tool had started the reassignment before it noticed the missing log directory, so wait until it ends.
     both.until(lambda output: "No partition" in output, "reassign-partitions", "--list")
     present = both.file("present.json", _plan(("r", 0, [1, 2])))
     play(
@@ -366,7 +365,7 @@ def _begin_to_move(both: TwoClusters, topic: str, *targets: list[int]) -> str:
     both.fill(topic, partitions=2, size=2_000_000)
     plan = both.file(f"{topic}.json", _plan(*((topic, number, target) for number, target in enumerate(targets))))
     play(both, "reassign-partitions", f"--reassignment-json-file {plan} --execute --throttle {SLOW}")
-    # The tool prints the metadata of any one broker, so wait until all brokers have the new replicas.
+    # The tool prints the metadata of an arbitrary broker, so wait until all brokers have the new replicas.
     replicas = [",".join(map(str, dict.fromkeys((*target, 1, 2)))) for target in targets]
     both.until(
         lambda output: all(f"Replicas: {each}\t" in output for each in replicas),
@@ -416,7 +415,7 @@ def test_running_reassignment_is_cancelled(both: TwoClusters) -> None:
 DESCRIBE_SLOW = ("--describe", "--topic", "slow")
 
 
-def test_our_reassign_tool_cancels_as_kafkas_tool_does(both: TwoClusters) -> None:
+def test_our_reassign_tool_cancels_moves_like_kafkas_tool(both: TwoClusters) -> None:
     plan = _begin_to_move(both, "own-slow", [3, 1], [3, 2])
     differences = []
     for arguments in (
@@ -437,11 +436,7 @@ def test_our_reassign_tool_cancels_as_kafkas_tool_does(both: TwoClusters) -> Non
 
 
 def test_our_tool_cancels_a_move_that_only_adds_replicas(both: TwoClusters) -> None:
-    """Our tool also cancels a move that only adds replicas.
-
-    ReassignPartitionsCommand.cancelAssignment checks only for replicas that are being removed, although it should also
-    check for replicas that are being added.
-    """
+    """Our tool also cancels a move that only adds replicas; ReassignPartitionsCommand.cancelAssignment does not."""
     plan = _begin_to_move(both, "adds", [1, 2, 3])
     cancel = ("--reassignment-json-file", plan, "--cancel", "--preserve-throttles")
     passed_over = both.same("reassign-partitions", *cancel)

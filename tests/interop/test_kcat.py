@@ -143,7 +143,7 @@ def test_brokers_serve_kcat_without_the_ensemble(cluster: BrokerCluster) -> None
     kcat(cluster, "-P", "-t", "made-afterwards", stdin="x\n")
 
 
-def test_resumed_controller_knows_the_next_controller_epoch(cluster: BrokerCluster) -> None:
+def test_resumed_controller_learns_the_epoch_of_its_successor(cluster: BrokerCluster) -> None:
     old = cluster.controller()
     epoch = old.status()["believes"]["controller_epoch"]
     old.stand_still()

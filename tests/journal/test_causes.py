@@ -113,7 +113,7 @@ def test_deleted_registration_is_not_caused_by_a_later_expiry() -> None:
     assert history.chain(early).end is End.UNKNOWN
 
 
-def test_missing_broker_is_caused_by_its_last_session_end() -> None:
+def test_absence_of_a_broker_is_caused_by_its_last_session_end() -> None:
     history = History()
     for session, czxid in ((0xA1, 0x11), (0xA2, 0x12)):
         history.add("broker-1", e.BrokerRegistered(1, czxid, session, START))

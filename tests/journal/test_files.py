@@ -190,7 +190,7 @@ def test_oldest_waiting_events_are_dropped_completely(
 def test_exit_with_a_full_disk_reports_the_lost_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A process that exits while the disk is full reports the events that it could not write.
 
-    The next writer of the journal begins with a new line.
+    The next writer of the journal begins on a new line.
     """
     full = writer(tmp_path)
     with no_file_grows_beyond(1_000):

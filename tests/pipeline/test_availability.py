@@ -30,8 +30,9 @@ def test_acks_all_waits_for_dead_and_unreachable_isr_members(spark: SparkSession
     Broker 1 leads from second 0 to 100, with three replicas and min.insync.replicas 2.
 
     Follower 2 is dead from 10 to 20, and its link is partitioned from 15 to 25: together 15 s. The leader is paused
-    from 30 to 34, and link 1-3 is partitioned from 32 to 40: 6 s remain. Follower 3 leaves the ISR at 50 and is dead
-    from 52 to 60: no time is lost. From 70 to 80 the ISR is only the leader. The link between 2 and 3 does not count.
+    from 30 to 34, and link 1-3 is partitioned from 32 to 40: only the 6 s after the pause count. Follower 3 leaves the
+    ISR at 50 and is dead from 52 to 60: no time is lost. From 70 to 80, only the leader is in the ISR. The link between
+    2 and 3 does not count.
     """
 
     def isr(epoch: int, *members: int) -> Event:

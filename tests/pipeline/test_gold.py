@@ -54,8 +54,8 @@ def test_failover_duration_is_measured_by_phase(spark: SparkSession, history: An
     assert (row["controller_epoch"], row["broker_id"], row["previous_broker_id"]) == (2, 2, 1)
     assert row["cause"] == "session_expired"
     phases = [row[f"{name}_ms"] for name in ("detect", "elect", "read", "decide", "propagate", "total")]
-    # There are four seconds from the death to the session expiry, and one to the session's close. After that, the
-    # controller is elected, ready and propagated after a second each.
+    # The session expires four seconds after the broker's death, and is closed one second later. Then the controller is
+    # elected, becomes ready and is propagated, one second after the previous step each time.
     assert phases == [5_000, 1_000, 30, 20, 7, 7_007]
 
 

@@ -94,7 +94,7 @@ _BESIDE = {
     "reading goes on behind damage": injected_histories.the_log_is_read_by_its_numbers,
     "places in the log outlive what was there": injected_histories.the_log_is_read_by_its_numbers,
 }
-"""Second bug that is injected together with the bug that is the key.
+"""For each bug (the key), a second bug that is injected together with it.
 
 The keys are bugs that are visible only if the ends of epochs are also ignored. A run with only the second bug must have
 no problem.

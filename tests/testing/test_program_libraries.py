@@ -48,7 +48,7 @@ def test_httpx_reaches_fastapi_on_uvicorn() -> None:
     passes(call)
 
 
-def test_anyio_groups_streams_and_timeouts_work() -> None:
+def test_anyio_task_groups_streams_and_timeouts_work() -> None:
     async def work(world: SimulatedWorld) -> None:
         async def echo(_: str) -> None:
             async def answer(stream: Any) -> None:

@@ -94,7 +94,7 @@ def test_coordinator_loading_fault_set_delays_a_consumer(cluster: LiveCluster) -
 
 
 def test_coordinator_moves_fault_set_keeps_the_group_member(cluster: LiveCluster) -> None:
-    # librdkafka waits seconds before some repetitions of a commit, which may take longer than a session of 6 s.
+    # librdkafka waits several seconds before it retries some commits, which may exceed a session timeout of 6 s.
     consumer = joined(cluster, "moving", **{"session.timeout.ms": 30_000})
     send(producer(cluster), b"a")
     assert polled(consumer, lambda: consumer.position(consumer.assignment())[0].offset == 1) == [b"a"]

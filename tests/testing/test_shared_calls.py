@@ -126,7 +126,7 @@ def test_until_stable_recognises_a_group_of_librdkafka_clients(zabka_cluster: Li
 
 @contextmanager
 def proxy(listening: socket.socket, upstream: str) -> Iterator[list[bytes]]:
-    """Forward all connections to the address `upstream`. Yield a list of the bytes that clients send, which grows."""
+    """Forward all connections to the address `upstream`. Yield a growing list of the bytes that clients send."""
     seen: list[bytes] = []
     host, _, port = upstream.rpartition(":")
 

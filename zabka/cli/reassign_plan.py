@@ -12,7 +12,7 @@ from zabka.cli.kafka_command import CommandFailed
 from zabka.journal.events import TopicPartition
 
 ANY_DIRECTORY = "any"
-"""Value for a log directory in the file that lets the broker choose one."""
+"""Value in the file that replaces the name of a log directory and lets the broker choose one."""
 
 Assignment = dict[TopicPartition, list[int]]
 

@@ -106,7 +106,7 @@ def _running(url: str, token_file: Path | None, names: list[str], *, live: bool)
         typer.echo(f"cannot read the token from {token_file}: {unread.strerror}", err=True)
         raise typer.Exit(2) from None
     player = RunningPlayer(url, token)
-    # Check that the API is reachable first, because a failed connection would say nothing about the scenario.
+    # Check first that the API is reachable, because a failed connection is not a result of the scenario.
     if (reason := player.unreachable()) is not None:
         typer.echo(reason, err=True)
         raise typer.Exit(2)

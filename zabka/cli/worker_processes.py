@@ -1,7 +1,8 @@
-"""Worker processes that exit when their command exits: after their current call on Ctrl-C, at once if it is killed.
+"""Worker processes that exit when their command exits. On Ctrl-C, they first complete their current call.
 
-A worker process of concurrent.futures receives no signal if its parent is killed (`timeout`, an aborted build), and
-would wait for work for ever. On Ctrl-C, it would also finish all calls that are already queued for it.
+If the command is killed, they exit at once. A worker process of concurrent.futures receives no signal if its parent is
+killed (`timeout`, an aborted build), and would wait for work for ever. On Ctrl-C, it would also finish all calls that
+are already queued for it.
 """
 
 from __future__ import annotations

@@ -154,8 +154,9 @@ class FaultView(msgspec.Struct):
 class Loss(msgspec.Struct):
     """Records that a replica has lost. At least `committed_at_least` of them were committed.
 
-    These records are below the highest high watermark that any replica reported. `below_high_watermark` is the number
-    that the replica itself reported. `topic_id` is empty if the broker does not know it.
+    The records that count as committed are below the highest high watermark that any replica reported.
+    `below_high_watermark` is the number of lost records that the replica itself reported as committed. `topic_id` is
+    empty if the broker does not know it.
     """
 
     at_us: int
@@ -186,7 +187,7 @@ class ClusterState(msgspec.Struct):
     zab_epoch: int = 0
     zab_leader_id: int = -1
     zab_leader_since_us: int = 0
-    """Time when the current leader was established. From then on, the timeout of every session starts again."""
+    """Time when the current leader was established. At that time, the timeout of every session starts again."""
     topics: dict[str, str] = {}
     configs: dict[str, dict[str, str]] = {}
     partitions: dict[str, PartitionView] = {}
@@ -195,7 +196,7 @@ class ClusterState(msgspec.Struct):
     losses_acknowledged_seq: int = 0
     """Sequence number up to which a user has acknowledged all losses."""
     lost_acknowledged: dict[str, int] = {}
-    """Number of acknowledged records of producers that were lost, by workload."""
+    """Number of lost records that had been acknowledged to producers, by workload."""
     workloads: dict[str, e.WorkloadProgressed] = {}
     consumers: dict[str, e.ConsumerProgressed] = {}
     groups: dict[str, e.GroupChanged] = {}

@@ -61,7 +61,7 @@ def gap_before(terms: Sequence[ControllerTermView], place: int) -> ControllerGap
         return None
     detected_us = from_us if session_end_us is None else max(from_us, session_end_us)
     elected_us = max(detected_us, following.since_us)
-    # Use the new controller's clock for both times, because it may differ from the clocks used above.
+    # Use the new controller's clock for both times, because that clock may differ from the clocks used above.
     loading_us = max(0, following.ready_us - following.since_us)
     return ControllerGap(
         from_us=from_us,

@@ -162,8 +162,8 @@ class MessageLog(MessageNotes):
     def _write_some(self, count: int) -> int:
         """Write up to `count` queued messages, as far as they fit in the current file. Return how many were written.
 
-        Raises OSError. In that case, either the messages stay in the queue, or they are lost: none of them is in the
-        file, and the next line contains their number.
+        Raises OSError. In that case, none of the messages is in the file: either they stay in the queue, or they are
+        lost, and the next line contains their number.
         """
         if self._lines_left == 0:
             self._begin_file()

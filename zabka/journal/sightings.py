@@ -18,13 +18,13 @@ from zabka.journal.messages import Message, Subject, in_utf8
 DELAY_US_MAX = 15 * 60 * 1_000_000
 """If the times of two lines differ by more than this, they are about different messages."""
 OPENED_US_MAX = 60 * 1_000_000
-"""Maximum time between the two ends' opening of a connection, including clock differences.
+"""Maximum time between the openings of a connection at its two ends, including clock differences.
 
 A minute after a connection was closed (TIME-WAIT), a new connection may have the same addresses and the same message
 keys.
 """
 CLOCKS_US_MAX = 10 * 1_000_000
-"""Maximum difference between the clocks of two hosts that is corrected."""
+"""Maximum difference between the clocks of two hosts. A larger difference is not corrected."""
 SKEW_WINDOW_US = 60 * 1_000_000
 SKEW_WINDOWS_MAX = 4_096
 """Maximum number of time windows stored per pair of hosts.
@@ -131,10 +131,10 @@ class Matcher:
     def __init__(self, hosts: dict[str, str]) -> None:
         self._skews = Skews(hosts)
         self._open: dict[tuple[str, str, str], deque[Sighting]] = defaultdict(deque)
-        """Sightings that wait for the other end's sighting, by connection, message key and direction.
+        """Sightings that are not yet matched with one of the other end, by connection, message key and direction.
 
-        Several sightings can have the same key: a client may use one key for all of its requests, and its own end logs
-        nothing.
+        Several sightings can have the same key: a client may use one key for all of its requests, and a client logs no
+        sightings that could match them.
         """
         self._waiting = 0
         """Total number of sightings in `_open`."""
@@ -185,7 +185,7 @@ class Matcher:
         return found
 
     def messages(self) -> list[Message]:
-        """Return every message, ordered by sending time. An id is the position of a message in that order."""
+        """Return every message, ordered by sending time. A message's id is its position in that order."""
         found = [self._message(sent, received) for sent, received in self._pairs]
         found += [self._lone(sighting) for waiting in self._open.values() for sighting in waiting]
         found.sort(key=lambda message: (message.sent_us, message.source, message.target, message.kind))

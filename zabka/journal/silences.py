@@ -31,7 +31,7 @@ from zabka.journal.events import (
 from zabka.journal.events import SessionExpired as Expired
 
 RESTARTS_MAX = 8
-"""Number of process ends that are stored per node after the process was started again."""
+"""Number of process ends that are stored per node, for processes that were started again afterwards."""
 _STOPS = frozenset({"crash", "power_loss", "pause"})
 _STOPPED = frozenset({"down", "paused"})
 ANY = "*"
@@ -39,7 +39,7 @@ ANY = "*"
 
 
 class _Silence(NamedTuple):
-    """A node from which another node received nothing: for how long before the decision, and the allowed limit.
+    """Silence of a node towards another node: its duration before the decision, and the allowed limit.
 
     A node that waits for each response sends nothing more if a response is lost, so a partition in either direction can
     be the cause.
@@ -54,8 +54,8 @@ class _Silence(NamedTuple):
     def began_with(self, by: Entry, decided: Entry) -> bool:
         """Return whether the silence can have begun with the event `by`.
 
-        It can if the event occurred before, or at most two thirds of the limit after, the last message. A working node
-        sends something in each third of the limit; the last third allows for clock differences.
+        It can if the event occurred before the last message, or after it by at most two thirds of the limit. A working
+        node sends something in each third of the limit; the last third allows for clock differences.
         """
         return by.wall_us <= decided.wall_us - 1000 * (self.lasts_ms - self.limit_ms * 2 // 3)
 
@@ -83,9 +83,9 @@ class Silences:
         self._owners: dict[int, str] = {}
         self._stopped: dict[str, Entry] = {}
         self._restarted: dict[str, list[Entry]] = {}
-        """The last few ends of processes that were started again, by node."""
+        """For each node, the last few entries about an end of its process after which the process was started again."""
         self._resumed: dict[str, Entry] = {}
-        """For each node, its last pause after which it was resumed."""
+        """For each node, the last of its pauses that has ended, because the node was resumed."""
         self._cuts: dict[str, Entry] = {}
         self._faulted: dict[tuple[str, str, str], Entry] = {}
         """First use of each request fault or client link fault, by fault id, client, and the node that applied the
@@ -165,8 +165,8 @@ class Silences:
         paused = self._resumed.get(silence.receiver)
         if paused is not None and silence.waits_for_answers and not silence.outlived(paused, decided):
             held.append(paused)
-        # A request fault may have ended by its number of uses, so it is a cause only if it began when the silence
-        # began.
+        # A request fault may have ended earlier, after its configured number of uses, so it is a cause only if it began
+        # when the silence began.
         uses = [by for (_, client, at), by in self._faulted.items() if (client, at) == (silence.node, silence.receiver)]
         held += [by for by in uses if not silence.outlived(by, decided)]
         held = [by for by in held if silence.began_with(by, decided)]

@@ -93,7 +93,7 @@ class RecordWalk:
         self._data: Data = b""
         self._at = 0
         self._needed = 1
-        """Number of bytes that the record at `_at` needs, or at least its length field."""
+        """Number of bytes needed to read the record at `_at`, or at least its length field."""
         self._waiting: list[Data] = []
         self._waiting_bytes = 0
         self._headers_left = 0

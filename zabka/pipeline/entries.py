@@ -35,7 +35,7 @@ They are those of Jackson's `StreamReadConstraints`, except for the depth: Jacks
 Python supports.
 """
 _WITHIN_BYTES = 1_000
-"""Length up to which a line is not checked, because it cannot exceed these limits."""
+"""A line of at most this length is not checked, because it cannot exceed the limits of Spark's JSON parser."""
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Clock = Annotated[int, msgspec.Meta(ge=-CLOCK_US_MAX, le=CLOCK_US_MAX)]

@@ -101,7 +101,7 @@ def open_session(
 def a_session(
     master: str, app_name: str, directory: Path, needs: str, settings: Mapping[str, str]
 ) -> Iterator[SparkSession]:
-    """Yield a session whose tasks are retried, and whose executors have everything that the program `needs` loads.
+    """Yield a session whose tasks are retried. Its executors have everything that is loaded by the program `needs`.
 
     Raises NoSpark.
     """

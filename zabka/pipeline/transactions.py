@@ -62,9 +62,9 @@ def transactions(journal: Journal) -> DataFrame:
 
 
 def _moment(state: str, name: str, decided: Column) -> tuple[Column, Column]:
-    """Return two columns with the first time at which a transaction had this state, on the two clocks.
+    """Return two columns with the first time at which a transaction had this state, on two clocks.
 
-    The clocks are that of the coordinator, and the common clock of the run.
+    One column is on the coordinator's clock, the other on the common clock of the run.
     """
     first = f.when(f.col("state").like(state) & decided, f.col("step"))
     return f.min_by("at_us", first).alias(f"{name}_us"), f.min_by("run_us", first).alias(f"{name}_run_us")

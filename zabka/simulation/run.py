@@ -39,8 +39,9 @@ SEARCHED = (*SCENARIOS, *WHOLE_RUNS)
 
 
 def has_messages(scenario: str) -> bool:
-    """Return whether a message tap can record the scenario's messages. A tap cannot record scenarios of the bare
-    protocol.
+    """Return whether a message tap can record the scenario's messages. It cannot record runs without a network.
+
+    These are the runs of the ZAB code alone.
     """
     return scenario in SEARCHED or isinstance(LIBRARY.get(scenario), WorldScenario)
 

@@ -39,7 +39,7 @@ class ClusterFailed(AssertionError):
 
 
 class Believes(msgspec.Struct, frozen=True):
-    """The controller that a broker believes in, according to its last report."""
+    """The controller that a broker considers active, according to the broker's last report."""
 
     controller_id: int
     controller_epoch: int
@@ -167,7 +167,7 @@ class Broker(Node, Protocol):
 
     @property
     def believes(self) -> Believes:
-        """The controller that this broker believes in, according to its last report."""
+        """The controller that this broker considers active, according to its last report."""
         ...
 
 
@@ -228,7 +228,7 @@ class Topics(Protocol):
         ...
 
     def ask_for(self, name: str, partitions: int = 1) -> None:
-        """Request a topic with a replica on every broker from the controller, without waiting for the reply."""
+        """Send the controller a request to create a topic with a replica on every broker; do not wait for the reply."""
         ...
 
     def names(self) -> list[str]:

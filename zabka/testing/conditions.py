@@ -59,11 +59,10 @@ class Wait(Generic[T]):
 
     @contextmanager
     def evaluation(self) -> Iterator[list[Any]]:
-        """Context manager for one evaluation of the condition, to which the caller passes the condition's value in a
-        list.
+        """Context manager for one evaluation of the condition, whose value the caller puts into the yielded list.
 
-        The value, or a retried exception, is stored for the error message. Afterwards the list contains only a true
-        value.
+        The value, or a retried exception, is stored for the error message. Afterwards, the list contains the value only
+        if it is true.
         """
         found: list[Any] = []
         try:

@@ -18,10 +18,10 @@ Lead = Callable[[str], None]
 
 
 async def stand(hosts: str, name: str, lead: Lead) -> None:
-    """The mistake: after a lost connection it creates a second znode, although its session and first znode still exist.
+    """The mistake: after a lost connection the candidate creates a second znode, although the first still exists.
 
-    The first znode has the lower number, but the candidate no longer uses it, so no candidate leads until the program
-    ends.
+    Its session still exists too, and the first znode has the lower number. But the candidate no longer uses that znode,
+    so no candidate leads until the program ends.
     """
     async with connect(hosts, session_timeout_ms=4_000, name=name) as client:
         while True:
@@ -34,8 +34,8 @@ async def stand(hosts: str, name: str, lead: Lead) -> None:
 
 
 async def stand_once(hosts: str, name: str, lead: Lead) -> None:
-    """The correction: after a lost connection it searches for its first znode, whose name begins with the session
-    id.
+    """The correction: after a lost connection the candidate searches for its first znode, whose name begins with the
+    session id.
     """
     async with connect(hosts, session_timeout_ms=4_000, name=name) as client:
         while True:

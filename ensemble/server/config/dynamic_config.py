@@ -109,8 +109,8 @@ def _checked(members: Mapping[str, str], version: int) -> Membership:
     except BadMembership as bad:
         raise ConfigError(str(bad)) from None
     if not version:
-        # Check the addresses of an initial membership only. A membership from a reconfiguration is already active, even
-        # if it has such an error, and an error at startup would not revert it.
+        # Check the addresses of an initial membership only. A membership from a reconfiguration is already active: an
+        # error at startup because of an invalid address would not revert it.
         _check_addresses(membership)
     if not membership.voters:
         raise ConfigError("every server is an observer: at least one participant is needed")
@@ -160,9 +160,9 @@ class DynamicConfigFiles:
             remove_all([_next_of(self._config)], self._files)
 
     def _with_client_port(self, text: str, static: str) -> str:
-        """Return the zoo.cfg text for a new membership that has no client port for this server.
+        """Return the zoo.cfg text with a client port, for a new membership that has no client port for this server.
 
-        The client port of the previous membership is added to zoo.cfg, because that port is open and stays open.
+        The client port is that of the previous membership, because that port is open and stays open.
         """
         values = trimmed(read_properties(static))
         try:

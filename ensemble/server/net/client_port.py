@@ -56,7 +56,7 @@ Reading pauses when a connection has more than OUTSTANDING_HIGH requests in prog
 WRITES_AT_ONCE = 200
 """Number of connections to which replies are written before the event loop runs other work.
 
-Otherwise an event of a watch of ten thousand clients would delay all other work.
+Otherwise a watch event for ten thousand clients would delay all other work.
 """
 LINGER_S = 5.0
 """Time that a client has to read its remaining replies after the server closed its connection."""
@@ -423,10 +423,10 @@ class ClientConnection(asyncio.Protocol):
             links.attach(self, self._transport, known)
 
     def join_unnamed(self, links: ClientLinks) -> None:
-        """Apply the faults of links with all clients to a connection that had no link when its first bytes arrived.
+        """Apply the link faults that match every client to a connection that had no link when its first bytes arrived.
 
-        An existing link is not changed: it holds the first bytes until they contain the client's name, and then keeps
-        the name.
+        A connection's existing `ClientLink` is not changed: it holds the first bytes until they contain the client's
+        name, and then keeps the name.
         """
         if self._link is None:
             self.join(links, KnownClient(""))

@@ -77,7 +77,7 @@ def encode_notification(notification: Notification) -> bytes:
 
 
 def decode_notification(body: bytes) -> Notification:
-    """Decode a notification of version 2, 1 or 0 (40 and 28 bytes). Raises MalformedRecord."""
+    """Decode a notification of version 2, 1 (40 bytes) or 0 (28 bytes). Raises MalformedRecord."""
     if len(body) < _VOTE.size:
         raise MalformedRecord(f"a notification of {len(body)} bytes")
     state, leader, zxid, election_round = _VOTE.unpack_from(body)

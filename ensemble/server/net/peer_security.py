@@ -45,8 +45,9 @@ class PeerSecurity:
         return self.store.client_context() if self._dials else None
 
     def refusal_of_called(self, transport: asyncio.BaseTransport, hosts: Iterable[str]) -> str | None:
-        """Return why the certificate of the server that was connected to is rejected, or None if it matches one of
-        `hosts`.
+        """Return why the certificate of the server to which this server connected is rejected.
+
+        Return None if the certificate matches one of `hosts`.
         """
         if not self._dials:
             return None
@@ -100,7 +101,7 @@ def _address(transport: asyncio.BaseTransport) -> str:
 
 
 class _Door:
-    """Doorkeeper of a port for servers: every server may begin a TLS handshake."""
+    """Implements `Doorkeeper` for a port that other servers use: every server may begin a TLS handshake."""
 
     def __init__(
         self, factory: Callable[[], asyncio.Protocol], purpose: str, report: Report, *, accepts_plain: bool

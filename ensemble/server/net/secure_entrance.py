@@ -11,7 +11,7 @@ from zabka.ensemble.server.net.tls_listener import TlsListener
 
 
 class SecureEntrance:
-    """Doorkeeper of the TLS port for clients.
+    """Implements `Doorkeeper` for the TLS port for clients.
 
     `connection` creates the protocol of an accepted client; `on_refused` is called with the reason for a rejected one.
     """

@@ -39,7 +39,7 @@ _ALIASES = {
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Response of an admin command: an object or a file. `then` is called after the response was sent."""
+    """Response of an admin command: fields of a JSON object, or a file. `then` is called after it was sent."""
 
     body: Fields
     status: int = 200

@@ -83,7 +83,7 @@ def oracle_agrees(path: Path) -> bool:
 
 
 class OracleWatch:
-    """Reads the oracle's file of an ensemble of two every half tick, and reports each change.
+    """Reads the oracle's file every half tick, in an ensemble of two servers, and reports each change.
 
     The oracle allows a server to continue without the other one. (ZooKeeper reads the oracle only when a server has to
     decide whether to continue; it decides this every half tick.)

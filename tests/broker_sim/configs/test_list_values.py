@@ -52,7 +52,7 @@ def value_of(cluster: Cluster, name: str = "cleanup.policy", kind: int = TOPIC_R
         ("delete", Operation.APPEND, "compact,delete", "delete,compact"),
     ],
 )
-def test_topic_list_config_change_stores_kafkas_value(
+def test_list_valued_topic_config_is_stored_as_in_kafka(
     cluster: Cluster, before: str, operation: int, value: str, after: str
 ) -> None:
     alter(cluster, Operation.SET, before)
@@ -74,7 +74,7 @@ def test_log_with_empty_cleanup_policy_is_never_cleaned(cluster: Cluster) -> Non
     assert (partition.settings.deletes, partition.settings.compacts) == (False, False)
 
 
-def test_broker_list_config_accepts_removal_of_its_last_value(cluster: Cluster) -> None:
+def test_last_value_of_a_broker_config_list_can_be_removed(cluster: Cluster) -> None:
     changed = alter(cluster, Operation.SUBTRACT, "delete", name="log.cleanup.policy", kind=BROKER_RESOURCE)
     assert changed == (ErrorCode.none, None)
     assert value_of(cluster, "log.cleanup.policy", BROKER_RESOURCE) == ""

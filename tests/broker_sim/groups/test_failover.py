@@ -187,7 +187,7 @@ def test_topic_deletion_during_loading_removes_its_offsets(members: Members) -> 
 
 
 @pytest.mark.parametrize("removal", ["topic deleted", "offset deleted", "group deleted"])
-def test_next_coordinator_also_removes_pending_offset_commits(members: Members, removal: str) -> None:
+def test_removed_pending_offset_commit_stays_removed_at_failover(members: Members, removal: str) -> None:
     members.commit(8, partition=TopicPartition("orders", 1))
     coordinator = members.coordinator
     groups = coordinator.broker.groups

@@ -167,7 +167,7 @@ def test_offset_fetch_before_v2_returns_errors_per_partition(members: Members) -
 # ---- version 0: offsets in ZooKeeper ---------------------------------------------------------------------------
 
 
-def test_version_0_of_offset_commit_stores_in_zookeeper(members: Members) -> None:
+def test_version_0_of_offset_commit_writes_only_to_zookeeper(members: Members) -> None:
     node = next(iter(members.cluster.nodes.values()))
     path = f"/consumers/{members.group_id}/offsets/orders/0"
     rows = [{"partition_index": 0, "committed_offset": 12, "committed_metadata": ""}]

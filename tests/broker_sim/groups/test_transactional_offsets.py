@@ -157,9 +157,7 @@ def test_transactional_commit_rejects_partitions_individually(members: Members) 
     assert commit(Members(members.cluster, ""), 1) is ErrorCode.invalid_group_id
 
 
-def test_loading_coordinator_is_not_available_to_old_producers(
-    members: Members, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_producer_gets_not_available_while_groups_load(members: Members, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(members.coordinator.broker.groups.store, "is_loading", lambda group_id: True)
     assert commit(members, 1, version=1) is ErrorCode.coordinator_not_available
     assert commit(members, 1, version=2) is ErrorCode.coordinator_load_in_progress

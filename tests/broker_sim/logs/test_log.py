@@ -391,7 +391,7 @@ def test_replica_directory_name_is_parsed_to_topic_and_partition(name: str, expe
     assert partition_of(name) == expected
 
 
-def test_log_directory_rejects_names_that_lead_outside(tmp_path: Path) -> None:
+def test_log_directory_rejects_names_of_paths_outside_it(tmp_path: Path) -> None:
     directory = FileLogDirectory(tmp_path)
     for name, file in (("../x", "f"), ("a", "../f"), ("..", "f")):
         with pytest.raises(ValueError, match="not a name within"):

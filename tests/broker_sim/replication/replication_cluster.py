@@ -81,7 +81,7 @@ class Metadata:
 
 
 class Channel:
-    """Send Fetch and ListOffsets requests to another broker, with latency both ways. A partitioned link delivers
+    """Sends Fetch and ListOffsets requests to another broker, with latency both ways. A partitioned link delivers
     nothing.
     """
 
@@ -120,7 +120,7 @@ class Channel:
 
 
 class Gate:
-    """Send AlterPartition requests to the test's controller. Functions in `script` handle the next requests instead."""
+    """Sends AlterPartition requests to the test's controller. Functions in `script` replace it for single requests."""
 
     def __init__(self, cluster: Cluster, broker: Broker) -> None:
         self._cluster = cluster

@@ -44,7 +44,7 @@ def catch_up(cluster: Cluster, broker_id: int, offset: int, epoch: int = 0) -> N
 def test_truncation_to_high_watermark_loses_acknowledged_records(on: bool) -> None:
     """With truncation to the high watermark, an acknowledged record is lost (KIP-101, first scenario).
 
-    The follower restarts before it receives the high watermark that covers m2, and then the leader fails.
+    The follower restarts before it receives the high watermark that includes the record m2, and then the leader fails.
     """
     cluster = Cluster(2, historical=history(Historical.TRUNCATE_TO_HIGH_WATERMARK, on))
     cluster.create([1, 2])
@@ -68,7 +68,8 @@ def test_truncation_to_high_watermark_loses_acknowledged_records(on: bool) -> No
 def test_kip_101_truncation_diverges_after_unclean_elections(on: bool) -> None:
     """With KIP-101's truncation, logs diverge after two unclean elections (KIP-279).
 
-    Broker 2 led epoch 1, which broker 1 does not have. The epoch before it ends beyond the end of broker 2's log.
+    Broker 2 led epoch 1, which broker 1 does not have. In broker 1's log, the previous epoch ends at the end offset of
+    broker 2's log, so this rule truncates nothing.
     """
     cluster = Cluster(2, historical=history(Historical.TRUNCATE_KIP_101, on))
     cluster.create([1, 2])

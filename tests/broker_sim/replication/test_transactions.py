@@ -186,7 +186,7 @@ def test_latest_offset_with_read_committed_is_the_lso() -> None:
     assert (latest(1_000, committed=True), latest(1_001, committed=True)) == (0, -1)
 
 
-def test_deletion_of_an_open_transactions_records_moves_the_lso() -> None:
+def test_deleting_records_of_an_open_transaction_moves_the_lso() -> None:
     cluster = a_cluster()
     write(cluster, 1, 0, "open")
     cluster.produce(1, "plain")

@@ -274,8 +274,8 @@ def test_unclean_election_reports_lost_records_and_logs_converge() -> None:
     (lost,) = cluster.events(e.RecordsLost)
     assert (lost.broker_id, lost.first_offset, lost.last_offset, lost.count) == (1, 1, 2, 2)
     assert lost.topic_id == topic_id_from_kafka(TOPIC_ID)
-    # All lost records were committed, because broker 1 was the only ISR member. Only its journal shows this, because it
-    # was killed before the next checkpoint.
+    # All lost records were committed, because broker 1 was the only ISR member. Only the broker's journal shows this,
+    # because the broker was killed before the next checkpoint.
     assert (lost.committed_at_least, lost.below_high_watermark) == (2, 2)
     (cut,) = cluster.events(e.LogTruncated)
     assert (cut.from_offset, cut.to_offset, cut.leader_epoch) == (3, 1, 1)
@@ -365,7 +365,7 @@ def test_logs_survive_a_kill_and_a_clean_shutdown() -> None:
     assert cluster.violations() == []
 
 
-def test_power_loss_removes_unflushed_records_until_replicated() -> None:
+def test_records_lost_in_a_power_loss_are_replicated_again() -> None:
     cluster = Cluster(3)
     cluster.create([1, 2, 3])
     cluster.produce(1, "a", "b", "c")

@@ -18,8 +18,9 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 class Work:
-    """Task that ends in the next of the given ways (an exception, or None for a return) at each start, and then runs
-    forever.
+    """Task that ends in the next of the given ways at each start (an exception, or None for a return).
+
+    After all given ways, it runs forever.
     """
 
     def __init__(self, *ends: BaseException | None) -> None:

@@ -82,7 +82,7 @@ def test_session_continues_on_any_server(server):
 
 
 @pytest.mark.parametrize("server", [0, 1])
-def test_wrong_password_or_unknown_session_is_expired(server):
+def test_wrong_password_or_unknown_session_gets_expired_reply(server):
     ensemble = Ensemble(servers=2)
     session_id, _ = ensemble.session(owner := ensemble.connect(server=server))
     for session in ((session_id, b"x" * 16), (session_id, None), (77, password_of(77))):
@@ -102,7 +102,7 @@ def test_reconnect_to_same_server_closes_the_older_connection():
         assert ensemble.ask(new, exists("/")).err == 0
 
 
-def test_leaders_session_reply_goes_to_the_newest_connection():
+def test_session_reply_from_the_leader_goes_to_newest_connection():
     ensemble = Ensemble(servers=2, auto=False)
     first = ensemble.connect(server=1)
     ensemble.commit()
@@ -128,7 +128,7 @@ def test_server_validates_unknown_session_with_the_leader():
     assert ensemble.sent[second][0].session_id == ensemble.session(first)[0]
 
 
-def test_connect_request_must_be_the_first_frame_and_only_once():
+def test_connect_request_is_allowed_only_as_the_first_frame():
     ensemble = Ensemble()
     rude = ensemble.dial()
     ensemble.message(rude, Request(1, OpCode.EXISTS, PathRequest("/")))
@@ -178,7 +178,8 @@ def test_silent_session_expires_and_its_ephemerals_are_deleted():
     assert silent not in ensemble.closed and not ensemble.facts(SessionExpired)
     ensemble.advance(2000)
     assert ensemble.facts(SessionExpired) == [
-        # The second server's ping reported the session's last contact to the leader a second later.
+        # The second server reported the session's last contact to the leader only a second later, with its reply to a
+        # ping.
         SessionExpired(session_id, 4000, heard_ms_ago=5000, heard_by=2)
     ]
     assert silent in ensemble.closed and lively not in ensemble.closed

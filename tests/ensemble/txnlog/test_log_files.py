@@ -295,7 +295,7 @@ def test_incomplete_last_record_counts_as_unsynced(tail: bytes, torn: bool) -> N
     assert is_torn_tail(data, 16 + len(RECORD)) is torn
 
 
-def test_record_after_damage_is_found_at_any_end_of_the_file() -> None:
+def test_record_after_damage_is_found_near_the_end_of_the_file() -> None:
     for behind in range(4):
         assert whole_record_after(b"xx" + RECORD + bytes(behind), 0) == 2
         assert whole_record_after(b"xx" + RECORD[:-1] + bytes(behind), 0) is None
@@ -380,7 +380,7 @@ def test_number_of_remembered_learner_positions_is_limited(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("learner", range(9))
-def test_purge_of_a_log_file_during_a_read_ends_the_chunks(tmp_path: Path, learner: int) -> None:
+def test_purge_of_a_log_file_during_a_read_ends_learner_chunks(tmp_path: Path, learner: int) -> None:
     directories = directories_with(tmp_path, range(1, 4), range(4, 9))
     reader = LogReader(directories)
     (tmp_path / "log.100000001").unlink()

@@ -176,9 +176,9 @@ def test_trusted_logs_with_a_gap_are_rejected_and_unchanged(tmp_path: Path, poli
 
 
 def test_directory_marked_as_damaged_without_logs_is_incomplete(tmp_path: Path) -> None:
-    """A server whose logs were removed starts as incomplete if the directory has the mark of a loss.
+    """A server whose logs were removed counts as incomplete if its directory contains the file that marks a loss.
 
-    The error message recommends to move the logs and to create the mark. Then the server's vote counts only after a
+    The error message recommends moving the logs and creating this file. Then the server's vote counts only after a
     leader has sent it all data.
     """
     directories_with(tmp_path, range(1, 4), snapshots=())

@@ -155,7 +155,7 @@ def test_disk_operations_are_executed_in_order(owner: Owner, tmp_path: Path) -> 
 
 
 def test_history_is_durable_before_its_epoch_is_written(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When a learner has received a history, the history is durable before the epoch.
+    """The history that a learner has received is durable before the learner writes the epoch.
 
     Otherwise, after a power loss, the peer would vote with an epoch whose transactions it has lost.
     """
@@ -192,7 +192,7 @@ def test_snapshot_of_the_running_peer_starts_a_new_log_file(owner: Owner, tmp_pa
     assert counters(owner.directories) == [4]
 
 
-def test_damaged_snapshot_is_reported_when_the_next_one_reads_it(owner: Owner, tmp_path: Path) -> None:
+def test_damaged_snapshot_is_reported_by_the_next_snapshot(owner: Owner, tmp_path: Path) -> None:
     tree = DataTree()
     for _ in range(2):
         owner.storage.take_snapshot(tree.to_snapshot())
@@ -385,7 +385,7 @@ def test_learner_chunks_do_not_skip_the_purged_end_of_an_epoch(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("flipped", range(1, 5))
-def test_flipped_bit_at_an_epoch_end_ends_the_chunks(tmp_path: Path, flipped: int) -> None:
+def test_flipped_bit_at_an_epoch_end_ends_the_learner_chunks(tmp_path: Path, flipped: int) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 5)))
     log_of_epoch_2(owner.directories, range(1, 3))
     path = tmp_path / "log.100000001"
@@ -422,7 +422,7 @@ def test_truncation_discards_the_remembered_learner_positions(tmp_path: Path) ->
 def directories_of_a_storage(tmp_path: Path) -> Directories:
     """Return a data directory with a snapshot at transaction 2, and a separate log directory with transactions 3 and 4.
 
-    A storage has written the log.
+    The log is written by a `Storage`, as a peer would write it.
     """
     (tmp_path / "data").mkdir()
     (tmp_path / "log").mkdir()

@@ -1,6 +1,7 @@
 """Packets that arrive together are processed in one turn.
 
-The tests cover their order, a turn that ends early, the single barrier, and early output.
+The tests cover their order, turns that end early, the single barrier of a turn, and effects that are executed before
+the turn ends.
 """
 
 from __future__ import annotations
@@ -161,7 +162,10 @@ def test_client_requests_after_a_peer_resigns_are_ignored(monkeypatch: pytest.Mo
 
 
 class Outlet:
-    """Receiver of a turn's early effects. It records how many transactions the tree had applied at that time."""
+    """Receiver of the effects that are executed before a turn ends.
+
+    It records how many transactions the tree had applied at that time.
+    """
 
     def __init__(self, solo: Solo) -> None:
         self.solo = solo

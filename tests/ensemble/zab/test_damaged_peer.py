@@ -234,7 +234,8 @@ def test_complete_peer_logs_proposals_after_uptodate() -> None:
 def test_damaged_leader_that_restarts_is_not_elected(seed: int) -> None:
     """A leader that restarts with a damaged log is not elected.
 
-    Its followers still vote for its previous process. Then a lagging follower restarts, which could accept its epoch.
+    Its followers still vote for its previous process. Then a lagging follower restarts, which could accept the epoch of
+    the damaged leader.
     """
     world = World(seed, voters=3)
     world.start()
@@ -309,7 +310,7 @@ def test_commits_of_a_lost_leader_are_restored_before_serving(seed: int, changes
 def test_damaged_peer_can_vote_as_soon_as_its_log_is_complete(seed: int) -> None:
     """A damaged peer can vote as soon as its log is complete on disk.
 
-    The third server is permanently dead, so only these two can form a quorum.
+    The third server is permanently dead, so only the damaged peer and the other live server can form a quorum.
     """
     world = World(seed, voters=3)
     world.disk_ms = (5, 20)

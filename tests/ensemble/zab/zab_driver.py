@@ -467,7 +467,7 @@ class World:
             return
         zxid = answer.message.zxid
         self.acknowledged[zxid] = dict(self.committed)[zxid]
-        # Count a disk that has been damaged since the acknowledgement, because the transaction may have been on it.
+        # Count a disk that was damaged after the acknowledgement as well, because the transaction may have been on it.
         durable = {n.id: None for n in self.nodes.values() if n.disk.incomplete or self._has_durably(n, zxid)}
         quorum = node.peer.membership.quorum
         assert quorum.contains(durable), f"{zxid:#x} was acknowledged, but is not durable on a quorum"
@@ -491,7 +491,7 @@ class World:
         elif isinstance(packet, Ack):
             if counter_of(packet.zxid) == 0:
                 assert disk.current == epoch_of(packet.zxid), "NEWLEADER ack before currentEpoch is durable"
-                # (The learner sends a second ACK of this kind for UPTODATE. In the same turn, it also logs and applies
+                # (The learner sends a second ACK for UPTODATE; in the same turn, it also logs and applies
                 # transactions.)
                 durable = node.peer.phase is Phase.BROADCAST or disk.last_durable() >= node.app.last_applied
                 assert durable, "NEWLEADER ack before the history is durable"

@@ -37,7 +37,7 @@ CANNOT = {
 }
 """Why our client cannot run some of kazoo's tests.
 
-The keys are the end of a test id, or the start of the name of a test class.
+Each key is the end of a test id, or the start of the name of a test class.
 """
 
 

@@ -165,7 +165,7 @@ def test_isr_join_without_committed_records_is_a_violation(log: bytes, said: lis
     audit = ReplicationAudit(Scheduler(), nodes, CheckCounts(), found.append, Minimums(1, 6_000))
     audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
     audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
-    # The leader dies, so no broker can be asked for its high watermark.
+    # The leader dies, so no broker can be asked for the partition's high watermark.
     nodes[1].broker = None
     audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2,))), 0)))
     audit.committed(txn(7, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2, 3))), 1)))
@@ -196,7 +196,7 @@ def test_record_losses_after_a_power_loss_are_allowed(log: bytes, forgiven: list
     assert list(audit.forgiven()) == forgiven
 
 
-def test_power_loss_excuses_losses_only_after_registering_again() -> None:
+def test_power_loss_excuses_losses_only_after_reregistration() -> None:
     # The leader is dead but still registered, so that a reassignment increases its leader epoch (seed 1309 of chaos).
     leader = leading(1, 2)
     nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}

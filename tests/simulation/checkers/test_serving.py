@@ -36,7 +36,7 @@ class Court:
         self.happened(PEER, PeerStateChanged(state, phase, 2, 1, epoch, epoch, 0))
 
 
-def test_peer_can_serve_from_broadcast_until_the_next_election() -> None:
+def test_peer_can_serve_from_broadcast_phase_to_next_election() -> None:
     court = Court()
     court.happened("peer-2", LeaderEstablished(2, 1, 0, [1, 2]))
     court.role("FOLLOWING", "BROADCAST")

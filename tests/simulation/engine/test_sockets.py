@@ -48,7 +48,7 @@ def test_read_can_return_part_of_a_write() -> None:
 
 
 def test_writer_pauses_while_the_peer_does_not_read(world: SmallWorld) -> None:
-    """A process that writes is paused while the other end does not read, and resumed when it reads again."""
+    """Writing is paused while the other end does not read, and resumed when it reads again."""
     caller, server = connect(world)
     assert caller.transport is not None
     assert server.transport is not None

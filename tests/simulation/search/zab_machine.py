@@ -1,4 +1,4 @@
-"""Hypothesis state machine of the bare protocol. It shrinks a violation, and saves it as a scenario."""
+"""Hypothesis state machine of the protocol core. It shrinks a violation, and saves it as a scenario."""
 
 from __future__ import annotations
 

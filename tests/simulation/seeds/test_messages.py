@@ -27,7 +27,7 @@ from zabka.simulation.seeds.whole_cluster import WHOLE_CLUSTER
 from zabka.simulation.seeds.whole_ensemble import WHOLE
 
 SEED = {WHOLE: 1, WHOLE_CLUSTER: 3}
-"""Seed of each scenario in whose run a process is killed and a machine loses power. There are three peers."""
+"""Seed for each scenario. In its run, a process is killed and a machine loses power. There are three peers."""
 END_OF_SNAPSHOT = b"\0\0\0\nBenWasHere"
 SNAP = 15
 Performed = tuple[MessageTap, list[Entry], dict[tuple[str, int, str, int], bytearray], dict[str, str]]
@@ -246,7 +246,7 @@ def test_recorded_messages_do_not_depend_on_the_hash_seed() -> None:
     assert done.stdout == f"{sha256(b''.join(tap.lines())).hexdigest()}\n"
 
 
-def test_control_messages_contain_both_brokers(told: Performed) -> None:
+def test_control_messages_have_a_broker_at_each_end(told: Performed) -> None:
     tap, *_ = told
 
     def is_control(message: Message) -> bool:

@@ -60,7 +60,7 @@ PASSED_OVER = "orders-0 offset 2 was acknowledged, and passed over by the group"
 
 
 @pytest.mark.parametrize(("number", "found"), [(OWN, [PASSED_OVER]), (1 - OWN, [OVERLAP, PASSED_OVER])])
-def test_losing_offsets_log_excuses_only_generation_violations(number: int, found: list[str]) -> None:
+def test_loss_of_the_offsets_log_excuses_only_generation_errors(number: int, found: list[str]) -> None:
     with patch.object(ReplicationAudit, "forgiven", lambda _: {f"{CONSUMER_OFFSETS}-{number}": None}):
         world, replicas = World(0), ReplicaAssignment((1,))
         group, _ = a_group(world)

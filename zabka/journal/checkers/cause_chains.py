@@ -44,7 +44,11 @@ CHECKED = (
 
 
 def broken_chains(entries: Sequence[Entry]) -> list[Violation]:
-    """Return the decisions whose chain of causes has no valid end, a cause that does not match, or a late cause."""
+    """Return a violation for each decision whose chain of causes is invalid.
+
+    A chain is invalid if its end is not a valid first cause, if a cause does not match its effect, or if a cause is
+    later than its effect.
+    """
     causes = Causes()
     committed: set[int] = set()
     elections: set[str] = set()
@@ -104,7 +108,7 @@ def _end_fault(chain: Chain, committed: set[int]) -> str:
 
 def _late(chain: Chain, causes: Causes) -> str:
     # Ignore registrations: a broker logs its own registration only when the reply arrives, and the controller may have
-    # read the registration before.
+    # read the registration before that.
     steps = [step for step in chain.steps if not isinstance(step.event, BrokerRegistered)]
     for effect, cause in pairwise(steps):
         if causes.place(cause) >= causes.place(effect):

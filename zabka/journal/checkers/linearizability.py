@@ -32,7 +32,7 @@ class Operation(NamedTuple):
 
 
 Step = Callable[[Any, Operation], tuple[bool, Hashable]]
-"""Function that returns whether an operation can have its result in a given state, and the next state."""
+"""Function (state, operation) that returns whether the operation can have its result, and the state after it."""
 
 
 class Verdict(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 
 class Seen(NamedTuple):
-    """One result that a session received, in order of arrival.
+    """One result that a session received. A session's results are kept in order of arrival.
 
     - `wrote`: its own create or set took effect at `zxid`.
     - `read`: it read the znode in the state after transaction `zxid`.
@@ -27,7 +27,7 @@ class Seen(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What a session knows about a znode: the newest transaction seen, and the transaction when its watch was set."""
+    """What a session knows about a znode: the newest transaction seen, and the newest when its watch was set."""
 
     newest: int = 0
     watched_at: int | None = None

@@ -79,7 +79,7 @@ class WriteFenced(Event):
 
 
 class BrokerLivenessChanged(Event):
-    """The set of brokers that the controller considers alive changed."""
+    """The controller's set of live brokers changed."""
 
     controller_epoch: int
     live: list[int]

@@ -218,8 +218,8 @@ class GroupMember:
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit these positions for the group, if the member has a generation.
 
-        Without a generation, nothing is sent: if the group is empty by now, the coordinator would accept the commit as
-        that of a consumer with manual assignment (ConsumerCoordinator.sendOffsetCommitRequest).
+        Without a generation, nothing is sent: the coordinator of a group that has become empty would accept the commit,
+        as from a consumer with manual assignment (ConsumerCoordinator.sendOffsetCommitRequest).
         """
         if self.generation_id == NO_GENERATION:
             raise KafkaRequestFailed(ErrorCode.unknown_member_id)

@@ -1,4 +1,4 @@
-"""Checks before kio decodes a message that the lengths in its bytes fit into the frame.
+"""Checks, before kio decodes a message, that the lengths in the message's bytes fit into the frame.
 
 kio's reader allocates memory for as many members as an array declares before it reads the first member, so four
 untrusted bytes could kill the process. Therefore every message is first scanned by the schema of its class, and a

@@ -52,7 +52,9 @@ class Failovers:
         self.found: list[Failover] = []
         self._open: dict[str, Failover] = {}
         self._deposed: set[str] = set()
-        """Controllers and partitions with an open failover whose lost process is no longer controller or leader."""
+        """For open failovers, the controllers and partitions whose lost process is no longer the controller or
+        leader.
+        """
         self._controller = -1
         self._sessions: dict[int, int] = {}
 

@@ -18,7 +18,7 @@ from zabka.simulation.settings import WorldSettings, world_settings
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A run to execute: the number of its setting in the campaign, and its seed."""
+    """A run to execute: the index of its setting in the campaign's list of settings, and its seed."""
 
     point: int
     seed: int

@@ -1,9 +1,9 @@
 """The rows of a lake that the tables need: one line in a hundred, collected as batches arrive.
 
-A line of a type that no table needs only shows that a history continues, so only the latest of these lines by either
-clock is kept for each run. Such a line also shows that a process ran. So for each node, its first line after a
-simulated pause and its last line before a start are kept. Frequent reports of replicas count as such lines too; of the
-reports themselves few are kept (`reports`).
+If no table needs the type of a line, the line shows only that a history continues. Therefore only the latest of these
+lines by either clock is kept for each run. Such a line also shows that a process ran. So for each node, its first line
+after a simulated pause and its last line before a start are kept. Frequent reports of replicas count as such lines too;
+of the reports themselves few are kept (`reports`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Locks journals, so that no second process publishes them to the same topic and writes every line twice.
 
 Brokers fence an earlier producer only if both producers have the same transactional id, and publishers have none. So
-the journals are locked: by a file next to them with a name that depends on the topic, or by their own directory or file
-if that file cannot be created. The kernel releases the lock when the process exits, for whatever reason.
+this module locks a file next to the journals, whose name depends on the topic or, if that file cannot be created, the
+journals' own directory or file. The kernel releases the lock when the process exits, for whatever reason.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Attempt:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """All partitions that the transaction writes, including the partition of its committed offsets."""
+        """All partitions to which the transaction writes, including the partition of its committed offsets."""
         found = list(dict.fromkeys(self.records.values()))
         return found if self.kept_in is None else [*found, self.kept_in]
 
@@ -118,7 +118,7 @@ class TransactionHistory:
     # ---- records of what producers did ------------------------------------------------------------------------------
 
     def begin(self, transactional_id: str) -> Attempt:
-        """Record the begin of a new transaction."""
+        """Record that a new transaction begins."""
         attempt = Attempt(len(self.attempts), transactional_id, began=next(self._places))
         self.attempts.append(attempt)
         return attempt

@@ -50,7 +50,7 @@ class Reached:
             self.counts[DAMAGE] += 1
 
     def unlinks(self, node: str, oldest_log: bool) -> None:
-        """Note that a peer deletes a transaction log, and whether it is the peer's oldest one."""
+        """Record that a peer deletes a transaction log, and whether it is the peer's oldest one."""
         if oldest_log:
             self._purged[node] = None
 

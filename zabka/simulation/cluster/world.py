@@ -31,7 +31,7 @@ from zabka.simulation.engine.virtual_time import virtual_time
 from zabka.simulation.settings import WorldSettings
 
 IN_PIECES_EVERY = 10
-"""In one of this many seeds, a read can return only a part of the received bytes."""
+"""In one of this many seeds, reads can return only a part of the received bytes."""
 PIECES = 0.05
 PRODUCER_PAUSE_MS = 100
 LOG_DIRS_MAX = 2

@@ -1,8 +1,8 @@
 """Faults that a user configured: kinds, frequency and duration are settings, while `chaos` draws them at random.
 
 Two runs of one seed must get the same faults even if other settings differ.  So each fault has a random stream of its
-own, named by the fault's number, and the pauses between faults have another stream.  The next fault is the same no
-matter how many numbers a fault draws, and whether it is skipped because its target is already down.
+own, named by the fault's number, and the pauses between faults have another stream.  The next fault is therefore the
+same, no matter how many random numbers a fault draws or whether it is skipped because its target is already down.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def damage_disk(stage: Stage, words: ActionNumbers) -> str:
 
 
 def break_log_dir(stage: Stage, words: ActionNumbers) -> str:
-    """Make operations in a broker's log directory fail (one kind or all), or fill the broker's disk.
+    """Make one kind of operation, or all kinds, fail in a broker's log directory, or fill the broker's disk.
 
     Later, the disk is repaired and the machine restarted.
     """

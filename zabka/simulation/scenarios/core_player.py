@@ -1,4 +1,4 @@
-"""Runs a script on the bare protocol, then ends all faults and checks that the ensemble recovers.
+"""Runs a script on the ZAB code alone (`BareEnsemble`), then ends all faults and checks the recovery.
 
 `BareEnsemble` checks safety at every step. Liveness is checked at the end: with all processes up and no more faults,
 the peers must elect a leader, commit a write and have the same history, including every acknowledged write.
@@ -148,7 +148,7 @@ def _lose_patience(cores: BareEnsemble) -> None:
 
 
 def unsettled(cores: BareEnsemble) -> list[str]:
-    """Return the deviations from a recovered ensemble, when no further step is possible."""
+    """Return how the ensemble differs from a recovered one. Called when no further step is possible."""
     if _leader(cores) is None:
         return ["liveness: nothing can happen any more, and nobody leads"]
     if not _all_serve(cores):

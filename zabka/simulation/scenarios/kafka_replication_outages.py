@@ -173,8 +173,8 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
             Produce("orders-0"),
             State("orders-0", isr=("second",)),
             Heal(),
-            # The third broker catches up. The request to add it to the ISR is still in flight when it requests a
-            # controlled shutdown.
+            # The third broker catches up, and requests a controlled shutdown while the request to add it to the ISR is
+            # still in flight.
             Delay("second", ("first",), 4_000),
             Wait(1_200),
             Stop("third"),

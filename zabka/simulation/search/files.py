@@ -1,6 +1,6 @@
 """The scenario `swarm-files`: a random run on real files, with the production storage.
 
-In addition to the faults of the bare protocol, machines lose power without closing connections, autopurge runs, a bit
+In addition to the faults of `swarm-protocol`, machines lose power without closing connections, autopurge runs, a bit
 flips, the newest log is lost, a snapshot is damaged, and an empty server replaces another. Only the disk of one server
 (`fragile`) can be damaged, so data that a majority has stored is never lost.
 

@@ -1,4 +1,4 @@
-"""The scenario `swarm-protocol`: a run of the bare protocol with random steps.
+"""The scenario `swarm-protocol`: a run of the ZAB code alone (`BareEnsemble`) with random steps.
 
 In `zabka.simulation.steps` nothing happens by itself, so a choice sequence chooses each delivery, each fsync and each
 crash. A run of fifty steps takes some hundredths of a second. Each step uses STEP_WORDS words of the choice sequence's
@@ -52,7 +52,7 @@ LENGTH_MIN, LENGTH_MAX = 10, 120
 SNAP_COUNTS = (3, 1_000, 1_000)
 FAULT_STAYS = 0.7
 RANKS_MAX = 2
-"""Number of shortest log lengths that features distinguish; all longer logs count as equally long."""
+"""Number of log lengths that features distinguish, the shortest first. All longer logs count as equally long."""
 
 
 class Quiet:

@@ -66,7 +66,7 @@ def run_choices(choices: Choices, scenario: str, settings: WorldSettings) -> Ran
 def run_one_of_many(number: int, choices: Choices, scenario: str, settings: WorldSettings) -> Ran:
     """Run a choice sequence in a process that runs many of them, and collect garbage after some of the runs."""
     ran = run_choices(choices, scenario, settings)
-    # Runs of the bare protocol leave almost no garbage, and a collection takes longer than such a run.
+    # Runs of the ZAB code alone leave almost no garbage, and a collection takes longer than such a run.
     if scenario != PROTOCOL or number % PROTOCOL_RUNS_A_COLLECTION == 0:
         collect_after(number)
     return ran

@@ -1,4 +1,4 @@
-"""Connections of the bare protocol as immutable values: a queue in each direction, and flags for open ends."""
+"""Connections of a `BareEnsemble` as immutable values: a queue in each direction, and flags for open ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two ways to apply inputs to nodes of the bare protocol: compute the result, or look the result up in a cache.
+"""Two ways to apply inputs to nodes of a `BareEnsemble`: compute the result, or look the result up in a cache.
 
 `DirectTransitions` is for a single run and changes nodes in place. `CachedTransitions` is for a search: each distinct
 node state, packet and monitor exists once and never changes, so a known input costs one table look-up. This pays off

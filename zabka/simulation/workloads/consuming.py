@@ -84,7 +84,7 @@ class Consuming:
 
     @property
     def violations(self) -> list[str]:
-        """Return the violations by the group itself; the history of the producers has the violations about records.
+        """Return violations of the rules for the group. Violations about records are in the producers' history.
 
         If a log was truncated and rewritten, the group can have skipped records; the invariants check such runs.  If
         the log that stores this group lost records in a way that Kafka allows, generation ids start again from 1, so a

@@ -156,7 +156,9 @@ class Reading:
         await self._client.delete(EPHEMERAL)
 
     async def _read(self) -> None:
-        """Read PATH: its zxid and number must never decrease, and a watch must fire before a read shows a change."""
+        """Read PATH: its zxid and the number in its data never decrease, and a watch fires before a read shows a
+        change.
+        """
         arming, self._fired = self._fired, False
         try:
             data, stat = await self._client.get(PATH, self._changed if arming else None)

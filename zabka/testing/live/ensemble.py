@@ -131,7 +131,9 @@ class LiveEnsemble(HttpApi):
         time.sleep(seconds)
 
     def until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Wait until the ensemble has a quorum and, with brokers, a controller knows every running broker."""
+        """Wait until the ensemble has a quorum and, if there are brokers, until a controller knows all running
+        brokers.
+        """
         self.until(lambda: self.get("/readyz"), timeout_s, "readiness")
 
     def heal(self) -> None:

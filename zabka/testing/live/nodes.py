@@ -93,7 +93,7 @@ class Broker(Node):
 
     @property
     def believes(self) -> Believes:
-        """The controller that this broker believes in, according to its last report."""
+        """The controller that this broker considers active, according to its last report."""
         belief = self.describe()["believes"]
         return Believes(belief["controller_id"], belief["controller_epoch"])
 

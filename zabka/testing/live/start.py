@@ -160,7 +160,8 @@ def _wait(topology: Topology, agent: subprocess.Popen[bytes], data: Path) -> Non
 
 def _begin(data: Path, wanted: Requested) -> tuple[Topology, subprocess.Popen[bytes]]:
     with ExitStack() as held:
-        # Release the lock and the ports in this process at the end: the agent holds them as long as it runs.
+        # At the end, close this process's copies of the lock and the port sockets. The agent has its own copies and
+        # holds them as long as it runs.
         lock = take_lock(data)
         held.callback(os.close, lock)
         forget_run(data)

@@ -21,7 +21,7 @@ ASK_MS_MAX = 600_000
 
 
 class SimHost:
-    """A host with a Kafka client, which faults affect only if they name the host ("test")."""
+    """A host with a Kafka client. Faults affect it only if they name the host ("test")."""
 
     def __init__(self, world: World) -> None:
         self.world = world

@@ -30,7 +30,7 @@ def test_default_limit_is_sixty_connections_per_client_host() -> None:
     assert (limited.connections, limited.counts.connection_rejected) == (61, 1)
 
 
-def test_limit_of_zero_is_unlimited_and_total_limit_is_optional() -> None:
+def test_zero_disables_a_limit_and_total_limit_is_optional() -> None:
     assert all(admission(per_host=0).admit("a") for _ in range(100))
     limited = admission(connections=2)
     assert [limited.admit(host) for host in "abc"] == [True, True, False]
@@ -123,7 +123,7 @@ def test_requests_above_the_limit_wait_in_fifo_order() -> None:
     assert limited.counts.request_throttle_wait_count == 2
 
 
-def test_requests_that_wait_too_long_are_rejected_but_not_pings() -> None:
+def test_requests_that_wait_too_long_except_pings_are_rejected() -> None:
     limited = admission(in_process=1, throttled_op_wait_ms=100)
     limited.outstanding = 1
     gate = RequestGate(limited)

@@ -24,7 +24,7 @@ def read(tmp_path: Path, *lines: str) -> ZooConfig:
     return parse("\n".join([f"dataDir={tmp_path}", "clientPort=2181", *lines]).replace("TMP", str(tmp_path)))
 
 
-def test_defaults_have_no_super_user_no_tls_and_zookeeper_limits(tmp_path: Path) -> None:
+def test_defaults_are_zookeeper_limits_no_super_user_and_no_tls(tmp_path: Path) -> None:
     config = read(tmp_path)
     assert config.auth.schemes == {"ip", "digest"}
     assert (config.auth.super_digest, config.auth.sasl_super_users, config.auth.x509_super_user) == ("", (), "")

@@ -58,7 +58,7 @@ def test_error_fault_replaces_the_reply_and_skips_the_request() -> None:
     assert port.port.fault_counts() == {"f1": [1, 1]}
 
 
-def test_drop_response_fault_applies_the_request_and_closes() -> None:
+def test_drop_response_fault_executes_request_then_disconnects() -> None:
     async def test(port: Port) -> None:
         client = await connected(port, fault(effect="drop_response", nth=2, times=0))
         await client.ask(1, 2)
@@ -81,7 +81,7 @@ def test_truncated_reply_closes_the_connection() -> None:
     run(test)
 
 
-def test_close_fault_closes_without_applying_the_request() -> None:
+def test_close_fault_disconnects_without_executing_the_request() -> None:
     async def test(port: Port) -> None:
         client = await connected(port, fault(effect="close"))
         await client.ask(1)
