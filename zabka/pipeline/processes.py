@@ -67,6 +67,8 @@ def _processes_not_running(journal: Journal) -> DataFrame:
     # process does.
     was_announced = f.coalesce((f.lag("now").over(in_order) == "planned") | f.col("asked"), f.lit(False))
     spawned = (kind == "process_changed") & (f.col("action") == "start")
+    begins = f.coalesce((kind == "node_started") | spawned, f.lit(False))
+    resumed = (f.col("now") == "paused") & (f.lead("now").over(in_order) == "running")
     is_its_own = spawned & (f.lead("type").over(in_order) == "node_started")
     ended_unseen = f.lead("begins").over(in_order) & ~f.coalesce(is_its_own, f.lit(False))
     how = (
@@ -75,22 +77,9 @@ def _processes_not_running(journal: Journal) -> DataFrame:
         .when(ended_unseen, "unseen")
     )
     return (
-        reported.withColumns(
-            {
-                "who": who,
-                "now": now,
-                "asked": asked,
-                "begins": f.coalesce((kind == "node_started") | spawned, f.lit(False)),
-            }
-        )
+        reported.withColumns({"who": who, "now": now, "asked": asked, "begins": begins})
         .where(f.col("who").startswith("broker-") & f.col("now").isNotNull())
-        .withColumns(
-            {
-                "until": f.lead("run_us").over(in_order),
-                "how": how,
-                "resumed": (f.col("now") == "paused") & (f.lead("now").over(in_order) == "running"),
-            }
-        )
+        .withColumns({"until": f.lead("run_us").over(in_order), "how": how, "resumed": resumed})
         .where("how IS NOT NULL")
         .select(
             "run",
