@@ -174,7 +174,7 @@ def test_request_fault_form_is_filled_in_from_a_message(watched: Watched, tmp_pa
         page.route("**/runs/live/messages?*", lambda route: route.fulfill(json=answer))
         page.goto(f"{server.url}#tab=messages")
         page.get_by_text("Show as a table").click()
-        page.get_by_role("button", name="Do this again to the next one: Produce from shop-1").click()
+        page.get_by_role("button", name="Add a fault for the next request like this: Produce from shop-1").click()
         form = page.get_by_role("form", name="Add a request fault")
         for label, value in (
             ("request", "Produce"),

@@ -1,4 +1,4 @@
-// "Do this again to the next one": the fields of a request fault for requests like a message. Pure.
+// "Add a fault for the next request like this": the fields of a request fault for requests like a message. Pure.
 
 /** @typedef {import("./words.js").Message} Message */
 

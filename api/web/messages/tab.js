@@ -237,7 +237,7 @@ function legend(truncated) {
   return html`<span class="of-zab">ZAB</span><span class="of-client">ZooKeeper client</span><span class="of-kafka">Kafka</span>
     <span>lighter: responses</span><span>✕: never arrived</span><span>○: event in the journal</span>
     ${diagram.unnamed ? html`<span>${plural(diagram.unnamed, "label")} hidden, hover to see ${diagram.unnamed === 1 ? "it" : "them"}</span>` : nothing}
-    ${truncated ? html`<b class="warn">Too many messages to draw: the latest are counted as hidden.</b>` : nothing}`;
+    ${truncated ? html`<b class="warn">Too many messages to draw: the latest are not shown, but counted as hidden.</b>` : nothing}`;
 }
 
 /** A button that opens the form of a fault for requests like this one. @param {Message} message @param {Moment} moment */
@@ -248,7 +248,7 @@ function again(message, moment) {
     fillIn(fields);
     moment.go({ tab: "lab", at: null });
   };
-  return html` <button type="button" class="small" aria-label=${`Do this again to the next one: ${message.kind} from ${message.from}`} @click=${open}>Do this again to the next one</button>`;
+  return html` <button type="button" class="small" aria-label=${`Add a fault for the next request like this: ${message.kind} from ${message.from}`} @click=${open}>Add a fault for the next request</button>`;
 }
 
 /**

@@ -62,7 +62,7 @@ function zooms({ ui }, { timeline }, changed) {
       title="Show each replica's log end offset and high watermark at this moment (o)" @click=${toggle}>Log end offsets</button>
     <button type="button" class="small" aria-label="Zoom in" title="Zoom in (+)" @click=${() => timeline.zoom(0.5)}>+</button>
     <button type="button" class="small" aria-label="Zoom out" title="Zoom out (−)" @click=${() => timeline.zoom(2)}>−</button>
-    <button type="button" class="small" title="Whole recording (0)" @click=${() => timeline.fit()}>All</button></span>`;
+    <button type="button" class="small" title="Show the whole recording (key 0)" @click=${() => timeline.fit()}>All</button></span>`;
 }
 
 /** The filter of partitions with lanes; shown if there are many. @param {State} state @param {Model} m @param {() => void} changed */

@@ -46,7 +46,7 @@ export function begin(m, moment, actions) {
       <li>Kill the controller, in the list of nodes, and watch: its session expires, another broker becomes controller, and partitions get new leaders.</li>
       <li>Press <kbd>e</kbd> for the last election, and <kbd>←</kbd> <kbd>→</kbd> for single events. <b>Why</b> shows the causes.</li>
       <li>Press <kbd>End</kbd> to go back to live, and start the broker again: it returns to the ISRs.</li>
-      <li>Pause the controller for longer than its session and resume it: the other brokers refuse what it writes.</li></ol></details>
+      <li>Pause the controller for longer than its session timeout, then resume it: the other brokers reject its requests.</li></ol></details>
     <dl class="words">${WORDS.map(([word, text]) => html`<div><dt>${icon("empty")} ${word}</dt><dd>${text}</dd></div>`)}</dl>
   </section>`;
 }

@@ -26,8 +26,8 @@ export function runMenu(moment, actions) {
     <div id="menu-run" popover class="menu" role="group" aria-label="More on this run" @beforetoggle=${placed} @click=${closed}>
       ${source().live ? html`<button type="button" class="small" @click=${() => void download(moment, false)}>Download this run</button>
         <button type="button" class="small" @click=${() => void download(moment, true)}>Download the visible time range</button>
-        <button type="button" class="small" title="Chrome trace JSON" @click=${() => void download(moment, true, "perfetto")}>Visible time range for Perfetto</button>
-        <button type="button" class="small" title="a log with vector clocks" @click=${() => void download(moment, true, "shiviz")}>Visible time range for ShiViz</button>` : nothing}
+        <button type="button" class="small" title="Chrome trace JSON" @click=${() => void download(moment, true, "perfetto")}>Download the time range for Perfetto</button>
+        <button type="button" class="small" title="a log with vector clocks" @click=${() => void download(moment, true, "shiviz")}>Download the time range for ShiViz</button>` : nothing}
       <button type="button" class="small" @click=${choose}>Open a journal or a run…</button>
       <input type="file" accept=".jsonl,.html" hidden aria-label="Open a journal or a run" @change=${chosen}></div>`;
 }

@@ -22,7 +22,7 @@ import { ruled } from "./rule.js";
 
 /** @type {Record<End, string>} */
 const ENDS = {
-  fault: "First cause: this fault.", request: "First cause: this request.", start: "First cause: this start.",
+  fault: "First cause: this fault.", request: "First cause: this request.", start: "First cause: the start of this process.",
   timer: "Triggered by a timeout.", unknown: "Earlier causes are not known.",
 };
 

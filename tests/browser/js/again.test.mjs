@@ -1,4 +1,4 @@
-// "Do this again to the next one": the fields that a message fills in.
+// "Add a fault for the next request like this": the fields that a message fills in.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
