@@ -60,6 +60,7 @@ class KafkaAdmin:
         self._bootstrap = bootstrap
         self._failover_ms = failover_ms
         self._made: tuple[AdminClient, AsyncioChannel] | None = None
+        self._made_for_groups: tuple[AdminClient, AsyncioChannel] | None = None
 
     async def _client(self) -> AdminClient:
         """Return a client with newly fetched metadata. Older metadata may name a controller that has since frozen."""
@@ -69,12 +70,16 @@ class KafkaAdmin:
 
     def _connected(self) -> AdminClient:
         if self._made is None:
-            try:
-                self._made = make_client(self._bootstrap, "api-admin")
-                self._made[0].failover_ms = self._failover_ms
-            except ValueError as reason:
-                raise Problem(503, str(reason)) from None
+            self._made = self._new_client("api-admin")
         return self._made[0]
+
+    def _new_client(self, client_id: str) -> tuple[AdminClient, AsyncioChannel]:
+        try:
+            made = make_client(self._bootstrap, client_id)
+        except ValueError as reason:
+            raise Problem(503, str(reason)) from None
+        made[0].failover_ms = self._failover_ms
+        return made
 
     async def create_topic(self, topic: NewTopic) -> None:
         """Create a topic."""
@@ -138,10 +143,17 @@ class KafkaAdmin:
         ]
 
     async def groups(self, known: Collection[str]) -> GroupReading:
-        """Read all consumer groups, including the `known` ones that no broker lists now."""
-        return await read_groups(self._connected(), make_runtime(), known)
+        """Read all consumer groups, including the `known` ones that no broker lists now.
+
+        The client has connections of its own. A broker answers the requests of a connection in order, so on a shared
+        connection a reading would wait for the creation of a topic, time out, and close that connection.
+        """
+        if self._made_for_groups is None:
+            self._made_for_groups = self._new_client("api-groups")
+        return await read_groups(self._made_for_groups[0], make_runtime(), known)
 
     async def close(self) -> None:
         """Close the connections."""
-        if self._made is not None:
-            self._made[1].close()
+        for made in (self._made, self._made_for_groups):
+            if made is not None:
+                made[1].close()

@@ -100,6 +100,8 @@ def test_fault_of_its_own_gives_the_moment_of_without() -> None:
         ({"at_us": 10**12}, r"--at 1000000.000 s: the run ends at \d+"),
         ({"without": ("f99",)}, r"no fault of the run is f99; there are f\d+ \("),
         ({"without": ("f1",), "at_us": 9_000_000}, "f1 was injected at .* before --at 9.000 s"),
+        ({"kill": ("broker-1",), "pause": ("broker-1",)}, "broker-1 is named twice"),
+        ({"settings_at": {"num.io.threads": "100"}}, "--set: the brokers reject it: .*num.io.threads"),
     ],
 )
 def test_change_that_the_run_cannot_have_is_refused(change: dict[str, object], reason: str) -> None:

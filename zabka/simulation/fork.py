@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import msgspec
+from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim.configs.broker_keys import KAFKA_KEYS
 from zabka.broker_sim.configs.config_def import ConfigError
@@ -31,6 +32,8 @@ from zabka.simulation.settings import BadSetting, is_setting_of_the_world
 REQUESTER = "what-if"
 """Who requested the fork's own faults and settings, as the journal names it."""
 RETRY_MS = 200
+_REJECTIONS = (ErrorCode.invalid_request, ErrorCode.invalid_config, ErrorCode.policy_violation)
+"""Errors with which a broker rejects a configuration for good."""
 RUNNING, PAUSED, DOWN = "running", "paused", "down"
 
 
@@ -79,6 +82,8 @@ class Forking:
     """Applies a change to a world at its moment, and records in which state the nodes were just before it."""
 
     def __init__(self, world: ServingWorld, change: Change, begin_future: Callable[[], None]) -> None:
+        self.refused = ""
+        """The reason for which the brokers rejected the settings, or an empty string."""
         self.nodes: dict[str, str] = {}
         """State of each server at the moment: running, paused or down.  Empty if the run did not reach the moment."""
         self._world = world
@@ -115,16 +120,28 @@ class Forking:
 
     def _pause(self, machine: ServerMachine) -> None:
         if machine.process is not None and not machine.is_paused:
+            process = machine.process
+
+            def resume() -> None:
+                # A process that was killed meanwhile is not the paused one.
+                if machine.process is process:
+                    machine.resume()
+
             self._announce("pause", machine.name)
             machine.pause()
-            self._world.scheduler.after(self._change.lasts_ms * 1000, machine.resume)
+            self._world.scheduler.after(self._change.lasts_ms * 1000, resume)
 
     async def _configure(self, client: AdminClient, runtime: Runtime) -> None:
-        """Set the configuration of all brokers; retry until a broker accepts it."""
+        """Set the configuration of all brokers; retry until a broker accepts or rejects it."""
         while True:
             try:
                 await client.alter_configs(BROKER_RESOURCE, "", dict(self._change.settings))
-            except (KafkaRequestFailed, KafkaUnavailable):
+            except KafkaRequestFailed as failure:
+                if failure.error in _REJECTIONS:
+                    self.refused = failure.message
+                    return
+                await runtime.sleep(RETRY_MS)
+            except KafkaUnavailable:
                 await runtime.sleep(RETRY_MS)
             else:
                 return

@@ -56,6 +56,8 @@ class ForkedRun(NamedTuple):
     """State of each node just before the moment; empty if the run did not reach it."""
     omitted: list[FaultInjected]
     """The faults that were left out."""
+    refused: str
+    """The reason for which the brokers rejected the changed settings, or an empty string."""
 
     def lines(self) -> list[bytes]:
         """Return the lines of the journal."""
@@ -78,7 +80,7 @@ def run_forked(
         run = SeedRun(forked, SCENARIOS[scenario], settings, tap)
     forking = Forking(run.world, change, forked.begin_future)
     outcome = run.execute()
-    return ForkedRun(outcome, run.world.record.entries, forked, forking.nodes, run.world.omitted)
+    return ForkedRun(outcome, run.world.record.entries, forked, forking.nodes, run.world.omitted, forking.refused)
 
 
 def run_seed(seed: int, scenario: str = "chaos", settings: WorldSettings | None = None) -> Outcome:

@@ -149,6 +149,8 @@ def _child(item: pytest.Function, report: Path) -> list[str]:
     config = item.config
     command = [sys.executable, "-m", "pytest", f"{item.path}::{_node_id(item).partition('::')[2]}", "-q"]
     command += ["--rootdir", str(config.rootpath), "--zabka-report", str(report)]
+    if config.getoption("runxfail"):
+        command += ["--runxfail"]
     if config.inipath is not None:
         command += ["-c", str(config.inipath)]
     if config.pluginmanager.hasplugin("xdist"):

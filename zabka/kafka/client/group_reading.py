@@ -34,6 +34,8 @@ GROUPS_MAX = 500
 PARTITIONS_MAX = 10_000
 """Maximum number of partitions whose end offsets one reading requests."""
 READING_MS = 5_000
+METADATA_MS = 2_000
+"""Maximum wait for the list of brokers, so that time is left for the groups if some brokers do not answer."""
 ANSWER_MS = 1_500
 """Maximum wait for a broker's answer. A broker that does not answer gets no further request in the same reading."""
 LATEST = -1
@@ -97,9 +99,10 @@ class _Reading:
         self._unknown: dict[str, UnknownGroup] = {}
 
     async def read(self, known: list[str]) -> GroupReading:
-        cluster = await self._client.metadata([], timeout_ms=self._left_ms())
+        cluster = await self._client.metadata([], timeout_ms=min(METADATA_MS, self._left_ms()))
         brokers = list(cluster.brokers.values())
         listed = await self._listed(brokers)
+        unlisted = {**self._silent, **self._unlisted}
         names = sorted({*listed, *known})
         omitted = len(names) - GROUPS_MAX
         del names[GROUPS_MAX:]
@@ -114,15 +117,21 @@ class _Reading:
             name: GroupStatus(described[name], committed[name], {each: ends[each] for each in partitions[name]})
             for name in committed
         }
-        return GroupReading(groups, self._unknown, {**self._silent, **self._unlisted}, max(0, omitted))
+        return GroupReading(groups, self._unknown, unlisted, max(0, omitted))
 
     def _left_ms(self) -> int:
         return max(1, self._deadline_ms - self._runtime.now().mono_ms)
 
     async def _ask(self, asked: Mapping[Endpoint, KafkaMessage]) -> dict[Endpoint, KafkaMessage]:
-        """Send the requests at the same time. Return the responses; record the brokers that do not answer."""
+        """Send the requests at the same time. Return the responses; record the brokers that do not answer.
+
+        Without time left, send nothing: a request that times out closes the connection to a broker that runs.
+        """
+        left_ms = self._deadline_ms - self._runtime.now().mono_ms
+        if left_ms <= 0:
+            return {}
         waiting = {
-            to: self._client.call(to, message, min(ANSWER_MS, self._left_ms()))
+            to: self._client.call(to, message, min(ANSWER_MS, left_ms))
             for to, message in asked.items()
             if to.broker_id not in self._silent
         }
@@ -188,7 +197,9 @@ class _Reading:
         for name, coordinator in coordinators.items():
             row = rows.get(name)
             if row is None:
-                reason = self._silent.get(coordinator.broker_id, f"broker {coordinator.broker_id}: incomplete answer")
+                reason = self._silent.get(
+                    coordinator.broker_id, f"broker {coordinator.broker_id}: no complete answer in time"
+                )
                 self._unknown[name] = UnknownGroup(coordinator.broker_id, reason)
             elif isinstance(row, KafkaRequestFailed):
                 self._unknown[name] = UnknownGroup(coordinator.broker_id, row.message)
@@ -221,7 +232,7 @@ class _Reading:
                 leaders[each] = leader
         answers = await self._ask({to: _ends_request(names) for to, names in _by_broker(leaders).items()})
         for each, leader in leaders.items():
-            ends[each] = self._silent.get(leader.broker_id, "incomplete answer")
+            ends[each] = self._silent.get(leader.broker_id, "no complete answer in time")
         for answer in answers.values():
             ends.update(_ends_of(answer))
         return ends

@@ -153,7 +153,7 @@ class LiveEnsemble(HttpApi):
         self.until(self._peers_have_joined, HEAL_TIMEOUT_S, "every peer follows or leads")
 
     def _peers_have_joined(self) -> bool:
-        return all(peer.phase == "BROADCAST" for peer in self.peers.values())
+        return all(peer.process == "running" and peer.phase == "BROADCAST" for peer in self.peers.values())
 
     def _nodes(self) -> list[Node]:
         return list(self.peers.values())
