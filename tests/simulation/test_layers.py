@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2] / "zabka"
 LAYERS = (
     ("choices",),
+    ("forked_seed",),
     ("draws",),
     ("filesystem",),
     ("engine",),
@@ -22,6 +23,7 @@ LAYERS = (
     ("seeds",),
     ("steps",),
     ("scenarios",),
+    ("fork",),
     ("run",),
     ("search",),
 )

@@ -31,7 +31,8 @@ class Brokers:
 
     async def any_broker(self, message: Any, timeout_ms: int) -> Any:
         self.searches += 1
-        row = SimpleNamespace(error_code=ErrorCode.none, node_id=1, host="h", port=1)
+        (key,) = message.coordinator_keys
+        row = SimpleNamespace(key=key, error_code=ErrorCode.none, node_id=1, host="h", port=1)
         return SimpleNamespace(coordinators=[row])
 
     async def call(self, endpoint: Any, message: Any, timeout_ms: int) -> Any:
