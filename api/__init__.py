@@ -7,6 +7,6 @@ requests with the result, and `web` contains the page. `agent_protocol` defines 
 host agent.
 
 `compose`, `testing` and `cli` may import this package. The package imports `simulation` and all lower packages, but
-neither `compose` nor `pipeline`: it accesses processes and tables only through HTTP and files. Begin with `app`, which
-creates the application, and `services`, which lists the services that routes use.
+neither `compose` nor `pipeline`: it accesses processes and tables only through HTTP and files. To learn the code, begin
+with `app`, which creates the application, and `services`, which lists the services that routes use.
 """

@@ -33,7 +33,7 @@ class _Once(MetricsCollector):
 def render(peers: list[Peer], brokers: list[Broker], topics: list[Topic], collector: Collector, fresh: Fresh) -> bytes:
     """Render the metrics in the exposition format.
 
-    `fresh` contains the reading of the ensemble for brokers and topics, and its age.
+    `fresh` contains the latest reading of the ensemble, from which `brokers` and `topics` come, and its age.
     """
     families = [*_reading(fresh), *_controller(brokers, topics), *_controller_own(brokers)]
     families += [*_replicas(brokers, topics), *_events(collector)]

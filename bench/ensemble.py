@@ -46,8 +46,9 @@ FIGURES = (
 )
 PAIRED = (FIGURES[3], FIGURES[0], FIGURES[1], FIGURES[2])
 JAVA_WARM_UP_S, PYTHON_WARM_UP_S = 8.0, 2.0
-"""Seconds of load on a fresh ensemble before the measurements, the same for both sides.  The JVM's compiler needs 8
-s.
+"""Seconds of load on a fresh ensemble before the measurements, the same for ours and for ZooKeeper's.
+
+The JVM's compiler needs 8 s.
 """
 SETTLE_S = 3.0
 """Idle time after the znode tree has grown, before the servers' memory is measured."""
@@ -131,8 +132,8 @@ def build_zkload(directory: Path) -> Path:
 class Plan(NamedTuple):
     """The plan of a benchmark.
 
-    It contains the workloads, how long ZooKeeper takes for each, the number of rounds, and the size of grown trees (0:
-    none).
+    It contains the workloads, the number of rounds, and the size of grown trees (0: none). Each workload has the number
+    of operations that Apache ZooKeeper executes in about `seconds`.
     """
 
     works: Sequence[Work]

@@ -67,7 +67,7 @@ def cluster(data: Path) -> Iterator[int]:
 
 
 def measure(run: Run, pids: list[int], seconds: float) -> None:
-    """Measure processor time, wakes and memory of each process, and of all processes together."""
+    """Measure CPU time, wake-ups and memory of each process, and of all processes together."""
     before, begin = [usage(pid) for pid in pids], time.monotonic()
     time.sleep(seconds)
     after, took_s = [usage(pid) for pid in pids], time.monotonic() - begin

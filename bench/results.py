@@ -164,7 +164,7 @@ def paired_ratios(measurements: Iterable[Measurement], figures: Sequence[Figure]
 
 
 def worse(measurements: Iterable[Measurement], figures: Sequence[Figure]) -> list[str]:
-    """Return one line for each figure that is certainly (DOUBT) worse than the base by 5 % or more."""
+    """Return a line for each figure that is at least 5 % worse than the base, with certainty (DOUBT)."""
     return [
         f"{work}: {figure.heading} is worse, {ratio.median:.3f} times the base"
         for work, ratios in paired_ratios(measurements, figures).items()

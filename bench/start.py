@@ -1,9 +1,9 @@
-"""How long a cluster of one or three nodes of each kind takes to start, with its CPU time and memory: `make
-bench-start`.
+"""Benchmark of the time, CPU time and memory that a cluster needs to start (`make bench-start`).
 
-Each side starts its ZooKeeper servers, then its brokers, as a test fixture does, and creates a topic.  The time ends
-when the topic has leaders and full ISRs.  zabka is measured twice: its servers as separate processes, started like
-Apache's from their configuration files, and the fixture `running_cluster`, which forks all nodes from one agent.
+The cluster has one or three nodes of each kind.  Each side starts its ZooKeeper servers, then its brokers, as a test
+fixture does, and creates a topic.  The time ends when the topic has leaders and full ISRs.  zabka is measured twice:
+its servers as separate processes, started like Apache's from their configuration files, and the fixture
+`running_cluster`, which forks all nodes from one agent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Transactions a second and their cost: `make bench-transactions`, zabka compared with Apache Kafka.
+"""Compares zabka's and Apache Kafka's transactions per second and their cost (`make bench-transactions`).
 
-Each side has three brokers that use three of zabka's ZooKeeper servers. Topics have three replicas. Each client is a
-thread with a transactional producer of librdkafka that runs one transaction after another. Clients and brokers share
-the cores, so transactions a second depend on both. CPU time per transaction counts only the brokers and is more
-reliable. `python -m bench.transactions WORK`, WORK in JSON, runs the producers of one workload.
+Each of the two clusters has three brokers that use three of zabka's ZooKeeper servers. Topics have three replicas. Each
+client is a thread with a transactional producer of librdkafka that runs one transaction after another. Clients and
+brokers share the cores, so transactions a second depend on both. CPU time per transaction counts only the brokers and
+is more reliable. `python -m bench.transactions WORK`, WORK in JSON, runs the producers of one workload.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct):
-    """Number of committed transactions, and the time of each from its start to the response to its commit."""
+    """Number of committed transactions, and the duration of each from its start to the response to its commit."""
 
     transactions: int
     seconds: float

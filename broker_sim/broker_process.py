@@ -363,9 +363,9 @@ class BrokerProcess:
             port.hold_links(self._client_links)
 
     async def _open_connection(self, factory: Callable[[], asyncio.Protocol], to: Endpoint) -> object:
-        """Connect to a broker, after registering its name for the link faults.
+        """Connect to a broker. First register the broker's name, so that link faults apply to the connection.
 
-        The broker's address may be newer than the address that this host's agent knows.
+        The agent of this host may know only an earlier address of the broker.
         """
         self._faults.name_nodes({address_key(to.host, to.port): f"broker-{to.broker_id}"})
         return await self._faults.open_connection(factory, to.host, to.port)

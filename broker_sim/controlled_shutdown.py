@@ -74,7 +74,7 @@ class ControlledShutdown:
         return True
 
     async def _others_registered(self) -> bool:
-        """Return whether another broker is registered, or False if the ensemble does not respond."""
+        """Return whether another broker is registered; False also if the ensemble does not respond."""
         answer: Future[bool] = self._runtime.future()
 
         def finish(others: bool) -> None:

@@ -1,4 +1,4 @@
-"""The environment of a broker's process, except its event loop: a real host or the simulator."""
+"""Interfaces that a real host or the simulator provides to a broker's process, except the event loop."""
 
 from __future__ import annotations
 

@@ -49,7 +49,10 @@ _CLIENT_ID_AT = 14
 length.
 """
 _TLS_HELLO = b"\x16\x03"
-"""Begin of a TLS handshake: the record type, and the major version. As the size of a frame, this is above 352 MiB."""
+"""First bytes of a TLS handshake: the record type, and the major version.
+
+A frame whose size begins with these bytes would be larger than 352 MiB.
+"""
 REQUESTS_QUEUED_MAX = 64
 """Maximum number of waiting request frames per connection. With more, no further data are read."""
 
@@ -141,8 +144,9 @@ class KafkaPort:
 
     @property
     def is_of_few(self) -> bool:
-        """Whether only other brokers use this listener. Client listeners must then leave some file descriptors free for
-        it.
+        """Whether only other brokers use this listener.
+
+        In that case, client listeners leave some file descriptors free for this listener.
         """
         return self._quotas.is_protected(self.listener)
 
@@ -207,7 +211,7 @@ def known_client(client_id: str) -> KnownClient:
 
 
 def first_client(data: bytes) -> KnownClient | None:
-    """Return the client according to the first request of a connection, or None if more bytes are needed."""
+    """Return the client that a connection's first request identifies, or None if more bytes are needed."""
     if len(data) < _CLIENT_ID_AT:
         return None
     size = int.from_bytes(data[_CLIENT_ID_AT - 2 : _CLIENT_ID_AT], signed=True)
@@ -339,7 +343,10 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     def _failed(self, name: str, failure: BaseException) -> None:
-        """Close the connection after a bug outside of a request, because the task that reads it has ended."""
+        """Close the connection after a bug that occurred outside of a request.
+
+        The bug has ended the task that reads the connection.
+        """
         assert isinstance(failure, Exception)
         self._port.failed(name, failure)
         self.close()
@@ -347,7 +354,8 @@ class _Connection(asyncio.Protocol):
     def idle_since(self, moment: float) -> bool:
         """Return whether no data has arrived since `moment` and no request is in progress.
 
-        A muted connection also counts as idle: it is not read, so its end would not be noticed.
+        A muted connection also counts as idle, even if it has requests: the broker does not read from it, so it would
+        not notice that the client has closed it.
         """
         is_quiet = self._muted is not None or (not self._busy and not self._frames)
         return is_quiet and self.last_active < moment

@@ -1,4 +1,7 @@
-"""The log of a broker's process: messages for people, written if their logger's level allows it. Does real I/O."""
+"""The log of a broker's process. Does real I/O.
+
+It contains messages for people. A message is written if its logger's level allows it.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 
 
 class Refused(Exception):
-    """Kafka's rules reject a part of a request, with an error code and a message for the response."""
+    """Raised when Kafka's rules reject a part of a request. Contains the error code and message for the response."""
 
     def __init__(self, error: KafkaError, message: str) -> None:
         super().__init__(message)

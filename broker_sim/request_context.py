@@ -13,9 +13,9 @@ class RequestRefused(Exception):
 
 
 class Unanswered(Exception):
-    """No response must be sent, as if it was lost.
+    """Raised by a handler if no response must be sent, as if the response had been lost.
 
-    With `for_good`, later requests of the connection are also not processed.
+    If `for_good` is set, later requests of the connection are not processed either.
     """
 
     def __init__(self, for_good: bool = False) -> None:
@@ -44,7 +44,7 @@ COSTLESS = Costless()
 
 
 class RequestContext:
-    """The client that sent a request: its client id, listener, and address in the format of Kafka's tools.
+    """Context of a request: the client's id, listener, and address in the format of Kafka's tools.
 
     `connection` is the number of the client's connection in the order of acceptance; 0 if there is none. `muted_ms` is
     set if the client is throttled: after the response, the connection is not read for that time. `truncated` is set if

@@ -170,7 +170,7 @@ class RequestFaults:
     async def _with_error(self, rule: HeldRequestFault, subject: _Subject, handler: Handler) -> KafkaMessage | None:
         """Process the request, except for the partitions or groups that the rule selects.
 
-        These have the rule's error in the response.
+        For the selected partitions or groups, the response contains the rule's error.
         """
         request, context, error = subject.request, subject.context, KAFKA_ERRORS[rule.error]
         if subject.api is ApiKey.FETCH and error not in _SESSION_ERRORS:
@@ -243,7 +243,10 @@ def _as_before(row: MetadataResponsePartition, before: PartitionMetadata | None)
 
 
 class _Subject:
-    """A request as rules see it. Its partitions, groups and ids are computed when a rule first needs them."""
+    """A request in the form that is compared with the rules of request faults.
+
+    Its partitions, groups and ids are computed when a rule first needs them.
+    """
 
     def __init__(
         self,

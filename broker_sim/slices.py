@@ -16,7 +16,7 @@ PAUSE_MS = 1
 slice.
 """
 _BATCH_COST = 4
-"""The cost of reading a batch and writing the retained part of it, in the equivalent number of records."""
+"""Cost of reading a batch and writing its retained part, expressed as a number of records."""
 _RECORD_COST = 10
 """The cost of one record, in the equivalent number of skipped batch headers."""
 
@@ -37,7 +37,7 @@ class Slices:
         return self._add((records + _BATCH_COST) * _RECORD_COST)
 
     def is_full_of_headers(self) -> bool:
-        """Count a batch whose header alone was read. Return whether it is time to pause."""
+        """Count a batch of which only the header was read. Return whether it is time to pause."""
         return self._add(1)
 
     def _add(self, cost: int) -> bool:

@@ -6,5 +6,5 @@ them, and sends their journals and faults to the API. `up` starts an agent, wait
 and stops it again. `node` is the first module of each process.
 
 `testing` and `cli` may import the package. It imports `api`, `broker_sim` and what is below them, but never
-`simulation`. Begin with `topology`, then `host`.
+`simulation`. To learn the code, read `topology` first, and then `host`.
 """

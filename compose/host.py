@@ -52,7 +52,7 @@ from zabka.journal.writer import JournalWriter
 OBSERVE_INTERVAL_S = 0.5
 """The interval between checks of the processes, and between status requests to each node."""
 STALE_MS = 5_000
-"""If a node's last response is older than this, the node counts as not responding."""
+"""Age of a node's last response, in ms, above which the node counts as not responding."""
 API_RESTART_S = 0.5
 # The sum of these three times is less than the 20 s within which everything must have stopped.
 BROKERS_STOP_S = 8.0
@@ -64,7 +64,7 @@ FAULT_APPLY_S = 1.0
 FAULT_LEDGER = "fault-uses"
 """Name of the directory that contains the counts of request faults."""
 SHUTDOWN = "shutdown of the host agent"
-"""Requester in the journal events about processes that the host agent stops because the agent itself ends."""
+"""Requester in journal events about processes that the host agent stops because it is shutting down itself."""
 
 log = structlog.get_logger()
 
@@ -190,7 +190,10 @@ class Host:
         await asyncio.gather(*(stop(self.processes[n]) for n in names if self.processes[n].state != "down"))
 
     async def apply_action(self, name: str, action: NodeAction, requester: str) -> ProcessInfo:
-        """Apply the action to a process. Raises KeyError for an unknown process, and NotNow."""
+        """Apply the action to a process.
+
+        Raises KeyError if no process has this name, and NotNow if the action is not possible in the current state.
+        """
         process = self.processes[name]
         if self._stopping:
             raise NotNow(f"{self.spec.name} is stopping all its processes")
@@ -233,7 +236,7 @@ class Host:
             self._api_down.set()
 
     async def _keep_api(self) -> None:
-        """Restart the API whenever it ends although its end was not requested, unless it cannot read its own state."""
+        """Restart the API whenever it ends without a request, unless it cannot read its own state."""
         api = self.processes[API]
         while True:
             await self._api_down.wait()

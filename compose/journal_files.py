@@ -16,7 +16,7 @@ from zabka.journal.reader import node_files
 _first_line_of = msgspec.json.Decoder(FirstLine).decode
 
 SETTLED_NS = 1_000_000_000
-"""Minimum age of a directory's modification time, from which on it is certain that no file was created after it.
+"""Minimum age at which a directory's modification time proves that no file was created after it.
 
 The modification time advances in steps of the kernel's clock, so a second file that is created within one step does not
 change it.

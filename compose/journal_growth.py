@@ -35,7 +35,7 @@ _READ_BYTES = 64 * 1024
 
 
 class JournalGrowth:
-    """Waits for one of these journals (node to directory) to grow.
+    """Waits until one of these journals grows. The journals are given as a map from node to directory.
 
     The newest file of each journal is watched, and also the directory, because a newer file may be created in it.
     Message logs in the directory do not wake the waiter. If one of the journals cannot be watched, because it does not
@@ -62,7 +62,10 @@ class JournalGrowth:
         return self._notice
 
     async def grown(self, notice: asyncio.Event, timeout_s: float) -> None:
-        """Wait until the journals may have grown after `next_growth` returned this event, or until the timeout."""
+        """Wait until the journals may have grown, or until the timeout.
+
+        `notice` is the event that `next_growth` returned. Growth counts from that call on.
+        """
         if self._inotify is None or not self._watched:
             idle = time.monotonic() - self._written_s > IDLE_AFTER_S
             await asyncio.sleep(min(timeout_s, IDLE_POLL_S if idle else POLL_S))

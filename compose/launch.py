@@ -1,4 +1,4 @@
-"""How a node's process is started, and how its lifetime depends on its parent process."""
+"""Command lines of node processes, the start of the agent, and the signal when a parent process ends."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ LOOPBACK = "127.0.0.1"
 _ELSEWHERE = {"0.0.0.0": (socket.AF_INET, "192.0.2.1"), "::": (socket.AF_INET6, "2001:db8::1")}
 """For each wildcard address, its address family and a remote address (RFC 5737, RFC 3849).
 
-Used to find out this machine's address towards other machines.
+The remote address is used to find the local address from which this machine reaches other machines.
 """
 DEFAULT_ZK_PORT = 2181
 DEFAULT_KAFKA_PORT = 9092
@@ -183,8 +183,8 @@ class _Ports:
     def block(self, what: str, wanted: int | None, count: int, otherwise: int, fresh: bool) -> int:
         """Return `count` consecutive ports for one kind of server.
 
-        Requested ports (or the defaults) must be free. Picked ports, including those picked in an earlier run, may
-        change.
+        Requested ports and the defaults must be free. If any ports can be used (`wanted` is 0), those of an earlier run
+        are returned if they are still free, otherwise other free ports.
         """
         if count == 0:
             return otherwise

@@ -94,8 +94,8 @@ class ClaimedPorts(NamedTuple):
 def claim_ports() -> ClaimedPorts:
     """Claim a range of ports for one cluster by locking a file of this user.
 
-    If all ranges are claimed, any port can be used. A port that is free is not sufficient, because it may belong to
-    another cluster's node that is down at the moment. Raises OSError.
+    If all ranges are claimed, the result allows any port. The claim is needed because a port that is free now may
+    belong to a node of another cluster that is down at the moment. Raises OSError.
     """
     directory = private_directory()
     starts = list(range(_LOWEST, _ephemeral_floor() - CLAIM, CLAIM))

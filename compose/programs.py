@@ -1,6 +1,6 @@
-"""Runs the program of a node's process: a peer, a broker or the API. It ends when its parent ends.
+"""Runs the program of a node's process: a peer, a broker or the API.
 
-The module has no heavy imports, so that a node starts fast.
+The process ends when its parent ends. The module has no heavy imports, so that a node starts fast.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def _is_serving(context: ControllerContext, member: _Member) -> bool:
 
 
 def _is_seen_process(context: ControllerContext, member: _Member) -> bool:
-    """Return whether the broker is still the process that the leader has seen catch up (KIP-903)."""
+    """Return whether the broker's process is still the one that the leader has seen catch up (KIP-903)."""
     return UNKNOWN_BROKER_EPOCH in (member.broker_epoch, context.broker_epoch(member.broker_id)) or (
         member.broker_epoch == context.broker_epoch(member.broker_id)
     )

@@ -1,9 +1,8 @@
 """The cause of the decisions that the controller currently makes, for the journal.
 
 A controller processes one event at a time, so there is one current cause. It is the transaction that fired a watch, a
-request, a timer, or an earlier event in this node's own journal that one of these caused. Several brokers may have
-failed or returned at the same time. Therefore a decision that follows from the failure or return of one broker has that
-failure or return as its cause.
+request, a timer, or an earlier event in this node's own journal that one of these caused. One event can show the
+failure or return of several brokers. A decision that follows from one of these has that failure or return as its cause.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Exceeding it is an illegal state, which ends the controller term.
 
 @dataclass(slots=True)
 class ControllerConfig:
-    """Kafka's keys, with Kafka's defaults.
+    """Kafka's configuration keys that the controller uses, with Kafka's defaults.
 
     If a dynamic default changes, the broker modifies the field in place.
     """

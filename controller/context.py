@@ -92,9 +92,7 @@ class ControllerContext:
             self.offline_dirs.pop(broker_id, None)
 
     def forget_processes(self, broker_ids: Iterable[int]) -> None:
-        """Forget, for these dead brokers, whether they were shutting down, and which of their log directories had
-        failed.
-        """
+        """Clear the shutting-down status and the failed log directories of these dead brokers."""
         listed = list(broker_ids)
         self.forget_offline_dirs(listed)
         self.shutting_down.difference_update(listed)

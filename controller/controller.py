@@ -190,7 +190,7 @@ class KafkaController:
     def is_active(self) -> bool:
         """Whether this broker considers itself the controller.
 
-        A zombie controller also does, until it learns that another controller was elected.
+        A zombie controller considers itself the controller, too, until it learns that another controller was elected.
         """
         return self._term is not None
 
@@ -448,7 +448,7 @@ class KafkaController:
         await self._process_reelect()
 
     async def _withdraw(self) -> None:
-        """Delete the /controller that a term ended by session expiry may have left.
+        """Delete the /controller znode that may remain from a term that a session expiry has ended.
 
         The write is fenced like every write of that term. If another term has begun since, the write fails and is
         journalled.
@@ -505,7 +505,7 @@ class KafkaController:
         return seen.broker_id == self._broker_id and seen.owner == self._service.session_id
 
     def _is_ghost(self, seen: ControllerSeen) -> bool:
-        """Return whether /controller contains this session although its term has ended (KAFKA-13407).
+        """Return whether /controller contains this session although no controller term is active (KAFKA-13407).
 
         If this were not detected, no controller would act until the session expires.
         """
@@ -559,8 +559,9 @@ class KafkaController:
         await fail_over(term)
 
     def _session_held(self) -> int:
-        """Return the session of this broker's last registration and controller term, since replaced by a new
-        session.
+        """Return the id of the session of this broker's last registration and controller term; 0 if it had none.
+
+        A new session has since replaced it.
         """
         return next(reversed(self._own_sessions), 0)
 

@@ -33,9 +33,10 @@ _NOT_NOTED = -1
 
 
 def with_isr(state: LeaderAndIsr, isr: Sequence[int]) -> LeaderAndIsr:
-    """Return the state with another ISR. Members that leave are added to the eligible replicas.
+    """Return the state with another ISR.
 
-    When the state is written, the replicas that are not eligible are removed.
+    Members that leave the ISR are added to the eligible replicas, except doubtful ones. Replicas that turn out not to
+    be eligible are removed when the state is written.
     """
     eligible = [b for b in dict.fromkeys((*state.eligible, *state.isr)) if b not in isr and b not in state.doubtful]
     changed = state._replace(isr=tuple(isr), eligible=tuple(eligible))
@@ -86,7 +87,7 @@ class Eligibility(Protocol):
 
 
 class NoEligibleReplicas:
-    """Used with certain historical behaviours (`Historical`): no replica is eligible.
+    """Eligibility under certain historical behaviours (`Historical`): no replica is eligible.
 
     Under these behaviours, either only the last ISR member can lead, or records are committed while the ISR is too
     small.
@@ -130,7 +131,7 @@ class EligibleReplicas:
         return settled
 
     async def confirm(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Remove the eligible replicas of states whose topic's configuration has changed since they were recorded."""
+        """Remove the eligible replicas of states recorded before the latest change of the topic's configuration."""
         topics = _topics_with_eligible(states)
         if not topics:
             return dict(states)

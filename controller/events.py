@@ -18,7 +18,7 @@ Process = Callable[[], Awaitable[None]]
 class ControllerEvent:
     """A queued event and its cause.
 
-    `preempt` is called instead of processing the event if the queue is cleared first.
+    If the queue is cleared before the event is processed, `preempt` is called instead.
     """
 
     __slots__ = ("_waiters", "caused_by", "done", "name", "preempt", "process", "put_ms")

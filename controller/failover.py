@@ -19,9 +19,9 @@ from zabka.journal.events import ControllerPropagated, ControllerReady, TopicPar
 async def fail_over(term: ControllerTerm) -> None:
     """Read the cluster's state, make the pending decisions, and start to process requests.
 
-    Every list is watched before it is read, and brokers receive the live brokers before they receive their leaders
-    (KAFKA-4443). Brokers that bounced while there was no controller are fenced before any replica is made leader or
-    follower; Kafka does not do this (see `unseen_bounces`).
+    Every list is watched before it is read. Each broker receives the list of live brokers before it receives its
+    partitions' leaders (KAFKA-4443). Brokers that bounced while there was no controller are fenced before any replica
+    is made leader or follower; Kafka does not do this (see `unseen_bounces`).
     """
     runtime, context = term.runtime, term.context
     began_ms = runtime.now().mono_ms

@@ -44,7 +44,10 @@ class Historical(StrEnum):
     TRUNCATE_TO_HIGH_WATERMARK = "truncate-to-high-watermark"
     """A new follower truncates to its high watermark.  KAFKA-1211, KIP-101, fixed in 0.11."""
     TRUNCATE_KIP_101 = "truncate-kip-101"
-    """A follower requests the end of its last epoch once and truncates to it. KAFKA-6361, KIP-279, fixed in 2.0."""
+    """A follower requests the end offset of its last epoch once, and truncates its log to that offset.
+
+    KAFKA-6361, KIP-279, fixed in 2.0.
+    """
     NO_LEADER_EPOCH_IN_FETCH = "no-leader-epoch-in-fetch"
     """Leaders do not fence fetches of another leader epoch.  KAFKA-6880, KIP-320, fixed in 2.1."""
     NO_EPOCH_START_CHECK = "no-epoch-start-check"

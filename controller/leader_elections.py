@@ -192,7 +192,7 @@ async def process_unclean_default(term: ControllerTerm, _: str) -> None:
 
 
 async def process_topic_unclean(term: ControllerTerm, topic: str) -> None:
-    """Retry the election of a topic's partitions without a leader: its override now allows unclean elections."""
+    """Retry the elections of a topic's leaderless partitions: its override now allows unclean elections."""
     await term.partitions.trigger_online(topic)
 
 

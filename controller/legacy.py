@@ -50,7 +50,10 @@ class PoisonedReplicaStateMachine(ReplicaStateMachine):
     """
 
     async def handle(self, replicas: Sequence[Replica], target: ReplicaState) -> list[Replica]:
-        """Move replicas to a state. Drop the change if the batch is in an illegal state."""
+        """Move replicas to a state.
+
+        If the move raises IllegalState, change nothing and return all these replicas.
+        """
         try:
             return await super().handle(replicas, target)
         except IllegalState:

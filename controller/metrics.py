@@ -1,7 +1,7 @@
 """Counts and gauges of a controller (Kafka's kafka.controller MBeans).
 
-Counts are those of the process and continue after the end of a controller term. Gauges are those of the term, and are
-zero if there is none.
+Counts belong to the process, and continue after the end of a controller term. Gauges belong to the current term, and
+are zero without one.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def mbeans(
 ) -> dict[str, dict[str, int]]:
     """Return the MBeans by type and name, as plain numbers.
 
-    A timer has its count, and its total and longest time in ms.
+    A timer is reported as its count, its total time and its longest time, in ms.
     """
     rates = {"UncleanLeaderElectionsPerSec_Count": stats.unclean_elections}
     for state, timing in stats.timings.items():

@@ -64,7 +64,7 @@ class PartitionStateMachine:
         self._stats = stats
 
     async def startup(self) -> None:
-        """Set the initial states from the context, then try to bring the other partitions online."""
+        """Set each partition's initial state from the context, then try to elect leaders for those without one."""
         for partition in self._context.partitions:
             state = self._context.leadership.get(partition)
             if state is None:

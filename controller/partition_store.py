@@ -53,7 +53,7 @@ class WrittenState(NamedTuple):
 class PartitionStore:
     """Access to the partition state znodes during one controller term.
 
-    Every method raises SessionExpired and ControllerMoved.
+    Every method can raise SessionExpired or ControllerMoved.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class PartitionStore:
         return await self._settle(ours, written, ErrorCode.BAD_VERSION)
 
     async def settled(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return the states as a write would store them, that is with the eligible replicas that it would store."""
+        """Return the states that a write would store, including the eligible replicas."""
         return await self._eligibility.settle(states)
 
     async def confirmed(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:

@@ -66,8 +66,9 @@ class ReplicaStateMachine:
         self._batch = batch
         self._isr_without = isr_without
         self._sent: dict[TopicPartition, tuple[LeaderAndIsr, list[int]]] = {}
-        """States sent in the current batch: for each partition, the state, and the replica, if any, that did not
-        receive it.
+        """For each partition, the state sent in the current batch, and the brokers to which it was not sent.
+
+        At most one broker was left out: the broker whose replica was removed.
         """
 
     async def startup(self) -> None:
@@ -181,9 +182,9 @@ class ReplicaStateMachine:
     def _send_to_others(self, broker_id: int, partition: TopicPartition, state: LeaderAndIsr) -> None:
         """Send a partition's state to all replicas except the removed one.
 
-        If one batch removes several replicas and the state does not change, the first removal has sent the state to all
-        other replicas, and only the replica that was removed first still needs it. Iterating over all replicas each
-        time would take hours for a partition with very many dead replicas.
+        If one batch removes several replicas and the state does not change, the first removal sends the state to all
+        other replicas. After that, only the replica that was removed first still needs the state. Iterating over all
+        replicas each time would take hours for a partition with very many dead replicas.
         """
         sent_state, left_out = self._sent.get(partition, (None, []))
         if sent_state == state:

@@ -120,7 +120,10 @@ class TopicDeletion:
         return [context.replica_states.get(replica, ReplicaState.NON_EXISTENT) for replica in replicas]
 
     def mark_ineligible(self, topics: Iterable[str]) -> None:
-        """Halt the deletion of those of these topics that are queued, because another operation has to finish first."""
+        """Halt the deletion of these topics until another operation has finished.
+
+        Topics that are not queued for deletion are ignored.
+        """
         self._context.topics_ineligible_for_deletion.update(
             topic for topic in topics if self._context.is_being_deleted(topic)
         )

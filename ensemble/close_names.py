@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 LENGTH_MIN = 4
-"""Minimum length of names to compare. In a shorter name, changing one letter gives a different word."""
+"""Minimum length of names to compare.
+
+A shorter name with one letter changed is usually a different word.
+"""
 LETTERS_PER_EDIT = 5
 EDITS_MAX = 3
 SEGMENTS_MIN = 3

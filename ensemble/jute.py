@@ -190,7 +190,7 @@ PRESENT_STRING = Codec(write_string, Reader.read_present_string)
 
 
 def vector(item: Codec) -> Codec:
-    """Return the codec of a counted list of `item`; a null vector is read as empty."""
+    """Return the codec of a list of `item` that begins with its length; a null vector is read as an empty list."""
 
     def write(out: Writer, values: list[Any] | tuple[Any, ...]) -> None:
         out += pack_int(len(values))

@@ -1,4 +1,4 @@
-"""Transactions, which ZAB orders, the log stores and the tree applies (org.apache.zookeeper.txn).
+"""Transactions: ZAB orders them, the log stores them, and the tree applies them (org.apache.zookeeper.txn).
 
 A transaction is idempotent: it records the resulting state, not the request. `Txn` caches its encoding, so that each
 transaction is encoded once, and the log and every follower get the same bytes.
@@ -244,7 +244,7 @@ _PLAIN_ENDS: dict[int, int] = {
 }
 """Number of bytes after the data in a plain transaction, including its digest, keyed by transaction type."""
 _PATH_SIZE_AT, _PATH_AT = 35, 36
-"""Offset of the last byte of the path's length, and offset of the path."""
+"""In an encoded transaction, the offset of the last byte of the path's length, and the offset of the path."""
 _SYSTEM = b"/zookeeper/"
 DIGEST_VERSION = 2
 
@@ -350,7 +350,7 @@ def plain_create_bytes(
 
 
 def decode_plain(data: bytes) -> Txn | None:
-    """Decode in one step a setData, or a create with the open ACL, that has a digest.
+    """Decode a setData, or a create with the open ACL, in one step. The transaction must have a digest.
 
     Nearly all transactions are of these two types. Return None for any other transaction or any irregular encoding.
     """

@@ -106,7 +106,7 @@ def _why_no_such_error(rule: RequestFault) -> str | None:
 
 
 class ZooKeeperSubject(NamedTuple):
-    """The parts of a request with which rules are compared: its op code and the paths in it."""
+    """The parts of a ZooKeeper request that rules are compared with: its op code and the paths in it."""
 
     op: int
     paths: tuple[str, ...]

@@ -82,7 +82,7 @@ def reason_against(text: str) -> str | None:
 
 
 def reason_against_name(name: str) -> str | None:
-    """Return the private word in the name of a class or function, or None if there is none."""
+    """Return a message about a private word (PRIVATE_WORDS) in a class or function name, or None."""
     words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+", name)}
     found = sorted(words & PRIVATE_WORDS | {word for word in PRIVATE_WORDS if f"{word}s" in words})
     return f"a private word: {found[0]}" if found else None

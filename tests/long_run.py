@@ -32,7 +32,7 @@ Maven, Go, kcat) is skipped, and the reason is below the table.
 OUTCOMES = ("passed", "failed", "skipped")
 REASON_MAX = 100
 KEPT = ROOT / ".long-run"
-"""Folder with the results of complete runs that have not finished yet, one file per commit."""
+"""Folder with the results so far of unfinished runs of all long tests, one file per commit."""
 
 
 class Tally:
@@ -101,7 +101,7 @@ def result(tally: Tally, commit: str, today: str) -> str:
 
 
 def commit() -> str:
-    """Return the id of the checked-out commit, with a mark if files were changed."""
+    """Return the id of the checked-out commit, which ends with `-dirty` if files were changed."""
     output = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -109,7 +109,10 @@ def commit() -> str:
 
 
 def kept_of(name: str) -> Path | None:
-    """Return the file with the results for this commit, or None if files were changed."""
+    """Return the file with the results for the commit `name`.
+
+    Return None if the commit is unknown or files were changed since.
+    """
     return None if name == "unknown" or name.endswith("-dirty") else KEPT / f"{name}.jsonl"
 
 

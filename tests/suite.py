@@ -21,8 +21,7 @@ SIDE_BY_SIDE = (
 )  # fmt: skip
 """Folders and files whose tests use virtual time, or wait without a limit.
 
-The other tests start clusters whose sessions expire in real time. Of those tests, at most as many run at the same time
-as there are cores.
+The other tests start clusters whose sessions expire in real time. They run in a later step, with one process per core.
 """
 ALONE = ("api/test_bounded_http.py", "browser/test_live.py", "browser/test_load.py")
 """Test files during which no other test runs on the machine."""
@@ -44,7 +43,7 @@ def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
 
 
 def _without_those_alone(folder: str) -> list[str]:
-    """Return the folder. If one of its files must run alone, return all other files in it."""
+    """Return the folder or, if one of its files must run alone, all other files in it."""
     if not any(file.startswith(f"{folder}/") for file in ALONE):
         return [folder]
     files = sorted(str(path.relative_to(HERE)) for path in (HERE / folder).rglob("test_*.py"))

@@ -28,15 +28,16 @@ from zabka.ensemble.runtime.link_fault import AnyFault
 
 POLL_INTERVAL_S = 0.25
 IDLE_INTERVAL_S = 0.5
-"""Interval between polls while no client watches. It is so short that one slow response does not make the agent count
-as silent.
+"""Interval between polls of an agent while no client watches.
+
+It is short enough that one slow response does not make the agent count as silent.
 """
 WATCHED_S = 5.0
-"""A client counts as watching for this long after its last request for a node."""
+"""Seconds after a client's last request for a node during which the client counts as watching."""
 ACTION_TIMEOUT_S = 60.0
 CALL_TIMEOUT_S = 5.0
 SILENT_AFTER_S = 2.0
-"""After an agent has been silent for this long, its last report is no longer presented as the current state."""
+"""Seconds of an agent's silence after which its last report is no longer presented as the current state."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -319,9 +320,9 @@ class Agents:
 
     @contextlib.asynccontextmanager
     async def changing_faults(self) -> AsyncIterator[list[AnyFault]]:
-        """Yield the active faults, with the lock for changes of faults held. Raises Problem.
+        """Yield the active faults while holding the lock that protects changes to the faults.
 
-        Without the lock, one change could overwrite another.
+        Without the lock, one of two changes at the same time could overwrite the other. Raises Problem.
         """
         async with self._faults_change:
             yield await self.faults()

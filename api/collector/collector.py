@@ -56,7 +56,7 @@ HOLD_BACK_MAX_S = 0.5
 PULL_WAIT_MS = 2_000
 RETRY_S = 0.25
 WAITING_MAX = 20_000
-"""While more entries than this wait for an event number, the collector fetches no further entries."""
+"""Number of entries waiting for an event number above which the collector fetches no further entries."""
 RESTART_REPORTED_S = 600.0
 """How long the health report mentions a journal's restart."""
 _TICK_S = 0.02
@@ -79,9 +79,9 @@ class TooOld(Exception):
 class Collector:
     """The merged history of all nodes. The most recent events are in memory; all stored events are in files.
 
-    Clients can read the newest `served_max` events or, if it is None, all stored events. The files have
-    `file_bytes_max` each and `kept_bytes_max` together. `recent_max` is the number of events in memory. Raises
-    NewerHistory.
+    Clients can read the newest `served_max` events or, if it is None, all stored events. `file_bytes_max` limits the
+    size of each file, and `kept_bytes_max` the total size of all files. `recent_max` is the number of events in memory.
+    Raises NewerHistory.
     """
 
     def __init__(

@@ -46,7 +46,10 @@ class EventCounts:
         self.sessions_expired = 0
         self.records_lost = 0
         self.transactions: Counter[str] = Counter()
-        """Number of transactions that have begun, or were committed, aborted or timed_out, and of expired ids."""
+        """Numbers of transactions, keyed by what happened to them: begun, committed, aborted or timed_out.
+
+        The key `expired` has the number of expired transactional ids.
+        """
         self._begun: dict[str, int] = {}
         """For each transactional id with an open transaction, when the transaction began."""
         self._isr_sizes: dict[tuple[str, int], int] = {}
@@ -77,7 +80,10 @@ class EventCounts:
                 del self._isr_sizes[name]
 
     def _count_transaction(self, event: TransactionChanged) -> None:
-        """Count a begin or decision, or the expiry of an id.  A transaction that gets more partitions began earlier."""
+        """Count a transaction's begin or decision, or the expiry of a transactional id.
+
+        Adding partitions to an open transaction does not count as another begin.
+        """
         name = event.transactional_id
         if event.after == _REPEATED:
             return

@@ -129,8 +129,10 @@ async def stream(
     """Yield every event after number `after` while the client stays connected, in at most 20 batches a second.
 
     If a client reads too slowly and its next event is no longer stored, the stream ends, and the client's next request
-    receives 410. With `with_snapshot`, the stream begins with the history's identifier. A client that cannot resume
-    then receives the folded state and the events after it.
+    receives 410.
+
+    With `with_snapshot`, first yield the identifier of the event history. If the client cannot resume from its last
+    event, then yield the folded state, followed by the events after it.
     """
     yield b"retry: 1000\n: journal\n\n"
     if with_snapshot:

@@ -21,7 +21,11 @@ class JoinedBrokers:
     """
 
     def __init__(self, own: Sequence[int], emit: Callable[[Event], None], state: ClusterState) -> None:
-        """`own` are the brokers that write their own journals; `state` is the fold of all events so far."""
+        """Create the writer of events for these brokers.
+
+        `own` are the brokers that write their own journals and are therefore ignored; `state` is the fold of all events
+        so far.
+        """
         self._own = frozenset(own)
         self._emit = emit
         self._state = state

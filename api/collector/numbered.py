@@ -25,7 +25,10 @@ from zabka.journal.reader import decode_line, schema_of, split_lines
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
 KEPT_BYTES_MAX = 512 * 1024 * 1024
-"""Maximum total size: about a million events, or two days of three peers and three brokers under a light load."""
+"""Maximum total size of the stored events in bytes.
+
+This is about a million events, or two days of three peers and three brokers under a light load.
+"""
 
 MARK_EVERY = 256
 """The in-memory index contains the file offset of one in every 256 events."""
@@ -52,10 +55,9 @@ _seq_of = msgspec.json.Decoder(_Seq).decode
 
 
 class _Head(msgspec.Struct):
-    """The first line of a file.
+    """The first line of a file. `schema` is the schema version of the file's events.
 
-    Files written by earlier versions have no values for the fields after `node_seqs`. `schema` is the schema version of
-    the file's events.
+    Files written by earlier versions have no values for the fields after `node_seqs`.
     """
 
     checkpoint: int
@@ -263,7 +265,7 @@ class NumberedJournal:
         return found
 
     def standings(self, seq: int) -> Iterator[bytes]:
-        """Yield the folded states from the heads of the files that begin at or before `seq` + 1, latest first."""
+        """Yield the folded states stored at the heads of the files that begin at or before `seq` + 1, latest first."""
         for each in reversed(self._kept):
             if each.name_seq - 1 <= seq and (head := each.head()) is not None:
                 yield bytes(head.standing)

@@ -46,7 +46,7 @@ def page_of(runs: Sequence[Recorded], shown: str, tab: str | None = None) -> str
     """Return the HTML file of some runs.
 
     The page opens at the decisive moment of the run `shown`. If there is a second run, the page shows it next to the
-    first. `tab` is the tab of the page that it opens with, or None for the tracks. Raises NoPage.
+    first. `tab` is the tab that the page shows first; None means the tracks. Raises NoPage.
     """
     [about] = [run.about for run in runs if run.about.id == shown]
     other = next((run.about.id for run in runs if run.about.id != shown), None)

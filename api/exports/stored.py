@@ -1,4 +1,4 @@
-"""Runs of the API to export: the live cluster's history, or a stored run with its pair if the pair is stored."""
+"""Reads the runs to export: the live cluster's history, or a stored run and its pair if that is stored too."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BATCH = 1_000
 async def stored_runs(services: Services, run_id: str, from_us: int | None, to_us: int | None) -> list[Recorded]:
     """Return the part of a run between two times, and the same part of its pair if the pair is stored.
 
-    Raises Problem: 404; 410; 422 if the part has no events or too many.
+    Raises Problem 404, 410, or 422 (the part has no events or too many).
     """
     about = services.runs.get(run_id)
     found = [await _recorded(services, about, from_us, to_us)]

@@ -15,7 +15,7 @@ router = APIRouter(prefix="/api/v1", tags=["scenarios"])
 
 @router.get("/scenarios", summary="The outage library", responses=responses(503))
 async def get_scenarios(service: Service) -> list[Scenario]:
-    """Return the outages of Kafka and ZooKeeper that the library reproduces as scenarios, which zabka must pass."""
+    """Return the outages of Kafka and ZooKeeper that the library reproduces; zabka must pass every scenario."""
     return [*(await service.scenarios.library()).values()]
 
 

@@ -5,5 +5,5 @@ scenario, a seed, or an upload.
 
 A `History` provides numbered events, and folded states as starting points for folding. `Rewind` computes the state at
 any event number. `Runs` finds a run by its id, and `KeptRuns` contains the stored ones, each in its own directory. Only
-the routes and the services of `api` import this package. Begin with `catalogue`.
+the routes and the services of `api` import this package. To learn the code, read `catalogue` first.
 """

@@ -1,7 +1,7 @@
-"""The messages of a run, read from a stored run's file or from the message logs of the live cluster's nodes.
+"""The messages of a run, read from a stored run's file or the message logs of the live cluster's nodes.
 
-The live cluster's messages are fetched from the host agents on request, and only the new ones, so they cost nothing
-while no client requests them. Sender and receiver both log a message, and their two log entries are joined
+New messages of the live cluster are fetched from the host agents on request, so they cost nothing while no client
+requests messages. Sender and receiver both log a message, and their two log entries are joined
 (`zabka.journal.sightings`).
 """
 
@@ -51,7 +51,7 @@ class Window(NamedTuple):
 
 
 class Selected(NamedTuple):
-    """The selected messages, and by class the number of further messages in the window."""
+    """The selected messages, and the number of other messages in the window, keyed by their class."""
 
     messages: list[Message]
     hidden: dict[str, int]
@@ -66,7 +66,10 @@ class Messages:
         self._sent = [message.sent_us for message in messages]
 
     def select(self, window: Window) -> Selected:
-        """Return the messages of a window, earliest first. If there are more than the limit, omit the latest."""
+        """Return the messages of a window, earliest first.
+
+        If the window has more messages than the limit, the latest ones are omitted.
+        """
         shown: list[Message] = []
         hidden: Counter[str] = Counter()
         truncated = False

@@ -67,7 +67,7 @@ class LessonRevealed(BaseModel):
 def variant_label(settings: dict[str, str]) -> str:
     """Return a label for the settings of a run that differ from the settings of its scenario.
 
-    A run can differ in its bug (the old behaviour) or in other keys.
+    These settings either enable the scenario's bug (the old behaviour) or change other keys.
     """
     if HISTORICAL_KEY in settings:
         return "with its bug"

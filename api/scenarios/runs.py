@@ -114,7 +114,10 @@ class ScenarioRuns:
         return ["--on", self._here.url, *([] if token_file is None else ["--token-file", str(token_file)])]
 
     def request_seed(self, seed: int, requested: NewSeedRun) -> ScenarioRun:
-        """Queue a run of a seed, which will be stored. Raises Problem: 409 if the queue is full, 422."""
+        """Queue a run of a seed. The run will be stored.
+
+        Raises Problem: 409 if the queue is full, 422 if a setting is not valid.
+        """
         try:
             split_settings(requested.pairs())
         except BadSetting as reason:

@@ -207,7 +207,7 @@ class Views:
     def _journalled_broker(self, broker_id: int, pid: int | None) -> BrokerView:
         """Return a broker's data from the journal.
 
-        If the broker's current process has not written them, return only the counts.
+        If these data are not from the broker's current process, return only the counts.
         """
         journalled = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
         ended = journalled.process == "down" and journalled.process_since_us > 0
@@ -440,7 +440,7 @@ class Views:
 
 
 def _last_zxid(process: ProcessState, last: LastStatus | None, status: dict[str, Any]) -> str | None:
-    """Return a peer's last zxid, or None if its running process has not reported one yet."""
+    """Return a peer's last zxid, or None if its current process has not reported a zxid yet."""
     if process != "down" and (last is None or "last_zxid" not in last.status):
         return None
     zxid = status.get("last_zxid", 0)

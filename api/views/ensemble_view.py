@@ -28,7 +28,10 @@ from zabka.kafka.zk.znodes.json_content import INT32_MAX, plain_number
 READ_TIMEOUT_S = 1.0
 """An ensemble that does not respond within this time counts as having no quorum."""
 LOOK_S_MAX = 20.0
-"""Time limit for one reading. With PARTITIONS_MAX partitions, a reading takes three seconds on two busy cores."""
+"""Time limit for reading the cluster's state from the ensemble once.
+
+With PARTITIONS_MAX partitions, this takes three seconds on two busy cores.
+"""
 _NOTED_S = READ_TIMEOUT_S / 10
 CLOSE_WAIT_MS = 1_000
 CACHE_S = 0.1
@@ -132,7 +135,7 @@ class EnsembleView:
         self._asked_s = -WATCHED_S
 
     async def run(self) -> None:
-        """Keep the session open and repeat the reading until cancelled. Open a new session after an expiry.
+        """Read the ensemble repeatedly through one session until cancelled. If it expires, open a new session.
 
         If a task of the session fails, raise its error, because the session then cannot be kept open.
         """

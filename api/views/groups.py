@@ -19,7 +19,7 @@ from zabka.journal.events import TopicPartition
 from zabka.kafka.client.group_reading import PARTITIONS_MAX, GroupReading, GroupStatus, UnknownGroup
 
 ReadGroups = Callable[[Collection[str]], Awaitable[GroupReading]]
-"""Function that reads all groups from the brokers, including these groups, which no broker may list now."""
+"""Function that reads all groups from the brokers, and also these groups, even if no broker lists them now."""
 CACHE_S = 1.0
 MEMBERS_MAX = 1_000
 """Maximum number of members in a response."""
@@ -139,7 +139,7 @@ class GroupsView:
 
 
 def _total_lag(status: GroupStatus) -> int | None:
-    """Return the records after the committed offsets, or None if an end offset is unknown."""
+    """Return the number of records after the group's committed offsets, or None if an end offset is unknown."""
     total = 0
     for partition, offset in status.committed.items():
         end = status.ends[partition]

@@ -471,9 +471,9 @@ class CountedRequestFault(HeldRequestFault, frozen=True, kw_only=True):
 class NewFault(
     RootModel[Annotated[LinkFault | RequestFault, OneOfStructs(LinkFault, RequestFault, "kind", "request")]]
 ):
-    """A fault to add: of a link between two nodes, of a link between a client and a node, or of client requests.
+    """A fault to add to a link between two nodes, to a link between a client and a node, or to client requests.
 
-    Faults of client requests have the kind `request`.
+    A fault of client requests has the kind `request`.
     """
 
     model_config = _example(**{"from": "broker-1", "to": "peer-2", "kind": "cut", "both_ways": True})

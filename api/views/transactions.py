@@ -1,7 +1,7 @@
 """Open transactions, as the coordinators and partition leaders last reported them in the journal.
 
-A report stays valid until the next one, unless the process that wrote it no longer runs or its host is silent. The
-response marks such a report as stale and includes its age.
+A report is valid until the next report. If the process that wrote it no longer runs, or the host of that process is
+silent, the response marks the report as stale and includes its age.
 """
 
 from __future__ import annotations

@@ -46,9 +46,9 @@ def obstacle(
 
 
 def problems(faults: Iterable[LinkFault], unwritable: Iterable[tuple[str, str]]) -> list[str]:
-    """Return sentences about the cut links, and about the unwritable partitions with the reason for each.
+    """Return one sentence per cut link, and one per reason why partitions cannot be written.
 
-    `unwritable` are pairs of a partition's name and its obstacle.
+    `unwritable` contains pairs: a partition's name, and the reason why it cannot be written.
     """
     found = [f"the link {_link(fault)} is cut" for fault in faults if fault.kind == "cut"]
     by_reason: dict[str, list[str]] = {}

@@ -211,7 +211,7 @@ class ConfigAdmin:
         return int(self._config.originals.get(name) or KAFKA_KEYS[name].default or "1")
 
     def _check_housekeeping(self, entity: str, overrides: Mapping[str, str]) -> None:
-        """Validate the keys of compaction and producer expiry together, also if the request removes an override.
+        """Validate the keys of compaction and producer expiry together, even if the request only removes overrides.
 
         Sources: LogCleaner.validateReconfiguration, KafkaConfig. A request for other keys must not fail because of
         values that were written directly into the znode.

@@ -123,7 +123,7 @@ class ConfigDescriber:
         self._shared = f"brokers/{DEFAULT_ENTITY}"
 
     async def describe(self, asked: Sequence[tuple[Resource, Sequence[str] | None]]) -> Iterator[ConfigResult]:
-        """Return each resource's keys, all or only the requested ones.
+        """Return all keys, or only the requested keys, of each resource.
 
         All znodes are read before the first result is yielded.
         """
@@ -232,7 +232,7 @@ class ConfigDescriber:
     def new_topic(self, overrides: Mapping[str, str]) -> list[Described]:
         """Return every key of a topic that is to be created with these overrides.
 
-        The defaults are the values of this broker, as last read.
+        The defaults are the values that this broker last read.
         """
         places = self._places({entity: self._configs.overrides(entity) for entity in (self._own, self._shared)})
         return [self._topic_key(key, overrides, places) for key in TOPIC_KEYS.values()]

@@ -132,7 +132,7 @@ class EntityConfigs:
         return [sorted(outcome.value or ()) for outcome in outcomes]
 
     async def read_ahead(self, topics: list[str]) -> None:
-        """Read the overrides of topics new to this broker, so that they apply from the first record on.
+        """Read the overrides of topics that are new to this broker, so that they apply to the first record.
 
         Give up after READ_AHEAD_MS_MAX: a broker that is partitioned from the ensemble continues with its defaults.
         """

@@ -141,7 +141,7 @@ ALL_LISTED: Listed = ((-1, -1),)
 
 
 def listed(text: str) -> Listed:
-    """Parse a list of throttled replicas, `0:1,0:2` or `*`. Any other string is an empty list."""
+    """Parse a list of throttled replicas, `0:1,0:2` or `*`. Return an empty list for any other string."""
     if text.strip() == "*":
         return ALL_LISTED
     parts = [[word.strip() for word in part.split(":")] for part in text.split(",")]

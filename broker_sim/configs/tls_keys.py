@@ -197,7 +197,7 @@ def _kind(text: str, location: str, prefix: str) -> StoreKind:
 
 
 def _lines(pem: str) -> str:
-    """Return PEM blocks with their line breaks, which a value on one line of a properties file lacks."""
+    """Restore the line breaks of PEM blocks: a value on one line of a properties file lacks them."""
     out: list[str] = []
     for part in pem.replace("-----BEGIN", "\n-----BEGIN").split("\n-----BEGIN")[1:]:
         label, _, rest = part.partition("-----")

@@ -30,8 +30,9 @@ def _is_replica(text: str) -> bool:
 
 
 def _throttled(name: str) -> ConfigKey:
-    """Return the definition of a key whose value is a list of throttled replicas. Its error message shows the whole
-    list.
+    """Return the definition of a key whose value is a list of throttled replicas.
+
+    The error message for an invalid value shows the whole list.
     """
 
     def check(value: Value) -> str | None:

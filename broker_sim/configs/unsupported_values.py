@@ -113,7 +113,7 @@ SUPPORTED_OF_TOPICS: Mapping[str, Supported] = {
         "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.",
     ),
 }
-"""Topic keys for missing features, with the accepted values.
+"""Topic keys for missing features, with the accepted values and the reason for rejecting other values.
 
 The reasons are Kafka's own messages in ZooKeeper mode without tiered storage (LogConfig).
 """

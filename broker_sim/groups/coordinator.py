@@ -95,7 +95,10 @@ class GroupCoordinator:
     # ---- lifecycle ---------------------------------------------------------------------------------------------
 
     def start(self, partition_count: int | None) -> None:
-        """Start. `partition_count` is the partition count of `__consumer_offsets`, or None if it does not exist yet."""
+        """Start the coordinator.
+
+        `partition_count` is the partition count of `__consumer_offsets`, or None if that topic does not exist yet.
+        """
         if partition_count is not None:
             self.store.partition_count = partition_count
         if not self._is_active:

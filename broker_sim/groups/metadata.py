@@ -100,8 +100,9 @@ class Member:
     join_answer: Callable[[JoinResult], None] | None = None
     sync_answer: Callable[[SyncResult], None] | None = None
     is_new: bool = False
-    """Whether the member has not completed a rebalance yet. A new member's session can expire while it waits for
-    one.
+    """Whether the member has not completed a rebalance yet.
+
+    A new member's session can expire while it waits for the rebalance.
     """
     session_ends_ms: int = 0
     session_timer: Timer | None = None

@@ -157,8 +157,7 @@ class GroupOffsets:
         return removed
 
     def remove_deleted(self, deleted: Mapping[TopicPartition, None]) -> list[TopicPartition]:
-        """Remove those of the deleted partitions that have an offset in this group. Return what `remove` returns for
-        them.
+        """Remove the offsets that this group has for deleted partitions. Return what `remove` returns for them.
 
         Iterates over the smaller of the two sets: a topic may have thousands of partitions, while each of thousands of
         groups has an offset for one or two of them.
@@ -180,7 +179,7 @@ class GroupOffsets:
     ) -> list[TopicPartition]:
         """Remove offsets past their retention, except those of subscribed topics and those with a pending commit.
 
-        Return what `remove` returns for their partitions.
+        Return the result of `remove` for the partitions of these offsets.
         """
         kept = frozenset(subscribed)
         expired = [

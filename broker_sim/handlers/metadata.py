@@ -103,7 +103,8 @@ class MetadataHandlers:
     def _keep_rows(self) -> None:
         """Drop cached entries of deleted topics. Drop all entries if the set of live brokers has changed.
 
-        A change of the live brokers does not change the partitions' metadata objects.
+        The second rule is needed because a change of the live brokers does not replace the partitions' metadata
+        objects.
         """
         alive = tuple(broker.broker_id for broker in self._metadata.brokers())
         if alive != self._alive:
@@ -254,7 +255,7 @@ def _with_operations(topic: MetadataResponseTopic, operations: int) -> MetadataR
 
 
 def _wrong_endpoint_type(requested: int) -> tuple[ErrorCode, str]:
-    """Return Kafka's error for a DescribeCluster request with another endpoint type than brokers.
+    """Return Kafka's error for a DescribeCluster request whose endpoint type is not brokers.
 
     Source: AuthHelper.computeDescribeClusterResponse.
     """

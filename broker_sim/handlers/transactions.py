@@ -71,7 +71,10 @@ class TransactionHandlers:
         )
 
     async def add_partitions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process AddPartitionsToTxn. From version 4 on, brokers send it, for several transactions at once."""
+        """Process AddPartitionsToTxn.
+
+        From version 4 on, brokers send this request, and it can contain several transactions.
+        """
         if version_of(request) < _ADD_PARTITIONS_IN_BATCHES_FROM:
             producer = ProducerIdAndEpoch(
                 int(request.v3_and_below_producer_id), int(request.v3_and_below_producer_epoch)

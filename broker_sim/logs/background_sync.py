@@ -39,7 +39,10 @@ class BackgroundSync:
         self._hurries = False
 
     def add(self, name: str, file: str) -> None:
-        """Queue a replaced file. Raises OSError if syncing an earlier file failed, because the disk then has failed."""
+        """Queue a replaced file for syncing.
+
+        Raises OSError if syncing an earlier file failed, because the disk has then failed.
+        """
         with self._lock:
             if self._failure is not None:
                 raise self._failure

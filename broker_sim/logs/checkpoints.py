@@ -66,7 +66,8 @@ def alive(broker_epoch: int, boot_id: str) -> str:
     """Return the content of the marker which states that the running process has all its records.
 
     It contains the broker epoch and the boot id. If the process is killed during the same boot, no record is lost,
-    because the operating system has everything that the process wrote. KIP-966 uses only clean shutdowns.
+    because the operating system has everything that the process wrote. In KIP-966, only a clean shutdown shows that a
+    broker has all its records.
     """
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch, "bootId": boot_id}, separators=(",", ":"))
 

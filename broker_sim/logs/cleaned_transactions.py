@@ -22,7 +22,7 @@ class CleanedTransactions:
         self._has_batches: dict[int, None] = {}
         """The producers in `_aborted` that have a batch among the batches read so far in this pass."""
         self._committed: dict[int, None] = {}
-        """The producers of other transactions that have a batch among the batches read so far in this pass."""
+        """The producers not in `_aborted` that have a batch among the batches read so far in this pass."""
         self.kept: list[AbortedTransaction] = []
         """Aborted transactions that still have a batch although the pass has already read their marker."""
         self.expect(aborted)

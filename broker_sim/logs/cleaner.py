@@ -88,7 +88,10 @@ def is_filthy(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> 
 async def compact(
     log: PartitionLog, settings: CompactionSettings, runtime: Runtime, before_replacing: BeforeReplacing
 ) -> None:
-    """Compact the log once, up to the first key that does not fit into the map. Let other tasks run in between."""
+    """Compact the log once, up to the first key that does not fit into the map.
+
+    Other tasks can run during the compaction.
+    """
     wall_ms = runtime.now().wall_ms
     section = _section(log, settings, wall_ms)
     dirty_from = log.first_dirty_offset

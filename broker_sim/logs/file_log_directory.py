@@ -32,7 +32,7 @@ class _Names:
     """The file names in one directory, and whether the directory is synced to disk.
 
     A new process must assume that no name is synced, because an earlier process may have created a name just before it
-    was killed. Changes during a sync are counted, so that the changed names do not count as synced.
+    was killed. Changes are counted, so that a name that changes during a sync does not count as synced.
     """
 
     __slots__ = ("_changes", "_synced", "path")

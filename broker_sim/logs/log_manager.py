@@ -55,7 +55,7 @@ class LogDir:
         self._checkpoint(checkpoints.REPLICATION_OFFSETS, self._high_watermarks)
 
     def checkpoint_starts(self) -> None:
-        """Write the checkpoint files of log start offsets and of compacted offsets.
+        """Write two checkpoint files: the logs' start offsets, and the offsets up to which the logs are compacted.
 
         A log start offset is written only if it is within a segment.
         """
@@ -240,7 +240,7 @@ class LogManager:
         self.mark_alive(self.broker_epoch_left)
 
     def mark_alive(self, broker_epoch: int) -> None:
-        """Write a marker to every disk: the running process, which has this broker epoch, has all its records.
+        """Write a marker with the running process's broker epoch to every disk: the process has all its records.
 
         Do nothing if the broker epoch is -1.
         """
@@ -515,7 +515,10 @@ class LogManager:
             self._drop_other_topics_future(topic_partition)
 
     async def sync_topic_ids(self) -> Collection[TopicPartition]:
-        """Sync every topic id that was set to disk. Return the replicas whose log directory has failed."""
+        """Sync to disk every topic id that is not durable yet.
+
+        Return the replicas whose log directory has failed.
+        """
         failed: list[TopicPartition] = []
         for log_dir in list(self._online()):
             logs = [log for log in log_dir.logs.values() if log.metadata_file.is_dirty]
@@ -579,7 +582,7 @@ def _space(log_dir: LogDir) -> DiskSpace | None:
 
 
 def _extent(log: PartitionLog) -> tuple[int, int]:
-    """Return a replica's last leader epoch and log end offset, to compare which of two replicas is longer."""
+    """Return a replica's last leader epoch and log end offset, to determine which of two replicas is longer."""
     return log.epochs.latest, log.end_offset
 
 

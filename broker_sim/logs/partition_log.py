@@ -156,7 +156,7 @@ class PartitionMetadataFile:
 
 
 class LogDamage(NamedTuple):
-    """Damage that was found when a log was opened, and at which the log was truncated."""
+    """Damage that was found when a log was opened. The log was truncated at the damaged position."""
 
     file: str
     position: int
@@ -222,8 +222,9 @@ class PartitionLog:
         self.segment_ms = segment_ms
         self.high_watermark = 0
         self.reached = 0
-        """The highest known high watermark from before the last crash. The journal has a newer one than the checkpoint
-        file.
+        """The highest known high watermark from before the last crash.
+
+        It can come from the journal, which has a newer value than the checkpoint file.
         """
         self.reported = 0
         """The high watermark in the last ReplicaProgressed event."""
@@ -238,7 +239,7 @@ class PartitionLog:
         self.damage: list[LogDamage] = []
         self.is_closed = False
         self.compactions_ended = 0
-        """Counter whose change stops a compaction in progress.
+        """Counter that stops a compaction in progress when it changes.
 
         It is incremented if a truncation removes closed segments, and if a copy of the log begins.
         """
@@ -359,10 +360,11 @@ class PartitionLog:
         return patched
 
     def append_as_follower(self, data: bytes, headers: Sequence[BatchHeader]) -> bool:
-        """Append batches as the leader stores them, with gaps from compaction. Return False if they overlap the log.
+        """Append batches as the leader stores them, with gaps from compaction.
 
-        Overlapping batches are not written. A deletion on the leader can move the start of this log, if it is empty,
-        into the first batch. In that case, the log restarts with that whole batch (UnexpectedAppendOffsetException).
+        Return False if a batch overlaps the log; nothing is then written. There is one exception: an empty log can
+        start in the middle of the first batch, because a deletion on the leader has moved its start. In that case, the
+        log restarts with that whole batch (UnexpectedAppendOffsetException).
         """
         start = end = self.end_offset
         is_within = bool(headers) and start == self.start_offset and headers[0].base_offset < start
@@ -440,9 +442,11 @@ class PartitionLog:
         """Return whole batches of one segment, from the batch that contains `offset` up to the offset `up_to`.
 
         If the first batch alone exceeds `max_bytes`, return it if `at_least_one` (KIP-74), else nothing. `offset` must
-        be within the log. If it is in a gap from compaction, batches without records fill the gap (`empty_batches`)
-        where no batch follows before `up_to`, where a leader epoch begins in the gap, or where a stored gap batch
-        already covers it. The data ends before a batch that follows a gap in which a leader epoch begins.
+        be within the log.
+
+        Compaction can leave gaps in the offsets. If `offset` is in a gap, the data begins with batches without records
+        (`empty_batches`) in three cases: no batch follows before `up_to`, a leader epoch begins in the gap, or a stored
+        gap batch covers `offset`. If a leader epoch begins in a later gap, the data ends before that gap.
         """
         if offset >= up_to or offset >= self.end_offset:
             return b""
@@ -721,10 +725,11 @@ class PartitionLog:
 def empty_batches(
     epochs: EpochCache, offset: int, up_to: int, time_ms: int, max_bytes: int, at_least_one: bool
 ) -> bytes:
-    """Return batches without records that fill the gap from `offset` to before `up_to`, one per epoch.
+    """Return batches without records, one per leader epoch, that cover a gap in the offsets.
 
-    A follower needs these batches to learn the end of each epoch. Returns as many batches as fit into `max_bytes`, or
-    one if `at_least_one`. Kafka returns nothing for a gap, and the follower makes no progress until the next produce.
+    The gap starts at `offset` and ends before `up_to`. A follower needs these batches to learn where each epoch ends.
+    Returns as many batches as fit into `max_bytes`; with `at_least_one`, the first batch is returned even if it does
+    not fit. Kafka returns nothing for a gap, and the follower makes no progress until the next produce.
     """
     gap = b""
     while offset < up_to:
@@ -741,17 +746,16 @@ def empty_batches(
 def is_gap(header: BatchHeader) -> bool:
     """Return whether a batch only fills a gap from compaction on a follower (see `empty_batches`).
 
-    Its last offset is the last offset of a batch that compaction has emptied; its first offset can be any. An empty
-    batch that compaction has retained for its producer is not a gap.
+    The last offset of such a batch is the last offset of a batch that compaction has emptied; its first offset can have
+    any value. An empty batch that compaction has retained for its producer is not a filler.
     """
     return not header.record_count and header.producer_id == NO_PRODUCER
 
 
 def before_epoch_in_gap(epochs: EpochCache, segment: Segment, offset: int, end: int) -> int:
-    """Return the file position at which a read of a segment must end, at most `end`.
+    """Return the file position, at most `end`, at which a read of a segment must end.
 
-    The read ends before the first batch after a gap that contains the start of a leader epoch. The search begins after
-    `offset`.
+    If a leader epoch after `offset` starts in a gap between two batches, the read ends before the second batch.
     """
     for number, start_offset in enumerate(epochs.starts_within(offset, segment.end_offset), 1):
         found = segment.locate(start_offset)

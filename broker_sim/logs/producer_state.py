@@ -147,7 +147,7 @@ class ProducerStates:
         self._ongoing: dict[int, int] = {}
         """The producer ids of open transactions, keyed by the transaction's first offset, in ascending order."""
         self._unreplicated: dict[int, CompletedTransaction] = {}
-        """Transactions whose marker the high watermark may not have passed, keyed by first offset."""
+        """Completed transactions whose marker the high watermark may not have passed yet, keyed by first offset."""
         self._verifications: dict[int, VerificationState] = {}
 
     # ---- transactions ------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ class ProducerStates:
     def complete(self, completed: CompletedTransaction) -> None:
         """Move a transaction from ongoing to unreplicated.
 
-        The transaction limits the last stable offset until the high watermark has passed its marker.
+        The transaction continues to limit the last stable offset until the high watermark has passed its marker.
         """
         self._ongoing.pop(completed.first_offset, None)
         self._unreplicated[completed.first_offset] = completed

@@ -61,7 +61,7 @@ class Segment:
         self.records_end = base_offset
         """The offset after the segment's last batch.
 
-        It is lower than `end_offset` after a truncation within a gap, which leaves no trace in the file itself.
+        After a truncation within a gap it is lower than `end_offset`. The file itself does not show such a truncation.
         """
         self.name = file_name(base_offset)
         self.file = file
@@ -122,10 +122,10 @@ class Segment:
     ) -> Damage | None:
         """Read the segment when the log is opened: build the index and truncate the file at the first damage.
 
-        Calls `see` with every header and its position. `check` is needed if the broker did not shut down cleanly. It
-        computes every batch's CRC, and treats a batch as damage if its leader epoch is lower than the previous batch's
-        or than `epoch`. Epochs never decrease in a log (LeaderEpochFileCache), so a lower one means that a power loss
-        has restored truncated records before they were overwritten.
+        Calls `see` with every header and its position. With `check`, which is needed if the broker did not shut down
+        cleanly, the CRC of every batch is computed, and a batch is treated as damage if its leader epoch is lower than
+        the previous batch's or than `epoch`. Epochs never decrease in a log (LeaderEpochFileCache), so a lower one
+        means that a power loss has restored truncated records before they were overwritten.
         """
         file_size = self.file.size()
         position = 0

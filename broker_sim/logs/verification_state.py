@@ -18,7 +18,10 @@ class VerificationState:
         self.epoch = epoch
 
     def note(self, sequence: int, epoch: int) -> None:
-        """Record another batch, so that the one with the lowest sequence number of its epoch is appended first."""
+        """Record another batch: keep the latest epoch, and the lowest sequence number in this epoch.
+
+        The batch with that sequence number must be appended first.
+        """
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:

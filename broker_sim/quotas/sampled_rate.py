@@ -63,9 +63,10 @@ def simple_rate(amount: SampledAmount, now_ms: int) -> float:
 
 
 def rate(amount: SampledAmount, now_ms: int) -> float:
-    """Return the amount per second, as if at least all windows but the last had passed (Rate).
+    """Return the amount per second (Rate).
 
-    This allows an initial burst.
+    If fewer windows than all but the last have passed, the amount is divided as if they had passed. This allows an
+    initial burst.
     """
     return amount.total(now_ms) * 1000 / rate_window_ms(amount, now_ms)
 

@@ -87,8 +87,9 @@ class DelayedDeletion:
         self._waiting = {topic_partition: row for topic_partition, row in rows.items() if not row.decide()}
 
     def waits_for(self) -> list[TopicPartition]:
-        """Return the partitions with a replica that has not advanced its log start. If none, the response can be
-        sent.
+        """Return the partitions with a replica that has not advanced its log start.
+
+        If the list is empty, the response can be sent.
         """
         return list(self._waiting)
 
@@ -102,7 +103,7 @@ class DelayedDeletion:
     def finish(self, touched: Collection[TopicPartition]) -> None:
         """Send the response.
 
-        A partition that still waits has timed out, unless the replica it waits for is dead.
+        A partition that still waits for a live replica gets the error REQUEST_TIMED_OUT.
         """
         late = Deleted(ErrorCode.request_timed_out)
         for row in self._waiting.values():

@@ -50,7 +50,7 @@ class FetchQuestions:
     def next(self, requested: dict[TopicPartition, FetchPartition], naming: Hashable) -> Question:
         """Return the content of the next request for these partitions.
 
-        `naming` is whether topics are identified by name or id; it never changes within a session.
+        `naming` states whether topics are identified by name or id; it never changes within a session.
         """
         if self._epoch == INITIAL_EPOCH or naming != self._naming:
             self._epoch = INITIAL_EPOCH

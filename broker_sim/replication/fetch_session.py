@@ -105,7 +105,7 @@ class FetchContext:
     def without_rows(self) -> tuple[ErrorCode, int]:
         """Return (error, session id) of a response without partitions.
 
-        The session does not change, as if nothing had been read.
+        The fetch session stays unchanged, as if no partition had been read.
         """
         session = self._session
         if session is None:

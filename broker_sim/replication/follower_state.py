@@ -33,7 +33,10 @@ class FollowerState:
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
         self.last_request: FetchPartition | None = None
-        """The follower's last request entry that got a response without new data. `response` is that response."""
+        """The follower's last request entry for this partition that got a response without new data.
+
+        `response` is the response to that entry.
+        """
         self.response: FetchedPartition | None = None
         self.response_epoch = UNKNOWN_EPOCH
         """The leader epoch of `response`."""

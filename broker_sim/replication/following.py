@@ -54,10 +54,10 @@ def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int
 
 
 def truncate_to_divergence(partition: Partition, leader_epoch: int, leader_end_offset: int) -> None:
-    """Truncate at the divergence.
+    """Truncate this replica's log where it diverges from the leader's log.
 
-    The leader's log and this log diverge at or before the leader's end offset of that epoch. If this log lacks the
-    epoch, it is truncated after the largest lower epoch, and the next fetch checks again (KIP-279).
+    The two logs diverge at or before the leader's end offset of that epoch. If this log lacks the epoch, it is
+    truncated after the largest lower epoch, and the next fetch checks again (KIP-279).
     """
     epoch, end_offset = partition.log.epochs.end_offset_for(leader_epoch, partition.log.end_offset)
     if epoch == NO_EPOCH:

@@ -1,7 +1,7 @@
 """Processes LeaderAndIsr and StopReplica: fencing, then the change of roles (Kafka's ReplicaManager).
 
-A request is fenced by broker epoch, then by controller epoch, then each partition by its leader epoch. Rejections are
-journalled, and the response has Kafka's error code.
+A request is fenced by its broker epoch, then by its controller epoch. After that, each partition in it is fenced by its
+leader epoch. Rejections are journalled, and the response has Kafka's error code.
 """
 
 from __future__ import annotations

@@ -42,10 +42,10 @@ def note_still_level(follower: FollowerState, now_ms: int) -> None:
 def begin_leader_epoch(
     follower: FollowerState, now_ms: int, leader_end_offset: int, newly_leader: bool, in_sync: bool
 ) -> None:
-    """Update the state about a follower for a new leader epoch.
+    """Update a leader's state about a follower at the beginning of a leader epoch.
 
-    A new leader knows nothing about its followers' logs, but members of the ISR have a full lag period to fetch. A
-    leader that stays leader keeps its state about the followers.
+    A new leader knows nothing about its followers' logs, but gives members of the ISR a full lag period in which to
+    fetch. A leader that stays leader keeps its state about the followers.
     """
     follower.last_caught_up_ms = now_ms if in_sync else FollowerState.NEVER
     if newly_leader:
@@ -140,8 +140,8 @@ class IsrRules:
     ) -> int:
         """Return the offset that every required replica has reached.
 
-        The required replicas are the members of the ISR, the replicas that a pending change adds, and live followers
-        that are caught up, because they can join the ISR at any moment.
+        The required replicas are the members of the ISR, the replicas that a pending change adds, and all live
+        followers that are caught up, which can join the ISR at any moment.
         """
         mark = leader_end_offset
         for follower in followers.values():

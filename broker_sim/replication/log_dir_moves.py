@@ -1,7 +1,7 @@
-"""Moves replicas from one log directory of a broker to another (KIP-113, Kafka's ReplicaAlterLogDirsThread).
+"""Moves replicas from one log directory of a broker to another (KIP-113).
 
-A future replica is copied from the current one and replaces it when both have the same records. Partitions are moved
-one at a time, in the order of partitions, so that each move completes soon.
+Source: Kafka's ReplicaAlterLogDirsThread. A future replica is copied from the current one and replaces it when both
+have the same records. Partitions are moved one at a time, in sorted order, so that each move completes soon.
 """
 
 from __future__ import annotations

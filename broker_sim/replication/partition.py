@@ -165,7 +165,7 @@ _WAIT = (
 
 
 class HeldOffset(NamedTuple):
-    """A last stable offset that an open transaction limits, and when the periodic check first saw it."""
+    """Last stable offset that an open transaction holds back, and when the periodic check first saw it."""
 
     producer_id: int
     offset: int
@@ -176,7 +176,7 @@ class HeldOffset(NamedTuple):
 
 
 class Partition:
-    """A partition hosted on this broker. Methods do not wait; `host` does what takes time."""
+    """A partition hosted on this broker. Its methods never wait; `host` performs operations that take time."""
 
     __slots__ = (
         "_held",
@@ -394,7 +394,7 @@ class Partition:
         return self._append(validated.data, validated.headers, validated.log_append_time_ms, sender)
 
     def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> Guard:
-        """Return the guard for an append on the leader. It may require that a new transaction is verified before."""
+        """Return the guard for an append on the leader. It can require that a new transaction is verified first."""
         return self.log.producers.begin_verification(producer_id, sequence, epoch, self.host.runtime.now().wall_ms)
 
     def append_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> Appended:

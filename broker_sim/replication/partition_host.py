@@ -80,7 +80,7 @@ class IsrWriter(Protocol):
 
 
 class Sender(NamedTuple):
-    """The sender of an append, a client or a coordinator, with the guard from the verification of its transaction."""
+    """Sender of an append (a client or a coordinator), with the guard from its transaction's verification."""
 
     origin: AppendOrigin
     guard: Guard

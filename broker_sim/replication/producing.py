@@ -76,9 +76,9 @@ class Producing:
     ) -> Awaitable[list[ProducedPartition]]:
         """Append batches immediately, except batches whose validation takes long.
 
-        With acks=all, the result is complete when every partition's ISR has replicated the records. After the timeout,
-        it is REQUEST_TIMED_OUT for the other partitions. The result is in the order of `batches`. `guards` are the
-        guards of verified transactions.
+        With acks=all, the result is complete when the ISR of every partition has replicated the records. If the timeout
+        expires first, the partitions that still wait for replicas get REQUEST_TIMED_OUT. The result is in the order of
+        `batches`. `guards` contains the guards of partitions whose transactions were verified.
         """
         answer: Future[list[ProducedPartition]] = self._runtime.future()
         with self._purgatory:

@@ -31,7 +31,10 @@ class ProgressReports:
     """
 
     def __init__(self, broker_id: int, runtime: Runtime, emit: Emit, is_hosted: Callable[[HostedLog], bool]) -> None:
-        """`is_hosted` is called for each report, so that replicas that this broker no longer hosts are omitted."""
+        """Create the progress reports of a broker.
+
+        `is_hosted` is called for each report, so that replicas that this broker no longer hosts are omitted.
+        """
         self._broker_id = broker_id
         self._runtime = runtime
         self._emit = emit
@@ -41,8 +44,9 @@ class ProgressReports:
         self._is_due = False
         """Whether the timer is set to write a report immediately."""
         self._spent_ms = 0
-        """The rate limit's position: past reports have used the budget up to this time. Each report advances it by
-        PROGRESS_PERIOD_MS.
+        """Time in ms up to which past reports have used the budget of the rate limit.
+
+        Each report advances it by PROGRESS_PERIOD_MS.
         """
 
     def note(self, replica: HostedLog) -> None:

@@ -204,8 +204,8 @@ class DelayedFetch:
     def is_ready_after(self, key: TopicPartition) -> bool:
         """Return whether the fetch can be completed.
 
-        A fetch can be completed if there are enough bytes, or if waiting is pointless because its epoch is fenced or
-        its log is diverged or truncated.
+        It can be completed if there are enough bytes, or if waiting is pointless: the fetch's epoch is fenced, the
+        follower's log has diverged, or this broker's log was truncated below the fetch offset.
         """
         requested = self._requested[key]
         partition = self._find(key)
@@ -229,7 +229,7 @@ class DelayedFetch:
             return True
 
     def _count(self, key: TopicPartition) -> int:
-        """Return the number of bytes that all partitions together now have for the fetch.
+        """Return the number of bytes that are now available to the fetch in all its partitions.
 
         Called after an event of partition `key`.
         """

@@ -160,7 +160,7 @@ class ReplicaManager:
 
     @property
     def broker_epoch_left(self) -> int:
-        """Broker epoch since which these logs provably lost no records until they were opened, or -1 if unknown.
+        """A broker epoch since which these logs had lost no records when they were opened; -1 if unknown.
 
         It is the epoch of the process that last used the logs, if that process shut down cleanly or was killed without
         a reboot.
@@ -337,8 +337,9 @@ class ReplicaManager:
         producer_epoch: int,
         knows_abortable: bool,
     ) -> tuple[ErrorCode, Guard]:
-        """Verify that a transaction is open, for a coordinator's append. Return an error or the guard for the
-        append.
+        """Verify that a transaction is open, before a coordinator appends to the partition.
+
+        Return an error or the guard for the append.
         """
         errors, guards = await self._in_transactions.verify(
             transactional_id, producer_id, producer_epoch, {topic_partition: NO_SEQUENCE}, knows_abortable
@@ -348,7 +349,10 @@ class ReplicaManager:
     def append_as_coordinator(
         self, topic_partition: TopicPartition, data: bytes, acks: int, timeout_ms: int, guard: Guard
     ) -> Awaitable[list[ProducedPartition]]:
-        """Append a coordinator's records in a transaction. The producer's sequence numbers are not checked."""
+        """Append records that a coordinator writes as part of a producer's transaction.
+
+        The producer's sequence numbers are not checked.
+        """
         return self._producing.produce(
             [(topic_partition, data)], acks, timeout_ms, AppendOrigin.COORDINATOR, {topic_partition: guard}
         )

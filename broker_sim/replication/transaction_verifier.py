@@ -1,8 +1,8 @@
-"""Asks transaction coordinators whether a partition is part of a transaction (Kafka's AddPartitionsToTxnManager).
+"""Asks coordinators whether a partition is part of a transaction (Kafka's AddPartitionsToTxnManager).
 
 Without this check, a produce that arrives late, after its transaction was aborted, would begin a transaction that never
-ends (KIP-890). One request to a coordinator is in flight at a time. Questions that arise while it is in flight are sent
-together in the next request.
+ends (KIP-890). At most one request to each coordinator is in flight. Questions that arise in the meantime are sent
+together in the next request to that coordinator.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class TransactionVerifier:
     def _supersedes(self, coordinator: Endpoint, question: Question) -> bool:
         """If a question about the same transaction is waiting, resolve one of the two with an error.
 
-        This is the question with the lower producer epoch, or the waiting one if both have the same epoch. Return
-        whether the new question is the one to send.
+        The question with the lower producer epoch gets the error; if both have the same epoch, the waiting question
+        gets it. Return whether the new question has to be sent.
         """
         earlier = self._waiting.get(coordinator, {}).get(question.transactional_id)
         if earlier is None:

@@ -21,7 +21,10 @@ from zabka.kafka.record_refusals import RecordsRefused, unexpected
 from zabka.kafka.record_validation import SLICE_RECORDS, Validated, Validation
 
 BEGUN_MAX = 4
-"""Maximum number of long validations in progress. The others wait until one of these is done."""
+"""Maximum number of long validations in progress.
+
+Further validations wait until a validation in progress is done.
+"""
 SLICES_AT_ONCE = 8
 """Maximum number of slices (together about 2 ms) that validate a request's partitions before other tasks run."""
 COST_MIN = 50
@@ -80,7 +83,7 @@ class ValidationScheduler:
     def add(self, work: Validation, done: Done, cost: int = SLICE_RECORDS) -> None:
         """Run a validation and pass its result to `done`.
 
-        `cost` is the expected cost of the data if the validation has not begun.
+        For a validation that has not begun, `cost` is its expected cost (`cost_of`).
         """
         (self._short if cost < SLICE_RECORDS else self._waiting).append(_Job(work, done, cost))
         self._go_on()

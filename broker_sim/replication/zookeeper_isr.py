@@ -33,7 +33,7 @@ LINGER_MS = 5_000
 continue.
 """
 DELAY_MS_MAX = 60_000
-"""If the last notification was written longer ago than this, the next one does not wait for LINGER_MS."""
+"""Time in ms since the last notification after which the next one is written without a wait for LINGER_MS."""
 
 _SKIPPED = IsrAnswer(int(KafkaError.operation_not_attempted))
 

@@ -100,7 +100,10 @@ class TransactionCoordinator:
     # ---- lifecycle --------------------------------------------------------------------------------------------
 
     def start(self, partition_count: int | None) -> None:
-        """Start. `partition_count` is the partition count of `__transaction_state`, or None if it does not exist."""
+        """Start the coordinator.
+
+        `partition_count` is the partition count of `__transaction_state`, or None if the topic does not exist.
+        """
         if partition_count is not None:
             self.store.partition_count = partition_count
         if not self._is_active:
@@ -304,7 +307,7 @@ class TransactionCoordinator:
     ) -> Future[ErrorCode]:
         """Append the outcome of a transaction, then send the markers.
 
-        The returned future is done after the append, before the markers are written.
+        The returned future completes when the outcome is appended, before the markers are written.
         """
         answer: Future[ErrorCode] = self._runtime.future()
 

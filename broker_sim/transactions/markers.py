@@ -155,7 +155,7 @@ class MarkerSender:
     def _has_metadata(self, transactional_id: str) -> bool:
         """Return whether this broker has received metadata.
 
-        After its start, a broker may become coordinator before it receives any.
+        A broker that has just started can become coordinator before it receives metadata.
         """
         own = TopicPartition(TRANSACTION_STATE, self._store.partition_for(transactional_id))
         return self._metadata.partition(own) is not None

@@ -130,7 +130,7 @@ class TransactionMetadata:
         self.pending_state: TransactionState | None = None
         """Target state of the prepared transition that is not completed yet."""
         self.partitions = dict.fromkeys(partitions)
-        """The partitions of the transaction. In a Prepare state, only the partitions that have no marker yet."""
+        """The partitions of the transaction. In a Prepare state, only those that do not have a marker yet."""
         self.start_ms = start_ms
         self.update_ms = update_ms
         self.has_failed_epoch_fence = False
@@ -144,7 +144,7 @@ class TransactionMetadata:
     # ---- preparing --------------------------------------------------------------------------------------------
 
     def prepare_fence(self) -> Transition:
-        """Prepare a higher epoch, so that the ongoing transaction can then be aborted under it."""
+        """Prepare a higher producer epoch, under which the ongoing transaction can then be aborted."""
         if self.producer_epoch == EPOCH_MAX:
             raise IllegalTransition(f"the epoch of {self.transactional_id} cannot rise above {EPOCH_MAX}")
         epoch = self.producer_epoch if self.has_failed_epoch_fence else self.producer_epoch + 1

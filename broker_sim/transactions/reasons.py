@@ -25,13 +25,16 @@ EXPIRED = Reason("expired", timer_cause("transactionalId-expiration"))
 
 
 def markers_written(decided: Cause) -> Reason:
-    """Return the reason for the completion of a transaction. Its cause is the event of the decision."""
+    """Return the reason why a transaction is complete.
+
+    `decided` refers to the event that recorded the decision to commit or abort.
+    """
     return Reason("markers written", decided)
 
 
 def loaded(partition: TopicPartition, coordinator_epoch: int) -> Reason:
     """Return the reason for an unfinished transaction that a new coordinator has loaded.
 
-    Its cause is the leader election of the `__transaction_state` partition.
+    The reason's cause is the leader election of the `__transaction_state` partition.
     """
     return Reason("loaded", election_cause(partition, coordinator_epoch))

@@ -1,10 +1,12 @@
-"""The transactional ids of a coordinator, and their log (kafka.coordinator.transaction.TransactionStateManager).
+"""The transactional ids of a coordinator, and their log.
 
-The leader of a partition of `__transaction_state` coordinates the transactional ids that hash to it. The coordinator
-epoch is the first leader epoch of this leadership. Markers contain the coordinator epoch, and partitions reject markers
-with an older one. A transition is appended with acks=all, and assigned once every in-sync replica has it. If the
-leadership changes in between, the transition was either read from the log by the new coordinator or truncated, and the
-result is NOT_COORDINATOR.
+Source: kafka.coordinator.transaction.TransactionStateManager. The leader of a partition of `__transaction_state`
+coordinates the transactional ids that hash to it. The coordinator epoch is the first leader epoch of this leadership.
+Markers contain the coordinator epoch, and partitions reject markers with an older one.
+
+A transition is appended with acks=all, and becomes the current state once every in-sync replica has it. If the
+leadership changes before that, the result is NOT_COORDINATOR: the new coordinator has either read the transition from
+the log, or truncated it.
 """
 
 from __future__ import annotations

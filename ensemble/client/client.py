@@ -72,8 +72,8 @@ class Client:
 
     Every operation is sent when it is called, and returns a future for the reply; see `CoordinationService` for the
     errors. `session_timeout_ms` is the requested timeout, which the server may change to its own minimum or maximum.
-    `read_only`: accept a server without a leader (CONNECTED_READ_ONLY), and search with four-letter words, sent by
-    `asker`, for a server with a leader. Raises ValueError for a bad `hosts`.
+    With `read_only`, the client also accepts a server without a leader (CONNECTED_READ_ONLY). Meanwhile it searches for
+    a server with a leader, by four-letter words that `asker` sends. Raises ValueError for a bad `hosts`.
     """
 
     def __init__(

@@ -309,7 +309,11 @@ class KazooClient(KazooSession):
         return result
 
     async def _ensure(self, session: Session, probe: Awaitable[Any], full: str, acls: Sequence[Any]) -> Any:
-        """Create a path, but read it first: the caller may not be allowed to create a znode that exists already."""
+        """Create a znode and its parents, but only those that a read does not find.
+
+        If a znode exists already, the caller may not be allowed to create a child of its parent; ZooKeeper would then
+        return NoAuth instead of NodeExists.
+        """
         try:
             if await probe is not None:
                 return True
@@ -454,7 +458,7 @@ class KazooClient(KazooSession):
     def _follow(self, session: Session, result: Any, steps: Any) -> None:
         """Run the coroutine `steps` as a task, and set `result` to its return value or its exception.
 
-        The task starts only after this call, so requests whose order matters must be sent before.
+        The task starts only after this call has returned. If the order of requests matters, send them before this call.
         """
         engine = self._engine
         assert engine is not None

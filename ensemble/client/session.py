@@ -125,10 +125,10 @@ class Heartbeat:
 
 
 class ReadWriteSearch:
-    """Search for a server that accepts writes, while the session is on a read-only server (ClientCnxn.pingRwServer).
+    """Search for a server that accepts writes, for a session on a read-only server (ClientCnxn.pingRwServer).
 
-    The search starts when the object is created. It sends a four-letter word to one server after another, until one has
-    a leader (`found` is called with it) or until `stop`.
+    The search starts when the object is created. It sends a four-letter word to one server after another until one has
+    a leader, and then calls `found` with this server. `stop` ends the search.
     """
 
     def __init__(self, asker: WordAsker, rotation: Rotation, runtime: Runtime, found: Callable[[str], None]) -> None:

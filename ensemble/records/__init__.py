@@ -5,8 +5,8 @@ reply frame is a header (xid, zxid, err) and, if err is 0, the op's response. `R
 typed objects; the simulated network passes the same objects.
 
 Other packages import the records from this package itself, as listed below, and not from its modules. It depends on
-`zabka.ensemble.jute` and `zabka.ensemble.errors`, and any package may import it. Begin with `op_codes`, then `requests`
-and `responses`; `bodies` maps op codes to records.
+`zabka.ensemble.jute` and `zabka.ensemble.errors`, and any package may import it. To learn the code, read `op_codes`
+first, then `requests` and `responses`; `bodies` maps op codes to records.
 """
 
 from __future__ import annotations

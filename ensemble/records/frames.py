@@ -1,4 +1,4 @@
-"""Frames of the client protocol after the first, either as header and decoded body or as the received bytes."""
+"""Frames of the client protocol after the first frame, as header and decoded body or as the received bytes."""
 
 from __future__ import annotations
 

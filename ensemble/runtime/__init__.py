@@ -1,5 +1,5 @@
-"""asyncio's implementation of `zabka.ensemble.ports` (clock, timers, tasks), and connections with link faults.
+"""asyncio's implementation of `zabka.ensemble.ports` (clock, timers, tasks), and links with faults.
 
 The package uses the event loop, sockets and the process. Real nodes import it: peers, clients, brokers, and the host
-agent that injects faults. Pure code never imports it. Begin with `asyncio_runtime`, then `links`.
+agent that injects faults. Pure code never imports it. To learn the code, read `asyncio_runtime` first, then `links`.
 """

@@ -54,7 +54,7 @@ class ClientEnd(NamedTuple):
 
 @lru_cache(4_096)
 def client_end(text: str) -> ClientEnd | None:
-    """Parse one end of a link fault: return the clients that it selects, or None if it is the name of a node.
+    """Return the clients that one end of a link fault selects, or None if the end is the name of a node.
 
     Raises ValueError for a client or session without a pattern.
     """

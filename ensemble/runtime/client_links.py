@@ -34,7 +34,10 @@ class KnownClient(NamedTuple):
 
 
 Identify = Callable[[bytes], KnownClient | None]
-"""Function that finds the client in the first bytes of a connection; returns None if it needs more bytes."""
+"""Function that identifies the client from the first bytes of a connection.
+
+It returns None if it needs more bytes.
+"""
 
 
 class Accepted(Protocol):

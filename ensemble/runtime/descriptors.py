@@ -11,16 +11,16 @@ from typing import Protocol
 import structlog
 
 DESCRIPTORS_KEPT = 1100
-"""Number of descriptors that client connections cannot use; at most a sixth of the limit on open files.
+"""Number of file descriptors that are reserved for purposes other than client connections.
 
-It exceeds the number of connections that can be accepted in one batch, before the first of them is processed.
+At most a sixth of the limit on open files is reserved. The number exceeds that of the connections in one batch, because
+a whole batch can be accepted before its first connection is processed.
 """
 KEPT_FOR_FEW = 550
-"""Number of further descriptors that are reserved for the ports for servers and operators; at most a twelfth of the
-limit.
+"""Number of file descriptors reserved for the ports for servers and operators.
 
-Without this reserve, client connections could use all descriptors. A leader whose followers cannot reconnect then loses
-its quorum.
+The number is at most a twelfth of the limit on open files. Without this reserve, client connections could use all
+descriptors, and a leader whose followers cannot reconnect would lose its quorum.
 """
 SAY_EVERY_S = 60.0
 _OPEN_FILES = 10_240
@@ -64,7 +64,7 @@ def may_stay(transport: asyncio.BaseTransport, *, is_of_few: bool = False) -> bo
 
 
 def leaves_room(accepted: _Numbered, *, is_of_few: bool = False) -> bool:
-    """Return whether the descriptor of an accepted socket is not a reserved one.
+    """Return whether an accepted socket can be kept, because its descriptor is not reserved.
 
     `is_of_few` is set for a port for servers or operators. The kernel assigns the lowest free number, so a high number
     means that few descriptors are left. The last descriptors are reserved for the log, for snapshots and for

@@ -54,6 +54,9 @@ def install_command(extra: str) -> str:
 
 
 def require(extra: str, what: str) -> None:
-    """Raise Lacking if the extra is not installed; `what` is the subject of its message, as in `sentence`."""
+    """Raise Lacking if the extra is not installed.
+
+    `what` is the subject of the exception's message, as in `sentence`.
+    """
     if not is_installed(extra):
         raise Lacking(extra, what)

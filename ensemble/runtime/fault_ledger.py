@@ -14,7 +14,10 @@ from zabka.ensemble.request_fault_uses import KINDS, SharedCounts
 
 
 class FaultLedger:
-    """Counts in files of the host agent's directory, or in memory until that directory is known."""
+    """Counters of the requests that request faults affected.
+
+    They are stored in files in the host agent's directory, or in memory until that directory is known.
+    """
 
     def __init__(self) -> None:
         self._directory: Path | None = None

@@ -17,7 +17,7 @@ PIECES_PER_S = 20
 HELD_BYTES_MAX = 8 * 1024 * 1024
 """Maximum number of bytes held back in a direction. Above it, the sender is paused."""
 LINGER_S = 600.0
-"""How long the connection really stays open after its owner closed it while the link is cut.
+"""Time for which a connection really stays open after its owner closed it while the link was cut.
 
 The other side therefore does not notice the close.
 """
@@ -161,14 +161,20 @@ class FaultyLink(asyncio.Protocol):
     # -- called by the real transport -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Apply the current faults to the established connection, and pass the facade to the wrapped protocol."""
+        """Apply the current faults to the established connection, and pass it to the wrapped protocol.
+
+        The wrapped protocol gets the facade as its transport.
+        """
         self.transport = cast(asyncio.Transport, transport)
         self._registry[id(self)] = self
         self._set(self._state())
         self.protocol.connection_made(self.facade)
 
     def take_over(self, transport: asyncio.Transport, *, is_reading: bool) -> None:
-        """Become the protocol of a connection that is already in use. `is_reading`: whether its owner reads from it."""
+        """Become the protocol of a connection that is already in use.
+
+        `is_reading` is True if the connection's owner reads from it.
+        """
         self.transport = transport
         self._registry[id(self)] = self
         self._reading_requested = is_reading

@@ -32,12 +32,12 @@ _NEEDS = {"delay": "delay_ms", "bandwidth": "bytes_per_s"}
 
 
 class LinkFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"source": "from", "target": "to"}):
-    """A fault of the link between two nodes, or between a client and a node, in one direction or both ways.
+    """A fault of the link between two nodes, or between a client and a node, in one or both directions.
 
-    An end is a node such as broker-1, * for all nodes, or a client: `client:ID` (a pattern for Kafka client ids),
-    `session:0x…` (a pattern for ZooKeeper session ids), or the client's IP address, with its port or as a network.
-    `bandwidth` limits each connection and direction to `bytes_per_s`. An invalid fault raises msgspec.ValidationError
-    when decoded, and ValueError when constructed in Python.
+    Each end is a node such as broker-1, * for all nodes, or a client. A client is identified by `client:ID` (a pattern
+    for Kafka client ids), by `session:0x…` (a pattern for ZooKeeper session ids), or by its IP address, optionally with
+    a port or as a network. `bandwidth` limits each connection and direction to `bytes_per_s`. An invalid fault raises
+    msgspec.ValidationError when decoded, and ValueError when constructed in Python.
     """
 
     source: Annotated[str, Meta(description="A node, such as broker-1, or a client, such as client:shop-*")]

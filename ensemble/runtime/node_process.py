@@ -22,7 +22,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 class LogStream:
     """Standard error as a log stream.
 
-    Drops a line that cannot be written, because the stream is closed or the disk of its file is full.
+    If the stream is closed, or the disk of its file is full, lines that cannot be written are dropped.
     """
 
     def write(self, text: str) -> None:

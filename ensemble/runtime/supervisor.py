@@ -1,4 +1,4 @@
-"""Tasks that run as long as their process; if one ends unexpectedly, this is reported."""
+"""Supervises tasks that run as long as their process, and reports a task that ends unexpectedly."""
 
 from __future__ import annotations
 

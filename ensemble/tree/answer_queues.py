@@ -214,7 +214,7 @@ class AnswerQueues:
             self.answer_ready(now, session, effects)
 
     def settle(self, now: Instant, txn: Txn, effects: list[Effect]) -> None:
-        """Send the replies to the reads that the session sent before a write which is about to be applied.
+        """Before a write is applied, send the replies to the reads that its session sent before it.
 
         If the replies are too large, because the client has not read its earlier replies, close the connection.
         """
@@ -271,9 +271,10 @@ class AnswerQueues:
             self._sessions.pop(session.id, None)
 
     def _answer_plain(self, unread_max: int, now: Instant, queue: deque[Waiting], effects: list[Effect]) -> int:
-        """Send together the replies to a completed plain write at the queue's head and to the plain reads after it.
+        """Send the reply to a completed plain write at the queue's head with the replies to the reads after it.
 
-        Return the number of replies. Requests that cannot be answered this way stay in the queue.
+        Only plain reads are included. Return the number of replies. Requests that cannot be answered this way stay in
+        the queue.
         """
         first = queue[0]
         client = first.connection
@@ -302,10 +303,10 @@ class AnswerQueues:
     def _answer_plain_reads(
         self, bytes_max: int, client: Connection, queue: deque[Waiting], answered: list[Waiting]
     ) -> ReplyFrames:
-        """Remove the client's plain reads from the queue's head, and return their replies; stop at the first other
-        request.
+        """Remove the client's plain reads from the queue's head, and return their replies.
 
-        At most PLAIN_READS_MAX requests are examined, because some may not be plain.
+        Stop at the first request that is not a plain read of this client. At most PLAIN_READS_MAX requests are examined
+        in one call.
         """
         frames: list[bytes] = []
         for waiting in islice(queue, PLAIN_READS_MAX):

@@ -53,9 +53,10 @@ _UNREADABLE = _TURNED_AWAY = Verdict(None, True)
 
 
 class EnsembleCounts(msgspec.Struct):
-    """Counts of clients that sent an ensemble's name (ServerMetrics).
+    """Counts of clients by the ensemble name that they sent (ServerMetrics).
 
-    They count clients that named this ensemble, another ensemble, or any ensemble while no name was configured.
+    The counts are of clients that named this ensemble, clients that named another one, and clients that named any
+    ensemble while no name was configured.
     """
 
     ensemble_auth_success: int = 0

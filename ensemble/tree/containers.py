@@ -43,10 +43,11 @@ def has_lapsed(now: Instant, node: Lasting, rules: TreeRules) -> bool:
 
 
 class ContainerCheck:
-    """The leader's periodic check for containers and times to live, every `container_check_interval_ms`.
+    """The leader's periodic check for empty containers and for znodes whose time to live has expired.
 
-    The check is called every `period_ms`: a tick, or the interval if that is shorter. If many znodes have to be
-    deleted, some of them are deleted in each period, within the limit per minute.
+    The interval between checks is `container_check_interval_ms`. The owner calls `lapsed` every `period_ms`: a tick, or
+    the interval if that is shorter. If many znodes have to be deleted, some of them are deleted in each period, within
+    the limit per minute.
     """
 
     __slots__ = ("_asked_ms", "_due", "_earned", "_earned_max", "_next_ms", "_rules", "period_ms")

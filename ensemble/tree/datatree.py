@@ -145,7 +145,7 @@ class DataTree:
         return TreeSnapshot(self.last_zxid, self.sessions.copy(), nodes, self.digest)
 
     def _part_from_snapshot(self, lent: ref[SharedNodes]) -> None:
-        """Copy the znodes for a snapshot that is still in use, because the tree is about to change."""
+        """Copy the znodes, so that a snapshot that is still in use does not change with the tree."""
         self._lent = None
         nodes = lent()
         if nodes is not None:

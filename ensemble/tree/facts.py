@@ -67,7 +67,10 @@ def committed_facts(txn: Txn, tree: DataTree, applied: Applied) -> list[Event]:
 
 
 def committed_plain_fact(txn: Txn, tree: DataTree) -> Event:
-    """Return the full journal's event about an applied write that changed one znode and no ephemeral."""
+    """Return the event about an applied write that changed one znode and no ephemeral.
+
+    Only journals of the full level contain this event.
+    """
     operation, path = OP_NAMES[txn.type], getattr(txn.body, "path", "")
     return TxnCommitted(txn.zxid, txn.session_id, txn.cxid, operation, path=path, error=0, digest=tree.digest)
 

@@ -21,7 +21,7 @@ tree.
 
 
 class LocalSessions:
-    """Local sessions of one server. `upgrading`: whether they can be upgraded to global sessions."""
+    """Local sessions of one server; `upgrading` is whether they can be upgraded to global sessions."""
 
     __slots__ = ("_server", "_tick_ms", "_timeouts_ms", "_tracker", "upgrading")
 

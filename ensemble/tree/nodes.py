@@ -1,6 +1,7 @@
-"""All znodes of a tree, keyed by path, with siblings together: one entry is both a znode and its parent's child.
+"""All znodes of a tree, keyed by path, with siblings stored together.
 
-With a dict of paths, and a dict of child names per znode, every path would be stored twice.
+One entry is both a znode and its parent's child. With a dict of paths, and a dict of child names per znode, every path
+would be stored twice.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ _NONE: dict[str, bytes] = {}
 class Nodes(Mapping[str, Znode]):
     """Znodes, keyed by path.
 
-    `below` maps each path to the znodes directly below it, oldest first. There the root's path is the empty string, and
-    the root itself is the first znode below it. `count` is the number of znodes. `acls` contains the ACLs of znodes
-    that do not have the open ACL. Change znodes only with `put` and `remove`, or in `below` if the znode exists
-    already.
+    `below` maps each path to the znodes directly below it, oldest first. In `below`, the path of the root is the empty
+    string, and the root itself is the first znode below it. `count` is the number of znodes. `acls` contains the ACLs
+    of znodes that do not have the open ACL. Add and remove znodes only with `put` and `remove`; a znode that exists
+    already can also be replaced in `below`.
     """
 
     __slots__ = ("acls", "below", "count")

@@ -36,8 +36,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 class Applied(msgspec.Struct):
     """Outcome of an applied transaction (ProcessTxnResult): `type` is ERROR if it failed.
 
-    `results` are the outcomes of a multi's operations. `node` is the znode. In a multi, `stat` is a copy of the znode's
-    Stat after this operation, kept if a later operation may change the znode again.
+    `results` are the outcomes of a multi's operations. `node` is the znode. If a later operation of the same multi may
+    change the znode again, `stat` is a copy of the znode's Stat after this operation.
     """
 
     type: int

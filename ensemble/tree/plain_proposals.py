@@ -42,7 +42,7 @@ class PlainProposals:
         self._tracker = tracker
 
     def prepare(self, time_ms: int, request: ForwardedRequest, zxid: Zxid, owner: Owner) -> Txn | None:
-        """Return the transaction for a plain write, with its encoded bytes, or None.
+        """Return the transaction for a plain write, with its encoded bytes, or None if it needs the general path.
 
         Path and data are copied from the request's bytes.
         """

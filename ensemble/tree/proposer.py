@@ -184,7 +184,7 @@ class Proposer:
         return None if owned else ErrorCode.SESSION_MOVED
 
     def _is_local(self) -> bool:
-        """Return whether the request is from a local session, of this server or of another one."""
+        """Return whether the request is from a local session of this or another server."""
         local = self.local
         return local is not None and self._session_id not in self.tracker and local.admits(self._session_id)
 
@@ -371,9 +371,9 @@ class Proposer:
     def _reconfig(self, body: bytes) -> Prepared:
         """Prepare a reconfiguration.
 
-        The ACL is checked last, as in ZooKeeper: a client without permission still gets the errors about its request.
-        Only the checks that ZooKeeper does not have follow the ACL check, so that a client without permission gets the
-        same error as in ZooKeeper.
+        The ACL is checked after all other checks that ZooKeeper makes, as in ZooKeeper: a client without permission
+        still gets the errors about its request. Checks that only zabka makes come after the ACL check, so a client
+        without permission gets the same error as from ZooKeeper.
         """
         ensemble = self._ensemble
         if ensemble is None or not ensemble.enabled:

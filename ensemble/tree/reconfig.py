@@ -60,8 +60,8 @@ def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView)
 def can_start(membership: Membership, ensemble: EnsembleView) -> bool:
     """Return whether servers could restart with this membership.
 
-    They could not if an id is above PEER_ID_MAX, or if a server has several addresses although multiAddress.enabled is
-    not set. ZooKeeper accepts any ids and addresses; its servers start with such ids, but not with such addresses.
+    A restart fails if an id is above PEER_ID_MAX, or if a server has several addresses although multiAddress.enabled is
+    not set. A ZooKeeper reconfig accepts both; ZooKeeper servers then start with such ids, but not with such addresses.
     """
     return all(
         peer <= PEER_ID_MAX and (ensemble.several_addresses or not line.others)

@@ -143,7 +143,7 @@ class RequestIntake:
     ) -> int:
         """Reply to plain reads at once, if the session's queue is empty.
 
-        Return the index of the first other request.
+        Return the index of the first request that has no reply yet.
         """
         out = bytearray()
         stop = answer_plain_reads(self._state.tree, frames, start, out, self._unread_max - client.unread_bytes)

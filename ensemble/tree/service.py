@@ -47,7 +47,7 @@ from zabka.ensemble.zab.messages import ForwardedRequest, SyncRequest
 from zabka.journal.events import SessionExpired, ZxidCheckpoint
 
 _ATTACHED = Stage.ATTACHED
-"""A module constant, because looking up an enumeration member takes as long as a call."""
+"""`Stage.ATTACHED` as a module constant, because looking up an enumeration member takes as long as a call."""
 
 
 class Service:
@@ -136,7 +136,7 @@ class Service:
     def start_leading(self, now: Instant, epoch: Epoch) -> None:
         """Become leader: track every session, beginning with its full timeout.
 
-        `prepare_all` can be called from now on.
+        After this call, `prepare_all` can be called.
         """
         tracker = SessionTracker(self._config.tick_time_ms, now)
         for session_id, timeout_ms in self._state.tree.sessions.items():
@@ -200,7 +200,8 @@ class Service:
     def delete_lapsed(self, now: Instant) -> list[Effect]:
         """Propose to delete empty containers and znodes whose time to live has expired.
 
-        Called on a leader every `znode.container.checkIntervalMs`, if a tick is longer.
+        Called on a leader every `znode.container.checkIntervalMs` if this interval is shorter than a tick. Otherwise
+        `expire_sessions` does the same at every tick.
         """
         if self._containers is None:
             return []

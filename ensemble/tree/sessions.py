@@ -53,7 +53,7 @@ class SessionIds:
         self._next = 0
 
     def start(self, now: Instant) -> None:
-        """Use the current time for the following ids, but never an earlier time than before."""
+        """Let the next ids begin with the current time, unless they already begin with a later time."""
         self._next = max(self._next, (now.wall_ms & 0xFFFFFFFFFF) << 16)
 
     def next(self) -> SessionId:
@@ -194,9 +194,9 @@ class SessionTracker:
             session.owner = owner
 
     def by_due_time(self) -> list[tuple[int, list[SessionId]]]:
-        """Return (time, sessions) pairs, earliest first: when the sessions expire if they remain inactive (`dump`).
+        """Return (expiry time, sessions) pairs for the command `dump`, earliest first.
 
-        Times are on the monotonic clock.
+        A session expires at its time if it remains inactive until then. Times are on the monotonic clock.
         """
         return [(due_ms, list(bucket)) for due_ms, bucket in sorted(self._buckets.items())]
 

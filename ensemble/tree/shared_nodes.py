@@ -49,7 +49,7 @@ class SharedNodes(Sequence[NodeImage]):
     def capture(self, known: Container[int], since: int, table: AclTable, sink: Callable[[Piece], None]) -> Capture:
         """Begin to capture the znodes block by block while the tree continues to change.
 
-        The tree must not have changed between the snapshot and this call.
+        The tree must not have changed since this object was created.
         """
         assert not self.parted, "the tree has changed since"
         return Capture(self._nodes, self._blocks, known, since, table, sink)

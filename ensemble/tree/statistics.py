@@ -19,9 +19,9 @@ from zabka.ensemble.tree.watches import WatchCounts
 class ServiceStatistics(msgspec.Struct, frozen=True):
     """Counts and latencies for `srvr`, `stat` and `mntr`.
 
-    `znodes` counts as ZooKeeper does: the root counts twice, because it has two paths there. Latencies, in
-    milliseconds, are those of the requests that got a reply since the last reset. `outstanding` counts requests without
-    a reply.
+    `znodes` is the number that ZooKeeper would report. ZooKeeper counts the root twice, because the root has two paths
+    there. Latencies, in milliseconds, are those of the requests that got a reply since the last reset. `outstanding`
+    counts requests without a reply.
     """
 
     last_zxid: Zxid

@@ -46,7 +46,7 @@ class AclTable:
         self._index = self.rows[OPEN_ACL]
 
     def index(self, acl: Sequence[ACL]) -> int:
-        """Return the index of an ACL; add the ACL if it is new. Mostly it is the ACL of the previous znode."""
+        """Return the index of an ACL; add the ACL if it is new. In most cases it is the ACL of the previous znode."""
         if acl is not self._acl:
             self._acl = acl
             self._index = self.rows.setdefault(tuple(acl), len(self.rows))
@@ -149,7 +149,7 @@ class StoredNodes(Sequence[NodeImage]):
         return records_of(zip(paths, self.values, strict=True), dict(zip(paths, self.acls, strict=True)), table)
 
     def take_into(self, blocks: Blocks) -> Nodes:
-        """Convert the znodes to those of a tree, and fill the tree's blocks.
+        """Convert the znodes to the form that a tree uses, and fill the tree's blocks.
 
         Raises ValueError if a parent is missing.
         """

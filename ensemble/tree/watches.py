@@ -42,8 +42,8 @@ _Watchers = ConnectionId | _Shared
 class _Table:
     """Watches of one kind, keyed by path and also by connection.
 
-    So the time to remove a closed connection depends only on the number of its own watches. Most paths have one
-    watcher, which is stored directly, without a dict.
+    Because of the second key, the time to remove a closed connection depends only on the number of its own watches.
+    Most paths have one watcher, which is stored directly, without a dict.
     """
 
     __slots__ = ("by_connection", "by_path", "count")

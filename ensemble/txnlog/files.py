@@ -136,7 +136,7 @@ def zxid_of(path: Path, prefix: str) -> int | None:
 
 
 def by_zxid(directory: Path, prefix: str, files: Files = HOST) -> list[tuple[int, Path]]:
-    """Return the files whose names are this prefix and a zxid, lowest zxid first, each with its zxid."""
+    """Return the files whose names consist of this prefix and a zxid, as (zxid, path), lowest zxid first."""
     paths = [directory / name for name in files.listdir(directory) if name.startswith(prefix)]
     found = [(zxid, path) for path in paths if (zxid := zxid_of(path, prefix)) is not None]
     found.sort()

@@ -43,7 +43,7 @@ _ZEROS = bytes(ZEROS_AT_ONCE_BYTES)
 
 
 def list_logs(directory: Path, files: Files = HOST) -> list[tuple[int, Path]]:
-    """Return the log files, oldest first, each with the zxid in its name, which is that of its first transaction."""
+    """Return the log files, oldest first, each with the zxid of its first transaction, taken from its name."""
     return by_zxid(directory, LOG_PREFIX, files)
 
 

@@ -74,7 +74,7 @@ class LogReader:
     def _find(self, after: int, base: int) -> tuple[Path, int] | None:
         """Return the file and offset after the transaction with zxid `after`, or None if the log does not contain it.
 
-        If the history begins directly after `after`, which is then `base`, return the beginning of the log.
+        If `after` is `base`, the history begins directly after it, and the beginning of the log is returned.
         """
         files = self._directories.logs()
         if not files:

@@ -28,7 +28,10 @@ from zabka.ensemble.txnlog.records import HEADER, Damage
 from zabka.journal.events import LogDamageFound
 
 MARKER_NAME = ".incomplete"
-"""Name of the file that exists while acknowledged transactions of this peer may be missing; contains the reason."""
+"""Name of the file that exists while acknowledged transactions of this peer may be missing.
+
+The file contains the reason.
+"""
 ASIDE_PREFIX = "damaged-"
 DOUBT_NAME = ".in-doubt"
 """Name of the file that exists while this peer's tree is known to differ from the leader's.
@@ -176,7 +179,7 @@ def _free_name(path: Path, files: Files) -> Path:
 
 
 def note_doubt(data: Path, files: Files = HOST) -> None:
-    """Record durably that this history leads to a tree that differs from the leader's tree. Raises OSError."""
+    """Record durably that this server's history leads to another tree than the leader's. Raises OSError."""
     said = b"a transaction's digest was not that of the tree here"
     replace_file(data / DOUBT_NAME, said, DOUBT_NAME + ".tmp", files)
 

@@ -27,7 +27,7 @@ END_OF_RECORD = b"B"
 RECORD_OVERHEAD = RECORD_HEAD.size + len(END_OF_RECORD)
 _NOT_ZERO = re.compile(rb"[^\0]")
 TXN_BYTES_MAX = 64 * 1024 * 1024
-"""Maximum length of a transaction; a length field above it is damaged.
+"""Maximum length of a transaction. A length field with a higher value counts as damaged.
 
 A transaction is one client frame or one multi, so usually it is at most about a megabyte.
 """

@@ -156,10 +156,13 @@ def _deal_with_logs_alone(
 ) -> None:
     """Raise DataDirectoryError if there are transactions, but no snapshot (FileTxnSnapLog.restore).
 
-    This includes a log without transactions whose name shows that there were earlier ones. Logs alone may be a complete
-    history, so they must stay: all peers may be in the same state, after an upgrade or a full disk. The leader replaces
-    the data in two cases, which affect only this peer: it has a damaged snapshot that was once complete, or an earlier
-    start marked the history as incomplete (and may have been killed before it had renamed every file).
+    A log without transactions counts too if its name shows that there were earlier ones. Logs without a snapshot may be
+    a complete history, and after an upgrade or a full disk all peers may be in this state. Therefore the logs are not
+    replaced.
+
+    In two cases only this peer is affected, and the leader replaces its data: the peer has a damaged snapshot that was
+    once complete, or an earlier start marked the history as incomplete (and may have been killed before it had renamed
+    every file).
     """
     filled: list[str] = []
     torn: list[tuple[Path, ScannedLog]] = []
@@ -186,7 +189,7 @@ def _deal_with_logs_alone(
 
 
 def _from_others(directories: Directories) -> str:
-    """Return advice for the operator if the other servers of the ensemble have complete logs."""
+    """Return advice for the operator: how to start if other servers of the ensemble have the data."""
     marker = directories.data / MARKER_NAME
     return f"If other servers have the data, move the logs away and create an empty file {marker}"
 
@@ -330,7 +333,7 @@ def finish_replacement(directories: Directories) -> None:
 
 
 def _check_replacement(directories: Directories) -> None:
-    """Raise DataDirectoryError if a crash interrupted a replacement of the history, and its snapshot is not readable.
+    """Raise DataDirectoryError if a crash interrupted a replacement of the history by an unreadable snapshot.
 
     Completing the replacement would leave no history. The earlier history still exists, at least in part.
     """

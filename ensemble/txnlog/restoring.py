@@ -70,10 +70,10 @@ def restored_zxid(snapshot: Zxid, accepted: Epoch, server_id: int) -> Zxid:
 
 
 def take_received(directories: Directories, server_id: int | None = None) -> Zxid | None:
-    """Make a received snapshot, if any, the whole history; return its zxid. Raises DataDirectoryError, OSError.
+    """Replace the whole history by a received snapshot, if there is one, and return the snapshot's zxid.
 
     `server_id` is the id of a server in an ensemble, None for a standalone server. Epochs never decrease. The accepted
-    epoch is raised first, so that the history's epoch never exceeds it.
+    epoch is raised first, so that the history's epoch never exceeds it. Raises DataDirectoryError, OSError.
     """
     received = directories.data / RECEIVED_NAME
     files = directories.files

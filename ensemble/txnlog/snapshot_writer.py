@@ -37,12 +37,16 @@ from zabka.ensemble.txnlog.snapshot_format import ROOT_END, encode_head, encode_
 from zabka.ensemble.txnlog.snapshots import SNAPSHOT_HEADER, STAGING_NAME, WrittenSnapshot, snapshot_path, staging
 
 STEP_BLOCKS = 2
-"""Number of blocks that the event loop encodes before it processes other events: half a millisecond."""
+"""Number of blocks that the event loop encodes before it processes other events.
+
+Encoding them takes half a millisecond.
+"""
 WRITE_BYTES = 1 << 20
 TAKEN_BYTES_MAX = 4 << 20
 """Maximum size of a block that is copied from the previous snapshot.
 
-A copied block is read as a whole, and for larger znodes encoding costs little more than reading the data.
+To copy a block, the whole block is read. For blocks with larger znodes, encoding the znodes again costs little more
+than reading the block.
 """
 ACLS_TAKEN = 1000
 """Maximum number of ACLs copied from the previous snapshot, in addition to one per block; some may be unused now."""
@@ -66,7 +70,7 @@ class Place(NamedTuple):
 
 
 class _TakeOver(NamedTuple):
-    """Data that the next snapshot needs to copy blocks from the file of a snapshot.
+    """Data with which the next snapshot can copy blocks from this snapshot's file.
 
     It contains the file's path, the tree, the snapshot's number, its ACLs, and the positions of its blocks.
     """
@@ -78,7 +82,10 @@ class _TakeOver(NamedTuple):
     places: dict[int, Place]
 
     def is_of(self, tree: Blocks) -> bool:
-        """Return whether a snapshot of this tree can copy blocks of the file. False if the file has too many ACLs."""
+        """Return whether a snapshot of this tree can copy blocks of the file.
+
+        Return False if the file has too many ACLs.
+        """
         return self.tree() is tree and len(self.acls) <= ACLS_TAKEN + len(self.places)
 
 
@@ -278,7 +285,7 @@ class SnapshotWriter:
         self._writing: _Writing | None = None
         self._before: _TakeOver | None = None
         self.taken = 0
-        """Number of snapshots that were begun, which is the number of the last one."""
+        """Number of snapshots begun so far, which is also the number of the latest one."""
 
     def start_snapshot(self, snapshot: TreeSnapshot) -> bool:
         """Begin to write this snapshot of a tree that has not changed since the snapshot was taken.

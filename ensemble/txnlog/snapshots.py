@@ -1,8 +1,9 @@
-"""Snapshot files: written under a temporary name, synced and renamed; every seal is checked when they are read.
+"""Snapshot files: written under a temporary name, synced and renamed. A reader checks every seal.
 
-Source: org.apache.zookeeper.server.persistence.FileSnap, SnapStream. A file is a header (ZKSN, version 2, dbid -1), the
-serialised tree, a seal, the digest and a seal, the last processed zxid and a seal. Old files end after the first seal;
-files from before 3.9 have no zxid part, and files of a ZooKeeper with `digest.enabled=false` have no digest.
+Source: org.apache.zookeeper.server.persistence.FileSnap, SnapStream. A seal is a checksum followed by "/". A file is a
+header (ZKSN, version 2, dbid -1), the serialised tree, a seal, the digest and a seal, the last processed zxid and a
+seal. Old files end after the first seal; files from before 3.9 have no zxid part, and files of a ZooKeeper with
+`digest.enabled=false` have no digest.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def list_snapshots(directory: Path, files: Files = HOST) -> list[tuple[int, Path
 class _Parts:
     """Reads the parts of a snapshot file after the tree, each with a seal.
 
-    `checksum` is that of the file up to `base`, where `data` begins.
+    `checksum` is the checksum of the file up to the position `base`, at which `data` begins.
     """
 
     def __init__(self, data: bytes, base: int, checksum: int) -> None:

@@ -34,7 +34,7 @@ class StageTimes:
         self.proposed_ms = Summary()
         """Time from when the leader created a transaction until it arrived here, measured with the wall clocks."""
         self.acknowledged_ms = Summary()
-        """Time from when a transaction was created until it is durable and acknowledged here."""
+        """Time from the creation of a transaction until this server has stored it durably and acknowledged it."""
 
     def note(
         self, txns: int, waits_ns: Sequence[int], *, process_ns: int, sync_ns: int, queued: int, made_ms: int,

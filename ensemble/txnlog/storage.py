@@ -52,7 +52,7 @@ from zabka.ensemble.zab.effects import (
 from zabka.ensemble.zab.membership import Membership
 
 GROUP_MAX = 1000
-"""Maximum number of disk effects in a group, that is before an fsync and the report of its barriers."""
+"""Maximum number of disk effects in a group, which ends with an fsync and the report of its barriers."""
 
 FSYNC_WARNING_MS = 1000
 """A sync that takes longer than this many milliseconds causes a warning (fsync.warningthresholdms)."""
@@ -64,7 +64,7 @@ The zoo.cfg key is zabka.fsync.inlinethresholdus.
 """
 
 AT_ONCE = (0,)
-"""Queue times of a group that the event loop executes itself: its effects do not wait."""
+"""Queueing times of a group that the event loop executes itself, without waiting in a queue."""
 
 WAIT_TXNS_MAX = 128
 """Maximum number of transactions in a group that the event loop writes itself; the thread writes larger groups.
@@ -269,7 +269,7 @@ class Storage:
         self._reading.wake()
 
     def take_snapshot(self, snapshot: TreeSnapshot) -> None:
-        """Begin to write an ordinary snapshot of a tree that has not changed since the snapshot was taken.
+        """Begin to write a periodic snapshot. The tree must not have changed since `snapshot` was captured.
 
         The tree can change during the write. If the previous snapshot is still being written, no new one is begun. The
         log continues in a new file. The snapshot is valid only when the log is durable up to its zxid.

@@ -23,10 +23,11 @@ BAR_NS_MAX = 600_000_000_000
 
 
 class SyncPace:
-    """Decides whether a disk is fast: the median of its recent syncs is below `quick_us` (0: never), without a stall.
+    """Decides whether a disk is fast.
 
-    The median is used because on a busy machine a sync often seems long only because the process waits for a core. On
-    such a machine a thread switch costs most.
+    A disk is fast if the median of its recent syncs is below `quick_us` (0: never) and no recent sync has stalled. The
+    median is used because on a busy machine a sync often seems long only because the process waits for a core. On such
+    a machine a thread switch costs most.
     """
 
     def __init__(self, quick_us: int) -> None:

@@ -30,7 +30,7 @@ from zabka.journal.events import ZxidCheckpoint
 LOCAL_SESSIONS_TIMER: Final = "local-sessions.expiry"
 """Name of the application's timer that expires at the end of each tick while there are local sessions."""
 LAPSING_TIMER: Final = "lapsing-nodes.check"
-"""Name of the timer with which a leader checks containers and times to live more often than every tick."""
+"""Name of the timer with which a leader checks container and TTL znodes more often than once per tick."""
 
 
 class Submit(Effect):
@@ -109,10 +109,10 @@ class Application(Protocol):
         ...
 
     def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Apply the next transactions, in order; for each, fire watches, then reply to the local client that requested
-        it.
+        """Apply the next transactions in order.
 
-        Returns `TreeDiffers` if the tree's digest differs from the leader's digest.
+        For each transaction, fire watches, then reply to the local client that requested it. Returns `TreeDiffers` if
+        the tree's digest differs from the leader's digest.
         """
         ...
 

@@ -40,8 +40,8 @@ _SYNCING, _SYNCED = Step.SYNCING, Step.SYNCED
 class Broadcast:
     """Proposals and commits of one leader's term.
 
-    `open` is set when a quorum has adopted the term's initial history; nothing is proposed before. `synchronise` is
-    called with each learner whose synchronisation had to wait for a commit.
+    `open` is set when a quorum has adopted the term's initial history; the leader proposes nothing before that.
+    `synchronise` is called with each learner whose synchronisation had to wait for a commit.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Broadcast:
     def admit(self, peer: LearnerLink) -> None:
         """Send UPTODATE to a learner that has the whole history.
 
-        From now on it accepts clients, and its acknowledgements count.
+        From then on, the learner accepts clients, and its acknowledgements count.
         """
         peer.step = Step.SYNCED
         self._logged |= {} if peer.observer else {peer.peer_id: self._logged.get(peer.peer_id, 0)}
@@ -92,7 +92,8 @@ class Broadcast:
     def forget(self, peer: LearnerLink) -> None:
         """Remove a learner that disconnected.
 
-        Its acknowledgements do not count after a reconnect, because its synchronisation may truncate its log.
+        The learner's earlier acknowledgements do not count after a reconnect, because the next synchronisation may
+        truncate its log.
         """
         self._syncs.forget(peer.link)
         self._logged.pop(peer.peer_id, None)

@@ -127,7 +127,10 @@ STRETCH_TXNS = 128
 """Number of transactions that are prepared or applied before their effects are passed to the driver."""
 _RECONFIG = int(OpCode.RECONFIG)
 _ASKING = (SubmitSync, AskRevalidate, TreeDiffers)
-"""This is a module constant, because a union in the function would be created again at each check."""
+"""Effects of the application that ZAB processes itself, in addition to `Submit`.
+
+They are in a module constant, because a union in the function would be created again at each check.
+"""
 _LOOKING = (PeerState.LOOKING, Phase.ELECTION, PeerId(-1))
 """State of a peer without a role."""
 
@@ -149,7 +152,11 @@ class Core:
         self.role: Role | None = None
         self.leaving: str | None = None
         self.cause = START
-        """Cause of this peer's next role change: first the reason for the election, and then the election itself."""
+        """Cause to record for this peer's next role change.
+
+        For the change to LOOKING it is the reason for the election. For the change after that it is the election
+        itself.
+        """
         self.successor: PeerId | None = None
         """The next leader, if this peer ends its role without an election."""
         self.round = 0
@@ -481,7 +488,7 @@ class Core:
         self._snapshots.count(txns)
 
     def _take_snapshot(self) -> None:
-        """Take a snapshot at the end of a turn, so that it contains the state at the end of this turn.
+        """Take a snapshot of the tree's state at the end of a turn.
 
         A peer that does not accept clients takes the snapshot only when it accepts them: before that, its tree may
         contain transactions that are not committed (ZOOKEEPER-1549).
@@ -506,7 +513,7 @@ class Core:
         return differs
 
     def _apply_uncommitted(self, txns: Sequence[Txn]) -> bool:
-        """Apply transactions whose commit is unknown, and hold back their journal events.
+        """Apply transactions that are not known to be committed, and hold back their journal events.
 
         The events are emitted when a leader is established, because the transactions are then committed. Pass several
         transactions only if none of them has a journal event.
@@ -585,7 +592,7 @@ class Core:
             self.diffs_sent += 1
 
     def truncate(self, zxid: Zxid) -> None:
-        """Truncate the log to `zxid`; `load` is called when the disk has done this."""
+        """Truncate the log to `zxid`; `load` is called when the disk has completed the truncation."""
         assert not self.pending, "the tree equals the log before a truncation"
         self.awaiting_recovery = True
         self.to_disk(TruncateLog(zxid))

@@ -54,7 +54,7 @@ class SendPackets(Effect):
 
 
 class CloseLink(Effect):
-    """Close a link after its queued packets are sent; `on_link_down` is not called for it."""
+    """Close a link after its queued packets are sent. The peer gets no `on_link_down` call for this link."""
 
     link: LinkId
     reason: str
@@ -67,10 +67,10 @@ class Append(Effect):
 
 
 class TruncateLog(Effect):
-    """Disk: durably remove every transaction above `zxid` from the log, and every newer snapshot, and load the rest
-    again.
+    """Disk: durably remove all history after `zxid`, and load the rest again.
 
-    The driver then calls `on_recovered(now, recovered)`.
+    This removes every transaction above `zxid` from the log, and every newer snapshot. The driver then calls
+    `on_recovered(now, recovered)`.
     """
 
     zxid: Zxid

@@ -182,7 +182,10 @@ class Election:
         return all(peer == me for peer in self._agreed) and not quorum.contains({me: None})
 
     def go_on(self) -> None:
-        """Use the current round again at the next start. A newer round could make peers leave another leader."""
+        """Make the next election begin in the current round instead of a newer one.
+
+        A newer round could make peers leave another leader.
+        """
         self._goes_on = True
 
     def pass_over(self) -> None:
@@ -254,7 +257,7 @@ class Election:
     def _leads(self, leader: PeerId, round: int) -> bool:
         """Return whether a leader reports that it is leading (FastLeaderElection.checkLeader).
 
-        Otherwise the followers of a dead leader could elect it again.
+        Without this check, the followers of a dead leader could elect it again.
         """
         if leader == self._core.my_id:
             return round == self.round

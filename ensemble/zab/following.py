@@ -1,7 +1,7 @@
 """Following: what a learner does while it is in sync with an established leader.
 
-It logs proposals, applies commits, and forwards requests. Source: Follower.processPacket, Observer.processPacket,
-FollowerZooKeeperServer. `zabka.ensemble.zab.learner` brings a peer to this state, and ends it.
+It logs proposals, applies commits, and forwards requests. `zabka.ensemble.zab.learner` begins and ends this state.
+Source: Follower.processPacket, Observer.processPacket, FollowerZooKeeperServer.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Following:
         """Accept clients, and log the transactions proposed during the synchronisation.
 
         The first `committed` of them are committed. If this peer has lost transactions, the first `logged` of them are
-        already in its log. This peer may have committed the logged ones before the loss, on its leader's
-        acknowledgement, so they must be committed again before this peer accepts clients.
+        already in its log. Before the loss, this peer may have committed the logged ones because of its leader's
+        acknowledgement, so it must commit them again before it accepts clients.
         """
         core = self._core
         core.report_history()
@@ -132,7 +132,10 @@ class Following:
             self.master.answer(origin, request)
 
     def _on_revalidated(self, answer: Revalidate, valid: bool) -> None:
-        """Pass the reply to the first request about this session; replies arrive in the order of the requests."""
+        """Forward the reply to the oldest pending request about this session.
+
+        Replies arrive in the order of the requests.
+        """
         core = self._core
         asked = next((each for each in self._revalidations if each[0] == answer.session_id), None)
         if asked is not None:

@@ -22,8 +22,8 @@ HANDOVER_TIMER = "leader.handover"
 class Handover:
     """Activates membership changes during one leader's term.
 
-    `successor` is set when the leader resigns because another peer becomes leader. From then on it commits nothing. Its
-    learners close their links and follow the successor, and then this peer follows the successor too.
+    `successor` is set when the leader resigns in favour of another peer. From then on, the leader commits nothing. Its
+    learners close their links and follow the successor; afterwards this peer follows the successor too.
     """
 
     def __init__(self, core: Core) -> None:

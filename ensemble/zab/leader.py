@@ -51,7 +51,7 @@ SILENCE_TIMER = "leader.silence"
 UNKNOWN_LINKS_MAX = 64
 _RECONFIG = int(OpCode.RECONFIG)
 _SYNCING, _SYNCED, _BROADCAST = Step.SYNCING, Step.SYNCED, Phase.BROADCAST
-"""Module constants, because looking up an enumeration member takes as long as a call."""
+"""Enumeration members as module constants, because looking up a member takes as long as a call."""
 LOOKING_GRACE_MS = 400
 """Time after the election in which a LOOKING voter may still decide to follow this leader (two finalize waits)."""
 
@@ -125,11 +125,14 @@ class Leader:
         self._links[link] = LearnerLink(link, self._core.now.mono_ms)
 
     def on_link_up(self, link: LinkId, to: PeerId) -> None:
-        """Close a link that this peer requested as a learner and that was opened only after this peer became leader."""
+        """Close a link that this peer requested when it was a learner.
+
+        The link was opened only after this peer had become leader.
+        """
         self._core.close(link, "no longer wanted")
 
     def on_link_failed(self, to: PeerId) -> None:
-        """Do nothing: the link was requested as a learner, and this peer is the leader now."""
+        """Do nothing: this peer requested the link when it was a learner, and it is the leader now."""
 
     def on_link_down(self, link: LinkId) -> None:
         """Handle a learner that disconnected."""

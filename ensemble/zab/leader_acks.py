@@ -1,27 +1,26 @@
 """Commits without a COMMIT packet: a follower combines the leader's own acknowledgement with its own log.
 
-A transaction is chosen when a quorum has it on disk in the epoch that proposed it. If the leader and one follower are
-a quorum, as in an ensemble of three, that follower can detect this itself. The leader sends it an acknowledgement of
-its own proposal (the learners' Ack), and the follower commits the transactions that are in both logs. A client that
-waits on that follower gets its reply without the round trip of the follower's acknowledgement and the leader's
-COMMIT. The other followers receive the acknowledgement too: together with the proposal, if that has not been sent
-yet, and instead of a separate COMMIT packet. ZooKeeper has no such feature; peers of this implementation agree on it
-when they connect (`FollowerInfo.heeds_acks`).
+A transaction is chosen when a quorum has it on disk in the epoch that proposed it. If the leader and one follower are a
+quorum, as in an ensemble of three, that follower can detect this itself. The leader sends it an acknowledgement of its
+own proposal (the learners' Ack), and the follower commits the transactions that are in both logs. A client that waits
+on that follower gets its reply without the round trip of the follower's acknowledgement and the leader's COMMIT. The
+other followers receive the acknowledgement too: together with the proposal, if that has not been sent yet, and instead
+of a separate COMMIT packet. ZooKeeper has no such feature; peers of this implementation agree on it when they connect
+(`FollowerInfo.heeds_acks`).
 
 This is as safe as a COMMIT. Leader and follower have both acknowledged the epoch's initial history, and links are in
-order, so each also has all transactions before that one. Every later leader needs the ACKEPOCH of one of the two.
-That peer sent its ACKEPOCH after it logged the transaction, because after an ACKEPOCH it logs nothing more of this
-epoch. And a leader whose history is older than that in an ACKEPOCH of its quorum is not established. Further
-conditions:
+order, so each also has all transactions before that one. Every later leader needs the ACKEPOCH of one of the two. That
+peer sent its ACKEPOCH after it logged the transaction, because after an ACKEPOCH it logs nothing more of this epoch.
+And a leader whose history is older than that in an ACKEPOCH of its quorum is not established. Further conditions:
 
 - Only an active quorum counts: while a change of membership is proposed, these acknowledgements are neither sent nor
   used. A leader also sends none after it has resigned for another.
 - The leader may be the last to detect a commit. So a sync waits for everything proposed before it, committed or not,
   and so does the reply that a session has expired; a session exists from its proposal on. A client that has seen a
   newer state than its new server is rejected, as always.
-- A follower must have made its own commits before anything that relies on them: a reply from the leader, or a change
-  of membership: after its proposal the follower does not commit by itself. So the leader sends the omitted
-  COMMIT before these.
+- Two packets rely on earlier commits at the follower: a reply from the leader, and the proposal of a change of
+  membership, after which the follower does not commit by itself. So the leader sends the omitted COMMIT before
+  these packets.
 - A follower that reconnects must not be truncated to the leader's last commit: it may have sent replies for
   more (`is_ahead`). It is synchronised when those transactions are committed too, which needs only the other followers.
 """
@@ -99,7 +98,7 @@ class LeaderAcks:
                 self._core.send(peer.link, commit)
 
     def _commits_itself(self, peer: LearnerLink, zxid: Zxid) -> bool:
-        """Return whether that learner commits up to `zxid` without a COMMIT, when its own log is durable."""
+        """Return whether a learner commits up to `zxid` without a COMMIT once its own log is durable up to `zxid`."""
         if peer.leader_acked < zxid or self._core.reconfiguration.under_way:
             return False
         if peer.acked >= zxid:
@@ -139,7 +138,10 @@ class LeaderAcks:
         return True
 
     def take_held_back(self, links: Mapping[LinkId, LearnerLink]) -> list[LearnerLink]:
-        """Return the learners whose synchronisation was postponed, to try it again, because more is committed now."""
+        """Remove and return the learners whose postponed synchronisation can be tried again.
+
+        More is committed now than when it was postponed. Learners whose link is lost are omitted.
+        """
         if not self._held_back:
             return []
         held_back, self._held_back = self._held_back, []

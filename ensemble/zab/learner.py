@@ -108,7 +108,10 @@ LIVENESS_TIMER = "learner.liveness"
 RETRY_MIN_MS = 10
 RETRY_MAX_MS = 50
 CONNECT_BUDGET_MS = 1500
-"""Time during which a learner tries to connect to a newly elected leader, which may decide later than this peer."""
+"""Time during which a learner tries to connect to a newly elected leader.
+
+The leader may end its election later than this peer.
+"""
 FORCE_SNAP_ZXID = Zxid(0)
 
 
@@ -245,7 +248,7 @@ class Learner:
         )
 
     def on_link_failed(self, to: PeerId) -> None:
-        """Try again soon, within a time limit, because the leader may not be listening yet."""
+        """Connect again soon, within a time limit, because the leader may not be listening yet."""
         core = self._core
         if to != self.source_id or self._step is not LearnerStep.CONNECTING:
             return

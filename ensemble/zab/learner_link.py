@@ -90,7 +90,10 @@ class LearnerLink:
 
     @property
     def is_syncing(self) -> bool:
-        """Whether the learner's missing history is being read or sent, and it has not acknowledged NEWLEADER."""
+        """Whether the learner's synchronisation is in progress.
+
+        Its missing history is being read or sent, and it has not acknowledged NEWLEADER.
+        """
         return self.step is _SYNCING or self.reading is not None
 
     @property

@@ -27,7 +27,7 @@ from zabka.ensemble.zab.sync import SyncMode, SyncPlan, plan_sync, what_both_may
 class Progress(Enum):
     """Progress of sending a learner its missing history.
 
-    The values: all of it is sent, more is being read from the log, and the log cannot be read.
+    DONE: all of it was sent. READING: more is being read from the log. BROKEN: the log cannot be read.
     """
 
     DONE = "done"

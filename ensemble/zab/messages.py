@@ -52,10 +52,12 @@ class Notification(msgspec.Struct, frozen=True):
 class FollowerInfo(msgspec.Struct, frozen=True):
     """Follower's first message to the leader: its accepted epoch (zxid = acceptedEpoch << 32).
 
-    An `observer` sends it as OBSERVERINFO. `cumulative`: the learner supports cumulative Acks and Commits; on the wire,
-    this is one byte after LearnerInfo, which other implementations ignore. `heeds_acks`: the learner can commit because
-    of the leader's own Acks (see `leader_acks`); this byte is then 2, otherwise 1. `wants_snapshot` requests the whole
-    tree (see `Core.in_doubt`): a second byte, 1.
+    An `observer` sends it as OBSERVERINFO. The last three fields are sent in up to two bytes after LearnerInfo, which
+    other implementations ignore.
+
+    `cumulative`: the learner supports cumulative Acks and Commits. The first byte is then 1. `heeds_acks`: the learner
+    can also commit because of the leader's own Acks (see `leader_acks`). The first byte is then 2. `wants_snapshot`:
+    the learner requests the whole tree (see `Core.in_doubt`). The second byte is then 1.
     """
 
     accepted_epoch: Epoch
@@ -184,7 +186,10 @@ class InformAndActivate(msgspec.Struct, frozen=True):
 
 
 class Ping(msgspec.Struct, frozen=True):
-    """Leader's ping (zxid = last proposed). The learner's reply lists active sessions: (id, timeout_ms)."""
+    """A leader's ping, with the last proposed zxid, or a learner's reply, with its active sessions.
+
+    The sessions are pairs of (id, timeout_ms).
+    """
 
     zxid: Zxid
     touched: Sequence[tuple[SessionId, int]] = ()
@@ -218,7 +223,10 @@ class ForwardedRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class SyncRequest(msgspec.Struct, frozen=True):
-    """Learner's request to reply when everything proposed so far is committed (SYNC). The reply is the same packet."""
+    """Learner's request for a reply once everything proposed so far is committed (SYNC).
+
+    The reply is the same packet.
+    """
 
     session_id: SessionId
     cxid: int

@@ -76,7 +76,7 @@ class PeerStatus(msgspec.Struct, frozen=True):
     def isro(self) -> str:
         """Return the reply to `isro`, with which clients search for a server with a leader (IsroCommand).
 
-        It is `rw`, `ro`, or `null` if this server does not accept clients.
+        The reply is `rw`, `ro`, or `null` if this server does not accept clients.
         """
         if self.read_only:
             return "ro"
@@ -108,9 +108,10 @@ class Peer:
         self._read_only = False
 
     def hand_effects_to(self, outlet: Callable[[list[Effect]], None]) -> None:
-        """Set a function that receives the first effects of a long turn before the turn ends (optional).
+        """Set a function that receives the first effects of a long turn before the turn ends.
 
-        The handler then returns only the remaining effects, to be executed after those.
+        This call is optional. After it, a handler returns only the remaining effects, which must be executed after the
+        first ones.
         """
         self._core.outlet = outlet
 
@@ -377,7 +378,7 @@ class Peer:
         return self._finish()
 
     def on_snapshot_spoiled(self, now: Instant) -> list[Effect]:
-        """Request a new snapshot, because the newest one is damaged (calling this is optional).
+        """Make a new snapshot due, because the newest one is damaged. Drivers need not call this.
 
         The snapshot is written when this peer accepts clients.
         """
@@ -523,7 +524,10 @@ class Peer:
         return PeerId(followers[self._masters_tried % len(followers)])
 
     def _answer(self, to: PeerId) -> None:
-        """Send the vote for this peer's leader to a LOOKING peer, with the new epoch when it is active (ZK-1732)."""
+        """Send this peer's vote for its leader to a LOOKING peer.
+
+        Once the new epoch is active, the vote contains the new epoch (ZK-1732).
+        """
         role, vote = self._core.role, self._vote
         assert role is not None
         if role.phase is Phase.BROADCAST:

@@ -148,7 +148,10 @@ class SurvivorQuorum:
         return self._survivor in peers
 
     def reached(self, marks: Mapping[PeerId, int]) -> int:
-        """Return the value that the survivor has reached, or, if both voters have a value, that both have reached."""
+        """Return the value that the survivor has reached.
+
+        If both voters have a value, return the value that both have reached.
+        """
         if all(voter in marks for voter in self.voters):
             return self._pair.reached(marks)
         return marks.get(self._survivor, -1)

@@ -133,7 +133,7 @@ class Reconfiguration:
         return self._core.my_id in self.current.observers
 
     def expects(self, peer: PeerId) -> bool:
-        """Return whether the leader must not ignore this learner's accepted epoch.
+        """Return whether the leader must take this learner's accepted epoch into account.
 
         True if the learner is a member, or can become one because reconfiguration is enabled.
         """
@@ -182,7 +182,7 @@ class Reconfiguration:
             return None
 
     def see(self, membership: Membership) -> None:
-        """Set the last seen membership; it is on disk before the results of later disk effects.
+        """Set the last seen membership, and queue it for the disk before all later disk effects.
 
         A leader's message may also restore the earlier membership, if the proposal of a new one failed.
         """
@@ -238,9 +238,10 @@ class Reconfiguration:
         return self.activate(self.last_seen, None)
 
     def open_epoch(self, zxid: Zxid) -> None:
-        """Begin a new leader's epoch: if the membership is the one in the servers' own files, set its version.
+        """Begin a new leader's epoch.
 
-        With that version it takes precedence over the memberships of servers that want to join (ZOOKEEPER-1783).
+        If the membership comes from the servers' own files and so has version 0, set its version to `zxid`. It then
+        takes precedence over the memberships of servers that want to join (ZOOKEEPER-1783).
         """
         if self.enabled and self.current.version == 0 and not self.under_way and self.current.lines:
             self.see(self.current.with_version(zxid))

@@ -30,7 +30,7 @@ _MORE = (
 
 
 class _Asked:
-    """Records every key that the parser reads, with its type and default, and forwards each call."""
+    """Wraps the methods with which the parser reads keys, and records each key with its type and default."""
 
     def __init__(self) -> None:
         self.keys: dict[str, tuple[str, object]] = {}

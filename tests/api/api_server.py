@@ -167,8 +167,9 @@ class FakeEnsemble(EnsembleView):
 
 
 class FakeAdmin:
-    """Admin client without brokers. It rejects a request only if it creates an existing topic or changes a missing
-    one.
+    """Admin client without brokers.
+
+    It rejects only requests that create an existing topic or change a missing one.
     """
 
     def __init__(self, ensemble: FakeEnsemble) -> None:

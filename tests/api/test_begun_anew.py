@@ -151,7 +151,7 @@ def test_file_rotation_or_restart_is_not_detected_as_new_journal(host: Host) -> 
 
 
 def test_cause_in_a_restarted_journal_is_renumbered(host: Host) -> None:
-    """A node's entries get new numbers after a restart of its journal, and so do references to them as causes.
+    """When a node's journal restarts, its entries get new numbers, and so do the causes that refer to them.
 
     References to causes in another node's journal do not change.
     """

@@ -39,7 +39,7 @@ def transaction(state: str, after: str, started_ms: int = -1) -> Event:
 
 
 def test_transactions_are_counted_at_begin_and_decision() -> None:
-    """A transaction counts once, although more partitions are added or another broker becomes its coordinator."""
+    """A transaction is counted once, even if partitions are added or another broker becomes its coordinator."""
     counts = counted(
         transaction("Empty", "producer started"),
         transaction("Ongoing", "partitions added", 100),

@@ -1,4 +1,4 @@
-"""The failover benchmark: its computations, where it reads stage times, and one frozen server of each system."""
+"""The failover benchmark: its computations, the source of stage times, and one frozen server per system."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def test_offset_fetch_fault_rejects_only_its_partition(cluster: Cluster) -> None
 def test_offset_fetch_fault_is_an_error_of_partitions_or_group(
     cluster: Cluster, error: str, of_group: str, of_partitions: list[str]
 ) -> None:
-    """Clients retry UNSTABLE_OFFSET_COMMIT only as the error of a partition, which it is in Kafka."""
+    """UNSTABLE_OFFSET_COMMIT is the error of each partition, as in Kafka, because clients retry it only there."""
     hold(cluster, refusal(error, api="OffsetFetch", group="g"))
     topics = [{"name": "orders", "partition_indexes": [0, 1]}]
     answer: Any = ask(cluster, request(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": "g", "topics": topics}]))
@@ -216,7 +216,10 @@ def test_offset_fetch_fault_is_an_error_of_partitions_or_group(
 
 
 def test_offset_queries_fail_only_for_the_partition_of_a_fault(cluster: Cluster) -> None:
-    """The requests are ListOffsets and OffsetForLeaderEpoch, as in franz-go's tests of an offset reload."""
+    """Faults for one partition make offset queries fail for that partition only.
+
+    The queries are ListOffsets and OffsetForLeaderEpoch, as in franz-go's tests of an offset reload.
+    """
     ask(cluster, produce(partitions=(0, 1)))
     where = {"topic": "orders", "partition": 0}
     apis = ("ListOffsets", "OffsetForLeaderEpoch")

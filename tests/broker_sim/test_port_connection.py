@@ -85,7 +85,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Run the event loop until the condition is true. Only the time limit of the test ends the wait earlier."""
+    """Run the event loop until the condition is true, without a time limit except that of the test."""
     while not condition():  # noqa: ASYNC110
         await asyncio.sleep(0)
 

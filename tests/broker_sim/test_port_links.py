@@ -21,7 +21,7 @@ SHORT_S = 0.1
 
 
 class Links:
-    """A Kafka port, the link faults of its clients, and the events journaled for them."""
+    """Wait until the background thread has read its rows. Raises Spark's exception if reading fails."""
 
     def __init__(self, served: Served, port: KafkaPort) -> None:
         self.served = served

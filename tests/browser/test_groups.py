@@ -1,4 +1,4 @@
-"""Consumer groups on the page: their coordinators' answers now, and the journal's at past moments."""
+"""Consumer groups on the page: present states come from their coordinators, past states from the journal."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 MOMENTS = 100
 PAGE_END = 4_000
-"""Number of the last event of a batch, because the browser fetches events in batches of 500."""
+"""Number of an event that is the last one of a batch: the browser fetches events in batches of 500."""
 VISIT = """async () => {
   const {theMoment} = await import("/web/main.js");
   window.visited = [];
@@ -61,7 +61,10 @@ def page(watched: Watched, long_history: PageServer) -> Iterator[Page]:
 
 
 def folds(server: PageServer, numbers: list[int]) -> dict[int, Any]:
-    """Return, for each number, the state that Python computes from the events up to it, in the page's number format."""
+    """Return the state after each of these event numbers, as Python computes it.
+
+    Python computes the state from the events up to that number. The numbers in a state have the page's format.
+    """
     state, found = ClusterState(), {}
     for entry in server.numbered():
         apply(state, entry)

@@ -112,7 +112,7 @@ def number(text: str) -> int:
 
 
 def drawn_and_hidden(page: Page, tap: MessageTap) -> tuple[int, int]:
-    """Return how many messages are drawn, and how many are only counted.
+    """Return how many messages are drawn, and how many are hidden and only counted.
 
     The sum must be the number of messages in the time window.
     """

@@ -1,4 +1,7 @@
-"""Past moments on the page: each shows the correct state, steps skip no event, and the return to live skips none."""
+"""Past moments on the page: each shows the correct state, and no event is skipped.
+
+This is tested for steps between moments, and for the return to the live state.
+"""
 
 from __future__ import annotations
 

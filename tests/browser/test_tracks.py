@@ -208,7 +208,10 @@ SEEN = """() => [".transport", ".top", "html"].map((part) => {
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1440, 900), (1920, 1080)])
 @pytest.mark.parametrize("projector", [False, True])
 def test_projector_button_and_toolbar_fit_the_window(tracks: Page, width: int, height: int, projector: bool) -> None:
-    """The projector button and the toolbar fit into the window, even with a pinned moment, which adds a button."""
+    """The projector button and the toolbar fit into the window, even if a moment is pinned.
+
+    A pinned moment adds a button.
+    """
     tracks.set_viewport_size({"width": width, "height": height})
     tracks.keyboard.press("ArrowLeft")
     tracks.keyboard.press("a")

@@ -1,4 +1,7 @@
-"""`zabka export` writes a run to one file: of a seed, a scenario, a journal or a running cluster."""
+"""`zabka export` writes a run to one file.
+
+The run can be that of a seed, a scenario, a journal or a running cluster.
+"""
 
 from __future__ import annotations
 

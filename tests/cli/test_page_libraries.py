@@ -1,4 +1,4 @@
-"""JavaScript libraries of the page in the wheel, and the error if npm has not installed them."""
+"""A wheel contains the page's JavaScript libraries; building it fails if npm has not installed them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulations of whole processes, each seed executed by its own command-line process as for a user."""
+"""Simulations of whole processes. Each seed runs in its own command-line process, as for a user."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Link:
 
 
 class RunningHost(Host):
-    """Host that reports all its processes as running, and these last statuses of its nodes."""
+    """Host whose processes all run. The last reported statuses of its nodes are preset; `set_link` changes them."""
 
     def __init__(self, tmp_path: Path) -> None:
         topology = plan(Requested(peers=1, brokers=1, zk_port=0, kafka_port=0, api_port=0), None)

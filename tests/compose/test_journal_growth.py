@@ -156,7 +156,7 @@ def test_replaced_journal_directory_is_watched_after_a_timeout(journal: Path, gr
 
 
 def looked_soon(growth: JournalGrowth) -> bool:
-    """Return whether a wait ends early without a notification, because the files are polled."""
+    """Return whether a wait for growth ends without a notification, which means that the files are polled."""
 
     async def scene() -> bool:
         notice = growth.next_growth()

@@ -1,4 +1,4 @@
-"""Continued reading of a journal: an unchanged journal costs two stat calls, and no new entry is missed."""
+"""Incremental reading of a journal: an unchanged journal costs two stat calls, and no new entry is missed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Files = Callable[[Path, str], list[Path]]
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list to which the path of each directory that is listed from now on is added."""
+    """Return a growing list: each time that a node's journal directory is listed, the node's name is added."""
     found: list[str] = []
     real = journal_files.read_on
 

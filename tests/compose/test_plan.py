@@ -1,4 +1,4 @@
-"""How a cluster is planned: counts, ports, settings, and the files that a second `up` reads."""
+"""The plan of a cluster: counts, ports, settings, and the files that a second `up` reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller's checks of AlterPartition requests, in their order (acceptance scenarios 46 and 61)."""
+"""The controller's checks of AlterPartition requests, and their order (acceptance scenarios 46 and 61)."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def elect(world: World, kind: int, *partitions: TopicPartition) -> dict[TopicPar
 
 
 def move_off_the_preferred(world: World) -> None:
-    """Create t-0 with replicas [2, 3] whose leader is 3, although broker 2 is in the ISR again."""
+    """Create t-0 with replicas [2, 3] and leader 3, with the preferred replica 2 back in the ISR."""
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.leave(2)

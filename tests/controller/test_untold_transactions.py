@@ -33,7 +33,10 @@ def last_election_cause(world: World) -> str:
 
 
 def handles(world: World, zxid: int) -> bool:
-    """Run until the controller handles this transaction, even if only briefly. Return True, or fail after a second."""
+    """Run until the controller handles an event that this transaction caused. Return True.
+
+    Fail if this does not happen within a second.
+    """
     causes = world.active().controller.term.causes
     world.until(lambda: causes.cause == transaction_cause(zxid), 1_000)
     return True

@@ -22,11 +22,15 @@ from tests.docs.documents import ROOT
 
 _PR_SET_PDEATHSIG = 1
 SESSION = "zookeeper.session.timeout.ms=3000"
-"""Session timeout of the brokers. It is half of the time for which the documents tell the reader to watch a killed
-broker.
+"""Session timeout of the brokers.
+
+The documents tell the reader to watch a killed broker for twice as long.
 """
 BY_HAND = "auto.leader.rebalance.enable=false"
-"""Disable the check for leader imbalance every five minutes, because the tutorial's reader elects a leader by hand."""
+"""Setting that disables the check for leader imbalance, which runs every five minutes.
+
+The reader of the tutorial elects a leader by hand instead.
+"""
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Turn off Java's optimizing compiler and parallel collector, which cost more than they save in a job of seconds."""
 
@@ -81,7 +85,10 @@ class Started:
         return output
 
     def settle(self) -> None:
-        """Wait until all running brokers are registered. A reader, too, pauses between two commands."""
+        """Wait until all running brokers are registered.
+
+        The wait stands for the pause that a reader of the document makes between two commands.
+        """
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with urllib.request.urlopen(f"http://{self.url}/api/v1/brokers", timeout=10) as answer:

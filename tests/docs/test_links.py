@@ -15,7 +15,7 @@ DOCUMENTS = [pytest.param(path, id=name_of(path)) for path in documents()]
 CURRENT = [param for param in DOCUMENTS if param.id != "CHANGELOG.md"]
 """All documents except the changelog, which describes earlier versions."""
 OF_MODULES = [param for param in CURRENT if not param.id.endswith("-keys.md")]
-"""Documents without lists of Kafka's config keys.
+"""Documents that do not list Kafka's config keys.
 
 Such keys look like module names: they contain dots, and start with the name of one of the project's packages.
 """

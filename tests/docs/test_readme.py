@@ -1,4 +1,4 @@
-"""The README's commands, run in order as by a new user, in the cluster that the first command starts."""
+"""The README's commands, run in order as a new user would, in the cluster that the first command starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Shell blocks of all other documents: each command is either run, or excluded with a reason."""
+"""Shell blocks of the documents: each command is either run, or excluded with a reason.
+
+The README and the tutorial `three-elections` are not included, because they have tests of their own.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ EXCUSED = {
     ".venv/bin/zabka agent --hosts ": "it needs three hosts; tests/compose/test_host_networks.py makes them",
     "kcat ": "the README's tour has the same command, and knows where kcat is missing",
 }
-"""Why a command is not run here, keyed by the start of the command."""
+"""Reasons why commands of the documentation are not run here, keyed by the start of the command."""
 ELSEWHERE = ("README.md", "docs/tutorial/three-elections.md")
 PAGES = [path for path in documents() if name_of(path) not in ELSEWHERE and commands(path.read_text())]
 _WRITTEN = re.compile(r"\b(seed-\d+\.jsonl|hashes\.txt|searches/\w+|zabka\.yaml)\b")

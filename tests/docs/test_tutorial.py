@@ -1,4 +1,7 @@
-"""The tutorial, tested part by part in the order of reading: its commands print the output that the page shows."""
+"""Runs the tutorial's commands in the order of the page.
+
+Each part is a test: its commands print the output that the page shows.
+"""
 
 from __future__ import annotations
 

@@ -82,14 +82,14 @@ VERSIONS: dict[str, int | None] = {
     "producer snapshot": producer_snapshots._VERSION,
     "`partition.metadata`": int(checkpoints._partition_metadata("x").split("\n")[0].removeprefix("version: ")),
 }
-"""Format versions that the code writes, keyed by the format's name on the page."""
+"""Format versions that the code writes, keyed by the format's name in docs/how-to/upgrade.md."""
 
 Show = Callable[[Path], str]
 OLDER: dict[str, Show] = {}
 NEWER: dict[str, Show] = {}
-"""Test for each file format.
+"""One check for each file format of how a newer file is handled.
 
-It checks how a newer file is handled, and returns what the page's table must say.
+Each check returns the text that the table in the upgrade page must contain.
 """
 
 
@@ -566,7 +566,7 @@ def a_log(directory: Path, segment_bytes: int = 1 << 20) -> PartitionLog:
 
 
 def truncated_at_magic(directory: Path, magic: int) -> str:
-    """Check that a log is truncated before a batch with another magic value, and return `truncated`."""
+    """Check that a log is truncated before a batch with another magic value. Return the string `truncated`."""
     log = a_log(directory)
     append(log, ("a", "1"))
     (segment,) = (directory / "orders-0").glob("*.log")

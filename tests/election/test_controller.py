@@ -1,4 +1,4 @@
-"""How controllers and partition leaders are replaced when they crash, and what they do when they return."""
+"""Replacement of crashed controllers and partition leaders, and their behaviour when they return."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def kill_the_leader(cluster: Cluster) -> Peer:
 
 
 def nothing_was_elected(cluster: Cluster, since_us: int) -> None:
-    """Assert that no broker session expired, and that the controller and the partition leaders are the same as before.
+    """Assert that no broker session expired, and that the controller and partition leaders have not changed.
 
     Elections of preferred replicas are allowed, because the controller runs them from time to time.
     """

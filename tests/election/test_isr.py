@@ -21,7 +21,7 @@ LIVE_SLACK_US = 500_000
 
 
 class Roles(NamedTuple):
-    """Controller, leader and follower on three brokers. A workload writes to a topic on the last two."""
+    """Three brokers: the controller, and the leader and the follower of a topic to which a workload writes."""
 
     controller: Broker
     leader: Broker

@@ -1,4 +1,7 @@
-"""Which packages of `ensemble` can import which: for example, `zab` imports neither `tree` nor the tree's files."""
+"""Allowed imports between the packages of `ensemble`.
+
+For example, `zab` imports neither `tree` nor the tree's files.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client port itself: it splits a connection's bytes into the same frames for chunks of any size."""
+"""The client port: it decodes the same frames from a connection's bytes, in chunks of any size."""
 
 from __future__ import annotations
 

@@ -207,9 +207,10 @@ USERS = {"ann": "secret", "é": "p\\w"}
 
 
 def sasl(data: bytes) -> None:
-    """Check a client's response to a digest challenge: it authenticates a user, or fails.
+    """Fuzz both sides of digest authentication.
 
-    Also compute the response to a challenge from the input, or reject the challenge.
+    The server authenticates a known user from the input as the client's response, or rejects it. The client responds to
+    the input as a challenge, or rejects it.
     """
     server = DigestMd5Server(USERS, "nonce")
     with suppress(SaslError):
@@ -228,7 +229,7 @@ def sasl_tokens() -> list[bytes]:
 
 
 def credentials(data: bytes) -> None:
-    """Check valid and invalid ids in ACLs against matching and other identities and certificates."""
+    """Check valid and invalid ACL ids against identities and certificates, both matching and other ones."""
     choices = Choices(data[:4])
     text = data[4:].decode("utf-8", "surrogatepass" if choices.below(2) else "replace") if _is_text(data[4:]) else ""
     scheme = choices.one(("digest", "ip", "x509", "sasl", "world", "auth", text))

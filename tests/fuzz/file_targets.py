@@ -72,7 +72,7 @@ def my_id(data: bytes) -> None:
 
 
 def membership(data: bytes) -> None:
-    """Parse a membership. A valid one can be formatted as text that is parsed to the same membership."""
+    """Parse a membership. Formatting a valid one and parsing it again must yield the same membership."""
     text = _text(data)
     with suppress(BadMembership):
         found = Membership.parse(text)
@@ -122,7 +122,10 @@ def epochs(data: bytes) -> None:
 
 
 def snapshot_file(data: bytes) -> None:
-    """Read snapshot files, compressed or not, and an uploaded snapshot: a snapshot or SnapshotDamaged."""
+    """Read snapshot files, compressed or not, and an uploaded snapshot.
+
+    Each read returns a snapshot or raises SnapshotDamaged.
+    """
     for suffix in ("", ".gz", ".snappy"):
         path = _directory() / f"snapshot.5{suffix}"
         path.write_bytes(data)

@@ -183,7 +183,10 @@ class Lone:
             self.do(self.peer.on_link_down(self.now, link))
 
     def follow(self, upto: int = 99) -> LinkId | None:
-        """Follow server 3, up to `upto` of the packets that it sends. Return None if there is no link to it."""
+        """Follow server 3, which sends only the first `upto` packets of the synchronisation.
+
+        Return None if the peer does not follow server 3.
+        """
         self.elect(3)
         if self.peer.state is not PeerState.FOLLOWING:
             return None
@@ -201,7 +204,7 @@ class Lone:
         return link
 
     def lead(self, upto: int = 99) -> LinkId | None:
-        """Lead with server 2 as follower, up to `upto` of its packets.
+        """Become leader, with server 2 as the only follower, and process up to `upto` packets of the follower.
 
         Return None if this peer does not become leader.
         """

@@ -170,8 +170,9 @@ def _fed(learner: bool, cuts: Iterable[bytes]) -> list[Packet] | type[MalformedR
 
 def _quorum(learner: bool) -> Callable[[bytes], None]:
     def run(data: bytes) -> None:
-        """Decode packets, split at any position, or reject them as malformed. Decoded packets encode to the same
-        bytes.
+        """Check that packets are decoded equally from whole and from split data, or rejected in both cases.
+
+        Encoding the decoded packets and decoding them again must give the same packets.
         """
         choices, stream = Choices(data[:16]), data[16:]
         whole = _fed(learner, [stream])
@@ -248,7 +249,8 @@ def _restore(snapshot: TreeSnapshot) -> DataTree | None:
 def transaction(data: bytes) -> None:
     """Decode a transaction, or reject it as malformed.
 
-    The hand-written and the generic codec return the same result and encode it to the same bytes. A tree can apply it.
+    The hand-written and the generic codec return the same result and encode it to the same bytes. The transaction can
+    be applied to a tree.
     """
     try:
         txn = Txn.decode(data)

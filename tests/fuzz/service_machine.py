@@ -169,7 +169,7 @@ def service(data: bytes) -> None:
 def forwarded(data: bytes) -> None:
     """Apply all requests that a learner forwards.
 
-    Each becomes a transaction, even if it is an error, and both servers can apply it.
+    Each request becomes a transaction, which may be an error, and both servers can apply it.
     """
     choices = Choices(data)
     leader = Ensemble(servers=2, auth=POLICY)

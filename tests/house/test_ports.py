@@ -118,7 +118,7 @@ TAKE_FILES = set().union(*(_takes_files(name) for name in STANDS_ON_PORTS)) - {"
 
 
 def _without_files(tree: ast.Module) -> list[str]:
-    """Return the calls that do not pass on the file system, so that the default would be used."""
+    """Return the calls that do not pass the file system on, and therefore use the default file system."""
     return [
         f"line {call.lineno}: {ast.unparse(call)}"
         for call in _calls(tree)

@@ -1,4 +1,4 @@
-"""Tests that Go modules contain. They are built from the module's source, and run with our brokers."""
+"""Test suites of Go modules. They are built from the modules' source, and run with our brokers."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Session:
     """A producer and a consumer of one library, with a separate topic `outage-NAME` and group `group-NAME`."""
 
     def __init__(self, library: str, bootstrap: str, directory: Path, name: str = "") -> None:
-        """Start both programs. By default, the library's name is used in the topic and group names."""
+        """Start the producer and the consumer. By default, the library's name is used in the topic and group names."""
         self.library = library
         self.topic = f"outage-{name or library}"
         self.group = f"group-{name or library}"
@@ -119,7 +119,7 @@ class Session:
         return Program([*kcat, *options], errors, subprocess.PIPE)
 
     def _feed(self) -> None:
-        """Write to kcat's standard input the numbers whose time has come. kcat sends each line as a record."""
+        """Write the numbers that are due to kcat's standard input. kcat sends each line as a record."""
         pipe = self._producer.process.stdin
         assert pipe is not None
         begun = time.monotonic()
@@ -142,9 +142,9 @@ class Session:
 
     @property
     def acknowledged(self) -> int:
-        """Return the number of acknowledgements that the producer has printed.
+        """Return the number of records that the producer has reported as acknowledged.
 
-        kcat prints them only when it ends, so its count is the number of lines written to it.
+        kcat prints acknowledgements only when it ends, so for kcat this is the number of lines written to it.
         """
         return len(self._producer.lines) if self.library != "kcat" else self._fed
 

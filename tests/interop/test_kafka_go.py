@@ -1,4 +1,4 @@
-"""kafka-go's own tests, from the Go module, run with one of our brokers, as these tests expect."""
+"""kafka-go's own tests, from its Go module, run against a single zabka broker, because they expect one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Transactions in a cluster of our brokers and an Apache Kafka 3.9 broker, each as coordinator and as leader.
+"""Transactions in a cluster of our brokers and a Kafka 3.9 broker, each as coordinator and as leader.
 
-Each rule is tested both ways: first with our coordinator and then Kafka's, and vice versa. The partitions of each topic
-have three different leaders: two of our brokers and Kafka's broker.
+Each rule is tested in both orders: first with our coordinator and then with Kafka's, and the other way round. The
+partitions of each topic have three different leaders: two of our brokers and Apache Kafka's broker.
 """
 
 from __future__ import annotations
@@ -220,9 +220,9 @@ def test_second_coordinator_aborts_a_transaction_at_its_timeout(cluster: MixedCl
 
 @COORDINATORS
 def test_offsets_of_a_transaction_move_with_its_output(cluster: MixedCluster, first: int, second: int) -> None:
-    """Offsets and output of a transaction are committed together if the two coordinators differ.
+    """The offsets and the output of a transaction are committed together.
 
-    The group coordinator and the transaction coordinator are of different implementations.
+    The group coordinator and the transaction coordinator are brokers of different implementations.
     """
     topic = producer_id = group = f"offsets-{first}"
     cluster.create(topic, *THREE_WAYS)

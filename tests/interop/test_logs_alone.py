@@ -1,4 +1,7 @@
-"""Three peers with logs but no snapshot, with and without snapshot.trust.empty: Apache ZooKeeper and our peers."""
+"""Three peers start with logs but no snapshot, with and without snapshot.trust.empty.
+
+The tests compare Apache ZooKeeper and our peers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ensemble of two servers with an oracle, one of them Apache ZooKeeper 3.9.5.
+"""An ensemble of two servers, one of them Apache ZooKeeper 3.9.5, that use an oracle.
 
 Either server can be the leader without the other one if the oracle allows it.
 """

@@ -1,7 +1,7 @@
-"""Apache Kafka 3.9.1 and our broker handle valid and invalid produce requests equally.
+"""Apache Kafka 3.9.1 and our broker handle valid and invalid produce requests in the same way.
 
-Both brokers receive the same bytes for every case. The test compares the error, its message, the record indexes in it,
-and the stored records that older and newer clients read.
+Both brokers receive the same bytes for every case. The test compares the errors, with their messages and record
+indexes, and the stored records that older and newer clients read.
 """
 
 from __future__ import annotations

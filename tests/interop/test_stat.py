@@ -1,4 +1,4 @@
-"""The same requests to a real ZooKeeper (from PySpark's jars) and to our service.
+"""Sends the same requests to a real ZooKeeper (from PySpark's jars) and to our service.
 
 Replies, watch events and digests must be equal. Zxids are equal too, because every write, even a rejected one, uses one
 zxid on both sides. Times and session ids are masked.

@@ -49,7 +49,7 @@ CLIENTS = ("confluent-kafka", "kafka-python", "java")
 EARLY_MS = (8_000, 8_500, 9_000, 9_500, 10_000)
 """Busy times in ms that end before the group has a new coordinator, but after the member's session timeout."""
 LATE_MS = (26_000, 27_000, 28_000, 29_000, 30_000)
-"""Busy times in ms that end some time after the group has a new coordinator."""
+"""Busy times in ms that end several seconds or more after the group has a new coordinator."""
 WITHIN_S = 90.0
 
 

@@ -1,4 +1,7 @@
-"""Apache ZooKeeper 3.9.5 and our peers in one ensemble, and each with data that the other has written."""
+"""Apache ZooKeeper 3.9.5 and our peers run in one ensemble.
+
+Each of them also starts with data that the other has written.
+"""
 
 from __future__ import annotations
 

@@ -63,9 +63,9 @@ def modes_of_ours(ensemble: MixedEnsemble, i: int) -> list[str]:
 
 
 def append_unseen(ensemble: MixedEnsemble, i: int) -> None:
-    """Append a transaction that no other peer has to a stopped peer's log.
+    """Append to a stopped peer's log a transaction that no other peer has.
 
-    A leader does this if it dies before it sends the proposal.
+    A leader leaves such a log if it dies before it sends the proposal.
     """
     directory = ensemble.data(i)
     last = read_log(list_logs(directory)[-1][1])[1].txns[-1]

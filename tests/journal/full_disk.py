@@ -11,7 +11,7 @@ from collections.abc import Iterator
 def no_file_grows_beyond(size: int) -> Iterator[None]:
     """Limit the size of all files that this process writes during the `with` block.
 
-    Python converts the signal to an OSError.
+    A write beyond the limit raises OSError, because Python ignores the signal SIGXFSZ.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))

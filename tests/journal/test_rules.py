@@ -19,9 +19,9 @@ from zabka.simulation.scenarios.scenario import WorldScenario
 from zabka.simulation.scenarios.world_player import play
 
 ROOTS = {e.AdminRequested, e.NodeStarted, e.NodeStopped, e.TaskFailed, e.FaultInjected, e.FaultRemoved}
-"""Events that have no cause in the journal.
+"""Types of events that have no cause in the journal.
 
-They happen to a node or report its exit, and no rule of Kafka's decides them.
+Each is an external action on a node, or the start, failure or exit of a node. No rule of Kafka leads to such an event.
 """
 STRANGERS = {e.PeerProtocolBroken, e.LinkFaultApplied, e.RequestFaultApplied, e.ProgramNoted}
 """Events caused by the other end of a connection, by a fault that a user injected, or by a user's own program."""

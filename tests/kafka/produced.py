@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def whole(work: Generator[None, None, T]) -> T:
-    """Run a generator to its end, although it pauses between its steps, and return its result."""
+    """Run a generator to its end without pausing between its steps, and return its result."""
     while True:
         try:
             next(work)

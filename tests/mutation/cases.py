@@ -27,7 +27,7 @@ TESTS = (
 )  # fmt: skip
 """Tests of the mutated packages, and tests of other packages that execute parts of the mutated ones.
 
-Those parts are server lines, packets and their names, and the controller's queues.
+Those parts are the server lines of a configuration, packets and their names, and the controller's queues.
 """
 SEEDS = {"ensemble": 14, "reconfiguring": 8, "read-only": 8, "disks": 10, "chaos": 10}
 """Number of seeds of each simulation scenario. All of them together take about half a minute."""
@@ -54,7 +54,7 @@ class Cases:
     def covering(self, mutant: Mutant, seeds: int) -> dict[str, float]:
         """Return the cases that execute the mutant's line, with their CPU seconds, fastest first.
 
-        They are tests, and the first `seeds` seeds.
+        The cases are tests, and runs of the first `seeds` seeds.
         """
         left_out = set(list(seed_names())[seeds:])
         names = self._covering.get((mutant.path, mutant.statement), [])
@@ -122,7 +122,7 @@ def _files_of_tests() -> Iterator[Path]:
 
 
 def seed_names() -> Iterator[str]:
-    """Yield the names of the seeds as cases. They are different from all test names."""
+    """Yield the names of the cases that are seeds. These names differ from all test names."""
     for scenario, count in SEEDS.items():
         for seed in range(count):
             yield f"{SEED}{scenario} {seed}"
@@ -180,7 +180,7 @@ class _Gathering(Repeatable):
 
 
 def gather(file: Path) -> None:
-    """Run each case that is out of date once, and store the lines that it executes."""
+    """Run each outdated case once, and store the source lines that it executes."""
     cases = Cases(file)
     stale = cases.stale()
     cases.files = digests()

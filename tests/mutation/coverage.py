@@ -43,7 +43,10 @@ class _TreeLoader(SourceFileLoader):
 
 
 class Marks:
-    """Marks in the code of these modules. A module has marks if it is imported after this object was created."""
+    """Marks in the code of these modules, which record whether the marked lines were executed.
+
+    A module has marks only if it is imported after this object was created.
+    """
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._places: list[tuple[str, int]] = []

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeGuard
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = 64
-"""Numbers from this size on are doubled instead of changed by 1.
+"""Numbers of at least this size are doubled in a mutant, instead of changed by 1.
 
 A test need not detect that a timeout of 1,600 ms becomes 1,601 or 1,599 ms.
 """

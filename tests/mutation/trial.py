@@ -25,7 +25,7 @@ from tests.mutation.patching import RunningFunctions
 MEMORY_MAX = 4 << 30
 CPU_SPARE_S = 3.0
 CPU_FACTOR = 10
-"""A case counts as endless if it needs this many times the CPU time that it needs without the mutant."""
+"""A case with a mutant counts as endless once it has used this many times its CPU time without the mutant."""
 WALL_FACTOR = 40
 WALL_SPARE_S = 30
 """Additional wall-clock time in seconds for a case, because a case that waits forever uses no CPU time.
@@ -158,7 +158,7 @@ def _read_answer(reading: int, child: int, wall_s: float) -> str:
 
 
 def _in_new_process(mutant: Mutant, covering: dict[str, float]) -> str:
-    """Run a mutant of code that runs on import. A separate process imports the changed module."""
+    """Run a mutant of code that runs on import, in a separate process that imports the changed module."""
     with tempfile.TemporaryDirectory() as folder:
         answer_file = Path(folder) / "answer_file"
         case_file = Path(folder) / "case_file"

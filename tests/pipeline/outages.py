@@ -26,7 +26,7 @@ _WRITABLE = {
 
 
 class Standing:
-    """What affects the availability of partitions at one moment, and the time spent in each state so far."""
+    """The state on which the availability of partitions depends, and the time spent in each availability state."""
 
     def __init__(self) -> None:
         self.leaders: dict[Partition, tuple[int, int, list[int]]] = {}
@@ -149,9 +149,10 @@ def committed_offsets(path: Path) -> dict[tuple[str, int, str], int]:
     """
     marks: dict[tuple[str, int, str, int], int] = {}
     roles: dict[tuple[str, str, int], tuple[tuple[str, int, str, int], int]] = {}
-    """The key in `marks` and the last reported high watermark of each replica's current role.
+    """The key in `marks` of each replica's current role, and its last reported high watermark.
 
-    For a leader, the value is -1, so that each report counts.
+    The initial value is -1 for a leader, so that its first report counts, and very high for a follower, so that its
+    first report does not count.
     """
     losses: list[e.RecordsLost] = []
     for entry in read_file(path):

@@ -26,7 +26,7 @@ def paused_twice_and_a_third_time() -> list[bytes]:
 def paused_and_then_stopped() -> list[bytes]:
     """Return a history in which broker 1 leads from second 1 to 36.
 
-    It is paused at second 10. Its next entry, at second 13, is a request to stop.
+    The broker is paused at second 10. Its next journal entry, at second 13, is a request to stop.
     """
     pause = e.FaultInjected("f10", "pause", "broker-1", "broker-1", False)
     events: list[tuple[str, int, Event]] = [

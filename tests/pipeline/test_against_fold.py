@@ -1,6 +1,6 @@
-"""Tables of simulated runs, compared with the states after the events in true order, and with SQL in DuckDB.
+"""Tables of simulated runs, compared with the folded states of the cluster and with SQL in DuckDB.
 
-All tables are compared row by row.
+The states are computed from the events in their true order. All tables are compared row by row.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ def test_acks_all_waits_for_dead_and_unreachable_isr_members(spark: SparkSession
 def test_link_cut_ends_when_the_agent_that_injected_it_restarts(spark: SparkSession, tmp_path: Path) -> None:
     """A network partition ends when the host agent that injected it restarts.
 
-    The partition begins at second 10, and that agent starts again at second 30. The other agent's start at 20 and the
-    start at 40 have no effect.
+    The partition begins at second 10, and that agent starts again at second 30. The start of the other agent at second
+    20, and the next start at second 40, have no effect.
     """
     history = written(
         tmp_path,

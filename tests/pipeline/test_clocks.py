@@ -24,13 +24,14 @@ MS, HOUR = 1_000, 3_600_000_000
 WALL = 1_700_000_000_000_000
 
 Delays = list[tuple[int, int]]
-"""Delay of the second peer's report of each session after the first's, as (wall clock, monotonic clock)."""
+"""Delay between the first and the second peer's report of each session, as (wall clock, monotonic clock)."""
 
 
 def is_one_clock(spark: SparkSession, directory: Path, delays: Delays) -> bool:
     """Return whether the monotonic clock is used for the run.
 
-    One further session is reported by the first peer only.
+    The journal has one session for each of `delays`, which both peers report, and one more session, which only the
+    first peer reports.
     """
     lines = []
     for number, (wall_later, mono_later) in enumerate([*delays, (0, 0)], 1):
@@ -75,7 +76,7 @@ LED: list[tuple[int, str, Event]] = [
 ]
 """History as (second, node, event).
 
-A leader is paused for ten seconds, and has no follower in the ISR for fifteen.
+A leader is paused for ten seconds, and has no follower in its ISR for fifteen seconds.
 """
 UPTIMES_H = {"peer-1": 1, "peer-2": 2, "broker-1": 30, "host-1": 30}
 

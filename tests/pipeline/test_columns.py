@@ -37,10 +37,10 @@ def test_columns_with_units_are_documented_with_their_unit(table: Table) -> None
 
 
 def test_written_tables_have_timestamps_and_run_kinds(spark: SparkSession, history: Any, tmp_path: Path) -> None:
-    """The tables contain timestamps, and whether a run is of a cluster or simulated.
+    """The tables contain timestamps, and show whether each run is from a real cluster or is simulated.
 
-    There is a cluster in a separate folder, a cluster in the directory itself, and two simulated runs. All events are
-    at 2026-01-02 03:04:05.
+    The data are a cluster in a separate folder, a cluster in the directory itself, and two simulated runs. All events
+    are at 2026-01-02 03:04:05.
     """
     at = datetime(2026, 1, 2, 3, 4, 5, 678_901, UTC)
     at_us = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)

@@ -56,7 +56,7 @@ def committed(lake: Path, tree: str) -> Rows:
 
 
 def present(lake: Path, tree: str) -> Rows:
-    """Return the rows below a directory that a reader sees if it ignores the commit log."""
+    """Return the rows below a directory, as seen by a reader that ignores the commit log."""
     tables = [pq.ParquetFile(path).read() for path in (lake / tree).rglob("*.parquet")]
     return sorted((tuple(row.items()) for table in tables for row in table.to_pylist()), key=str)
 

@@ -28,9 +28,9 @@ from zabka.pipeline.tables import faults
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_table_without_its_event_types_has_no_row(spark: SparkSession, tmp_path: Path) -> None:
-    """The declared event types of each table are those without which the table has no row.
+    """A table has no row if the journal lacks all event types that are declared for the table's rows.
 
-    The history has all other events.
+    The history in this test has all other events.
     """
     play(2, tmp_path)
     read = pa.Table.from_batches(read_share(shares_of(tmp_path, frozenset(TYPES))[0]))

@@ -1,4 +1,4 @@
-"""The tables of a live outage: every value is equal to one computed in plain Python, or to the clients' records."""
+"""The tables of a live outage: every value equals a value from plain Python or from the clients' records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Spark session: its class path, and its end after Ctrl-C, whose signal Java receives too.
+"""A Spark session: its class path, and its end after Ctrl-C, a signal that Java also receives.
 
 Also tests that only one module uses private names of PySpark.
 """

@@ -160,7 +160,7 @@ def test_late_entry_of_paused_coordinator_is_assigned_to_its_txn(spark: SparkSes
 def test_transaction_not_loaded_by_a_new_coordinator_is_separate(spark: SparkSession, history: Any) -> None:
     """A transaction that a new coordinator does not know has a row of its own.
 
-    The new coordinator did not load the first transaction. The next one has another start time.
+    The new coordinator did not load the first transaction. The transaction that it reports next has another start time.
     """
     pay = Coordinator(history, "pay", 7)
     pay.changed(1, "Ongoing", 0, ["a-0"], "partitions added", 1_000)

@@ -66,7 +66,7 @@ def elections(lines: list[Row]) -> list[Row]:
 def _period(period: list[Row], end: Row | None) -> Row:
     """Return the row for one period without a leader.
 
-    `end` is the entry with which the peer stopped. If it was killed, it is the peer's next start.
+    `end` is the entry that ended the peer. If the peer was killed, `end` is the next start of that peer.
     """
     first, last = period[0], period[-1]
     is_done = last["phase"] == "BROADCAST"

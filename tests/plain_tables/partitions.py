@@ -84,9 +84,9 @@ def isr_changes(lines: list[Row]) -> list[Row]:
 
 
 def _evidence(line: Row, proposals: list[Row]) -> list[Row] | None:
-    """Return the state that the leader recorded of the replicas that joined or left the ISR.
+    """Return the recorded state of the replicas that joined or left the ISR.
 
-    The record is in the write itself, or in the last matching proposal before the write.
+    The leader recorded it in the write itself, or in the last matching proposal before the write.
     """
     if line.get("moved"):
         return list(line["moved"])

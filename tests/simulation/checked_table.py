@@ -1,6 +1,7 @@
-"""Print how often each invariant was checked in a hundred seeds (`python -m tests.simulation.checked_table`).
+"""Print how often each invariant was checked in a hundred seeds.
 
-With the argument `whole`, use fifty seeds of whole processes.
+Usage: `python -m tests.simulation.checked_table`. With the argument `whole`, run fifty seeds of the scenarios with
+whole processes instead.
 
 An invariant that is never checked proves nothing, so `test_checked_table` requires every row to be above zero.
 """

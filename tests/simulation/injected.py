@@ -208,7 +208,7 @@ def unseen_bounces_are_not_fenced() -> Iterator[None]:
 def controllers_do_not_note_shutdowns() -> Iterator[None]:
     """Injected bug: a controller does not remember that a broker is shutting down.
 
-    It moves the broker's leaderships, but otherwise treats the broker as if it stayed.
+    The controller moves the broker's leaderships, but otherwise treats the broker as if it were not shutting down.
     """
     begin = ControllerContext.__init__
 

@@ -67,7 +67,7 @@ def a_broker_uses_a_descriptor_that_it_has_closed() -> Iterator[None]:
 def commits_of_offsets_do_not_wait() -> Iterator[None]:
     """Injected bug: the coordinator replies to an offset commit as soon as its own log contains it.
 
-    This is offsets.commit.required.acks=1.
+    Kafka behaves like this with offsets.commit.required.acks=1.
     """
 
     def append(

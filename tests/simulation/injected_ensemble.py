@@ -217,9 +217,9 @@ def pending_proposals_not_given_to_a_newcomer() -> Iterator[None]:
 
 @contextmanager
 def zxids_go_on_across_epochs() -> Iterator[None]:
-    """Injected bug: a new leader numbers its first proposal as the next one of the old epoch.
+    """Injected bug: a new leader continues the zxid sequence of the old epoch.
 
-    This violates ZAB's Integrity property.
+    Its first proposal gets the zxid after the last logged one. This violates ZAB's Integrity property.
     """
     adopt = Leader._adopt_with_quorum
 

@@ -42,8 +42,9 @@ def digests_that_differ_are_counted() -> Iterator[None]:
 
 
 class _WhateverMayFollow(dict[Zxid, Any]):
-    """Replacement for the known ends of epochs: the first transaction of any later epoch may follow each
-    transaction.
+    """Replacement for the known ends of epochs, with which any transaction can be the last one of its epoch.
+
+    The first transaction of any later epoch can follow it.
     """
 
     def get(self, last: Any, default: Any = None) -> Any:
@@ -70,7 +71,7 @@ def the_log_is_read_by_its_numbers() -> Iterator[None]:
     """Injected bug: the log that is read for a learner is checked only by its zxids.
 
     Each zxid only has to be a possible successor of the previous one. The transactions need not belong to the leader's
-    history. A learner whose digests differ only counts the differences.
+    history. If the learner's digests differ, the learner counts the differences and takes no other action.
     """
     read, send = LogReader.read, learner_sync.send_from_log
 

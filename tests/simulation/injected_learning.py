@@ -157,7 +157,10 @@ def a_diff_over_what_the_leader_lacks() -> Iterator[None]:
 
 @contextmanager
 def a_diff_across_the_gap() -> Iterator[None]:
-    """Injected bug: a learner that lacks more than the committed log in memory gets only that log (ZOOKEEPER-2418)."""
+    """Injected bug: a leader sends only the log in memory to a learner that lacks earlier transactions too.
+
+    The learner then has a gap in its history (ZOOKEEPER-2418).
+    """
     plan = sync.plan_sync
 
     def across(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]) -> SyncPlan:

@@ -98,4 +98,4 @@ INJECTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "nobody is preferred": no_replica_is_preferred,
     "a reassignment ends with its controller": a_reassignment_ends_with_its_controller,
 }
-"""Injected bugs, keyed by name. For each bug, `tests.simulation.scenarios.pairs` has a script that shows it."""
+"""Injected bugs, keyed by name; `tests.simulation.scenarios.pairs` has a script that exposes each bug."""

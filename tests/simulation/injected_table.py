@@ -69,7 +69,7 @@ SHOWN_BY = {
     "offsets of aborted transactions stay": 6,
     "new group coordinator drops pending offsets": 6,
 }
-"""First seed that shows a bug which many lower seeds do not show. The test suite begins its search there."""
+"""For each bug that many low seeds do not show, the first seed that shows it. The test suite begins there."""
 
 
 OF_TRANSACTIONS = (

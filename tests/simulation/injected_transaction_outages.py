@@ -44,9 +44,7 @@ def decisions_end_with_their_coordinator() -> Iterator[None]:
 
 @contextmanager
 def ids_with_a_transaction_expire() -> Iterator[None]:
-    """Injected bug: a coordinator removes a transactional id by the time of its last change, even during a
-    transaction.
-    """
+    """Injected bug: a transactional id expires by the time of its last change, even during a transaction."""
     states = frozenset(TransactionState)
     previous = {**metadata.VALID_PREVIOUS, TransactionState.DEAD: states}
     with broken(metadata, EXPIRES=states, VALID_PREVIOUS=previous):

@@ -1,7 +1,7 @@
-"""How bugs are injected: a context replaces functions of the server code, never of the simulator or the checkers.
+"""How bugs are injected: a context replaces functions of the server, never of the simulator or checkers.
 
-A bug in the simulated disk or in a test driver would only show that the simulator can be broken. The bug would still be
-reported if the tested rule were removed from the server code.
+A bug injected into the simulated disk or a test driver would only show that the simulator can be broken. It would be
+reported even if the server code did not contain the rule under test.
 """
 
 from __future__ import annotations

@@ -45,9 +45,10 @@ FILES = "swarm-files"
 BEFORE = {PROTOCOL: "ensemble", ENSEMBLE: "ensemble", BROKERS: "chaos", DISKS: "disks", FILES: "disks"}
 """Scenario whose seeds were used before swarms existed, keyed by the scenario used now."""
 SEARCH, PLAIN, PLAIN_BEFORE = WAYS = ("search", "plain", "before")
-"""Kinds of search.
+"""The three kinds of search that the table compares.
 
-They are mutated choice sequences, plain seeds of the same world, and plain seeds of the scenario used before swarms.
+The first mutates choice sequences. The second runs plain seeds of the same world. The third runs plain seeds of the
+scenario in `BEFORE`, which was used before swarms existed.
 """
 HEADS = {SEARCH: "runs", PLAIN: "plain runs", PLAIN_BEFORE: "before"}
 OF_CLIENTS = (
@@ -70,7 +71,7 @@ They are bugs of trees, sessions, watches and syncs; bugs of snapshots, which th
 whose problem strings need a world with clocks.
 """
 OF_THE_PROTOCOL = ("commit on a minority", "no truncation on sync", "ack before fsync")
-"""The bugs in `tests.simulation.injected` that are protocol bugs. All others there are broker bugs."""
+"""Names of the protocol bugs in `tests.simulation.injected`. All other bugs there are broker bugs."""
 OF_HISTORIES: dict[str, tuple[str, ...]] = {
     "the log is read by its numbers": ("committed prefixes agree", "processConsistency", "agreement"),
     "reading goes on behind damage": ("committed prefixes agree", "processConsistency", "agreement"),
@@ -78,7 +79,10 @@ OF_HISTORIES: dict[str, tuple[str, ...]] = {
     "who has lost history is elected for its past": ("no acknowledged write lost", "committedLogDurability"),
     "a spoiled snapshot is made good at once": ("acknowledged and not durable", "processConsistency"),
 }
-"""Five bugs by which committed history was lost or diverged. The values are strings that show the bug."""
+"""Five bugs by which committed history was lost or diverged.
+
+Each value contains parts of the problem messages that show the bug.
+"""
 SEEN_BY_CLIENTS: dict[str, tuple[str, ...]] = {
     "session owner not checked": (" went back from ", " was acknowledged before", ", acknowledged "),
     "sync answered by the leader alone": (" was acknowledged before",),
@@ -86,9 +90,9 @@ SEEN_BY_CLIENTS: dict[str, tuple[str, ...]] = {
     "ephemerals forgotten in snapshots": ("took their ephemerals along", " outlives its session "),
     "epochs do not rise": ("gap in history", "a serving ensemble did not come true"),
 }
-"""Strings that show a bug in a world with clients.
+"""Bugs that show in a world with clients, each with the strings that the reported problem contains.
 
-The script of each of these bugs shows it in another way, by an expectation that fails.
+With the bug's own script, the problem is another one: an expectation of the script fails.
 """
 _BESIDE = {
     "reading goes on behind damage": injected_histories.the_log_is_read_by_its_numbers,
@@ -96,11 +100,11 @@ _BESIDE = {
 }
 """For each bug (the key), a second bug that is injected together with it.
 
-The keys are bugs that are visible only if the ends of epochs are also ignored. A run with only the second bug must have
-no problem.
+The bugs in the keys are visible only together with the second bug, which ignores the ends of epochs. A run with only
+the second bug must have no problem.
 """
 _OLD_BEHAVIOUR = InjectedBug(nullcontext, ("",))
-"""Bug that a setting enables instead of a code change. Any problem shows it."""
+"""A bug that a setting enables instead of a code change. Any reported problem counts as its detection."""
 
 
 class Bug(NamedTuple):
@@ -246,7 +250,7 @@ def _cells(bug: Bug, ways: Iterable[list[Tried]]) -> list[str]:
 
 
 def main() -> int:
-    """Print the table. Return 1 if the median search for some bug found nothing."""
+    """Print the table. Return 1 if at least half of the searches for some bug did not find it."""
     options = argparse.ArgumentParser(prog="python -m tests.simulation.search_table")
     options.add_argument("--runs", type=int, default=RUNS_MAX, help="runs of each search at most")
     options.add_argument("--cpu-s", type=float, help="CPU seconds, after which no search begins a run")

@@ -1,4 +1,4 @@
-"""What-if forks: a fork equals its run up to the change, byte for byte, and differs by the change from then on."""
+"""What-if forks: up to the change, a fork equals its run byte for byte; after the change, they can differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The simulated world: seeds violate no invariant, give the same bytes when they run again, and find injected bugs."""
+"""Seeds of the simulated world: they violate no invariant, are reproducible, and detect injected bugs.
+
+A seed that runs again produces the same bytes.
+"""
 
 from __future__ import annotations
 

@@ -395,7 +395,10 @@ def test_watermark_query_times_out_if_the_answer_is_late(cluster: LiveCluster) -
 def test_offset_reset_repeats_a_lost_request_but_reports_errors(
     cluster: LiveCluster, reset: str, error: str | None, reported: int | None
 ) -> None:
-    """The first ListOffsets request is lost or fails. With the reset `error`, the client sends none."""
+    """The first ListOffsets request is lost or fails, and the consumer sends it again or reports the error.
+
+    With auto.offset.reset=error, the consumer sends no ListOffsets request and reports an error.
+    """
     send(producer(cluster), b"a")
     selected = cluster.faults.on_request("ListOffsets")
     fault = selected.error(error).once() if error else selected.close().once()

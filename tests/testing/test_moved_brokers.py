@@ -37,7 +37,11 @@ def only_on_errors(cluster: LiveCluster) -> dict[str, Any]:
 
 
 def test_watermark_query_finds_the_new_leader(cluster: LiveCluster) -> None:
-    """The old leader answers until it learns of its successor. Then queries fail until the client's metadata is new."""
+    """Watermark queries succeed again after a new leader was elected.
+
+    The old leader answers until it learns of its successor. Then queries fail until the client has updated its
+    metadata.
+    """
     send(producer(cluster), b"a")
     asking = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "asking", "log_level": 0})
 

@@ -22,9 +22,10 @@ BODY_BYTES_MAX = 1024 * 1024
 The largest valid body, a topic with an explicit assignment of thousands of partitions, is far below it.
 """
 REQUEST_S = 15.0
-"""Maximum time for a request to arrive, from the connection or its first byte to the last byte of its body.
+"""Maximum time in which a whole request, including its body, must arrive.
 
-The time starts when the connection is accepted. For a reused connection it starts at the request's first byte.
+On a new connection the time starts when the connection is accepted; on a reused connection, at the first byte of the
+request.
 """
 LARGE_AT_ONCE = 8
 """Maximum number of simultaneous bodies above BODY_BYTES_MAX, on paths that accept them.

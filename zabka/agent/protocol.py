@@ -112,8 +112,8 @@ class FirstLine(msgspec.Struct, frozen=True):
 class Position(msgspec.Struct, frozen=True):
     """The position up to which a node's journal has been read: the file and the byte offset.
 
-    If `file` is empty, `after` is the highest node_seq already read, and the agent finds the file. `first` identifies
-    the journal that was read; it is None if line 1 of that journal was never read.
+    If `file` is empty, the agent finds the file itself: `after` is then the highest node_seq already read. `first`
+    identifies the journal that was read; it is None if line 1 of that journal was never read.
     """
 
     file: str = ""

@@ -1,4 +1,7 @@
-"""Figures of the damage in a simulated run from a moment on, each with the first cause of its largest part."""
+"""Figures of the damage in a simulated run after a given moment.
+
+Each figure comes with the first cause of its largest part.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ MIN_ISR = "min.insync.replicas"
 
 
 class Figure(NamedTuple):
-    """A figure of a run, and the first cause of its largest part; empty if nothing caused it."""
+    """A measured value of a run, and the first cause of its largest part.
+
+    `cause` is empty if nothing caused the value.
+    """
 
     title: str
     value: str
@@ -31,15 +37,21 @@ class Figure(NamedTuple):
 
 
 class Course(NamedTuple):
-    """A run's partitions and controller from a moment on, in microseconds of the world's time."""
+    """The effects of a run on its partitions and on its controller after a given moment.
+
+    Times are in microseconds on the world's clock.
+    """
 
     unwritable_us: dict[str, int]
-    """For how long each partition could not take records with the clients' acks; only those that could not."""
+    """Time for which each partition could not accept records with the clients' acks.
+
+    Partitions that could always accept them are not included.
+    """
     writable_since_us: int | None
-    """First time from the moment on at which every partition can take records; None if there is none."""
+    """First time, from the given moment on, at which every partition can accept writes; None if there is none."""
     without_controller_us: int
     controller_since_us: int | None
-    """First time from the moment on at which a controller makes decisions; None if there is none."""
+    """Earliest time, from the observed moment on, at which a controller makes decisions; None if there is none."""
     acknowledged_lost: int
 
 
@@ -54,7 +66,10 @@ def on_world_clock(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def course(entries: Sequence[Entry], at_us: int, settings: WorldSettings) -> Course:
-    """Return the course of a run from a moment on.  `entries` are on the world's clock."""
+    """Return the course of a run from the time `at_us` on.
+
+    The times of `entries` are on the world's clock.
+    """
     end_us, lives, losses = max(entries[-1].mono_us, at_us), Lives(), RecordLosses()
     min_isr = int(settings.broker_keys.get(MIN_ISR, "1"))
     clock = PartitionClock(Window(at_us, end_us), lives, min_isr, settings.workload.acks)

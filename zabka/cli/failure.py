@@ -1,4 +1,4 @@
-"""The error exit of the verbs: a message on standard error, and an exit code."""
+"""Error exit of the commands: a message on standard error, and an exit code."""
 
 from __future__ import annotations
 

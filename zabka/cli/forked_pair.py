@@ -1,4 +1,4 @@
-"""Plays a seed as it was, and a fork of it that has a change from a moment on (`zabka what-if`)."""
+"""Plays a seed unchanged, and a fork of it that differs from a chosen moment on (`zabka what-if`)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
 LISTED = 8
 LASTS_S_MAX = 60
-"""Longest time for which a node is killed or paused: a run waits 120 s for the recovery of the cluster."""
+"""Maximum time for which a node is killed or paused.
+
+It must be well below 120 s, the time for which a run waits until the cluster has recovered.
+"""
 UNALIGNED = ("swarm", "whole")
-"""Beginnings of the names of scenarios in which a left-out fault can change the ids of later faults."""
+"""Name prefixes of the scenarios in which leaving out a fault can change the ids of later faults."""
 _SECONDS = re.compile(r"(\d{1,9}(?:\.\d+)?)\s*s?")
 _FAULT = re.compile(r"(?:fault-|f)?([1-9]\d{0,8})")
 
@@ -28,7 +31,10 @@ class BadChange(Exception):
 
 
 class Asked(NamedTuple):
-    """The seed to fork, and the change as options, before the run shows whether it is possible."""
+    """The seed to fork, and the change as the options specify it.
+
+    Only the run shows whether the change is possible.
+    """
 
     seed: int
     scenario: str
@@ -91,7 +97,7 @@ def lasts_ms_of(text: str) -> int:
 
 
 def world_of(scenario: str) -> WorldSettings | None:
-    """Return the settings of a scenario's world, or None if it draws them.  Raises BadChange."""
+    """Return the settings of a scenario's world, or None if the scenario draws them. Raises BadChange."""
     from zabka.simulation.run import SCENARIOS, SEARCHED
     from zabka.simulation.settings import WorldSettings
 
@@ -101,7 +107,7 @@ def world_of(scenario: str) -> WorldSettings | None:
 
 
 def play(asked: Asked, taps: Sequence[MessageTap | None] = (None, None)) -> Pair:
-    """Play the run, check the change against it, and play the fork.  Raises BadChange."""
+    """Play the run, check that the change can be made in it, and play the fork.  Raises BadChange."""
     from zabka.simulation.fork import Change
     from zabka.simulation.run import run_forked
 

@@ -1,4 +1,4 @@
-"""Futures of a run: from a moment on, the world draws other random numbers; the outcomes are counted."""
+"""Futures of a run: continuations with other random numbers from a moment on, and counts of their outcomes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ LARGE_PERCENTILE = 0.9
 
 
 class Future(NamedTuple):
-    """The outcome of one future.  The times are since the moment, in microseconds; None if that time never came."""
+    """The outcome of one future of a run.
+
+    The times are in microseconds since the moment at which the future begins; None if that never happens in the run.
+    """
 
     acknowledged_lost: int
     is_violated: bool
@@ -103,7 +106,10 @@ def _share(seen: Sequence[bool]) -> str:
 
 
 def _times(times: Sequence[int | None]) -> str:
-    """Return the median, a high percentile and the maximum of the times that came, and how many never did."""
+    """Return the median, 90th percentile and maximum of the known times, and the number of missing times.
+
+    A time is None if the event never happened.
+    """
     known = sorted(each for each in times if each is not None)
     never = [f"never in {len(times) - len(known)}"] if len(known) < len(times) else []
     if not known:

@@ -40,7 +40,10 @@ def json_number(value: object, bits: int = 32) -> int:
 
 
 def json_text(value: object) -> str:
-    """Return a string from a JSON file. Raises ValueError for another value, or a string that UTF-8 cannot encode."""
+    """Return a value from a JSON file if it is a string that UTF-8 can encode.
+
+    Otherwise raise ValueError.
+    """
     if not isinstance(value, str):
         raise ValueError(f"expected a string, received {value!r}")
     value.encode()

@@ -47,7 +47,8 @@ def _open_closed_streams() -> None:
 def main() -> None:
     """Run the console script.
 
-    Report a failure to write output in one line, with exit code 2, because 1 means a failed check for some verbs.
+    Report a failure to write output in one line, with exit code 2, because exit code 1 means a failed check for some
+    commands.
     """
     _open_closed_streams()
     try:

@@ -241,7 +241,10 @@ def move(sources: Sequence[int], target: Sequence[int]) -> Move:
 def moves(
     ongoing: Mapping[TopicPartition, Ongoing], proposed: Assignment, current: Assignment
 ) -> dict[TopicPartition, Move]:
-    """Return the move of every partition: the ongoing moves, changed or extended by the moves of the plan."""
+    """Return the moves of all partitions: the moves in progress, and those of the plan.
+
+    If a partition is already moving, the plan replaces its target.
+    """
     found = {
         partition: Move(tuple(b for b in each.replicas if b not in each.adding), tuple(each.adding))
         for partition, each in ongoing.items()

@@ -12,7 +12,7 @@ from zabka.cli.kafka_command import CommandFailed
 from zabka.journal.events import TopicPartition
 
 ANY_DIRECTORY = "any"
-"""Value in the file that replaces the name of a log directory and lets the broker choose one."""
+"""Value used in the plan file instead of a log directory name: the broker chooses the directory."""
 
 Assignment = dict[TopicPartition, list[int]]
 

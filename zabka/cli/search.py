@@ -56,7 +56,7 @@ def _results(search: ChoiceSearch, jobs: int) -> Generator[Ran]:
 
 
 class _Shown:
-    """Progress display: one line that changes on a terminal, an occasional new line elsewhere."""
+    """Progress display. On a terminal, one line is updated in place; elsewhere, a new line is printed occasionally."""
 
     def __init__(self, search: ChoiceSearch) -> None:
         self._search = search

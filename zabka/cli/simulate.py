@@ -107,7 +107,8 @@ def _outcomes(seeds: range, scenario: str, settings: WorldSettings, jobs: int) -
 def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json: bool) -> int:
     """Run every seed, and return the exit code.
 
-    The code is 0 if every invariant held, 1 with one line per violation, 2 for invalid arguments.
+    The code is 0 if every invariant held, 1 if one was violated (with one line of output per violation), and 2 if the
+    arguments are invalid.
     """
     try:
         requested, world = parse_seeds(seeds), configured(scenario, settings)

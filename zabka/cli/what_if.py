@@ -1,4 +1,4 @@
-"""`zabka what-if`: play a seed again with a change from a moment on, and show what the change led to."""
+"""`zabka what-if`: rerun a seed with a change that applies from a given moment, and show the effects."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def _write(out: Path, page: bytes) -> None:
 
 
 def _futures(asked: Asked, pair: Pair, count: int, jobs: int) -> Iterator[str]:
-    """Play futures of the run and, if there is a change, of the fork, and yield the lines of their table."""
+    """Play futures of the run, and also of the fork if there is a change. Yield the lines of the table of results."""
     from zabka.cli.damage import seconds
     from zabka.cli.futures import hash_before, numbered, play_futures, table
     from zabka.simulation.fork import Change

@@ -1,8 +1,8 @@
-"""Worker processes that exit when their command exits. On Ctrl-C, they first complete their current call.
+"""Worker processes that exit together with the command that started them.
 
-If the command is killed, they exit at once. A worker process of concurrent.futures receives no signal if its parent is
-killed (`timeout`, an aborted build), and would wait for work for ever. On Ctrl-C, it would also finish all calls that
-are already queued for it.
+On Ctrl-C, a worker first completes its current call. If the command is killed, its workers exit at once. A worker
+process of concurrent.futures receives no signal if its parent is killed (`timeout`, an aborted build), and would wait
+for work forever. On Ctrl-C, it would also finish all calls that are already queued for it.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ one history. `events` is the schema. `fold` computes the state of the cluster (`
 is the lowest package: every other package may import it, and it imports none of them. All modules except `writer`,
 `reader` and `sentence_file` are pure functions.
 
-Begin with `events`: packages that do not call each other communicate only by events. A new event type needs a class
-there, a sentence in `sentences.json`, and a line in the golden files of `tests/golden`. It needs a handler in `fold`,
-and in the dashboard's copy of `fold`, only if it changes the state of the cluster.
+To learn the code, read `events` first: packages that do not call each other communicate only by events. A new event
+type needs a class there, a sentence in `sentences.json`, and a line in the golden files of `tests/golden`. It needs a
+handler in `fold`, and in the dashboard's copy of `fold`, only if it changes the state of the cluster.
 """

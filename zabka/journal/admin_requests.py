@@ -11,12 +11,13 @@ from zabka.journal.events import AdminRequested
 
 SUBJECTS_MAX = 20
 CHARACTERS_MAX = 260
-"""Maximum length of a string in the event. A topic name has at most 249 characters."""
+"""Maximum length of each string in an AdminRequested event; a topic name has at most 249 characters."""
 
 
 def admin_requested(request: str, subjects: Sequence[str], client: str) -> AdminRequested:
-    """Return the event for a request. The event lists the first subjects of the request, and the number of further
-    ones.
+    """Return the event for a request.
+
+    The event lists the first subjects of the request, and the number of the subjects that are not listed.
     """
     named = [_short(subject) for subject in subjects[:SUBJECTS_MAX]]
     if len(subjects) > SUBJECTS_MAX:

@@ -153,7 +153,7 @@ REQUESTS = frozenset(
 
 
 def timer_cause(name: str) -> Cause:
-    """Return a reference to an expired timer of the node: `timer isr-expiration`.
+    """Return a cause that refers to an expired timer of the node, such as `timer isr-expiration`.
 
     The name is the timer's name in Kafka or ZooKeeper.
     """
@@ -161,5 +161,8 @@ def timer_cause(name: str) -> Cause:
 
 
 def request_cause(name: str) -> Cause:
-    """Return a reference to a request that no event records, by the request's name in the protocol: `request Fetch`."""
+    """Return a cause that refers to a request by its protocol name, for example `request Fetch`.
+
+    Used for requests that no event records.
+    """
     return Cause(f"request {name}")

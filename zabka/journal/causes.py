@@ -172,9 +172,7 @@ class Causes:
             recorded.append((self._places[entry.node, entry.node_seq], entry))
 
     def find_cause(self, cause: str, effect: Entry) -> Entry | None:
-        """Return the event to which `cause`, the reference of the entry `effect`, refers; None if it is in no
-        journal.
-        """
+        """Return the event to which the reference `cause` of the entry `effect` refers; None if no journal has it."""
         if cause.startswith("timer "):
             return self._silences.find_cause(effect) or self._transactions.producer_stopped(
                 effect, self._place_of(effect)
@@ -245,8 +243,9 @@ class Causes:
     def _left_open(self, steps: list[Entry]) -> Entry | None:
         """If an open transaction holds back a last stable offset, return the event that kept the transaction open.
 
-        The last step is the transaction's last change, and the step before it is the LastStableOffsetHeld event. The
-        transaction stayed open after its last change, so the cause of that change is not the reason why it is open.
+        `steps` is a causal chain. Its last step is the transaction's last change, and the step before it is the
+        LastStableOffsetHeld event. The transaction stayed open after its last change, so the cause of that change is
+        not the reason why it is open.
         """
         if len(steps) < 2 or not isinstance(steps[-2].event, LastStableOffsetHeld):
             return None

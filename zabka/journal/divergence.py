@@ -32,7 +32,10 @@ A cause contains the sequence number of another event, which depends on the run.
 
 
 class Parting(NamedTuple):
-    """The first difference: the next event of one node in each history; None if that history has no further event."""
+    """First difference between two histories: the next event of one node in each of them.
+
+    An event is None if its history contains no further event of this node.
+    """
 
     one: Entry | None
     other: Entry | None

@@ -160,7 +160,7 @@ class Incident(msgspec.Struct):
 
     @property
     def to_us(self) -> int | None:
-        """Time when leaders, controller, ISRs and clients had recovered; None if one of them has not."""
+        """Time at which the last of leaders, controller, ISRs and clients had recovered; None if one has not."""
         ends = [outage.to_us for outage in self.outages]
         ends += [removal.to_us for removal in self.removals]
         ends += [stall.to_us for stall in self.stalls]
@@ -276,7 +276,10 @@ class _History:
         return _Decided(entry, last, end, recovers)
 
     def _incident(self, decided: _Decided) -> Incident:
-        """Return the incident of the decision's first cause, and record the decision as its latest one."""
+        """Return the incident of the decision's first cause, created if necessary.
+
+        The incident then lasts at least until the time of the decision.
+        """
         root = decided.root
         key = (root.node, root.node_seq)
         if key not in self._found:
@@ -554,7 +557,10 @@ def _damage(incident: Incident) -> Iterator[str]:
 
 
 def _smaller_isrs(removals: Iterable[Removal]) -> Iterator[str]:
-    """Yield a phrase per broker: the partitions whose ISR it had left, and its longest time outside one of them."""
+    """Yield a phrase for each broker that left ISRs: how long it was outside of them, and their partitions.
+
+    The time is the longest one for any of these partitions.
+    """
     of_replica: dict[int, list[Removal]] = {}
     for removal in removals:
         of_replica.setdefault(removal.replica, []).append(removal)

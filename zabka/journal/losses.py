@@ -26,8 +26,8 @@ class LostRecords(NamedTuple):
 def note_report(partition: PartitionView, role: RoleView, high_watermark: int) -> None:
     """Record the high watermark that a replica reported in its role as leader or follower.
 
-    A follower keeps the high watermark of an earlier leader epoch until it rises. Only the current leader's log makes
-    it rise, so only a rise proves that these records were committed in this leader epoch.
+    In a new leader epoch, a follower first has the high watermark of an earlier one. Only the current leader can raise
+    it. Therefore, only a higher value proves that records were committed in this leader epoch.
     """
     before, role.high_watermark = role.high_watermark, high_watermark
     if role.is_leader or (before is not None and high_watermark > before):

@@ -1,4 +1,4 @@
-"""The first difference between two histories that led to their different outcomes.
+"""Finds the first difference between two histories that explains why their outcomes differ.
 
 Two runs of one scenario differ early in irrelevant ways, such as the order of transactions, so the search begins at the
 end. An outcome is something that only one of the histories has:
@@ -162,7 +162,8 @@ def _standing(state: ClusterState, name: str) -> Any:
 def _instead(first: Entry, entries: Sequence[Entry], other: _Side) -> Entry | None:
     """Return the event of the same node in the other history that happened instead of `first`.
 
-    It is an event of the same type or, if there is none, an event that happened soon after that time.
+    It is the node's next event of the same type, counted from the time of `first` since the start of the history. If
+    there is none, it is the node's next event of any type within `_SOON_US`.
     """
     since_us = first.wall_us - entries[0].wall_us
     own = [entry for entry in other.own.values() if entry.node == first.node]

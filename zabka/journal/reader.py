@@ -68,9 +68,9 @@ def schema_of(line: bytes) -> int:
 def decode_line(line: bytes) -> Entry:
     """Decode the entry in one line.
 
-    Raises ValueError with a reason if the line is not an entry, has a newer schema than this code, or has a number of
-    more than 64 bits or a time above CLOCK_US_MAX. No node writes such values. The state could not be stored with such
-    a number, and such a time would be taken as the present time from then on.
+    Raises ValueError with a reason if the line is not an entry, has a newer schema than this code, or contains a number
+    of more than 64 bits or a time above CLOCK_US_MAX. No node writes such values. A state with such a number could not
+    be stored, and such a time would be used as the present time from then on.
     """
     try:
         raw = _decoder.decode(line)

@@ -73,7 +73,7 @@ def _fields(node: str, event: Event) -> dict[str, Any]:
 
 
 def render(template: str, fields: Mapping[str, Any]) -> str:
-    """Fill a template with these fields. Raises KeyError if a field or a form does not exist."""
+    """Fill a template with these fields. Raises KeyError if a field, or the form to show it in, does not exist."""
 
     def choose(found: re.Match[str]) -> str:
         condition, text, otherwise = found.groups(default="")

@@ -33,7 +33,10 @@ Clocks drift and are adjusted, so a measured difference is used only for message
 """
 PAIRS_MAX = 200_000
 OPEN_MAX = 50_000
-"""Maximum number of stored messages, and of lines that still wait for the other end; the oldest are dropped."""
+"""Maximum number of stored messages, and of lines that wait for the matching line of the other end.
+
+Above this number, the oldest are dropped.
+"""
 LINES_MAX = 50_000
 """Maximum number of connections whose ends are stored. Each client has its own connection."""
 UNSEEN = "its receiver wrote down no such message"
@@ -131,7 +134,7 @@ class Matcher:
     def __init__(self, hosts: dict[str, str]) -> None:
         self._skews = Skews(hosts)
         self._open: dict[tuple[str, str, str], deque[Sighting]] = defaultdict(deque)
-        """Sightings that are not yet matched with one of the other end, by connection, message key and direction.
+        """Sightings that have no match at the other end yet, by connection, message key and direction.
 
         Several sightings can have the same key: a client may use one key for all of its requests, and a client logs no
         sightings that could match them.

@@ -1,4 +1,4 @@
-"""The cause of silence: a stopped process or a cut link, for an expired session or a follower that left an ISR.
+"""The cause of a silence that expired a session or removed a follower from an ISR: a stop or a cut link.
 
 The node that decides knows only that nothing arrived. Other journals contain the reason: a stopped process sends
 nothing, and nothing arrives over a cut link. The stop or the cut is the cause only if it was active at the decision and
@@ -31,7 +31,10 @@ from zabka.journal.events import (
 from zabka.journal.events import SessionExpired as Expired
 
 RESTARTS_MAX = 8
-"""Number of process ends that are stored per node, for processes that were started again afterwards."""
+"""Maximum number of process ends that are stored per node.
+
+Only ends after which the process was started again are counted.
+"""
 _STOPS = frozenset({"crash", "power_loss", "pause"})
 _STOPPED = frozenset({"down", "paused"})
 ANY = "*"
@@ -54,19 +57,19 @@ class _Silence(NamedTuple):
     def began_with(self, by: Entry, decided: Entry) -> bool:
         """Return whether the silence can have begun with the event `by`.
 
-        It can if the event occurred before the last message, or after it by at most two thirds of the limit. A working
-        node sends something in each third of the limit; the last third allows for clock differences.
+        This is possible if the event occurred before the last message, or at most two thirds of the limit after it. A
+        working node sends something in each third of the limit; the last third allows for clock differences.
         """
         return by.wall_us <= decided.wall_us - 1000 * (self.lasts_ms - self.limit_ms * 2 // 3)
 
     def outlived(self, by: Entry, decided: Entry) -> bool:
-        """Return whether a message arrived long after the event `by`, so that this event was not the only cause."""
+        """Return whether messages arrived long after the event `by`, so that it is not the only cause of silence."""
         return by.wall_us < decided.wall_us - 1000 * (self.lasts_ms + self.limit_ms // 3)
 
     def may_be_of(self, cut: Event) -> bool:
         """Return whether the link fault `cut` can stop messages from the silent node to the other node.
 
-        * stands for every node.
+        A `*` in the fault stands for every node.
         """
         if not isinstance(cut, FaultInjected):
             return False
@@ -83,9 +86,9 @@ class Silences:
         self._owners: dict[int, str] = {}
         self._stopped: dict[str, Entry] = {}
         self._restarted: dict[str, list[Entry]] = {}
-        """For each node, the last few entries about an end of its process after which the process was started again."""
+        """For each node, the last few entries about an end of its process that was followed by a restart."""
         self._resumed: dict[str, Entry] = {}
-        """For each node, the last of its pauses that has ended, because the node was resumed."""
+        """For each node, its latest pause that ended because the node was resumed."""
         self._cuts: dict[str, Entry] = {}
         self._faulted: dict[tuple[str, str, str], Entry] = {}
         """First use of each request fault or client link fault, by fault id, client, and the node that applied the

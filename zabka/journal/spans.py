@@ -290,7 +290,8 @@ class Spans:
         return [Span(*row, from_us, None, *cell, seq) for row, (cell, from_us, seq) in self._open.items()]
 
     def begun(self) -> list[Begun]:
-        """Return the starts of the spans that have not ended, with which another `Spans` can continue from this
-        state.
+        """Return the starts of the spans that have not ended.
+
+        Another `Spans` that gets them can continue from this state.
         """
         return [Begun(*row, from_us, seq) for row, (_, from_us, seq) in self._open.items()]

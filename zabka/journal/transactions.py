@@ -45,7 +45,7 @@ class Transactions:
         self._begun: dict[tuple[int, str, int], list[Entry]] = {}
         """Starts of transactions in partitions, by producer id, partition and offset."""
         self._processes: dict[str, list[tuple[Entry, bool]]] = {}
-        """Starts and stops of each process. The flag of each is true if the process runs after it."""
+        """Events that started or stopped each process, each with a flag: whether the process runs after the event."""
         self._faults: dict[str, str] = {}
         """The process that each active fault has stopped, by fault id."""
 
@@ -86,9 +86,10 @@ class Transactions:
                 return None
 
     def left_open_by(self, changed: Entry, place: int) -> Entry | None:
-        """Return the stop of a process that kept a transaction from changing between `changed` and position `place`.
+        """Return the event of the process stop that kept a transaction unchanged between `changed` and `place`.
 
-        The coordinator's process is checked before the producer's, because no transaction ends without a coordinator.
+        `place` is a position in the history. The coordinator's process is checked before the producer's, because no
+        transaction ends without a coordinator.
         """
         event = changed.event
         if not isinstance(event, TransactionChanged) or event.state not in _UNFINISHED:

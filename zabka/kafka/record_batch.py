@@ -31,7 +31,10 @@ MAGIC = 2
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
-"""Attribute of a batch whose records all have the batch's append time, stored as its highest timestamp."""
+"""Attribute bit of a batch whose records all have the time of the append as their timestamp.
+
+The batch stores this time as its highest timestamp.
+"""
 TRANSACTIONAL = 0x10
 """Attribute of a batch that is part of a transaction."""
 CONTROL = 0x20
@@ -151,7 +154,7 @@ def patch_batches(
 
 
 class Record(NamedTuple):
-    """A record that a consumer receives or a producer sends. The producer's offset is ignored."""
+    """A record that a consumer receives or a producer sends. When a producer sends it, its offset is ignored."""
 
     key: bytes | None
     value: bytes | None

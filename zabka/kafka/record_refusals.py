@@ -31,8 +31,8 @@ class RecordError(NamedTuple):
 class RecordsRefused(Exception):
     """The produced records are rejected and not appended.
 
-    `error` is Kafka's error code. `message` is sent to the client only if single records caused the error, as in Kafka.
-    `says_log_start` means that the response contains the log start offset.
+    `error` is Kafka's error code. `message` is sent to the client only if individual records caused the error, as in
+    Kafka. `says_log_start` means that the response contains the log start offset.
     """
 
     def __init__(

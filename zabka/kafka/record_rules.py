@@ -37,7 +37,7 @@ class TopicRules(NamedTuple):
 
 
 class Append(NamedTuple):
-    """Parameters of one append: the rules of the topic, the partition, and the current time."""
+    """Parameters of one append: the topic's rules, the partition, and the current time."""
 
     rules: TopicRules
     topic_partition: object

@@ -42,7 +42,10 @@ from zabka.kafka.record_rules import Append, as_long
 from zabka.kafka.record_walk import RecordWalk, read_varint, read_varlong
 
 SLICE_RECORDS = 250
-"""Number of records validated in one step, about a quarter of a millisecond, during which other clients wait."""
+"""Number of records validated in one step.
+
+A step takes about a quarter of a millisecond, during which other clients wait.
+"""
 SLICE_CONVERTED = 60
 """Number of records validated in one step if they are also rebuilt."""
 

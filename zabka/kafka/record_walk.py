@@ -36,7 +36,10 @@ def read_varint(data: Data, at: int) -> tuple[int, int]:
 
 
 def read_varlong(data: Data, at: int) -> tuple[int, int]:
-    """Return a varint of up to ten bytes, like `read_varint`, which accepts up to five bytes."""
+    """Decode a varint of up to ten bytes, and return its value and the position after it.
+
+    `read_varint` does the same for up to five bytes.
+    """
     value = shift = 0
     for _ in range(_LONG_BYTES):
         byte = data[at]
@@ -93,7 +96,10 @@ class RecordWalk:
         self._data: Data = b""
         self._at = 0
         self._needed = 1
-        """Number of bytes needed to read the record at `_at`, or at least its length field."""
+        """Number of bytes needed to decode the record at `_at`.
+
+        Until its length field has been decoded, this is the number of bytes needed for that field.
+        """
         self._waiting: list[Data] = []
         self._waiting_bytes = 0
         self._headers_left = 0

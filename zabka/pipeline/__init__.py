@@ -7,6 +7,6 @@
 lake (`lake`) and its tables continuously. `versions` is the layout of tables on disk, and `session` creates the Spark
 session. This package knows the journal only by its file format and its schema of events.
 
-`cli` and `bench` may import it, and `api` reads only the files that it writes. Begin with `gold`: each function that it
-names is one table, and its docstring defines a row.
+`cli` and `bench` may import it, and `api` reads only the files that it writes. To learn the code, read `gold` first:
+each function that it names is one table, and its docstring defines a row.
 """

@@ -20,7 +20,7 @@ _CONFIG = MapType(StringType(), StringType())
 
 
 def availability(journal: Journal) -> DataFrame:
-    """For how long each partition could be written to, from its first leader until the run or the partition ended.
+    """Time for which each partition could be written to, from its first leader until it or the run ended.
 
     observed_ms consists of five parts; in the first four, a write fails or waits. offline_ms: the controller had
     written that there is no leader. leader_down_ms: the leader's process was down or paused, and no other leader was
@@ -112,9 +112,10 @@ def _spans(journal: Journal) -> DataFrame:
 def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
     """Split the periods at changes of min.insync.replicas.
 
-    Add min_isr, assigned (number of replicas), and length (microseconds). The precedence is a broker's: the topic's
-    override, else the leader's dynamic value, else the dynamic default of all brokers, else the value that the leader
-    started with. It never exceeds the number of replicas (`Partition.min_isr` in `broker_sim/`).
+    Add the columns min_isr, assigned (number of replicas), and length (microseconds). As in a broker, the value comes
+    from the first of these sources that has one: the topic's override, the leader's dynamic value, the dynamic default
+    of all brokers, the value that the leader started with. It never exceeds the number of replicas (`Partition.min_isr`
+    in `broker_sim/`).
     """
     reported = timed(
         journal, ["config_changed", "node_started", "topic_deleted"],
@@ -204,7 +205,10 @@ def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _within() -> Column:
-    """Return the part of a period that is between `since` and `until` (null: the end of the period)."""
+    """Return the part of a period that is between `since` and `until`.
+
+    If `until` is null, the part ends where the period ends.
+    """
     begin, end = f.greatest("begin", "since"), f.least("end", "until")
     return f.struct(begin.alias("begin"), end.alias("end")).alias("within")
 

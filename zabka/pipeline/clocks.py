@@ -4,9 +4,9 @@ Every entry has two times: those of its node's wall clock and of its monotonic c
 differ. The monotonic clock is one clock for all processes of a machine, and for all nodes of the simulated world; the
 monotonic clocks of different machines are unrelated. Events that several nodes observed at the same time show whether
 the nodes of a run share one monotonic clock: every peer reports the start and the end of the same sessions. A peer may
-learn of a session late, and then a wall clock with the opposite error may seem right, so only the session whose reports
-are closest together is used. If the monotonic clocks agree on that session as well as the wall clocks do, within
-`CLOSE_US`, they are the run's clock.
+learn of a session late, and an error of its wall clock can hide the delay. So only the session whose reports are
+closest together is used. If the peers' monotonic times of this session differ by at most `CLOSE_US` more than their
+wall-clock times, the monotonic clocks are the run's clock.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from zabka.pipeline.rows import Journal
 APART_MAX_US = 10_000_000
 """Maximum drift between wall clock and monotonic clock. If the drift is larger, the times are from different boots."""
 CLOSE_US = 50_000
-"""Maximum difference between the peers' times for one session. Two machines do not boot so close together."""
+"""Maximum amount by which the peers' monotonic times of a session may differ more than their wall times.
+
+The monotonic clocks of two machines that booted separately differ by more than this.
+"""
 
 
 def timed(journal: Journal, kinds: list[str], **fields: DataType) -> DataFrame:
-    """Return the entries of those types, like `bodies`, with `run_us`: the time on the run's clock."""
+    """Return the entries of these event types as `bodies` does, with `run_us`: the time on the run's clock."""
     return bodies(timed_rows(journal), kinds, "run_us", **fields)
 
 

@@ -1,13 +1,13 @@
-"""Controller terms in the order of the ensemble, with durations that do not mix wall clocks of different nodes.
+"""Controller terms in the order of the ensemble, with durations that never mix nodes' wall clocks.
 
 Zxids and controller epochs determine the controller of a term, the cause of its end, and the next term. Durations are
 harder to compute: a term begins on a broker's clock and often ends on the clocks of peers. If all monotonic clocks of
-the run are one clock (`clocks`), durations are differences of two times on it. Otherwise one moment can be found on
-both clocks: every peer reports when the broker's session was created, and the broker reports when it was connected, a
-round trip later. So the time of the broker's election on each peer's clock is known, and the durations below are
-differences of two times on one clock. The median of several peers is used, because one of them may lag. If no peer
-reports that session (its journal was removed, or the ensemble is not zabka's) the wall clocks are used without a
-correction.
+the run are one clock (`clocks`), durations are differences of two times on it. Otherwise the creation of the broker's
+session serves as a moment that is known on both clocks: every peer reports when the broker's session was created, and
+the broker reports when it was connected, a round trip later. So the time of the broker's election on each peer's clock
+is known, and the durations below are differences of two times on one clock. The median of several peers is used,
+because one of them may lag. If no peer reports the creation of the session (its journal was removed, or the ensemble is
+not zabka's) the wall clocks are used without a correction.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _TERM = ["run", "controller_epoch"]
 def controller_terms(journal: Journal) -> DataFrame:
     """The controller terms, one row for each controller epoch of a run.
 
-    Columns: run, broker_id, controller_epoch, from_us, to_us (null while it lasts), ended_by, gaps.  A term ends when
+    Columns: run, broker_id, controller_epoch, from_us, to_us (null while it lasts), ended_by, gaps. A term ends when
     its controller resigned (shutdown, illegal_state), or when the session that owned /controller was closed
-    (session_closed) or expired (session_expired).  At the latest it ends at the election of the next controller
-    (superseded).  from_us and to_us are times on that controller's clock: to_us is from_us and the duration.
+    (session_closed) or expired (session_expired). At the latest it ends at the election of the next controller
+    (superseded). from_us and to_us are times on that controller's clock: to_us is from_us plus the duration.
 
     gap_before_ms is how long there was no active controller: from the death or pause of the last controller to the
-    first decision of this one.  Its parts are detection_ms (until the session of the last controller ended),
-    election_ms (until this controller was elected) and loading_ms (until it had read the state and made its first
-    decision).  They are null if no journal reports when the gap began, or if this controller never made a decision.
+    first decision of this one. Its parts are detection_ms (until the session of the last controller ended), election_ms
+    (until this controller was elected) and loading_ms (until it had read the state and made its first decision). They
+    are null if no journal reports when the gap began, or if this controller never made a decision.
     `zabka.journal.controller_gaps` computes the same from a history in its true order.
     """
     return journal.once("controller_terms", lambda: _controller_terms(journal))
@@ -83,7 +83,10 @@ def _controller_terms(journal: Journal) -> DataFrame:
 
 
 def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
-    """Add to each term the time before it without an active controller, and the parts of that time, in microseconds."""
+    """Add to each term how long there was no active controller before it, and the parts of that time.
+
+    All these times are in microseconds.
+    """
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
     before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     ended = ends.join(_losses_of_holders(ends, journal), _TERM, "left").join(_loading(ends, journal), _TERM, "left")
@@ -216,7 +219,7 @@ def _on_the_clocks_of_peers(terms: DataFrame, journal: Journal) -> DataFrame:
 
 
 def _first_closings(terms: DataFrame, journal: Journal) -> DataFrame:
-    """Return each peer's report of the end of the session that owned /controller.
+    """Return each peer's report that the session which owned /controller has ended.
 
     Columns: run, controller_epoch, zxid_closed, peer, closed_us.
     """

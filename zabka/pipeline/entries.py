@@ -24,7 +24,7 @@ from zabka.journal.reader import CLOCK_US_MAX, schema_of
 LINE_BYTES_MAX = 8 * 1024 * 1024
 """Maximum length of a line that is read into memory. No node writes a longer line: its journal files end at 16 MB."""
 SHOWN_CHARACTERS = 4096
-"""Number of characters stored of a quarantined line. Its file and position show where the whole line is."""
+"""Number of characters of a quarantined line that are stored. Its file and position show where the whole line is."""
 UNSIGNED = "digest"
 """Name of the only unsigned 64-bit field: the digest of a tree."""
 

@@ -230,7 +230,10 @@ class Observed(NamedTuple):
 
 
 def observed(table: Table, journal: Journal) -> Observed:
-    """Return a table in its order, whose conditions are checked while it is written."""
+    """Return a table's rows in the table's order, together with an observation of its conditions.
+
+    Spark counts the rows, and the violations of each condition, while the table is written.
+    """
     ordered = checked(table, journal)
     rules = table.expectations
     observation = Observation(table.name)

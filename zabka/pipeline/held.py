@@ -27,8 +27,9 @@ class Held:
         self._root = root
         self._hold = hold
         self.waiting: set[str] = set()
-        """Runs with a file that must wait until an earlier file of the same name was read, as of the last call of
-        `files`.
+        """Runs that had a file to hold back at the last call of `files`.
+
+        Such a file must wait until an earlier file of the same name was read.
         """
 
     def files(self, start: Offset) -> dict[str, JournalFile]:
@@ -46,9 +47,10 @@ class Held:
         return present | kept
 
     def files_to_go_on_with(self, start: Offset) -> dict[str, JournalFile]:
-        """Return the files that can be read now: all files except the unread files of the runs in `waiting`.
+        """Return the files that can be read now.
 
-        The unread files belong to a cluster that was created again.
+        Unread files of the runs in `waiting` are omitted: they belong to a cluster that was created again, and its
+        older files must be read first.
         """
         return {key: file for key, file in self.files(start).items() if key in start or file.run not in self.waiting}
 

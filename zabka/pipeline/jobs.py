@@ -34,7 +34,8 @@ def read_journal(spark: SparkSession, place: Place, types: str = ",".join(TYPES)
     """Return the events of those types from every journal at this place, as one batch.
 
     An event that was written twice counts once. A run that was copied to another path of a directory counts once as
-    well. Small journals on this machine are read here, because Spark would start a Python process for that.
+    well. Small journals on this machine are read in this process, because Spark would start another Python process to
+    read them.
     """
     if not isinstance(place, Path):
         return Journal(places.batch(spark, place, types))
@@ -78,7 +79,11 @@ def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> I
 
 
 def put_table(table: Table, rows: pa.Table | None, directory: Path) -> Made:
-    """Write the rows of a table, with the columns of its conditions, as one Parquet file; None if it has no rows."""
+    """Write the rows of a table as one Parquet file, without the columns of the table's conditions.
+
+    `rows` has these columns, and is None if the table has no rows. Return the number of rows, and how many of them
+    violate each condition.
+    """
     counts: dict[str, int] = {}
     if rows is None:
         rows = to_arrow_schema(schema_of(table.name), timezone="UTC").empty_table()

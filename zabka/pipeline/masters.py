@@ -28,7 +28,7 @@ _OF_SPARK = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
 
 
 def tried_again(master: str) -> str:
-    """Return the master; a local one is changed so that it attempts a task as often as a cluster does."""
+    """Return the Spark master; a local one is changed so that it attempts a task as often as a cluster does."""
     local = _LOCAL.fullmatch(master)
     return master if local is None else f"local[{local['threads'] or '1'},{TRIES}]"
 
@@ -42,9 +42,10 @@ def is_local(master: str) -> bool:
 def interpreters(
     builder: SparkSession.Builder, master: str, directory: Path, needs: str
 ) -> Iterator[SparkSession.Builder]:
-    """Yield the builder of a session whose tasks find their Python. Create the session inside the block.
+    """Yield a builder of sessions whose tasks use the right Python interpreter.
 
-    If executors are on other machines, the archive for them is stored in `directory`. Raises NotPacked.
+    Create the session inside the block. If executors are on other machines, the archive for them is stored in
+    `directory`. Raises NotPacked.
     """
     kept = {name: os.environ.get(name) for name in _OF_SPARK}
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

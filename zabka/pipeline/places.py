@@ -40,7 +40,7 @@ Place = Path | TopicPlace | Uri
 
 
 def place_of(text: str) -> Place:
-    """Parse a topic or another URI, or a path.  Raises ValueError with the reason."""
+    """Parse a place of journals: a topic, another URI, or a path.  Raises ValueError with the reason."""
     if text.startswith(SCHEME):
         return parse_place(text)
     found = _URI.fullmatch(text)
@@ -108,9 +108,10 @@ def _of_uri(spark: SparkSession, place: Uri, types: str) -> DataFrame:
 
 
 def below(root: str, path: str) -> str:
-    """Return a file's path relative to the root. File systems differ in the number of slashes after a scheme.
+    """Return a file's path relative to the root, even if the two are written differently.
 
-    If the root has no authority, Hadoop's client returns paths with its default authority.
+    File systems differ in the number of slashes after a scheme. If the root has no authority, Hadoop's client returns
+    paths with its default authority.
     """
     if ":///" in root:
         path = _AUTHORITY.sub("", path, count=1)

@@ -29,7 +29,7 @@ _ENDING_BYTES = 4096
 
 
 def key_of(root: Path, path: Path) -> str:
-    """Return the key of a file in the offset: its path from the root."""
+    """Return the key of a file in the stream's offset: the path of the file relative to the root."""
     return path.name if path == root else path.relative_to(root).as_posix()
 
 
@@ -101,9 +101,10 @@ def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
 
 
 def _lives(files: dict[str, JournalFile], found: dict[str, _Found], start: Offset) -> dict[str, int]:
-    """Return the life of each run that has existing files.
+    """Return the current life of each run that has existing files.
 
-    If a node shows that its cluster was created again, the next life begins, unless another node has already begun it.
+    If a node's files show that its cluster was created again, the next life begins, unless another node's files have
+    already begun it.
     """
     lives: dict[str, int] = {}
     for key, (_, _, life, *_) in start.items():
@@ -130,9 +131,9 @@ def _found(files: dict[str, JournalFile], start: Offset) -> dict[str, _Found]:
 
 
 def is_recreated(key: str, path: Path, mark: str, start: Offset) -> bool:
-    """Return whether a file with this mark shows that its cluster was created again.
+    """Return whether this file shows that its cluster was created again since the position `start`.
 
-    Raises OSError if the file cannot be read.
+    `mark` identifies the content of the file. Raises OSError if the file cannot be read.
     """
     if key in start:
         return not _goes_on(path, mark, start[key])

@@ -46,9 +46,9 @@ class NotPreparable(Exception):
 
 
 def find_classes_once(spark: SparkSession) -> None:
-    """Keep the Java classes that PySpark looks up for every column.
+    """Look up once the Java classes that PySpark needs for every column, and keep them.
 
-    It looks them up by their short names, for which Java searches all of Spark's jars each time.
+    Otherwise PySpark looks them up by their short names each time, for which Java searches all of Spark's jars.
     """
     jvm = spark.sparkContext._jvm
     for name in ("functions", "PythonUtils"):
@@ -67,7 +67,10 @@ class Prepared:
         self._plans: dict[str, DataFrame] = {}
 
     def set_rows(self, rows: pa.Table) -> None:
-        """Replace the rows, in the columns of `zabka-journal`. Do not call it while tables are being computed."""
+        """Replace the rows. The new rows must have the columns of `zabka-journal`.
+
+        Do not call it while tables are being computed.
+        """
         aside = self._place.with_name(f"{self._place.name}.new")
         with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, ARROW_SCHEMA.append(_SHARE_FIELD)) as writer:
             shares = [zlib.crc32(run.encode()) % SHARES for run in rows["run"].to_pylist()]
@@ -142,7 +145,7 @@ class _Growing(Journal):
 
 
 def _rows_of(spark: SparkSession, place: Path) -> DataFrame:
-    """Return a frame of the rows that are in the file when a plan is executed.
+    """Return a DataFrame that reads the rows from the file each time a plan with it is executed.
 
     The rows of each run are in one partition.
     """

@@ -95,8 +95,8 @@ def _processes_not_running(journal: Journal) -> DataFrame:
 def _signs_of_life(journal: Journal, paused: DataFrame) -> DataFrame:
     """Return events that show that a broker ran.
 
-    These are the events of brokers that were ever paused, and the last event of each broker before each of its starts.
-    Events that report the state of a process are not included.
+    These are all events of brokers that were paused at any time, and the last event of each broker before each of its
+    starts. Events that report the state of a process are not included.
     """
     following = f.lead("type").over(Window.partitionBy("run", "node").orderBy("node_seq"))
     of_paused = paused.select("run", f.col("paused").alias("node"), f.lit(True).alias("was_paused")).distinct()

@@ -214,7 +214,7 @@ def read_file(
 
 
 def requested_classes(types: frozenset[str] | None) -> frozenset[type] | None:
-    """Return the classes of the entries to return for these types, and the class of quarantined lines.
+    """Return the classes of the entries that have these types, and the class of quarantined lines.
 
     None stands for all types or classes.
     """
@@ -243,9 +243,10 @@ def long_line(run: str, file: str, line: LongLine) -> Row:
 
 
 def _chosen(found: Sequence[Any], requested: frozenset[type]) -> list[int]:
-    """Return the indexes of the lines to return in a block.
+    """Return the indexes of the lines of a block to return.
 
-    These are requested and quarantined lines, the latest entries by either clock, and signs of life.
+    These are requested and quarantined lines, the latest entries by either clock, and the entries that show that a node
+    ran (`_signs_of_life`).
     """
     kinds = [type(entry) for entry in found]
     chosen = {place for place, kind in enumerate(kinds) if kind in requested}

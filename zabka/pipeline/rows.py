@@ -105,7 +105,7 @@ class Journal:
 
 
 def _fill(kept: DataFrame) -> None:
-    """Compute the rows of a cached frame. A count would need a second stage."""
+    """Compute the rows of a cached frame, so that they are in the cache. A count would need a second stage."""
     kept.write.format("noop").mode("overwrite").save()
 
 

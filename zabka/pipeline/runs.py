@@ -77,7 +77,10 @@ def placed(root: Path, key: str) -> JournalFile:
 
 
 def _home(key: str) -> str:
-    """Return the directory of a node's run, "" for the root. For any other file, return the file's own path."""
+    """Return the directory of the run to which a node's journal file belongs; "" for the root.
+
+    If the file is not a node's journal, return its own path.
+    """
     folder, _, name = key.rpartition("/")
     found = _NODE_FILE.fullmatch(name)
     if found is None:
@@ -123,7 +126,7 @@ def _is_copy(one: dict[str, Path], other: dict[str, Path]) -> bool:
 
 
 def _size(path: Path) -> int:
-    """Return the size of a file; 0 if it has been removed, as a node removes its oldest journal file."""
+    """Return the size of a file, or 0 if it was removed. A node removes its oldest journal files."""
     with contextlib.suppress(OSError):
         return path.stat().st_size
     return 0

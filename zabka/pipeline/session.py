@@ -1,4 +1,7 @@
-"""Creates Spark sessions: without log output, in UTC, with tasks in this Python or in a copy sent to executors."""
+"""Creates Spark sessions without log output, in UTC.
+
+Tasks run in this Python interpreter, or in a copy of it that is sent to the executors.
+"""
 
 from __future__ import annotations
 
@@ -83,10 +86,10 @@ def open_session(
     ui_port: int = 0,
     directory: Path | None = None,
 ) -> SparkSession:
-    """Open a session with the sources `zabka-journal` and `zabka-topic`; with a port, Spark's web UI is enabled.
+    """Open a session with the sources `zabka-journal` and `zabka-topic`.
 
-    `directory` is for the archive that is sent to executors on other machines; by default it is a temporary one. Raises
-    NoSpark without a Java runtime, and if there is no such master.
+    With a port, Spark's web UI is enabled. `directory` is for the archive that is sent to executors on other machines;
+    by default it is a temporary one. Raises NoSpark if there is no Java runtime, or no such master.
     """
     ui = {"spark.ui.enabled": str(ui_port > 0).lower(), "spark.ui.port": str(ui_port)}
     settings = _FOR_TABLES if is_local(master) else _FOR_TABLES | _ON_A_CLUSTER
@@ -101,9 +104,9 @@ def open_session(
 def a_session(
     master: str, app_name: str, directory: Path, needs: str, settings: Mapping[str, str]
 ) -> Iterator[SparkSession]:
-    """Yield a session whose tasks are retried. Its executors have everything that is loaded by the program `needs`.
+    """Yield a session whose tasks are retried.
 
-    Raises NoSpark.
+    Its executors have every package that the program `needs` (RUNS, JOURNALS or AUDITS) loads. Raises NoSpark.
     """
     given = {"spark.ui.enabled": "false", **settings}
     spark = _session(tried_again(master), app_name, directory, needs, given, _SMALL_PLANS)
@@ -185,7 +188,7 @@ def _is_no_interruption(record: logging.LogRecord) -> bool:
     """Logging filter that drops py4j's stack trace of a call that Ctrl-C interrupted.
 
     py4j does not log the stack trace through its own logger; the command reports the interruption itself. While Spark
-    starts, its own Ctrl-C handler is installed, whose call to Java fails.
+    starts, its own Ctrl-C handler is installed, and the handler's call to Java fails.
     """
     return record.msg not in ("KeyboardInterrupt while sending command.", "Exception while sending command.")
 

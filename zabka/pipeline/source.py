@@ -28,9 +28,9 @@ from zabka.pipeline.runs import journal_files, without_copies
 
 
 def _end(path: Path) -> int:
-    """Return the position up to which a file can be read.
+    """Return the position up to which a file can be read; 0 if the file does not exist.
 
-    A file that cannot be opened gets a separate share, whose task reports the reason.
+    Return 1 if the file cannot be opened. It then gets a separate share, whose task reports the reason.
     """
     try:
         return complete_bytes(path)

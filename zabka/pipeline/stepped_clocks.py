@@ -20,7 +20,10 @@ DRIFT = 0.0005
 
 
 def without_steps(rows: DataFrame) -> DataFrame:
-    """Subtract the steps of wall clocks from `wall_us`. The new column `step_us` is the step just before a row."""
+    """Subtract the steps of wall clocks from `wall_us`.
+
+    The new column `step_us` is the step of the clock immediately before the row, or null if there was none.
+    """
     in_order = Window.partitionBy("run", "node").orderBy("node_seq", "mono_us")
     passed = f.col("mono_us") - f.lag("mono_us").over(in_order)
     wall_passed = f.col("wall_us") - f.lag("wall_us").over(in_order)

@@ -34,9 +34,9 @@ TRIGGER = "1 second"
 BATCH_S = 120.0
 """Maximum wait for a running batch when the stream is stopped. The first batch takes longest."""
 AVAILABILITY_EVERY_S = 4.0
-"""Interval for updating the table `availability`, which changes even without new events.
+"""Interval in seconds for updating the table `availability`, which changes even without new events.
 
-Steps of clocks are checked at the same interval.
+The stream also checks at this interval whether a clock was stepped.
 """
 COMPACTION_BATCHES = compaction.FAN_IN
 """Number of batches between two compactions."""
@@ -128,7 +128,7 @@ def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -
 
 
 def _signs_of_life(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
-    """Return the lines of other types that show that a node ran.
+    """Return the lines that show that a node ran, without lines of the types `kinds`.
 
     For each node, these are the first line after each simulated pause, the last line before each start, and the last
     line.
@@ -281,9 +281,10 @@ def start(
 
 
 def stop_query(query: StreamingQuery) -> None:
-    """Stop a query, after its current batch if that ends within BATCH_S.
+    """Stop a query. Wait at most BATCH_S for the end of its current batch.
 
-    An interrupted batch is repeated later, but Spark logs the interruption with stack traces that do not help a user.
+    An interrupted batch would be repeated later, but Spark would log the interruption with stack traces that do not
+    help a user.
     """
     deadline = time.monotonic() + BATCH_S
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:

@@ -18,7 +18,7 @@ _LACKS = {
     "offline_ms": "without a leader", "leader_down_ms": "with its leader down", "under_min_isr_ms": "under min ISR",
     "isr_stalled_ms": "with a member of the ISR dead or cut off",
 }  # fmt: skip
-"""For each column of `availability` with a part of the downtime, a phrase about that part."""
+"""Phrases for the parts of the downtime, keyed by the column of `availability` that contains the part."""
 
 
 def summary_of(out: Path) -> list[str]:
@@ -79,7 +79,7 @@ def _of_partition(row: dict[str, Any], several: bool) -> str:
 
 
 def _lacking_ms(row: dict[str, Any], acks: str) -> int:
-    """Return for how long writes with these acks (1 or all) to the partition could not succeed."""
+    """Return the time in ms during which writes with these acks (1 or all) to the partition could not succeed."""
     lacking: int = row["observed_ms"] - row[f"available_acks_{acks}_ms"]
     return lacking
 

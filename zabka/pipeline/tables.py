@@ -25,11 +25,11 @@ _ACTIONS = ("kill", "stop", "restart", "pause")
 
 
 def leader_writes(journal: Journal) -> DataFrame:
-    """Every write of a partition's state once, in the ensemble's order, with the life of the partition.
+    """Return every write of a partition's state once, in the ensemble's order, with the number of its life.
 
     A write that a paused broker reports late is placed before the next write. A write with a new leader and a new ISR
     produces two events: only the election's event has the cause. A topic that is deleted and created again has new
-    znodes: if the partition epoch does not increase, another life begins.
+    znodes: if the partition epoch does not increase, another life of the partition begins.
     """
     return journal.once("writes", lambda: _leader_writes(journal))
 
@@ -61,8 +61,8 @@ def _leader_writes(journal: Journal) -> DataFrame:
 def _deletions(journal: Journal) -> DataFrame:
     """The deletions of topics: run, topic, deleted_us, after_zxid.
 
-    after_zxid is the last write that the controller reported before the deletion, because the event of the deletion has
-    no zxid. The controller was elected, or created the topic, before that.
+    The deletion event has no zxid. Therefore, after_zxid is the highest zxid that the same controller reported up to
+    the deletion, or 0. The controller reported at least its own election or the creation of the topic.
     """
     reported = timed(
         journal, ["controller_elected", "leader_elected", "isr_changed", "topic_deleted"],

@@ -22,9 +22,9 @@ def transactions(journal: Journal) -> DataFrame:
     """The transactions of each transactional id, one row for each, numbered from 1.
 
     Columns: run, transactional_id, number, producer_id, producer_epoch, from_us, decided_us, to_us, outcome,
-    abort_reason, partitions, markers, duration_ms, decision_ms.  from_us is when the coordinator stored the first
+    abort_reason, partitions, markers, duration_ms, decision_ms. from_us is when the coordinator stored the first
     partition (in milliseconds if only a later coordinator reports it), decided_us when it stored the outcome, and to_us
-    when it stored that all markers are written.  They are times on the coordinator's clock.  A time that no journal
+    when it stored that all markers are written. They are times on the coordinator's clock. A time that no journal
     reports is null.
 
     outcome is committed or aborted, and null before the decision. abort_reason is why it was aborted: ended by its
@@ -33,7 +33,7 @@ def transactions(journal: Journal) -> DataFrame:
     partition to the last marker, and decision_ms to the decision; both are null if no journal has the beginning.
     producer_epoch is the epoch of the producer; a transaction that is fenced or timed out is aborted with a higher
     epoch. Transactions are distinguished by the time at which they began (started_ms), because a coordinator that was
-    replaced while it was paused can report the end of an older one later.
+    replaced while it was paused can later report the end of an older transaction.
     """
     steps = _steps(journal)
     # A broker that becomes coordinator reports each transaction with the reason "loaded".
@@ -73,9 +73,9 @@ def _moment(state: str, name: str, decided: Column) -> tuple[Column, Column]:
 def _steps(journal: Journal) -> DataFrame:
     """The events of each transactional id, with the number of the event's transaction.
 
-    A transaction begins when the state becomes Ongoing, or if started_ms changes.  If no journal reports that, it
-    begins with its outcome.  A coordinator that was replaced while it was paused reports the end of an older
-    transaction later: that event is assigned to the older transaction.
+    A transaction begins when the state becomes Ongoing, or when started_ms changes. If no journal has such an event,
+    the transaction begins with the event of its outcome. A coordinator that was replaced while it was paused can report
+    the end of an older transaction late; that event is assigned to the older transaction.
     """
     reported = timed(
         journal, ["transaction_changed"],
@@ -109,9 +109,10 @@ def _steps(journal: Journal) -> DataFrame:
 
 
 def _markers(journal: Journal, reported: DataFrame) -> DataFrame:
-    """Return the end markers in partitions: run, transactional_id, marked, and the envelope of the marker's event.
+    """Return the transaction markers that were written to partitions.
 
-    The coordinator sends markers after the decision and waits for them, so a marker's time identifies the transaction.
+    Columns: run, transactional_id, marked, and the envelope of the marker's event. The coordinator sends markers after
+    its decision and waits for them, so a marker's time identifies the transaction.
     """
     ids = reported.select("run", "producer_id", "transactional_id").distinct()
     written = timed(

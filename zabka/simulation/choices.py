@@ -27,15 +27,16 @@ STRIKE = "strike "
 
 
 class Stream(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Values of one random stream: first `own` values from the seed's stream, then `words`.
+    """Values of one random stream.
 
-    `tail` and `ends` define the values after `words`.
+    The first values come from the seed's stream, and `own` is their number. The values in `words` follow. `tail` and
+    `ends` define the values after `words`.
     """
 
     own: int = 0
     words: tuple[int, ...] = ()
     tail: int | None = None
-    """Seed of the values after `words`, or None for the seed of the choice sequence."""
+    """Seed of the values that follow `words`; if it is None, the seed of the choice sequence is used."""
     ends: bool = False
     """Whether all values after `words` are zero."""
 

@@ -12,8 +12,8 @@ from zabka.simulation.forked_seed import ForkedSeed
 def derive_random(seed: int, purpose: str) -> Random:
     """Return the seed's random stream for that purpose.
 
-    Each purpose has its own stream, so an extra draw for one purpose does not change the draws for the others.  For a
-    `ReplayedSeed`, the choice sequence defines the stream; for a `ForkedSeed`, the run that is forked.
+    Each purpose has its own stream, so an extra draw for one purpose does not change the draws for the others. For a
+    `ReplayedSeed`, the choice sequence defines the stream. For a `ForkedSeed`, the run that is forked defines it.
     """
 
     def seeded(number: int) -> Random:

@@ -50,7 +50,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     settings: Mapping[str, str] = {}
     """Dynamic configuration of all brokers."""
     future: int | None = None
-    """Number from which the random numbers are derived from then on; None for those of the run."""
+    """Seed of other random numbers that the world draws after the change; None keeps the run's random numbers."""
 
     @property
     def is_empty(self) -> bool:
@@ -79,13 +79,16 @@ def check_setting(key: str, value: str) -> None:
 
 
 class Forking:
-    """Applies a change to a world at its moment, and records in which state the nodes were just before it."""
+    """Applies a change to a world at the moment of the change, and records each node's state just before it."""
 
     def __init__(self, world: ServingWorld, change: Change, begin_future: Callable[[], None]) -> None:
         self.refused = ""
         """The reason for which the brokers rejected the settings, or an empty string."""
         self.nodes: dict[str, str] = {}
-        """State of each server at the moment: running, paused or down.  Empty if the run did not reach the moment."""
+        """State of each server at the moment of the fork: running, paused or down.
+
+        It is empty if the run did not reach the moment.
+        """
         self._world = world
         self._change = change
         self._begin_future = begin_future

@@ -1,9 +1,10 @@
-"""Random numbers of a run and of its forks: the same until the moment of the change, and the same faults afterwards.
+"""Random numbers of a run and its forks, so that both have the same faults before and after the change.
 
-A fork is played from the start, with the same seed, so it draws the same numbers as the run until the change.  Faults
-are drawn from a stream of numbers, and how many numbers a fault takes depends on the state of the world.  After the
+A fork is played from the start, with the same seed, so it draws the same numbers as the run until the change. Faults
+are drawn from a stream of numbers, and how many numbers a fault takes depends on the state of the world. After the
 change, the fork therefore continues each fault with the numbers that the run drew there: the faults that follow have
-the same times and, as far as they can, the same targets.  A future draws other numbers after its moment.
+the same times and, as far as they can, the same targets. A future, in contrast, draws other numbers after the moment at
+which it begins.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from typing import Any, NamedTuple
 
 
 class Drawn(NamedTuple):
-    """State of the nemesis before it drew a fault, or the pause before one: its random numbers and the last fault."""
+    """State of the nemesis before it drew a fault or the pause before a fault.
+
+    It contains the state of the random numbers and the number of the last fault.
+    """
 
     state: tuple[Any, ...]
     faults: int
@@ -30,7 +34,8 @@ class ForkedSeed(int):
     def __new__(cls, seed: int, original: ForkedSeed | None = None, future: int | None = None) -> ForkedSeed:
         """Create a seed with the integer value `seed`.
 
-        With `future`, `begin_future` makes all streams continue with the numbers of that future.
+        `future` is the number of a future. All streams have the run's numbers until `begin_future` is called, and the
+        numbers of that future afterwards.
         """
         made = super().__new__(cls, seed)
         made.drawn, made._original, made._future = [], original, future
@@ -52,7 +57,10 @@ class ForkedSeed(int):
         return random
 
     def begin_future(self) -> None:
-        """Make all streams continue with the numbers of the future.  Does nothing for a seed without a future."""
+        """Make all random streams continue with the numbers of this future.
+
+        The numbers are derived from the seed and the number of the future. Do nothing for a seed without a future.
+        """
         if self._future is None:
             return
         self._has_begun = True
@@ -63,9 +71,10 @@ class ForkedSeed(int):
         return int.from_bytes(sha256(f"{int(self)}/future {self._future}{purpose}".encode()).digest()[:16], "big")
 
     def align(self, random: Random, faults: int) -> int:
-        """Record the state of the nemesis before its next draw, or continue with the state that the run had there.
+        """Record the nemesis's state before its next draw; in a fork, restore the state that the run had there.
 
-        `faults` is the number of the last fault.  Return the number after which the next fault is numbered.
+        `faults` is the number of the last fault. Return the number after which the next fault is numbered. A fork with
+        a future keeps its own state.
         """
         place, self._places = self._places, self._places + 1
         if self._original is None:

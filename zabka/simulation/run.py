@@ -39,9 +39,9 @@ SEARCHED = (*SCENARIOS, *WHOLE_RUNS)
 
 
 def has_messages(scenario: str) -> bool:
-    """Return whether a message tap can record the scenario's messages. It cannot record runs without a network.
+    """Return whether a message tap can record the scenario's messages.
 
-    These are the runs of the ZAB code alone.
+    It cannot record runs of the ZAB code alone, because these have no network.
     """
     return scenario in SEARCHED or isinstance(LIBRARY.get(scenario), WorldScenario)
 

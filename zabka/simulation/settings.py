@@ -101,7 +101,7 @@ PLAYED_KEYS = (*_HARM, "faults.lasts.ms", "faults.kinds", *_WORKLOAD, "acks", "d
 
 
 def is_setting_of_the_world(key: str) -> bool:
-    """Return whether the world or its faults and clients are built with this key."""
+    """Return whether this key configures the simulated world, its faults or its clients."""
     return key in _OWN_KEYS or key in _OWN_FLAGS or key in PLAYED_KEYS
 
 

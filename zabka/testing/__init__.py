@@ -1,10 +1,10 @@
-"""Clusters for tests: real processes (`running_cluster`) or one simulated world in virtual time (`running_world`).
+"""Clusters for tests: real processes (`running_cluster`) or simulated in virtual time (`running_world`).
 
-The names in `__all__` are the public interface; `tests/testing/surface.txt` lists their members.  pytest loads the
+The names in `__all__` are the public interface; `tests/testing/surface.txt` lists their members. pytest loads the
 fixtures from `pytest_plugin` without an import; `cluster` describes the interface of both kinds of cluster; `live` and
-`worlds` implement it.  Importing this package loads none of these modules: each name is loaded when it is first used,
-so that pytest starts quickly in projects that have zabka installed.  The package imports compose, api and simulation;
-tests, bench and the command line import the package.  Begin with `cluster`.
+`worlds` implement it. Importing this package loads none of these modules: each name is loaded when it is first used, so
+that pytest starts quickly in projects that have zabka installed. The package imports compose, api and simulation;
+tests, bench and the command line import the package. To learn the code, read `cluster` first.
 """
 
 from __future__ import annotations

@@ -409,7 +409,7 @@ class Cluster(Protocol):
         isolation_level: IsolationLevel = "read_uncommitted",
         timeout_s: float = 10.0,
     ) -> list[Record]:
-        """Return every committed record of a partition, or of all partitions in order.
+        """Return every committed record of a partition, or of all partitions in partition order.
 
         Raises ClusterFailed if no broker returns them.
         """

@@ -25,7 +25,7 @@ CHUNKS_PER_WORKER = 2
 _SEEDS = "zabka_seeds"
 _ATTRIBUTE = "zabka_simulated"
 _STRICT_XPASS = "[XPASS(strict)]"
-"""How pytest begins the report of a test that passes although it is marked `xfail(strict=True)`."""
+"""Text with which pytest's report begins if a test passes although it is marked `xfail(strict=True)`."""
 
 
 def _parameters(function: object) -> Any:
@@ -54,9 +54,9 @@ def divide_seeds(metafunc: pytest.Metafunc) -> None:
 
 @contextmanager
 def selected_seeds(item: pytest.Function) -> Iterator[None]:
-    """Select the seeds of an item for a `with` block.
+    """Select the seeds with which an item runs, for a `with` block.
 
-    If a child process runs the item, raise the outcome of the child.
+    If Python's hash seed is not fixed, a child process runs the item, and the item raises the outcome of the child.
     """
     parameters = _parameters(item.obj)
     if parameters is None:

@@ -9,7 +9,7 @@ from zabka.testing import LiveCluster
 
 
 def lose_the_leader(cluster: LiveCluster, acks: str) -> None:
-    """Partition the leader's only follower from it, place an order, and kill the leader."""
+    """Isolate the leader from its only follower, place an order, and kill the leader."""
     controller = cluster.until(lambda: cluster.controller)
     leader, follower = (broker for broker in cluster.brokers.values() if broker is not controller)
     topic = cluster.topics.create("orders", assignment={0: [leader.id, follower.id]})

@@ -11,7 +11,10 @@ OPEN_S = 10
 
 
 async def accept_by_clock(bootstrap: str, accept: Callable[[int], None]) -> None:
-    """The mistake: it uses a clock that can be changed, so it may close the auction early or late."""
+    """The mistake: accept bids by a clock that can be changed.
+
+    The auction may therefore close early or late.
+    """
     ends: list[float] = []
 
     def is_open(_: ConsumerRecord) -> bool:
@@ -23,7 +26,7 @@ async def accept_by_clock(bootstrap: str, accept: Callable[[int], None]) -> None
 
 
 async def accept_by_timestamp(bootstrap: str, accept: Callable[[int], None]) -> None:
-    """The correction: it compares the timestamps of the records, which one broker has set (LogAppendTime)."""
+    """Corrected variant: compare the timestamps of the records, which a single broker has set (LogAppendTime)."""
     ends: list[int] = []
 
     def is_open(bid: ConsumerRecord) -> bool:

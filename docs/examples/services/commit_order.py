@@ -32,7 +32,7 @@ async def bill_after_commit(bootstrap: str, bill: Callable[[int], None]) -> None
 
 
 async def bill_before_commit(bootstrap: str, bill: Callable[[int], None]) -> None:
-    """The correction: an order whose billing is interrupted is read again, so `bill` must accept an order twice."""
+    """Corrected variant: interrupted orders are read again, so `bill` must accept an order twice."""
     async with consumer(bootstrap) as orders:
         async for order in orders:
             await asyncio.sleep(0.05)

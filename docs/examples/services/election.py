@@ -10,7 +10,10 @@ from zabka.ensemble.client.aio import connect
 from zabka.ensemble.errors import NodeExists, ZooKeeperError
 
 Write = Callable[[str, int], None]
-"""Called with a worker's name and its fencing token (0 without one). Writes to a store."""
+"""Function that writes to a store.
+
+Its arguments are a worker's name and the worker's fencing token (0 if it has none).
+"""
 
 
 async def lead(hosts: str, name: str, write: Write) -> None:
@@ -19,9 +22,9 @@ async def lead(hosts: str, name: str, write: Write) -> None:
 
 
 async def lead_with_token(hosts: str, name: str, write: Write) -> None:
-    """The correction: the worker passes the zxid of its znode as a fencing token.
+    """Corrected version: the worker sends the zxid of its znode with each write, as a fencing token.
 
-    The store rejects a zxid that is lower than the highest one so far.
+    The store rejects a write whose zxid is lower than the highest one so far.
     """
     await _lead(hosts, name, lambda token: write(name, token))
 

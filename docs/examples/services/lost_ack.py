@@ -23,7 +23,7 @@ async def sell(bootstrap: str, orders: Iterable[int]) -> None:
 
 
 async def sell_idempotently(bootstrap: str, orders: Iterable[int]) -> None:
-    """The correction: only the producer retries, and the broker recognises its sequence numbers (KIP-98)."""
+    """Corrected version: only the producer retries, and the broker recognises its sequence numbers (KIP-98)."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all", enable_idempotence=True) as producer:
         for order in orders:
             await producer.send_and_wait("orders", str(order).encode())

@@ -70,8 +70,9 @@ async def sell(bootstrap: str, path: Path) -> None:
 
 
 async def sell_with_outbox(bootstrap: str, path: Path) -> None:
-    """The correction: every stored order is published, if necessary after a restart. Some orders are published
-    twice.
+    """The correction of `sell`: every stored order is published, if necessary after a restart.
+
+    Some orders are published twice.
     """
     database = Database(path)
     async with _producer(bootstrap) as producer:

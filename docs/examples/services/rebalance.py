@@ -33,7 +33,7 @@ def member(bootstrap: str) -> AIOKafkaConsumer:
 
 
 async def ship_by_group(bootstrap: str, warehouse: Warehouse) -> None:
-    """The mistake: it relies on the group to deliver each order to one member only.
+    """The incorrect version, which relies on the group to deliver each order to one member only.
 
     If the partition moves while an order is shipped, the commit fails, and the next owner ships the order again.
     """
@@ -45,7 +45,10 @@ async def ship_by_group(bootstrap: str, warehouse: Warehouse) -> None:
 
 
 async def ship_by_offset(bootstrap: str, warehouse: Warehouse) -> None:
-    """The correction: the warehouse stores the offset together with the shipment, and ignores a second attempt."""
+    """Corrected version: ship each order only once, even if a partition moves.
+
+    The warehouse stores the offset together with the shipment, and ignores a second attempt for the same offset.
+    """
     async with member(bootstrap) as orders:
         async for order in orders:
             await asyncio.sleep(0.1)

@@ -34,8 +34,9 @@ async def stand(hosts: str, name: str, lead: Lead) -> None:
 
 
 async def stand_once(hosts: str, name: str, lead: Lead) -> None:
-    """The correction: after a lost connection the candidate searches for its first znode, whose name begins with the
-    session id.
+    """Corrected variant: after a lost connection, search for the znode that the candidate created first.
+
+    The name of this znode begins with the session id.
     """
     async with connect(hosts, session_timeout_ms=4_000, name=name) as client:
         while True:

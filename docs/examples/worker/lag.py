@@ -31,7 +31,7 @@ async def report(bootstrap: str, tell: Report) -> None:
 
 
 async def report_what_is_known(bootstrap: str, tell: Report) -> None:
-    """The correction: it requests the offset of its partition, and retries until the response contains this offset."""
+    """The corrected function: it requests the partition's offset, and retries until a response contains it."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap, client_id="lag")
     await admin.start()
     while True:

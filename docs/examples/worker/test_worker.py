@@ -1,5 +1,6 @@
-"""Each preset of request faults reveals the mistake for which it was made, and the corrected program passes under
-it.
+"""Each preset of request faults reveals the mistake that it is meant to find.
+
+The corrected program passes with the preset.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ ReadNumber = Callable[[str, int, int], int | None]
 class Values:
     """Reads and checks the values of a properties map.
 
-    `used` collects the keys that were read, `warnings` one line for each bad value that was replaced.
+    `used` collects the keys that were read. `warnings` collects one line for each bad value that was replaced.
     """
 
     def __init__(self, values: Mapping[str, str]) -> None:

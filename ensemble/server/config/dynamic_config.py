@@ -51,9 +51,9 @@ def read_membership(raw: Mapping[str, str], files: Files = HOST) -> Membership |
 
 
 def peer_type_warnings(raw: Mapping[str, str], membership: Membership | None, my_id: int) -> tuple[str, ...]:
-    """Return a warning if zoo.cfg's peerType differs from the role in this server's `server.N` line, which is used.
+    """Return a warning if zoo.cfg's peerType differs from the role in this server's `server.N` line.
 
-    Source: setupPeerType.
+    The role in the `server.N` line is used. Source: setupPeerType.
     """
     role = "observer" if membership is not None and my_id in membership.observers else "participant"
     said = raw.get("peerType", role).lower()
@@ -160,9 +160,9 @@ class DynamicConfigFiles:
             remove_all([_next_of(self._config)], self._files)
 
     def _with_client_port(self, text: str, static: str) -> str:
-        """Return the zoo.cfg text with a client port, for a new membership that has no client port for this server.
+        """Return the zoo.cfg text with this server's client port, which the new membership does not contain.
 
-        The client port is that of the previous membership, because that port is open and stays open.
+        Use the client port of the previous membership, because that port is open and stays open.
         """
         values = trimmed(read_properties(static))
         try:

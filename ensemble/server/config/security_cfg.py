@@ -324,7 +324,10 @@ def read_limits(values: Values) -> Limits:
 
 
 def _either(values: Values, name: str, guide: str) -> int:
-    """Return the number set by the system property's name, or else by the guide's name; 0 if neither is set."""
+    """Return the number that a system property or its name in ZooKeeper's guide sets; 0 if neither is set.
+
+    The system property has precedence.
+    """
     return values.property_number(name, values.property_number(guide, 0))
 
 

@@ -264,7 +264,7 @@ def unchosen_suites(ciphers: Sequence[str]) -> str | None:
 
 
 def unknown_suite(ciphers: Sequence[str]) -> str | None:
-    """Return the first name that is not Java's name of a cipher suite that OpenSSL offers here, or None."""
+    """Return the first name, in Java's spelling, for which OpenSSL offers no cipher suite here, or None."""
     for name in ciphers:
         if name in TLS13_OFFERED:
             continue

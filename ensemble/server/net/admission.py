@@ -40,7 +40,7 @@ class Admission:
         self._per_host: dict[str, int] = {}
 
     def admit(self, host: str) -> bool:
-        """Count a new connection from this host, and return True, unless it would exceed a limit.
+        """Return whether a new connection from this host stays within the limits. If it does, count it.
 
         The connection counts until `leave` is called.
         """

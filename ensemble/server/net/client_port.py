@@ -76,7 +76,10 @@ class Arriving:
         self._missing = 0
 
     def append(self, data: bytes) -> bytes:
-        """Return all bytes since the last complete frame, including `data`; empty while the frame is incomplete."""
+        """Add received bytes, and return all bytes since the last complete frame.
+
+        If they do not contain the whole next frame yet, store them and return nothing.
+        """
         if not self._pieces:
             return data
         self._pieces.append(data)
@@ -133,7 +136,7 @@ class ClientPort:
         self._all_faults = faults
         self._all_links = ClientLinks("session", self._first_names, emit)
         self.links: ClientLinks | None = None
-        """Link faults of clients; None while there are none, so that connections have no overhead without faults."""
+        """Link faults of clients, or None without such faults, so that connections then have no overhead."""
         self.admission = admission
         self.gate = RequestGate(admission) if admission.limits.in_process else None
         self._policy = policy
@@ -316,7 +319,7 @@ class ClientPort:
             connection.close()
 
     def flush(self) -> None:
-        """Write the queued replies; if there are very many connections, write to some of them in later turns."""
+        """Write the queued replies. With very many connections, write to some of them in later event loop turns."""
         if self._unflushed:
             connections, self._unflushed = self._unflushed, {}
             if len(connections) > WRITES_AT_ONCE:
@@ -327,7 +330,7 @@ class ClientPort:
             self._release(self.gate)
 
     def _put_off(self, connections: dict[ConnectionId, ClientConnection]) -> None:
-        """Remove all but the last connections from `connections`, and write to the removed ones in later turns.
+        """Keep the last WRITES_AT_ONCE connections in `connections`, and write to the others in later turns.
 
         The last connections wait for a reply to a request; the earlier ones only receive a watch event.
         """
@@ -493,7 +496,10 @@ class ClientConnection(asyncio.Protocol):
         return [Frames([buffer[4:]])]
 
     def _parse(self, buffer: bytes) -> list[ClientMessage]:
-        """Return the messages of the complete frames: a ConnectRequest first; all later frames form one message."""
+        """Return the messages in the complete frames.
+
+        The first message is a ConnectRequest; all later frames together form one message.
+        """
         first: ConnectRequest | None = None
         frames: list[bytes] = []
         pos, end, missing = 0, len(buffer), 0
@@ -646,7 +652,7 @@ class ClientConnection(asyncio.Protocol):
             self._end_by(asyncio.get_running_loop().call_later(LINGER_S, transport.abort))
 
     def give_up(self) -> None:
-        """Abort the connection, because the server stops: an incomplete reply must not look complete."""
+        """Abort the connection when the server stops, so that the client detects an incomplete reply."""
         if isinstance(self._deadline, Lingering):
             self._deadline.reset()
         else:

@@ -64,7 +64,10 @@ class ElectionHub(Protocol):
 
 
 class ElectionConnection(asyncio.Protocol):
-    """One election connection; `dialled` is the peer that this side connected to, None on the accepting side."""
+    """A connection between two servers for leader election.
+
+    `dialled` is the peer to which this side connected, or None on the accepting side.
+    """
 
     def __init__(self, port: ElectionHub, dialled: PeerId | None) -> None:
         self._port = port
@@ -187,7 +190,10 @@ class ElectionConnection(asyncio.Protocol):
         return b""
 
     def _admit(self, opening: Opening, rest: bytes) -> bytes:
-        """Register the identified and authenticated other side with the port, which may reject it."""
+        """Register the other server with the port, after that server was identified and authenticated.
+
+        The port may reject it.
+        """
         self._identify()
         if not self._port.identified(self, opening):
             self._close()

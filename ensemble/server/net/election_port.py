@@ -281,11 +281,10 @@ class ElectionPort:
         return True
 
     def _is_double(self, connection: ElectionConnection, opening: Opening) -> bool:
-        """Return whether another server with the same id is already connected, so that this connection must be
-        rejected.
+        """Return whether this connection must be rejected because the id of its server is already in use.
 
-        A server that announces the same port but connects from another machine is logged and accepted: it may have
-        moved.
+        It is in use if another server with the same id is connected. A server that announces the same port but connects
+        from another machine is logged and accepted: it may have moved.
         """
         peer_id, line = opening.peer_id, self._servers.get(opening.peer_id)
         origin = _Origin(connection.remote.rpartition(":")[0], opening.address)
@@ -388,7 +387,8 @@ def _read_address(text: str) -> tuple[str, int] | None:
 def _can_be_called(host: str, caller: str) -> bool:
     """Return whether the announced host is one that this server can connect to.
 
-    It can never connect to 0.0.0.0, and to a loopback address only if the caller runs on this machine.
+    The server can never connect to 0.0.0.0. It can connect to a loopback address only if the caller runs on this
+    machine.
     """
     if host == "localhost":
         return _is_loopback(caller)

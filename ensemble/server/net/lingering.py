@@ -18,7 +18,7 @@ _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER value with a time of 0, with which closing the socket resets the connection."""
 _INT = struct.Struct("i")
 IDLE_S = 60.0
-"""Time without any progress in the client's reading after which the connection is reset.
+"""Time in seconds after which a connection is reset if the client has read nothing.
 
 ZooKeeper has no limit, because a separate thread waits.
 """

@@ -71,7 +71,7 @@ class PeerTap:
         self._session_on: dict[ConnectionId, int] = {}
         self._lines: dict[ConnectionId, MessageLine] = {}
         self._ops_by_xid: dict[ConnectionId, dict[int, int]] = {}
-        """Op code of each request without a reply: keyed by recorded connection, then by xid."""
+        """Op code of each request that has no reply yet, keyed by recorded connection, then by xid."""
         self._proposal: Proposal | None = None
         self._recorded: list[Txn] = []
 
@@ -295,7 +295,7 @@ def _expect(line: MessageLine, zxid: int) -> None:
 
 
 def _came(expected: deque[int], zxid: int) -> bool:
-    """Return whether the packet is about a recorded proposal; remove all expected proposals up to `zxid`.
+    """Return whether the packet is about an expected proposal; remove all expected proposals up to `zxid`.
 
     An acknowledgement may also cover earlier proposals.
     """

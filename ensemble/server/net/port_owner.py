@@ -1,4 +1,7 @@
-"""Finds, from /proc if it exists, the process that has already opened the port that this server cannot open."""
+"""Finds the process that has opened a port, if this server cannot open the port because of it.
+
+The process is found in /proc, if that exists.
+"""
 
 from __future__ import annotations
 

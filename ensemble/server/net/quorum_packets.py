@@ -53,9 +53,15 @@ After LearnerInfo, and after the version in LEADERINFO, the flag means that the 
 ACK or COMMIT it means that this packet is cumulative.
 """
 OFFERED_WITH_ACKS = b"\x02"
-"""Flag after LearnerInfo only: the learner supports cumulative acks, and processes the leader's own acks."""
+"""Flag after LearnerInfo: the learner supports cumulative acks, and processes the leader's own acks.
+
+No other packet contains this flag.
+"""
 SNAPSHOT_WANTED = b"\x01"
-"""Flag after the flag for cumulative acks: the learner needs a snapshot, because its history may differ."""
+"""Flag with which a learner requests a snapshot, because its history may differ.
+
+It follows the flag for cumulative acks.
+"""
 NO_ZXID = -1
 NO_AUTH = b"\0\0\0\0"
 NULL_AUTH = b"\xff\xff\xff\xff"

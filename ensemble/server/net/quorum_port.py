@@ -257,8 +257,9 @@ class QuorumPort:
             link.close()
 
     def flush(self) -> None:
-        """Write the queued packets of all links, first of the link that received packets last, because its peer
-        waits.
+        """Write the queued packets of all links.
+
+        The link that received packets last comes first, because its peer is waiting for the replies.
         """
         if self._unflushed:
             self.flush_last_active()
@@ -280,8 +281,8 @@ class QuorumPort:
     def progress(self, link_id: LinkId) -> None:
         """Notify the listener of activity on a link: part of a packet was received, or part of a snapshot was sent.
 
-        So there is no time limit for a whole packet or snapshot. (In ZooKeeper each read has a time limit, and a write
-        has none.)
+        With these notifications, a slow but active link does not time out, however long a packet or snapshot takes. (In
+        ZooKeeper each read has a time limit, and a write has none.)
         """
         self.listener.on_packets(link_id, [])
 
@@ -296,7 +297,10 @@ class QuorumPort:
 
 
 class QuorumLink(asyncio.Protocol):
-    """One link; `leader` is the leader that this learner connected to, None on the leader's side."""
+    """A connection between a leader and a learner.
+
+    `leader` is the leader to which this learner connected, or None on the leader's side.
+    """
 
     def __init__(self, port: QuorumPort, leader: PeerId | None) -> None:
         self._port = port

@@ -202,7 +202,10 @@ class QuorumCodec:
         return pos
 
     def _feed_learners(self, buffer: bytes, pos: int, out: list[Packet]) -> int:
-        """Decode a learner's requests and acks, which are nearly all packets of a learner; see `_feed_leaders`."""
+        """Decode the requests and acks at the start of a learner's packets; see `_feed_leaders`.
+
+        Nearly all packets of a learner are of these two types.
+        """
         last = len(buffer) - EMPTY.size
         while pos <= last:
             kind, zxid, size = head_at(buffer, pos)

@@ -143,7 +143,10 @@ class TlsListener:
             del self._hosts[host]
 
     async def _welcome(self, accepted: socket.socket, host: str, remote: str) -> None:
-        """Run one handshake. Its time limit includes reading the first byte, which detects connections without TLS."""
+        """Run the TLS handshake of an accepted connection.
+
+        The time limit includes the wait for the first byte, which shows whether the client uses TLS.
+        """
         loop = asyncio.get_running_loop()
         timeout_s = self._store.settings.handshake_timeout_ms / 1000
         protocol: asyncio.Protocol | None = None

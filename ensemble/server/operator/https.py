@@ -1,4 +1,4 @@
-"""HTTPS for the small HTTP server, either only HTTPS or HTTPS and HTTP on one port (UnifiedConnectionFactory)."""
+"""HTTPS for the small HTTP server: HTTPS only, or HTTPS and HTTP on one port (UnifiedConnectionFactory)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Https:
 
 
 class _Door:
-    """Doorkeeper of the HTTPS port: accepts every client, because the HTTP server itself counts connections.
+    """Admission to the HTTPS port: accepts every client, because the HTTP server itself counts connections.
 
     It does not report failed handshakes, because port scanners cause them.
     """

@@ -123,8 +123,8 @@ class OnDemandCounts(msgspec.Struct):
 class Readings(NamedTuple):
     """Values of all metrics at one time.
 
-    `texts` are not numeric. `by_namespace` and `counted_by_namespace` are gauges and counters with a label. `detailed`
-    summaries have quantiles.
+    `texts` contains the values that are not numeric. `by_namespace` and `counted_by_namespace` contain the gauges and
+    counters that have a label. `detailed` contains the summaries with quantiles.
     """
 
     texts: dict[str, str]

@@ -117,7 +117,11 @@ class _Timers:
 
 
 class PeerDriver:
-    """Runs one peer. Before `start`, set `storage`, `clients`, and with other peers `elections` and `quorum`."""
+    """Runs one peer.
+
+    Before `start`, the caller must set `storage` and `clients`, and also `elections` and `quorum` if there are other
+    peers.
+    """
 
     def __init__(
         self, peer: Peer, service: Service, journal: Journal, voters: tuple[int, ...], log: structlog.BoundLogger
@@ -470,7 +474,7 @@ class PeerDriver:
     def on_durable(self, tokens: list[int]) -> None:
         """Handle disk barriers that have become durable; the newest one includes the older ones.
 
-        Packets and replies that wait for them are sent at once, or at the end of the round if that is later.
+        Packets and replies that wait for these barriers are sent at once, or at the end of the round if that is later.
         """
         if self._flush_due:
             self._call(self._peer.on_durable, tokens[-1])
@@ -532,7 +536,7 @@ class PeerDriver:
     def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
         """Handle frames from a client.
 
-        The messages of all clients until the end of the event loop's round are processed in one turn.
+        The peer processes the messages of all clients that arrive in one round of the event loop in one turn.
         """
         for message in messages:
             self._from_clients.append((connection, message))

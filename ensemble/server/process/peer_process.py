@@ -65,7 +65,10 @@ from zabka.journal.message_log import open_message_log
 from zabka.journal.writer import JournalWriter
 
 GC_THRESHOLDS = (50_000, 20, 50)
-"""Thresholds for fewer, larger garbage collections: reference counting frees most of a peer's objects at once."""
+"""Thresholds of the garbage collector (`gc.set_threshold`), higher than Python's defaults.
+
+With them, collections are rarer and larger. Reference counting already frees most of a peer's objects at once.
+"""
 NONCE_BYTES = 30
 SWITCH_INTERVAL_S = 0.0005
 """Maximum time that the storage thread waits for the busy event loop's thread before it can run."""

@@ -1,4 +1,4 @@
-"""Compaction keeps the latest record of each key at its offset, whatever else happens to the log during it."""
+"""Compaction keeps the latest record of each key at its offset, whatever else happens to the log meanwhile."""
 
 from __future__ import annotations
 

@@ -14,8 +14,10 @@ RECORDS = 3 * KEYS
 
 
 def three_rounds(directory: MemoryLogDirectory) -> PartitionLog:
-    """Return a log with three segments that each contain every key, with the round as its value, and an active
-    segment."""
+    """Return a log with three segments that each contain every key, and an active segment.
+
+    The value of a record is the number of its round; each round fills one segment.
+    """
     log = a_log(1 << 20, directory)
     for number in range(RECORDS):
         append(log, (f"k{number % KEYS}", str(number // KEYS)))

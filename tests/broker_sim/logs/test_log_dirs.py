@@ -292,7 +292,8 @@ def test_full_disk_at_startup_is_reported_in_one_line(
 def test_broker_starts_despite_a_failed_log_directory(cluster: TwoDisks) -> None:
     """A broker starts although one of its log directories has failed (KIP-112).
 
-    It returns an error for replicas in that directory, from which the controller learns that they are offline.
+    The broker returns an error for replicas in that directory. These errors show the controller that the replicas are
+    offline.
     """
     lost, kept = cluster.replicas_on(1, 1), cluster.replicas_on(1, 0)
     cluster.nodes[1].kill()

@@ -282,7 +282,7 @@ def test_removed_quota_no_longer_applies(cluster: Cluster) -> None:
 
 
 def test_first_defined_of_several_invalid_quotas_is_reported(cluster: Cluster) -> None:
-    """Of several invalid quotas, the error names the one that QuotaConfigs defines first.
+    """If several quotas are invalid, the error names the one that QuotaConfigs defines first.
 
     ConfigDef.parse checks its keys in order, and the consumer's key comes before the others.
     """

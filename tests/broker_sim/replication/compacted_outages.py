@@ -46,7 +46,7 @@ class Stored(NamedTuple):
 
 
 def read(log: PartitionLog, offset: int, max_bytes: int = 1 << 20) -> list[Stored]:
-    """Return all records of a log from `offset` on, read with repeated fetches as by a follower."""
+    """Return all records of a log from `offset` on, read with repeated fetches like those of a follower."""
     found: list[Stored] = []
     while offset < log.end_offset:
         data = log.read(offset, max_bytes, log.end_offset, True)

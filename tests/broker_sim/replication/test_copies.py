@@ -48,7 +48,8 @@ def test_copy_is_truncated_where_it_diverges_from_its_replica(
 ) -> None:
     """A future replica is truncated where it diverges from the current replica.
 
-    The current replica's leader epochs show where, as a leader's epochs do for its follower (KIP-279).
+    It finds that offset by the leader epochs of the current replica, as a follower does by those of its leader
+    (KIP-279).
     """
     replica, copy = log_of(*current), log_of(*copied)
     assert _make_agree(replica, copy) == cut

@@ -1,4 +1,4 @@
-"""Fetch sessions as a unit: session epochs, incremental responses, and the end of a session (KIP-227)."""
+"""Unit tests of fetch sessions: session epochs, incremental responses, and the end of a session (KIP-227)."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_only_changed_partitions_are_returned(changed: Rows) -> None:
 def test_partition_with_records_moves_to_the_end_of_its_session() -> None:
     """A partition that returned records is moved to the end of the session's order.
 
-    In Kafka's FetchSession too, a partition with many records therefore does not starve others.
+    Kafka's FetchSession does the same, so that a partition with many records does not starve the others.
     """
     sessions, session_id = of_two()
     opened(sessions, session_id, 1).finish({**rows(1, records=b"x"), **rows(2)})

@@ -18,7 +18,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 class Work:
-    """Task that ends in the next of the given ways at each start (an exception, or None for a return).
+    """Task whose runs end in the given ways, one after another: with an exception, or with a return for None.
 
     After all given ways, it runs forever.
     """

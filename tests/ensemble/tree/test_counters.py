@@ -121,7 +121,8 @@ def test_packets_are_counted_when_received_and_when_sent() -> None:
 def test_watch_bytes_metric_counts_each_connection_once() -> None:
     """WATCH_BYTES counts the bytes of an event once for each connection that receives it.
 
-    Like ServerMetrics, it counts a notification's 16 bytes (header, type and state), and its path with the length.
+    Like ServerMetrics, it counts 16 bytes of each notification (header, type and state), plus the path and its length
+    field.
     """
     ensemble = Ensemble()
     writer, *watchers = (ensemble.connect() for _ in range(4))

@@ -345,7 +345,7 @@ def test_watch_event_is_sent_before_a_read_shows_the_change(seed):
 def _compare(messages, client, reads):
     """Yield the mzxid that each of the client's reads returned.
 
-    Assert that it is the zxid of the last event that the client received before.
+    Assert that it is the zxid of the last event that the client received before that read.
     """
     last_event: dict[str, int] = {}
     for message in messages:

@@ -188,7 +188,10 @@ DISK = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot, Trun
 
 
 class Alone:
-    """One peer of three, without connections to the others, whose time the test advances."""
+    """One peer of three, without connections to the others.
+
+    The test advances the peer's time.
+    """
 
     def __init__(self, **options):
         self.now_ms = 0

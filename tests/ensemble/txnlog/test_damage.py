@@ -229,8 +229,8 @@ def test_peer_doubts_its_tree_until_its_history_is_replaced(tmp_path: Path) -> N
 def test_log_damage_before_the_truncation_point_is_reported(tmp_path: Path, flipped: int) -> None:
     """Damage before the position of a truncation is reported.
 
-    In a TRUNC to transaction 4, the records between the damage and transaction 4 are lost data, because they were
-    acknowledged, and not part of the truncation.
+    In a TRUNC to transaction 4, the records from the damage up to transaction 4 count as lost: they were acknowledged,
+    and the truncation was not supposed to remove them.
     """
     directories = directories_with(tmp_path, range(1, 7))
     path = tmp_path / f"log.{EPOCH_1 + 1:x}"

@@ -262,7 +262,7 @@ def test_log_scan_classifies_how_the_file_ends(tmp_path: Path, data: bytes, dama
 def test_record_without_its_closing_byte_is_complete(behind: bytes) -> None:
     """A record without its closing byte counts as complete if its checksum is correct.
 
-    A power loss can remove only the closing byte, which ZooKeeper writes together with the record.
+    ZooKeeper writes the closing byte together with the record, but a power loss can remove the closing byte alone.
     """
     scanned = scan(LOG_HEADER + RECORD + RECORD[:-1] + behind)
     assert len(scanned.txns) == 2 and scanned.damage is Damage.NONE

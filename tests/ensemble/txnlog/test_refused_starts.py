@@ -96,8 +96,8 @@ def test_start_with_logs_but_no_snapshot_is_rejected(tmp_path: Path, policy: Rec
 def test_truncated_snapshot_counts_as_missing(tmp_path: Path, left: int) -> None:
     """A truncated snapshot counts as missing.
 
-    A full disk leaves truncated snapshots on all peers at the same time. ZooKeeper also skips such snapshots, and needs
-    the same key to start without a snapshot.
+    A full disk leaves truncated snapshots on all peers at the same time. ZooKeeper also skips such snapshots, and also
+    requires snapshot.trust.empty=true to start without a snapshot.
     """
     directories_with(tmp_path, range(1, 6))
     path = tmp_path / "snapshot.0"
@@ -351,9 +351,10 @@ def test_copy_of_a_log_is_durable_before_it_is_truncated(tmp_path: Path, monkeyp
 
 
 def test_log_found_again_is_used_after_the_loss_mark_is_removed(tmp_path: Path) -> None:
-    """The newest log is used again after it was restored and the mark of the loss was removed.
+    """The newest log is used again after it was restored and the mark of its loss was removed.
 
-    The dataLogDir was not mounted. A start without it only creates the mark, which contains the log's name.
+    The dataLogDir was not mounted at an earlier start. That start only created the mark, which contains the name of the
+    log.
     """
     directories_with(tmp_path, range(1, 4), range(4, 7))
     note_begun(tmp_path, EPOCH_1 + 4)
@@ -398,7 +399,8 @@ def test_purge_counts_only_readable_snapshots(tmp_path: Path) -> None:
 def test_start_killed_while_files_are_set_aside_can_be_repeated(tmp_path: Path) -> None:
     """A start that is killed while it renames damaged files can be repeated.
 
-    It first creates the mark of the loss. With the mark, logs without a snapshot count as damage of this server only.
+    Before the renames, the start creates the file that marks the loss. If this file exists, logs without a snapshot
+    count as damage of this server only.
     """
     directories_with(tmp_path, range(1, 4), snapshots=())
     (tmp_path / MARKER_NAME).write_text("a damaged snapshot")

@@ -119,7 +119,7 @@ def test_damaged_restored_snapshot_is_rejected_in_one_line(tmp_path: Path) -> No
 
 
 def test_repeated_restore_uses_a_later_epoch_than_the_first(tmp_path: Path) -> None:
-    """A repeated restore has the same tree, and an epoch after the one that the first restore accepted."""
+    """A second restore yields the same tree, in a later epoch than the one that the first restore accepted."""
     directories = Directories(tmp_path, tmp_path)
     write_epoch(tmp_path, ACCEPTED, 5)
     for epoch in (5 + EPOCHS_AHEAD, 5 + 2 * EPOCHS_AHEAD):

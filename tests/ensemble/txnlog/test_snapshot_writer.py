@@ -257,7 +257,7 @@ def test_peer_stopped_during_a_snapshot_leaves_no_file(owner: Owner) -> None:
 def test_snapshot_is_published_only_after_its_log_is_durable(owner: Owner) -> None:
     """A snapshot becomes visible only after the log up to it is durable.
 
-    Otherwise the log could have a gap after a power loss that only this snapshot covers (seed 11238 of the simulated
+    Otherwise a power loss could leave a gap in the log that only this snapshot covers (seed 11238 of the simulated
     world).
     """
     assert owner.writer.start_snapshot(some_snapshot())

@@ -1,4 +1,4 @@
-"""How a storage measures its writes: each stage's time, compared with calculated values, and its statistics."""
+"""A storage's time measurements of its writes, compared with calculated values, and their statistics."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def test_each_write_stage_is_measured_from_its_own_start() -> None:
 def test_learner_measures_the_propagation_time_from_its_leader() -> None:
     """A learner measures how long the proposals of its leader took to arrive.
 
-    They are durable 100 ms after their creation; 20 ms in the learner's queue and 10 ms on its disk are subtracted.
+    The proposals are durable 100 ms after their creation. The 20 ms in the learner's queue and the 10 ms on its disk
+    are subtracted.
     """
     stages = noted(learning=True)
     assert (stages.proposed_ms.count, stages.proposed_ms.total) == (5, 5 * 70)

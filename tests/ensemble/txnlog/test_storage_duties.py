@@ -1,4 +1,7 @@
-"""The storage's other work (marks for a doubtful history, memberships, purges), and reports of its failures."""
+"""Storage tasks other than logs and snapshots: marks for a doubtful history, memberships, and purges.
+
+Also tests how the storage reports its failures.
+"""
 
 from __future__ import annotations
 

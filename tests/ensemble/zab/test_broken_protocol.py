@@ -162,8 +162,9 @@ def test_packet_with_an_invalid_membership_is_rejected(change: Txn) -> None:
 
 
 def test_reconfig_committed_during_sync_has_its_own_zxid() -> None:
-    """COMMITANDACTIVATE during a sync commits only the reconfig, not the later proposals, which contain no
-    membership.
+    """COMMITANDACTIVATE during a sync commits only the reconfig, and no proposal after it.
+
+    The later proposals contain no membership.
     """
     members = b"server.1=h1:1:2;3\nserver.2=h2:1:2;3\nserver.3=h3:1:2;3\nversion=100000001"
     change = Txn(SessionId(1), 1, Z11, 0, OpCode.RECONFIG, SetDataTxn("/zookeeper/config", members, -1))

@@ -189,8 +189,8 @@ def test_damaged_peer_logs_sync_proposals_before_it_serves() -> None:
 def test_reconfig_and_later_proposals_wait_for_uptodate() -> None:
     """A damaged peer logs a reconfig, and the proposals after it, only after UPTODATE.
 
-    No follower commits these proposals because of its leader's ack, so the peer cannot have committed any of them
-    earlier.
+    A follower never commits these proposals on its leader's ack alone. So the peer cannot have committed any of them
+    before.
     """
     changed = msgspec.structs.replace(txn(1, 3), type=OpCode.RECONFIG)
     proposed = [txn(1, 2), changed, txn(1, 4)]

@@ -232,9 +232,9 @@ def test_sync_waits_for_proposals_a_follower_may_have_committed() -> None:
 
 
 def test_omitted_commit_is_sent_before_a_reconfig_proposal() -> None:
-    """A commit that was omitted because of the leader's ack is sent before a reconfig is proposed.
+    """A COMMIT that was replaced by the leader's ack is sent before a reconfig is proposed.
 
-    From the reconfig on, a follower whose own log is not durable yet does not commit because of the leader's ack.
+    After the reconfig, a follower whose own log is not durable yet does not commit on the leader's ack.
     """
     solo = leader()
     solo.together(requests(1))

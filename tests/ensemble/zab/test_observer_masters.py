@@ -1,4 +1,7 @@
-"""Observers that learn from followers: they reduce the load on the leader, and get all committed transactions only."""
+"""Observers that learn from followers.
+
+They reduce the load on the leader, and receive all committed transactions, but no uncommitted ones.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PATIENCE_MS = 5_000
 
 
 class Pair(World):
-    """Two voters. `chosen` is the id of the server that the oracle allows to be leader alone, or 0."""
+    """Two voters. `chosen` is the id of the voter that the oracle allows to lead without the other, or 0."""
 
     def __init__(self, seed: int, voters: int = 2) -> None:
         super().__init__(seed, voters, has_oracle=True)
@@ -71,7 +71,7 @@ class Pair(World):
 
 
 def whole(seed: int) -> tuple[Pair, int, int]:
-    """Return a pair with some data, the id of its leader and the id of its follower."""
+    """Return a `Pair` of voters with some data, the id of its leader and the id of its follower."""
     pair = Pair(seed)
     pair.start()
     leader = pair.serve()

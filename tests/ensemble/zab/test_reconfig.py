@@ -215,8 +215,9 @@ def test_new_members_ahead_of_all_old_ones_do_not_block_election() -> None:
 
 
 def as_zookeepers_leader(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
-    """Sync a learner as ZooKeeper's leader does: send the proposals, and then the last membership, even if only
-    proposed.
+    """Sync a learner as ZooKeeper's leader does.
+
+    Send the proposals, and then the latest membership, even if that membership is only proposed.
     """
     core.send(peer.link, Proposal(tuple(core.pending)))
     peer.step = Step.SYNCING
@@ -626,8 +627,8 @@ def test_injected_reconfig_bug_is_detected(
 def test_leader_that_skips_its_hand_over_is_detected() -> None:
     """A leader that does not hand over after it has left the membership is detected, although no seed finds it.
 
-    Its learners leave it, and it is elected again. In this test the leader has moved to a new address, so it cannot be
-    elected again.
+    With a seed, the leader's learners leave it and then elect it again, so nothing goes wrong. In this test the leader
+    has moved to a new address, so it cannot be elected again.
     """
     with a_leader_that_left_goes_on(), pytest.raises(AssertionError, match="not reached within 30000 ms"):
         test_leader_that_moves_to_a_new_address_hands_over()

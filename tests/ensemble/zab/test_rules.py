@@ -199,7 +199,7 @@ def test_interrupted_snap_before_newleader_changes_no_state() -> None:
 
 
 def test_snap_replaces_all_state_together_with_its_commits() -> None:
-    """A SNAP replaces the tree and the disk together with the transactions that are committed after it.
+    """A follower replaces its tree and its log when a SNAP and the commits after it have arrived.
 
     ZOOKEEPER-3104: the history that the follower acknowledges contains the snapshot and all later transactions.
     """

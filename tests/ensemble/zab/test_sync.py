@@ -1,4 +1,4 @@
-"""Whether the leader sends a learner DIFF, TRUNC or SNAP, case by case (LearnerHandler.syncFollower)."""
+"""The leader's choice between DIFF, TRUNC and SNAP for a learner, by case (LearnerHandler.syncFollower)."""
 
 from __future__ import annotations
 

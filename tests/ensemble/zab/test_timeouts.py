@@ -156,8 +156,8 @@ def test_leader_elected_by_following_peers_can_be_outvoted() -> None:
 def test_leader_does_not_resign_if_a_looking_server_has_no_data() -> None:
     """A vote of a LOOKING server without data does not make a leader resign.
 
-    Otherwise the leader would resign each time such a server votes, and no leader whose followers connect slowly would
-    stay.
+    Otherwise the leader would resign each time such a server votes. A leader whose followers connect slowly could then
+    never remain leader.
     """
     solo = Solo(id=3)
     solo.start()

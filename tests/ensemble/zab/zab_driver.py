@@ -323,7 +323,7 @@ class World:
         self._deliver_on(link, 0, lambda: node.peer.on_link_up(self.instant(), link.ids[0], to))
 
     def _deliver_on(self, link: Link, end: int, handler: Callable[[], list[Effect]], delay_ms: int = 0) -> None:
-        """Deliver data in order to that end of the link. While the direction is partitioned, hold the data."""
+        """Deliver data in order to one end of the link. While this direction is partitioned, hold the data."""
 
         def arrive() -> None:
             if link.open[end]:

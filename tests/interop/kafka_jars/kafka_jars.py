@@ -43,13 +43,19 @@ def streams_classpath() -> str:
 
 @functools.cache
 def spark_classpath() -> str:
-    """Return the class path of Spark with its Kafka source. Download and skip as `classpath` does."""
+    """Return the class path of Spark with its Kafka source.
+
+    As in `classpath`, the first call downloads the jars, and the test is skipped if that is not possible.
+    """
     return jars(SPARK_POM, SPARK_KEPT, f"spark-sql_2.13-{SPARK_VERSION}.jar", "Spark")
 
 
 @functools.cache
 def s3a_jars() -> list[Path]:
-    """Return the jars of Hadoop's S3 module and its dependencies. Download and skip as `classpath` does."""
+    """Return the jars of Hadoop's S3 module and its dependencies.
+
+    As in `classpath`, the first call downloads the jars, and the test is skipped if that is not possible.
+    """
     kept = KEPT.with_name(f"hadoop-aws-{HADOOP_VERSION}")
     jars(S3A_POM, kept, f"hadoop-aws-{HADOOP_VERSION}.jar", "Hadoop's S3A")
     return sorted(kept.glob("*.jar"))

@@ -29,7 +29,7 @@ import kazoo.testing.harness as harness  # noqa: E402 (needs the two above)
 WIPE = os.environ.get("KAZOO_SUITE_WIPE") == "1"
 SIZE = 3
 _PER_TEST = ("ZOOKEEPER_JAAS_AUTH", "ZOOKEEPER_LOCAL_SESSION_RO")
-"""Environment variables with which a test's setUp requests another configuration. Its tearDown removes them."""
+"""Environment variables by which a test's setUp requests a different configuration. Its tearDown removes them."""
 
 
 class _Current:
@@ -75,9 +75,9 @@ harness.KazooTestCase.tearDownClass = classmethod(_tear_down_class)
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logfinish(nodeid: str, location: Any) -> None:
-    """Remove the configuration that a test requested from the environment.
+    """Remove the environment variables that configure the servers for one test.
 
-    unittest does not call tearDown if setUp was skipped or failed.
+    The test's tearDown may not remove them: unittest does not call tearDown if setUp was skipped or failed.
     """
     for name in _PER_TEST:
         os.environ.pop(name, None)

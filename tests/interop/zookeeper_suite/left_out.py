@@ -27,7 +27,7 @@ FOLDERS = {
     "test": "starts Java's own quorum, or is about Java's classes",
     "util": "is about Java's classes",
 }
-"""Why classes do not run, keyed by folder. This applies to each class that is not listed below."""
+"""Reasons why test classes do not run, keyed by folder, for classes that are not listed below."""
 
 CLASSES = {
     IN_JVM: ("test/ACLCountTest", "test/ResponseCacheTest"),
@@ -42,7 +42,7 @@ CLASSES = {
     "gives its server a JAAS configuration that is no file": ("test/SaslAuthDesignatedServerTest",),
     "starts a server for each of many ids, which takes many minutes": ("server/ServerIdTest",),
 }
-"""Why a class does not run, keyed by class.
+"""Test classes that do not run, keyed by the reason.
 
 Each of these classes starts its server in the same way as the classes that run.
 """
@@ -106,7 +106,7 @@ METHODS: dict[str, dict[str, str]] = {
         "testSetQuotaWhenSetQuotaLessThanExistCount": IN_JVM,
     },
 }
-"""Why a method does not run, keyed by class and method. The classes themselves run."""
+"""Reasons why some methods do not run, keyed by class and method. The classes' other methods run."""
 
 RUN = (
     "GetAllChildrenNumberTest", "GetEphemeralsTest", "RemoveWatchesCmdTest",
@@ -129,7 +129,7 @@ RUN = (
 """Classes that run, each in a separate JVM."""
 
 PROPERTIES = {"test/BufferSizeTest": {"jute.maxbuffer": "100"}}
-"""System properties that a test class sets only after it has started its first server.
+"""System properties that a test class sets itself, but only after it has started its first server.
 
-If the server ran in the same JVM, this would be early enough.
+That is too late for servers that run in another process, so the properties are set here.
 """

@@ -105,7 +105,7 @@ def test_compaction_does_not_explain_losses_of_a_recreated_topic() -> None:
 
 
 def test_complete_batch_can_lead_after_a_partial_one_committed() -> None:
-    """A replica with a complete batch can lead after a leader that committed this batch without some records.
+    """A replica with a complete batch can lead after a leader that committed the batch with records missing.
 
     The former leader had rebuilt its log from a compacted log.
     """

@@ -1,4 +1,7 @@
-"""The client sends requests to the current controller, even after another broker became controller, on virtual time."""
+"""The client sends requests to the current controller, even after another broker became controller.
+
+The tests use virtual time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Error responses of request faults, for each API and version, with an error for the whole request or a part of it."""
+"""Error responses of request faults, for each API and version.
+
+An error applies to the whole request or to a part of it.
+"""
 
 from __future__ import annotations
 

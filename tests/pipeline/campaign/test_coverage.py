@@ -1,4 +1,4 @@
-"""How often the intervals contain the true value, measured with known distributions.
+"""Measures how often the intervals contain the true value, with known distributions.
 
 docs/campaigns contains the same table.
 """

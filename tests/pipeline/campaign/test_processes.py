@@ -1,4 +1,7 @@
-"""A campaign on several local processes has the same rows as in one process and on Spark, and reports clear errors."""
+"""A campaign in several local processes yields the same rows as in one process and on Spark.
+
+Its errors are reported clearly.
+"""
 
 from __future__ import annotations
 

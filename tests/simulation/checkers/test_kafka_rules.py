@@ -36,9 +36,10 @@ class Court:
     """The checker of the rules with fake brokers, and a quorum whose commits the test decides."""
 
     def __init__(self, *replicas: tuple[int, bool, int], lives: dict[int, int] | None = None) -> None:
-        """`replicas` are (leader, whether this broker leads, leader epoch) for brokers 1, 2, ...
+        """Create the rules' checker for a world of fake brokers 1, 2, ...
 
-        `lives` are the broker epochs known to the controller, which is broker 1 with controller epoch 1.
+        `replicas` has for each broker: the leader, whether the broker itself leads, and the leader epoch. `lives` are
+        the broker epochs known to the controller, which is broker 1 with controller epoch 1.
         """
         self.said: list[str] = []
         self.checked = CheckCounts()

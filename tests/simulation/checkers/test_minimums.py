@@ -18,7 +18,7 @@ CHANGED_US = 50_000_000
 def minimums(*, registered_us: int = 0, known_us: int = 0) -> Minimums:
     """Return the checker. Topic t requires two in-sync replicas at first, and three since CHANGED_US.
 
-    Broker 1 is registered since `registered_us` and knows the topic since `known_us`.
+    Broker 1 has been registered since `registered_us` and has known the topic since `known_us`.
     """
     found = Minimums(1, SESSION_MS)
     found.configured("topics/t", {"min.insync.replicas": "2"}, 1)

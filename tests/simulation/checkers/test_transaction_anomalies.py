@@ -1,4 +1,7 @@
-"""Anomalies of transactions: a history by hand for each, and random histories compared with a direct computation."""
+"""Anomalies of transactions: a hand-written history for each one, and random histories.
+
+The results for random histories are compared with a direct computation.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,15 @@ LATE = 1_000
 
 
 def appending(name: str, places: tuple[int, int, int] = (1, 10, 60), **appends: TopicPartition) -> Transaction:
-    """Return a committed transaction with the places in time of its begin, commit request and reply."""
+    """Return a committed transaction. `places` are the times of its begin, its commit request and the reply."""
     return Transaction(name, appends, (), *places)
 
 
 def loop(name: str, *reads: Read, began: int = 20, **appends: TopicPartition) -> Transaction:
-    """Return a committed transaction that reads, and by default begins after the others asked to commit."""
+    """Return a committed transaction that reads records.
+
+    By default, it begins after the other transactions have requested their commits.
+    """
     return Transaction(name, appends, reads, began, began + 30, began + 40)
 
 
@@ -120,7 +126,10 @@ def test_poll_that_ends_within_a_transaction_is_counted() -> None:
 
 
 def test_interleaved_appends_are_a_permitted_write_cycle() -> None:
-    """Both append to two partitions, in opposite orders; in Kafka, appends of open transactions are not isolated."""
+    """Two transactions append to the same two partitions in opposite orders.
+
+    Kafka permits this, because it does not isolate the appends of open transactions.
+    """
     one, two = appending("t", a=P, b=Q), appending("u", c=P, d=Q)
     assert found(analyse(history(one, two, p=log("a", "c"), q=log("d", "b")))) == ([], {Kind.WRITE_CYCLE: 2})
     assert found(analyse(history(one, two, p=log("a", "c"), q=log("b", "d")))) == ([], {})
@@ -153,7 +162,11 @@ def test_loop_that_appends_before_its_input_is_forbidden() -> None:
 
 
 def test_flow_through_an_overlapping_transaction_is_permitted() -> None:
-    """A cycle with two ww in a row: "u" was open all the time, so it follows "m" in Q and precedes "t" in P."""
+    """A circular flow is permitted if one of its transactions overlaps the others.
+
+    The cycle has two ww dependencies in a row. Transaction "u" was open all the time, so that it can follow "m" in Q
+    and precede "t" in P.
+    """
     source, long = appending("t", a=P, b=P), appending("u", (1, 40, 60), c=P, d=Q)
     reader = loop("m", read(P, 0, 1, "a"), o=Q)
     with_flow = found(analyse(history(source, long, reader, p=log("a", "c", "b"), q=log("o", "d"))))
@@ -162,7 +175,11 @@ def test_flow_through_an_overlapping_transaction_is_permitted() -> None:
 
 
 def test_loop_depends_on_the_loop_whose_offset_it_read() -> None:
-    """The second loop starts where the first one committed its offset, so its output comes later."""
+    """A loop depends on the loop that committed the offset at which it starts.
+
+    The second consume-and-produce loop starts at the offset that the first one committed. If the second loop's commit
+    precedes the first one's in the log, this is a circular flow.
+    """
     source = appending("t", a=P, b=P)
     first, second = loop("m", read(P, 0, 1, "a"), o=Q), loop("n", read(P, 1, 2, "b"), began=70, r=Q)
     in_order = history(source, first, second, p=log("a", "b"), q=log("o", "r"))
@@ -193,7 +210,7 @@ def test_loops_that_each_miss_the_others_appends_are_counted() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Return committed transactions that append to two partitions; some read the other ones' records."""
+    """Return committed transactions that append to two partitions; some also read each other's records."""
     count = draw(st.integers(2, 4))
     values = {
         f"{i}.{k}": (i, draw(st.sampled_from((P, Q)))) for i in range(count) for k in range(draw(st.integers(1, 2)))
@@ -256,7 +273,7 @@ def _paths(count: int, start: int, end: int) -> Iterator[list[tuple[int, int]]]:
 
 
 def _on_cycle(count: int, edge: tuple[int, int], *allowed: Edges) -> bool:
-    """Return whether the types allowed have a path from the edge's end back to its start."""
+    """Return whether edges of the allowed types form a path from the edge's end back to its start."""
     return any(
         all(any(step in edges for edges in allowed) for step in path) for path in _paths(count, edge[1], edge[0])
     )
@@ -268,7 +285,10 @@ Moment = tuple[int, str, tuple[TopicPartition, int] | None]
 
 
 def _contradicts_time(given: History, wr: Edges) -> bool:
-    """Return whether some event must precede itself: by all pairs of events, closed transitively."""
+    """Return whether an event would have to precede itself.
+
+    This is a direct computation: which event precedes which, for all pairs, and the transitive closure of that.
+    """
     events: list[Moment] = [
         (i, step, None) for i in range(len(given.transactions)) for step in STEPS if step != "append"
     ]

@@ -1,4 +1,4 @@
-"""Results that transactional clients received for their transactions, compared with what consumers read.
+"""The results that clients got for their transactions must agree with the records that consumers read.
 
 The consumers use read_committed.
 """

@@ -87,7 +87,9 @@ class Court:
         self.logs = TransactionLogs(scheduler, self.nodes, replication, self.checked, self.found.append, ["t"])
 
     def moved(self, stable: int, name: TopicPartition = T0) -> list[str]:
-        """Let broker 1 return committed records up to offset `stable` to consumers. Return the violations."""
+        """Simulate that broker 1 returns committed records up to offset `stable` to consumers. Return the
+        violations.
+        """
         log = self.nodes[1].broker.replicas.partitions[name].log
         log.last_stable_offset = stable
         event = HighWatermarkMoved(1, name.topic, name.partition, 0, log.high_watermark, True)

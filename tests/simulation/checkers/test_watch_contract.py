@@ -1,4 +1,4 @@
-"""What clients can rely on about watches: each violation in the bytes of a connection is reported.
+"""Guarantees about watches: each violation in the bytes of a connection is reported.
 
 Every allowed order of frames is accepted.
 """

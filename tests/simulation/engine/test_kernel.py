@@ -1,4 +1,4 @@
-"""Virtual time: the order of callbacks and tasks, and what happens to them if a node pauses or exits."""
+"""Virtual time: the order of callbacks and tasks, and the effect of a node's pause or exit on them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from zabka.simulation.scenarios.scenario import Verdict
 
 FAILOVER = "kafka-1211"
 REGISTERING_US = 10_000
-"""Maximum time in µs from when the controller knows of a broker's registration until the broker itself knows of it."""
+"""Maximum time in µs by which a broker learns of its own registration later than the controller does."""
 WHOLE, IN_PIECES = pytest.param(1, marks=pytest.mark.long), 9
 """Two seeds. With the first, reads return all bytes received so far. With the second, they return only a part of
 them.

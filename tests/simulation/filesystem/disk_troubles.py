@@ -31,9 +31,10 @@ class Measure(NamedTuple):
 
 
 class DiskTroubles:
-    """Injects faults of these kinds into a volume.
+    """Injects the selected types of faults into a volume.
 
-    `lose_power` and `kill` end the process that uses it. `own` are types of faults that only this kind of run has.
+    `lose_power` and `kill` end the process that uses the volume. `own` are the types of faults that exist only in this
+    kind of run.
     """
 
     def __init__(

@@ -73,10 +73,9 @@ class LogRun:
         self._epoch = 1
         self._failed_syncs = 0
         self._sure = NO_LIMIT
-        """Offset from which on a flush guarantees nothing.
+        """Lowest offset for which a flush guarantees nothing.
 
-        An earlier flush failed, and the kernel then treats the file's blocks as clean, so that the next flush skips
-        them.
+        After a failed flush, the kernel treats the file's blocks as clean, so that the next flush skips them.
         """
         self._lost_power = False
         self._checkpoint: list[int | None] = [None]

@@ -85,7 +85,9 @@ class StorageRun:
         self._ends = [0]
         """Last zxid of the history on disk after each submitted operation."""
         self._acknowledged = 0
-        """Index in `_ends` of the last acknowledged history. A start must find this history or a later one."""
+        """Index in `_ends` of the last acknowledged history. After a start, the peer must have this history or a later
+        one.
+        """
         self._base = 0
         """Zxid of the snapshot that the history starts with.
 
@@ -94,9 +96,7 @@ class StorageRun:
         self._cut: list[int] = []
         """Transactions removed by truncations. A learner may still have them."""
         self._begun: dict[int, int] = {}
-        """For each epoch, the index in `_ends` of the earliest history that a start may find with this current
-        epoch.
-        """
+        """For each current epoch, the `_ends` index of the earliest history that a start with this epoch may find."""
         self._complete = True
         """Whether the history was complete when the process started last."""
         self._barriers: dict[int, int] = {}
@@ -270,7 +270,7 @@ class StorageRun:
     def _power_may_go(self) -> None:
         """In some runs, schedule a power loss for one of the next file operations.
 
-        The caller then submits several operations.
+        The caller then submits the operations that the power loss can interrupt.
         """
         if "power" in self._kinds and self.random.random() < 0.3:
             self._volume.lose_power_after(self.random.randrange(0, 40))

@@ -35,7 +35,10 @@ SEEDS_FOR_A_BUG = range(400)
 
 @pytest.fixture(autouse=True)
 def disks_are_soon_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reduce the 64 syncs after which a disk counts as fast, because the processes of a run end before that."""
+    """Reduce the number of syncs after which a disk can count as fast from 64 to 4.
+
+    The processes of a run end before they have made 64 syncs.
+    """
     monkeypatch.setattr(sync_pace, "WINDOW", 4)
 
 

@@ -26,9 +26,10 @@ STEPS_MAX = 10_000_000
 
 
 class SimWorkers:
-    """Threads of one simulated process. `power_lost` is called if the power fails during an operation of a step.
+    """Threads of one simulated process.
 
-    File operations of the event loop itself are not part of a step: their caller must handle `PowerLost`.
+    `power_lost` is called if the power fails during a file operation of a thread's step. File operations of the event
+    loop itself are not part of a step: their caller must handle `PowerLost`.
     """
 
     def __init__(
@@ -87,7 +88,10 @@ class SimWorkers:
         return (self._scheduler.now_us + (self._files.took_us if self._began_us is not None else 0)) * 1000
 
     def post(self, callback: Callable[..., object], *args: object) -> None:
-        """Schedule a callback in the event loop, for the time at which this step's operations so far have ended."""
+        """Schedule a callback in the event loop.
+
+        It is called at the time at which the operations that this step has executed so far have ended.
+        """
         at_us = self._scheduler.now_us + (self._files.took_us if self._began_us is not None else 0)
         self._scheduler.post(at_us, lambda: callback(*args) if self._files.is_alive else None)
 
@@ -99,7 +103,7 @@ class SimWorkers:
         self._jobs.clear()
 
     def delay_us(self) -> int:
-        """Return a random time in µs for which a thread that can run waits for a CPU core."""
+        """Return a random time in µs that a runnable thread waits for a CPU core."""
         return draw_below(self._random, STARTS_US_MAX + 1)
 
     def at(self, time_us: int, callback: Callable[[], None]) -> Call:
@@ -144,7 +148,7 @@ class _SimWork:
         self._woken = False
         self._next: Call | None = None
         self._busy_until_us = 0
-        """Time at which the last step ends. Its effects are already visible at its start."""
+        """Time at which the last step ends. The effects of a step are already visible when it starts."""
 
     def wake(self) -> None:
         self._woken = True

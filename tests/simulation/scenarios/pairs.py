@@ -13,7 +13,10 @@ ANOTHER_HISTORY = "history with another of its own"
 
 
 class Pair(NamedTuple):
-    """A script and the name of an injected bug. With the bug, one of the problems must contain the string."""
+    """A script and the name of an injected bug.
+
+    In a run of the script with the bug, one of the problems must contain the string `shows`.
+    """
 
     script: str
     injected_bug: str

@@ -1,4 +1,4 @@
-"""Outages of Kafka: for each historical behavior there is a script that shows it, and that passes without it.
+"""Outages of Kafka: for each historical behavior, a script shows a problem with it and none without it.
 
 `tests.simulation.scenarios.test_scenarios.test_scenario_runs_without_problems` checks that each script passes.
 """
@@ -35,7 +35,7 @@ def test_every_replayable_outage_is_in_the_library() -> None:
 def test_script_whose_bug_is_harmless_is_reported_as_a_problem() -> None:
     """A script whose bug has no effect is reported as a problem.
 
-    With the bug, the script's hypothesis still holds.
+    In this test, the hypothesis of the script holds even with the bug.
     """
     found = LIBRARY["kafka-708"]
     assert isinstance(found, WorldScenario)

@@ -1,6 +1,6 @@
 """The search with choice sequences: it finds injected bugs, shrinks its findings, and can be resumed.
 
-Plain seeds have the same runs as without choice sequences.
+A plain seed gives the same run, whether its choices are recorded or not.
 """
 
 from __future__ import annotations

@@ -217,9 +217,9 @@ def five(tmp_path: Path) -> Iterator[BareFileEnsemble]:
 
 
 def test_failed_return_of_a_peer_leaves_a_write_on_a_minority(five: BareFileEnsemble) -> None:
-    """After the failed return of a peer, only a minority has a write.
+    """If a peer stops while it returns to its leader, only a minority has the write.
 
-    The other servers elect a leader without the returning peer and its leader.
+    The other servers then elect a leader without this peer and its former leader.
     """
     take(five, (*down(1, five), *(Write(5), Run()) * 2))
     vain = list(file_actions.returns_in_vain(five))

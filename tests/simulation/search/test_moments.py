@@ -40,7 +40,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SeedRun]:
 SEED = 115
 """First seed in which the two actions follow each other.
 
-The topic requires more than one in-sync replica.
+In this seed, the topic requires more than one in-sync replica.
 """
 
 

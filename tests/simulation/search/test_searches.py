@@ -1,6 +1,6 @@
-"""Searches over the states of the protocol: they find injected bugs, and no violation without a bug.
+"""A leader appended a transaction marker, which ends a producer's transaction, at `offset`.
 
-All findings can be replayed.
+`first_offset` is the offset of the transaction's first record in this partition, or -1 if it has no record there.
 """
 
 from __future__ import annotations

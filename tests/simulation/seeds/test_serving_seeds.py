@@ -1,6 +1,6 @@
 """Simulated ensembles of whole processes.
 
-Seeds violate no invariant, lead to the same bytes when they run again, and reach every coverage probe.
+The runs of the seeds violate no invariant, have the same bytes when they are repeated, and reach every coverage probe.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ class Sent(NamedTuple):
 class Polled(NamedTuple):
     """Records of one partition that one poll of a consumer returned.
 
-    `assignment` is incremented when the consumer is assigned the partition again or seeks in it. Polls after that need
-    not continue the earlier polls.
+    `assignment` is incremented when the consumer is assigned the partition again or seeks in it. Later polls then do
+    not have to continue at the position of earlier polls.
     """
 
     consumer: str

@@ -50,7 +50,10 @@ class Verdict(NamedTuple):
 
 
 class _Event:
-    """A call or a return in the doubly linked list of operations that are not placed yet."""
+    """The call or the return of an operation that has no place in the order yet.
+
+    These events form a doubly linked list.
+    """
 
     __slots__ = ("after", "before", "is_call", "number", "operation", "return_")
 
@@ -119,8 +122,8 @@ def check_one(key: str, operations: Sequence[Operation], step: Step, initial: Ha
 def _linked(operations: Sequence[Operation]) -> _Event:
     """Link the calls and returns in order of time, and return the head of the list.
 
-    A call precedes a return at the same microsecond, so the two operations count as concurrent. That can only hide a
-    violation, never report a false one.
+    A call precedes a return at the same microsecond, so the two operations count as concurrent. This rule can hide a
+    violation, but it never causes a false one to be reported.
     """
     timed: list[tuple[int, bool, int, _Event]] = []
     for number, operation in enumerate(operations):

@@ -1,7 +1,7 @@
 """Invariants of records: every committed or acknowledged record is in the log of every later leader.
 
 The checker builds a model of every replica's log from the journal alone: batches appended and replicated, and offsets
-truncated. Offsets and checksum identify a batch, or only its offsets after it was compacted.
+truncated. A batch is identified by its offsets and checksum; after its compaction, only by its offsets.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Loss:
     def __init__(self, in_sync: dict[int, int], is_known: bool) -> None:
         self.batches: dict[LoggedBatch, None] = {}
         self.in_sync = in_sync
-        """In-sync brokers. The value is the zxid of the write whose ISR contained the broker."""
+        """In-sync brokers, each with the zxid of the write since which it counts as in sync."""
         self.is_known = is_known
         """Whether the journal has every write of the partition's state since the power loss."""
         self.left_isr = False
@@ -85,7 +85,7 @@ class _Partition:
         A failed append leaves the bytes that it has already written in the log, which may include whole batches.
         """
         self.unloaded: dict[int, _Loss] = {}
-        """Loss of each broker that lost power and has neither loaded this log nor created it again after that."""
+        """Loss of each broker after a power loss, until the broker loads this log or creates it again."""
         self.losses: dict[int, list[_Loss]] = {}
         """For each broker, the losses that it found when it loaded this log.
 
@@ -157,7 +157,10 @@ class CommittedRecordsSurvive:
         self.checked = 0
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._brokers: dict[str, int] = {}
-        """Brokers that have been leader or follower, and therefore have logs that they can lose, by node name."""
+        """Ids, keyed by node name, of the brokers that have been leader or follower.
+
+        Only these brokers have logs that they can lose.
+        """
         self._registered: dict[int, tuple[int, int]] = {}
         self._closed: dict[int, int] = {}
         self._lost_directories: dict[int, None] = {}

@@ -113,12 +113,12 @@ class HighWatermarkWithinLog:
 class OnlyUncleanElectionsLeaveTheIsr:
     """Every elected leader was in the ISR or eligible in the previous state, or the election is marked as unclean.
 
-    While there are eligible replicas, the election of any replica can be marked as unclean. For example, the elected
-    replica is an ISR member that restarted without its records, so an eligible replica should have been elected. Or it
-    is an eligible replica that a later change of min.insync.replicas has excluded.
+    While there are eligible replicas, an election of any replica, even of an ISR member, can be marked as unclean. Two
+    examples: an ISR member that restarted without its records is elected instead of an eligible replica; or an eligible
+    replica is elected that a later change of min.insync.replicas has excluded.
 
-    The previous state is the state with the previous partition epoch; it can be logged later. If its controller died
-    before logging it, the election is not checked.
+    The previous state is the one with the previous partition epoch. It can appear in the journal after the election. If
+    its controller died before logging it, the election is not checked.
     """
 
     name = "only unclean elections leave the ISR"
@@ -130,7 +130,10 @@ class OnlyUncleanElectionsLeaveTheIsr:
         self._elections: dict[TopicPartition, dict[int, LeaderElected]] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Record the ISR that was written. Check the elections with this partition epoch and with the next one."""
+        """Record the ISR that this entry writes, and check the elections that depend on it.
+
+        They are the elections with the partition epoch of this ISR, and with the next one.
+        """
         event = entry.event
         if isinstance(event, e.TopicDeleted):
             for known in (self._isrs, self._elections):

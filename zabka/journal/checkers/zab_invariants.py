@@ -85,9 +85,7 @@ class DeliveryOrder:
         self._at: dict[str, int] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare the position of a delivered transaction in the order with the position of the peer's last
-        delivery.
-        """
+        """Compare a transaction's position in the common delivery order with that of the peer's last delivery."""
         event, node = entry.event, entry.node
         if isinstance(event, e.TxnCommitted):
             yield from self._delivered(node, event.zxid)

@@ -186,8 +186,8 @@ class RecordsLost(Event):
     """A replica lost records that it had from a leader's log: `count` from `first_offset` to `last_offset`.
 
     At least the first `committed_at_least` of them were committed: the replica's high watermark was above them,
-    according to the broker's checkpoint or to its journal, which is newer after a crash. In journals of versions that
-    wrote the same number only as `below_high_watermark`, the older name, `committed_at_least` is -1.
+    according to the broker's checkpoint or to its journal, which is newer after a crash. `below_high_watermark` is the
+    older name of this number. In journals of versions that wrote only the older name, `committed_at_least` is -1.
 
     `topic_id` distinguishes topics of the same name, because a topic that is deleted and created again uses the same
     offsets again. `topic_id` is empty if the broker does not know the id. `leader_epoch` is the epoch of the last lost

@@ -101,8 +101,9 @@ class AdminRequested(Event):
 class LossesAcknowledged(Event):
     """A user acknowledged that records were lost. They no longer count against the cluster's health.
 
-    The event covers all records that were lost up to the sequence number `through_seq` of the history. For the producer
-    of each workload, it also covers the number of lost records in `producers`.
+    The event covers all records that were lost up to the sequence number `through_seq` of the history. It also covers
+    the lost records that the workloads have found: `producers` contains their number, keyed by the name of the
+    workload.
     """
 
     through_seq: int

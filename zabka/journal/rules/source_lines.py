@@ -17,9 +17,9 @@ def file_of(path: str) -> Path:
 
 
 def definitions(text: str) -> dict[str, int]:
-    """Return the first line of every function, class and method in a module's source, by name (`Class.method`).
+    """Return the number of the first line of every function, class and method in a module's source.
 
-    Raises SyntaxError if the source is not valid Python.
+    The keys are names (`Class.method`). Raises SyntaxError if the source is not valid Python.
     """
     found: dict[str, int] = {}
     for node in ast.parse(text).body:

@@ -17,7 +17,8 @@ class ConsumerStatus(NamedTuple):
     """A consumer's partitions, its lag in records, and its generation in the group (-1 if it has none).
 
     `assignment` is incremented whenever the consumer is assigned partitions again or seeks in a partition, because the
-    records after that need not continue the earlier ones. The old ZooKeeper consumers have no generation.
+    records that it reads afterwards may not directly follow the earlier ones. The old ZooKeeper consumers have no
+    generation.
     """
 
     partitions: tuple[TopicPartition, ...]

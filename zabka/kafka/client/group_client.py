@@ -171,13 +171,16 @@ class GroupMember:
 
     @property
     def misses_topics(self) -> bool:
-        """Whether this leader found no partitions for a topic, perhaps because the broker had just started."""
+        """Whether this member, as the leader of the group, found no partitions for a topic.
+
+        A possible cause is that the broker had just started.
+        """
         return not all(self._shared_out.values())
 
     async def topics_grew(self) -> bool:
-        """Return whether topics now have more partitions than this member, as the leader, assigned.
+        """Return whether topics have more partitions now than when this member, as the leader, assigned them.
 
-        In that case it must rejoin (ConsumerCoordinator's metadata snapshot).
+        If so, the member must rejoin (ConsumerCoordinator's metadata snapshot).
         """
         if not self._shared_out:
             return False
@@ -226,7 +229,10 @@ class GroupMember:
         await self.commit_alone(offsets)
 
     async def commit_alone(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these positions even without a generation, for a consumer with manual assignment that never joined."""
+        """Commit these positions, even for a consumer with manual assignment, which has no generation.
+
+        Such a consumer has never joined the group.
+        """
         topics: dict[str, list[dict[str, object]]] = {}
         for (topic, partition), offset in offsets.items():
             row = {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}

@@ -1,7 +1,8 @@
 """Reads all consumer groups of a cluster at once, with their members, committed offsets and lag.
 
-A reading sends at most one request of each kind to each broker, and takes a limited time. It does not fail: a group
-whose coordinator does not answer, and an end offset whose leader does not answer, are unknown, with the reason.
+A reading sends at most one request of each kind to each broker, and takes a limited time. It does not fail: if a
+group's coordinator or a partition's leader does not answer, the group or the end offset is reported as unknown, with
+the reason.
 """
 
 from __future__ import annotations
@@ -35,9 +36,15 @@ PARTITIONS_MAX = 10_000
 """Maximum number of partitions whose end offsets one reading requests."""
 READING_MS = 5_000
 METADATA_MS = 2_000
-"""Maximum wait for the list of brokers, so that time is left for the groups if some brokers do not answer."""
+"""Maximum time in ms to wait for the list of brokers.
+
+It is less than READING_MS, so that time is left for the groups if some brokers do not answer.
+"""
 ANSWER_MS = 1_500
-"""Maximum wait for a broker's answer. A broker that does not answer gets no further request in the same reading."""
+"""Maximum wait for a broker's response, in milliseconds.
+
+A broker that does not respond in time gets no further request in the same reading.
+"""
 LATEST = -1
 DEAD = "Dead"
 
@@ -125,7 +132,7 @@ class _Reading:
     async def _ask(self, asked: Mapping[Endpoint, KafkaMessage]) -> dict[Endpoint, KafkaMessage]:
         """Send the requests at the same time. Return the responses; record the brokers that do not answer.
 
-        Without time left, send nothing: a request that times out closes the connection to a broker that runs.
+        If no time is left, send nothing: a request that times out closes the connection, even to a broker that works.
         """
         left_ms = self._deadline_ms - self._runtime.now().mono_ms
         if left_ms <= 0:
@@ -156,7 +163,10 @@ class _Reading:
         return found
 
     async def _found(self, brokers: Iterable[Endpoint], unlisted: list[str]) -> dict[str, Endpoint]:
-        """Return the coordinators of groups that no broker lists. A group without a coordinator is unknown."""
+        """Find the coordinators of groups that no broker lists.
+
+        A group whose coordinator is not found is recorded as unknown.
+        """
         if not unlisted:
             return {}
         answer = await self._first_answer(brokers, coordinators_request(KeyType.GROUP, unlisted))

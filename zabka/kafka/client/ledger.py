@@ -118,10 +118,11 @@ class PartitionLedger:
         self.position = min(self.position, max(0, parting_offset))
 
     def log_ends(self, end_offset: int, highest: int | None = None) -> None:
-        """Process the end of the leader's log: records acknowledged at or after it are lost, unless they reappear.
+        """Process the log end offset of the leader: records acknowledged at or after it count as lost.
 
-        `highest` is the highest acknowledged offset at the time when the request was sent to the leader, by default the
-        current one. A record that was acknowledged later can be after `end_offset`, because the log has grown.
+        If such a record reappears later, it is no longer lost. `highest` is the highest acknowledged offset at the time
+        when the request was sent to the leader, by default the current one. A record that was acknowledged after that
+        time is not lost, even if it is after `end_offset`, because the log has grown.
         """
         asked_of = self._highest if highest is None else highest
         if asked_of == self._highest:

@@ -40,7 +40,8 @@ class TransactionalStatus(NamedTuple):
 class _Workload(ABC):
     """Base class of the transactional workloads.
 
-    `start()` begins, `await stop()` ends the open transaction, `close()` abandons it.
+    `start()` starts the workload. `await stop()` stops it after the open transaction has ended. `close()` stops it
+    immediately; the coordinator then aborts the open transaction when it times out.
     """
 
     def __init__(self, runtime: Runtime, emit: Emit, workload_id: str, topic: str, transactional_id: str) -> None:

@@ -27,8 +27,9 @@ def united(spans: Iterable[Span]) -> int:
 
 
 class WaitingTime:
-    """Sums up the time during which at least one write of a producer waits. It is pure; all times are in
-    milliseconds.
+    """Sums up the time during which at least one write of a producer waits.
+
+    It does no I/O; all times are in milliseconds.
     """
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from zabka.kafka.record_batch import BatchUnreadable, Record
 TICK_MS = 50
 """Batching interval: records that are due within one tick are sent in one batch per partition."""
 PENDING_MAX = 1_000
-"""Maximum number of records that wait for one partition. Beyond that, none are produced for this partition."""
+"""Maximum number of records that wait for one partition; above it, none are produced for this partition."""
 BATCH_RECORDS_MAX = 500
 PRODUCE_TIMEOUT_MS = 10_000
 """Time after which a batch without a reply counts as failed."""
@@ -86,7 +86,10 @@ class Workload:
         self._started_ms: int | None = None
         self._ended_ms: int | None = None
         self._seen_ms = 0
-        """Time of the clock when a task of this client last read it. Only the client's own tasks can read the clock."""
+        """Clock time in milliseconds that one of this client's tasks last read.
+
+        Only the client's own tasks can read the clock, so other code uses this value.
+        """
         self._reported: WorkloadProgressed | None = None
         self.sent = self.acknowledged = self.failed = 0
 

@@ -43,8 +43,8 @@ class _NotThere(Exception):
 class ZookeeperConsumer:
     """One member of an old consumer group, with its own ZooKeeper session.
 
-    Call `start()`, then `await stop()` to commit and release its partitions, or `close()` to stop without either. If
-    ZooKeeper has no offset for a partition, it reads from the beginning (auto.offset.reset=smallest).
+    Call `start()`. Later call `await stop()` to commit and release its partitions, or `close()` to stop without doing
+    so. The member reads a partition from the beginning if ZooKeeper has no offset for it (auto.offset.reset=smallest).
     """
 
     def __init__(

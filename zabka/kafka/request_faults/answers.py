@@ -28,7 +28,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, as_time, respond, 
 from zabka.kafka.wire.metadata_messages import MetadataResponse, MetadataResponseTopic
 
 Selects = Callable[[Any, int | None], bool]
-"""Function that returns whether a rule selects a row of a request, or one partition in that row, by its number."""
+"""Function that returns whether a rule selects a row of a request, or the partition with that number in it."""
 
 
 class Rows(NamedTuple):
@@ -47,7 +47,10 @@ class Rows(NamedTuple):
 _TOPICS = Rows("topics", "topics", "name", Rows("partitions", "partitions", "partition_index"))
 _OFFSETS = Rows("topics", "topics", "name", Rows("partition_indexes", "partitions", "partition_index"))
 _OF_OFFSETS = frozenset({ErrorCode.unstable_offset_commit, ErrorCode.topic_authorization_failed})
-"""Errors of single partitions in an OffsetFetch response; each other error is the one of the group (KafkaApis)."""
+"""Errors in an OffsetFetch response that belong to single partitions.
+
+Every other error belongs to the whole group (KafkaApis).
+"""
 _ROWS: dict[ApiKey, tuple[Rows, ...]] = {
     ApiKey.PRODUCE: (
         Rows("topic_data", "responses", "name", Rows("partition_data", "partition_responses", "index")),

@@ -2,5 +2,5 @@
 
 `kafka_schema` has the messages (kio's classes), and `frames` encodes and decodes them. Frequent messages have
 hand-written codecs: `produce_wire`, `fetch_wire`, `metadata_messages`, `control_wire`. This package depends on neither
-clients nor brokers, and all higher packages may import it. Begin with `kafka_schema`, then `frames`.
+clients nor brokers, and all higher packages may import it. To learn the code, read `kafka_schema` first, then `frames`.
 """

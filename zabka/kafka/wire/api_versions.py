@@ -71,9 +71,10 @@ SUPPORTED: dict[ApiKey, tuple[int, int]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: (0, 0),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 0),
 }
-"""Lowest and highest version of each request, as Kafka 3.9.1 advertises in ZooKeeper mode on every listener.
+"""Lowest and highest version of each request that a broker advertises.
 
-To a request for a feature that zabka lacks, a broker responds like a Kafka broker on which the feature is disabled.
+They are the same as in Kafka 3.9.1 in ZooKeeper mode, on every listener. If zabka lacks a feature, a broker responds to
+requests for it like a Kafka broker on which the feature is disabled.
 """
 
 FEATURES_EPOCH = 0
@@ -105,8 +106,8 @@ def answer(to: KafkaMessage) -> KafkaMessage:
 def answer_unknown_version() -> KafkaMessage:
     """Return the response to an ApiVersions request of an unsupported version (KIP-511).
 
-    It has a v0 body with error 35 and the version range of ApiVersions itself, from which the client learns which
-    version to use.
+    The response has a v0 body with error 35 and the version range of ApiVersions itself, from which the client learns
+    which version to use.
     """
     values = {"error_code": ErrorCode.unsupported_version, "api_keys": _ranges((ApiKey.API_VERSIONS,))}
     return fill(response_class(ApiKey.API_VERSIONS, 0), values)

@@ -46,7 +46,10 @@ _REQUEST_HEAD = Struct(">hhih")
 _REQUEST_START = Struct(">hhi")
 _METADATA_REMEMBERED_MAX = 64
 _STRICTER_THAN_JAVA = (InvalidUnicode, ValueError, KeyError)
-"""Exceptions that kio raises for strings, booleans, durations, and tagged fields that Java accepts."""
+"""Exceptions that kio raises for values that Java accepts.
+
+The values are strings, booleans, durations and tagged fields.
+"""
 _FLEXIBLE_FROM = {ApiKey.PRODUCE: PRODUCE_FLEXIBLE_FROM, ApiKey.FETCH: FETCH_FLEXIBLE_FROM}
 _READ_REQUEST: dict[int, Callable[[bytes, int, int], tuple[Any, int]]] = {
     ApiKey.PRODUCE: read_produce_request,

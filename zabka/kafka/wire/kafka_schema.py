@@ -145,7 +145,10 @@ def _timedelta_from_ms(value: int) -> Any:
 
 
 def _nested_class(hint: Any) -> tuple[type[Any] | None, bool]:
-    """Return the dataclass of a field's values, or None, and whether the field is a tuple of them."""
+    """Return the dataclass of a field's values, or None if they are no dataclass instances.
+
+    Also return whether the field is a tuple of such values.
+    """
     for candidate in (hint, *typing.get_args(hint)):
         if isinstance(candidate, type) and is_dataclass(candidate):
             return candidate, typing.get_origin(hint) is tuple

@@ -1,4 +1,4 @@
-"""Assigns the requests to one broker to several connections.
+"""Distributes the requests that are sent to one broker over several connections.
 
 A connection sends its requests in order, and the server replies to each request only after the earlier ones. Kinds of
 requests that would block each other therefore use separate connections, as in Kafka: fetches, the controller's control

@@ -165,7 +165,7 @@ class FencedWriter:
         return [_written(outcome) for outcome in outcomes]
 
     async def write_together(self, ops: Sequence[Op]) -> list[Written]:
-        """Execute ops of which many can share one transaction, because they rarely fail. Return the results in order.
+        """Execute ops, many of them in one transaction because they rarely fail. Return the results in order.
 
         A transaction is rejected as a whole. The ops of a rejected transaction are then executed one by one, so that
         every op has its own result.
@@ -261,7 +261,7 @@ class UnfencedWriter(FencedWriter):
         return await self.write(ops)
 
     async def confirm(self) -> None:
-        """Do nothing, because the writes of this writer never show that its controller term has ended."""
+        """Do nothing: this writer does not check whether its controller term has ended."""
 
 
 def _written(outcome: Outcome[list[OpResult]]) -> Written:

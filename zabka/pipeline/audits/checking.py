@@ -36,8 +36,8 @@ class Verdict(msgspec.Struct, frozen=True):
     """Result of checking one history.
 
     `checked` is the number of checks of each invariant. A journal of the normal level lacks most events that the
-    invariants of ZAB and of records need. `full` is False for such a journal, and an invariant without checks may then
-    be violated.
+    invariants of ZAB and of records need. `full` is False for such a journal. If an invariant has no checks, the
+    history may violate it nevertheless.
     """
 
     events: int

@@ -5,5 +5,5 @@ at one point, and `measures` folds its journal into figures. `engine` submits th
 in a `ledger`, so that no run is repeated. `statistics` computes estimates, `stopping` decides whether there are enough
 seeds, and `report` writes the results. `observed` derives a campaign's file from a live cluster's journals.
 
-`cli` may import it; it imports `pipeline` and `simulation`. Begin with `engine`.
+`cli` may import this package, which imports `pipeline` and `simulation`. To learn the code, read `engine` first.
 """

@@ -12,7 +12,7 @@ LEFT, RIGHT, TOP, BOTTOM = 80, 24, 18, 52
 ASIDE, BAR = 12, 40
 """Distance between series at the same position, and width of a bar if no other bar is drawn next to it."""
 SEED, SPREAD = 2.0, 5
-"""Radius of the mark for one seed, and number of positions next to each other over which these marks are spread.
+"""Radius of the mark for one seed, and number of side-by-side positions over which these marks are spread.
 
 Without the spread, the marks would overlap.
 """
@@ -95,9 +95,10 @@ def _written(value: float, digits: int) -> str:
 
 
 def chart(title: str, x: Axis, y: Axis, series: Sequence[Series], *, lines: bool, bars: bool) -> str:
-    """Return a chart of marks with their intervals and the values of single seeds.
+    """Return a chart of marks, each with its interval and the values of single seeds.
 
-    With `lines`, for an x axis that is a scale, lines join the marks. With `bars`, each mark is at the end of a bar.
+    With `lines`, lines join the marks; this requires an x axis that is a scale. With `bars`, each mark is at the end of
+    a bar.
     """
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = _frame(title, x, y, right, bottom)
@@ -169,7 +170,7 @@ def _mark(at: float, mark: Mark, y: Axis, bottom: float, kind: str) -> str:
 
 
 def scatter(title: str, x: Axis, y: Axis, marks: Sequence[Mark], x_intervals: Sequence[tuple[float, float]]) -> str:
-    """Return a chart with one mark per setting, with its name, and with confidence intervals in both directions."""
+    """Return a chart with one named mark per setting, and with confidence intervals in both directions."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = _frame(title, x, y, right, bottom)
     dots = [(x.place(mark.x, LEFT, right), y.place(mark.y, bottom, TOP)) for mark in marks]

@@ -36,10 +36,10 @@ class Hypercube(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Stop(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """When a campaign ends: the sample sizes of its interim analyses, and the differences that do not matter."""
+    """Rules for ending a campaign: sample sizes of the interim analyses, and differences that do not matter."""
 
     equal_within: float | dict[str, float] = 0.0
-    """Maximum difference that does not matter, either for the deciding figure, or by name for each figure."""
+    """Maximum difference that does not matter: one number for the deciding figure, or numbers keyed by figure."""
     confidence: float = 0.95
     looks: list[int] = []
     """Numbers of seeds after which the figures are evaluated.
@@ -64,7 +64,7 @@ class Campaign(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     decide: str
     """Name of the figure that answers the campaign's question."""
     also: list[str] = []
-    """Names of other figures, which may get worse with the best setting: the cost of the decision."""
+    """Names of other figures to report. They can get worse with the best setting, which is its cost."""
     scenario: str = "chaos"
     settings: dict[str, Value] = {}
     grid: dict[str, list[Value]] = {}
@@ -95,7 +95,7 @@ class Campaign(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
         return tuple(f"{key}={value}" for key, value in {**_texts(self.settings), **point}.items())
 
     def equal_within(self, figure: str) -> float:
-        """Return the maximum difference in that figure that does not matter; 0 if the file does not define one."""
+        """Return the largest difference of a figure that still counts as equal; 0 if the file does not define it."""
         given = self.stop.equal_within
         if isinstance(given, dict):
             return given.get(figure, 0.0)

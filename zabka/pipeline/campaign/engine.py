@@ -56,7 +56,10 @@ def by_point(runs: Mapping[tuple[int, int], Played], figure: str, seeds: Sequenc
 
 
 def seeds_needed(campaign: Campaign) -> int:
-    """Return the minimum number of seeds with which a difference, however large, can be statistically significant."""
+    """Return the minimum number of seeds with which a difference can be statistically significant.
+
+    With fewer seeds, even the largest difference is not significant.
+    """
     level = level_of(campaign.stop.confidence, len(campaign.look_sizes()), len(campaign.points()))
     return seeds_to_differ(level)
 

@@ -36,7 +36,7 @@ class Failover(msgspec.Struct):
     elect_ms: float | None = None
     """Time until another process was elected."""
     total_ms: float | None = None
-    """Time until the new process works: the new controller is ready, or the new leader has taken its leadership."""
+    """Time until the new controller is ready, or until the new partition leader has taken over its partition."""
     ended_by: str | None = None
 
 
@@ -52,8 +52,9 @@ class Failovers:
         self.found: list[Failover] = []
         self._open: dict[str, Failover] = {}
         self._deposed: set[str] = set()
-        """For open failovers, the controllers and partitions whose lost process is no longer the controller or
-        leader.
+        """Subjects of open failovers (controller or partition) whose lost process has meanwhile lost its role.
+
+        The role is that of the controller or of the partition's leader.
         """
         self._controller = -1
         self._sessions: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Figures of a run: the numbers, computed from its measures, by which settings are compared."""
+"""Figures of a run: numbers that are computed from its measures and used to compare settings."""
 
 from __future__ import annotations
 

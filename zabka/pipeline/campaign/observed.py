@@ -118,7 +118,10 @@ def _ended(seen: Observed, running: dict[str, _Open], name: str, at_us: int) -> 
 
 
 def campaign_text(seen: Observed, source: str) -> str:
-    """Return a campaign's file that compares session timeouts on a cluster and with faults like the observed ones."""
+    """Return the text of a campaign file that compares session timeouts.
+
+    The campaign's cluster and faults are like the observed ones.
+    """
     shape, count = next(iter(seen.shapes.most_common(1)), ((2, min(3, seen.brokers)), 0))
     timeout_ms = int(seen.settings.get("zookeeper.session.timeout.ms", "6000"))
     tick_ms = int(seen.settings.get("tickTime", "500"))

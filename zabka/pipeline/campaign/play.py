@@ -1,4 +1,4 @@
-"""One run of a campaign: a seed with a setting, executed, checked and measured, and its row."""
+"""Plays one run of a campaign: executes a seed with a setting, checks and measures it, and returns its row."""
 
 from __future__ import annotations
 
@@ -79,7 +79,10 @@ def play(run: Run) -> Played:
 
 
 def asked(world: WorldSettings, harmed_us: tuple[int, int], entries: list[Entry]) -> Asked:
-    """Return the parameters of the measures. If there were no faults, the window is the whole history."""
+    """Return the parameters of the measures.
+
+    The window is the time of the faults (`harmed_us`), or the whole history if there were no faults.
+    """
     begin_us, end_us = harmed_us
     if end_us <= begin_us:
         begin_us, end_us = 0, entries[-1].mono_us if entries else 0

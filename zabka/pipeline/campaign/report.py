@@ -158,10 +158,10 @@ def _series_name(point: dict[str, str], keys: list[str]) -> str:
 
 
 def _first_axis(found: Results) -> tuple[Axis, list[float], list[str]]:
-    """Return the x axis of the settings, each setting's position on it, and the keys that distinguish the series.
+    """Return the x axis, each setting's position on it, and the keys that distinguish the series.
 
-    The axis is the key with the most values, in order. The values of the other keys distinguish the series. If there
-    would be more than six series, each setting has a separate position instead.
+    The axis shows the values of the key with the most values, sorted. The values of the other keys distinguish the
+    series. If there would be more than six series, each setting has a separate position instead.
     """
     keys = list(found.points[0])
     values = {key: list(dict.fromkeys(point[key] for point in found.points)) for key in keys}

@@ -43,7 +43,10 @@ class Results(msgspec.Struct):
     costs: dict[str, list[Comparison]]
     """Comparisons of the figures in `also` with point 0."""
     best: int
-    """The best point in the deciding figure, among the baseline and the points that differ from it."""
+    """Index of the point with the best mean of the deciding figure.
+
+    Only the baseline and the points that differ from it are compared.
+    """
     rivals: list[int]
     """Points other than the baseline that cannot be distinguished from the best one."""
 

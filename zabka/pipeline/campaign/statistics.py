@@ -28,10 +28,16 @@ from scipy import stats
 
 RESAMPLES, RESAMPLES_MAX = 2_000, 200_000
 IN_A_TAIL = 10
-"""Number of samples beyond each end of an interval. With fewer, the end would be too near the middle."""
+"""Minimum number of samples in each tail, outside a confidence interval.
+
+With fewer, the estimated bounds are too close to the centre, and the interval is too narrow.
+"""
 BOOTSTRAP_SEEDS = 20
 RARE_SEEDS = 10
-"""Minimum number of seeds that do not have the usual value. With fewer, a mean has no interval."""
+"""Minimum number of seeds whose value differs from the most frequent value.
+
+With fewer such seeds, the mean has no confidence interval.
+"""
 FLIPS, ROUNDS_MAX = 9_999, 11
 FINEST_P = 1 / (1 + FLIPS * ROUNDS_MAX)
 """Smallest p-value that sampling can yield."""
@@ -142,7 +148,10 @@ def difference(of: Mapping[int, float], baseline: Mapping[int, float], confidenc
 
 
 def paired_p(of: Mapping[int, float], other: Mapping[int, float]) -> float:
-    """Return the p-value of "no difference" for two settings, whose values are by seed; 1 if no seed has both."""
+    """Return the p-value of "no difference" between two settings; 1 if no seed has both.
+
+    `of` and `other` map seeds to the values of the settings.
+    """
     return sign_flip_p(_paired(of, other))
 
 
@@ -173,7 +182,10 @@ def _sign_flips(values: np.ndarray, level: float) -> tuple[float, float, float]:
 
 
 def _ends(values: np.ndarray, level: float, near: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smaller and the larger mean of the two groups of seeds, for all or for sampled sign patterns."""
+    """For each sign pattern, return the smaller and the larger mean of the two groups of seeds that it forms.
+
+    With many seeds, only a sample of the sign patterns is used.
+    """
     count = len(values)
     if count <= EXACT_SEEDS:
         return _group_means(values, _patterns(count))
@@ -214,7 +226,8 @@ def _detectable(values: np.ndarray, level: float) -> float:
 def seeds_to_differ(level: float) -> int:
     """Return the minimum number of seeds with which a p-value can be as low as `level`.
 
-    Of the 2^n sign patterns of n seeds, two are the farthest from zero.
+    With n seeds, the lowest possible p-value is 2 / 2^n, because two of the 2^n sign patterns are the farthest from
+    zero.
     """
     return 1 + math.ceil(math.log2(1 / level))
 

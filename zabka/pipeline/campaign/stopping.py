@@ -29,7 +29,10 @@ import msgspec
 from zabka.pipeline.campaign.statistics import Difference, difference, paired_p, seeds_to_be_equal
 
 AFFECTED = 0.1
-"""A setting is called equal only after enough seeds to see a rare effect that occurs in this share of all seeds."""
+"""Share of the seeds that a rare effect is assumed to affect.
+
+A setting is called equal only after enough seeds to observe such an effect.
+"""
 
 
 class Verdict(StrEnum):
@@ -42,7 +45,10 @@ class Verdict(StrEnum):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Comparison of one setting with the baseline, with the confidence interval at the level of the rule."""
+    """Comparison of one setting with the baseline.
+
+    Its confidence interval has the level that the stopping rule requires.
+    """
 
     point: int
     difference: Difference
@@ -50,14 +56,18 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def level_of(confidence: float, looks: int, points: int) -> float:
-    """Return the highest p-value at which a setting is called different, for this number of looks and points."""
+    """Return the significance level for calling a setting different.
+
+    A difference counts if its p-value is at most this level. The level depends on the number of looks and of points.
+    """
     return (1 - confidence) / (looks * max(1, points - 1))
 
 
 def cost_level(confidence: float, looks: int, figures: int) -> float:
-    """Return the highest p-value at which a setting's cost in a figure is called different.
+    """Return the significance level for calling a setting's cost different in one figure.
 
-    It depends on the number of looks and of figures.
+    A difference counts if its p-value is at most this level. The level is divided by the number of looks and the number
+    of figures.
     """
     return (1 - confidence) / (looks * max(1, figures))
 
@@ -76,9 +86,9 @@ def compare(by_point: Mapping[int, Mapping[int, float]], *, level: float, equal_
 def rivals(by_point: Mapping[int, Mapping[int, float]], best: int, *, confidence: float, looks: int) -> list[int]:
     """Return the points, except point 0, that cannot be distinguished from the best point.
 
-    The best point was chosen on these same runs. The significance level is therefore divided among all pairs of points:
-    whichever point is best, and at whichever look, the chance of calling any two equal points different stays below
-    that level.
+    The best point was chosen from these same runs. The significance level is therefore divided by the number of pairs
+    of points and by `looks`, the number of times that the runs are evaluated. The probability that any two equal points
+    are ever called different thus stays below the level, whichever point is best.
     """
     pairs = math.comb(len(by_point), 2)
     level = (1 - confidence) / (looks * max(1, pairs))

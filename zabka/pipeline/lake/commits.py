@@ -70,7 +70,10 @@ class _Format(msgspec.Struct):
 
 
 class Gap(NamedTuple):
-    """Lines of a node that are missing in the lake: removed before they were read, or not entries."""
+    """A range of lines of a node that are missing in the lake.
+
+    The lines were removed before they were read, or are not valid entries.
+    """
 
     run: str
     node: str
@@ -149,7 +152,10 @@ def read_file(lake: Path, name: str, read_path: Callable[[Path], Result]) -> Res
 
 
 def decoded(path: Path) -> Commit:
-    """Read a commit. Raises ValueError, with the path, if it is damaged, and NewerLake."""
+    """Read a commit.
+
+    Raises ValueError, with the path, if the commit is damaged, and NewerLake if a newer version of zabka wrote it.
+    """
     raw = path.read_bytes()
     try:
         # Check the format first, because commits of a newer format may have different content.

@@ -52,7 +52,11 @@ _NAME = re.compile(r"(?:merged-(?P<level>[0-9]{2})-)?(?P<base>batch-(?P<batch>[0
 
 
 class _Name(NamedTuple):
-    """Parts of a file's name: its level, the name of the file from its first batch, and that batch's number."""
+    """Parts of the name of a lake file.
+
+    `level` is 0 if the file was never merged. `base` is the name of the first merged file, and `batch` the number of
+    the batch that wrote that file.
+    """
 
     level: int
     base: str

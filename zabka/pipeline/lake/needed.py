@@ -2,8 +2,8 @@
 
 If no table needs the type of a line, the line shows only that a history continues. Therefore only the latest of these
 lines by either clock is kept for each run. Such a line also shows that a process ran. So for each node, its first line
-after a simulated pause and its last line before a start are kept. Frequent reports of replicas count as such lines too;
-of the reports themselves few are kept (`reports`).
+after a simulated pause and its last line before a start are kept. Frequent reports of replicas are treated like such
+lines; in addition, a few reports are kept for their content (`reports`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,20 @@ from zabka.pipeline.lake.writer import QUARANTINED
 from zabka.pipeline.ranges import ARROW_SCHEMA, is_pause
 
 LATEST = "latest"
-"""Type of the rows for the latest entries of a run, which stand for all entries that no table needs."""
+"""Type of the rows for the latest entries of a run.
+
+These rows replace all entries that no table needs.
+"""
 SIGN_OF_LIFE = "word"
-"""Type of a node's first row after it was paused, or of its last row before it starts."""
+"""Type of the rows that show that a node was still running, or running again.
+
+They are its first row after a pause, and its last row before a start.
+"""
 BODIES = ("by wall", "by mono")
-"""Bodies of a run's two latest rows. They differ, so that the rows do not count as the same entry."""
+"""Bodies of the rows of a run's latest entries by wall clock and by monotonic clock.
+
+The bodies differ, so that the two rows do not count as the same entry.
+"""
 
 
 class Moment(NamedTuple):
@@ -43,7 +52,7 @@ _PAUSE = pa.schema([*((name, pa.string()) for name in _NODE), ("since", pa.int64
 
 
 class Needed:
-    """Lines of the needed types, quarantined lines, and the latest times of every run."""
+    """The lines of a lake that the tables need, its quarantined lines, and the latest times of every run."""
 
     def __init__(self, lake: Path, kinds: Sequence[str]) -> None:
         self._lake = lake
@@ -52,7 +61,7 @@ class Needed:
         self._reports = Reports()
         self._latest: dict[str, tuple[Moment, Moment]] = {}
         self._pauses = _PAUSE.empty_table()
-        """For each paused node, the start of the pause, until the first line of the node after the pause arrives."""
+        """Start of the pause of each paused node, kept until the first line of the node after the pause arrives."""
         self._last = self._chosen.select(_ENTRY)
         """For each node of a run, its last line whose type no table needs."""
 

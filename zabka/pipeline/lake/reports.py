@@ -42,7 +42,7 @@ class Reports:
         """The last two needed reports of each replica in its current role."""
 
     def add(self, rows: pa.Table) -> None:
-        """Add the reports in these rows. In a row of `leadership_taken` or `followership_taken`, a new role begins."""
+        """Add the reports in these rows. A row of `leadership_taken` or `followership_taken` begins a new role."""
         chosen = rows.filter(pc.is_in(rows["type"], pa.array([REPORTS, *_TAKEN])))
         for row in sorted(chosen.to_pylist(), key=lambda row: (row["run"], row["node"], row["node_seq"])):
             entry = check_line(row["body"].encode())

@@ -1,7 +1,8 @@
 """Writes a batch to the lake: tasks write its rows to bronze and silver files, and the driver commits all or none.
 
-This is a map over Arrow batches that yields descriptions of the files that its tasks wrote, and not one of Spark's
-sinks: Spark starts a Python process for each step of planning and committing a sink, three for every batch of a stream.
+The write is a map over Arrow batches, which yields descriptions of the files that its tasks wrote. It does not use a
+Spark sink, because Spark starts a Python process for each step of planning and committing a sink, three for every batch
+of a stream.
 """
 
 from __future__ import annotations

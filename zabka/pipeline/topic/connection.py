@@ -25,7 +25,10 @@ NO_PROGRESS_S = 60.0
 """Maximum time for which a log may return no records although its end offset shows that it has some."""
 
 KNOWN_WITHIN_S, LOOK_AGAIN_S = 3.0, 0.1
-"""Maximum time until every broker knows a new topic, and the interval of the attempts until then."""
+"""Maximum time in seconds until every broker knows a new topic, and the interval between attempts.
+
+An attempt requests the metadata of the topic.
+"""
 
 
 class LostRecords(Exception):

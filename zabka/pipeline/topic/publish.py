@@ -4,8 +4,8 @@ The topic itself shows up to which position each file was published, so there is
 with acks=all by an idempotent producer: if a reply is lost because a leader fails, the request is sent again, and the
 line is still stored only once.
 
-Each record contains the mark of its file, because a name does not identify a file. Files of another cluster than the
-topic's are rejected.
+Each record contains the mark of its file, because a name does not identify a file. Files of a cluster other than that
+of the topic are rejected.
 """
 
 from __future__ import annotations
@@ -98,7 +98,10 @@ class Publisher:
         return self.lines - before
 
     def _files(self) -> dict[str, tuple[Path, str]]:
-        """Return the files that have lines, each with its mark. Raises Recreated before any line is published."""
+        """Return the files that have lines, each with its mark (a checksum of its first line).
+
+        Raises Recreated before any line is published.
+        """
         found: dict[str, tuple[Path, str]] = {}
         recreated: list[str] = []
         for file in journal_files(self._root):

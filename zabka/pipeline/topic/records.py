@@ -63,7 +63,10 @@ def is_cut(record: Record) -> bool:
 
 
 def _number(text: bytes | None) -> int | None:
-    """Parse a header as a number of bytes; None if it is not valid, because any client can write records to a topic."""
+    """Parse a record header as a number of bytes. Return None if it is invalid.
+
+    Any client can write records to the topic, so the header can contain anything.
+    """
     return int(text) if text is not None and text.isdigit() and len(text) <= len(str(_INT64_MAX)) else None
 
 

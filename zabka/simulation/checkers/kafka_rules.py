@@ -124,7 +124,7 @@ class KafkaRules:
         return None if running is None else running.replicas.partitions.get(name)
 
     def _life_known_to(self, controller_epoch: int, broker: int) -> int | None:
-        """Return the broker epoch of a broker according to the controller with this epoch, or None."""
+        """Return a broker's epoch as the controller with this controller epoch knows it, or None."""
         for node in self._nodes.values():
             term = None if node.broker is None else node.broker.controller.term
             if term is not None and term.context.epoch == controller_epoch:

@@ -77,7 +77,7 @@ WITHOUT_STATE = {
     ApiKey.HEARTBEAT: ErrorCode.none,
     ApiKey.SYNC_GROUP: ErrorCode.rebalance_in_progress,
 }
-"""Those error codes in ANSWERS that a coordinator returns even while it loads its log."""
+"""Error codes of ANSWERS that a coordinator can return even while it loads its log."""
 _TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 _REQUEST = Struct(">h")
 
@@ -213,7 +213,7 @@ class LoadedCoordinators:
         return CoordinatorConnection(self, broker)
 
     def check(self, broker: int, asked: _Asked, response: KafkaMessage) -> None:
-        """Check that the response to a coordinator request does not depend on a log that was not read."""
+        """Check that the broker replies as coordinator only if it leads the partition and has read its log."""
         api_key = ApiKey(api_key_of(asked.payload))
         topic = CONSUMER_OFFSETS if api_key in GROUP_REQUESTS else TRANSACTION_STATE
         for key, row in answered_rows(api_key, asked.payload, response):

@@ -13,7 +13,10 @@ Brokers = Mapping[int, AuditedBroker]
 
 
 def unsettled(brokers: Brokers, znodes: KafkaZnodes, controller_id: int) -> str | None:
-    """Return the first deviation from a recovered cluster (all nodes running, all links without faults), or None."""
+    """Return a description of the first deviation from a recovered cluster, or None if there is none.
+
+    Call this function when all nodes run and no link has a fault.
+    """
     return next(_unsettled(brokers, znodes, controller_id), None)
 
 

@@ -93,8 +93,8 @@ class Read(NamedTuple):
 class Transaction(NamedTuple):
     """One transaction, as its producer sees it.
 
-    `began`, `asked` and `ended` are the places in time of its begin, of its request to commit, and of the reply to that
-    request; None if there was none.
+    `began`, `asked` and `ended` are the positions in time of the transaction's begin, of its request to commit, and of
+    the reply to that request. Each is None if there was none.
     """
 
     name: str
@@ -108,12 +108,18 @@ class Transaction(NamedTuple):
 
     @property
     def places(self) -> list[int]:
-        """The places in time of its begin, of its request to commit and of the reply, without those that are None."""
+        """Return the positions in time of the transaction's begin, of the commit request and of the reply.
+
+        Positions that are None are omitted.
+        """
         return [place for place in (self.began, self.asked, self.ended) if place is not None]
 
 
 class History(NamedTuple):
-    """What the clients of a run saw.  `reads` are those outside of transactions, and `logs` the final reads."""
+    """History of a run, as its clients observed it.
+
+    `reads` are the reads outside of transactions, and `logs` contains the final reads.
+    """
 
     transactions: Sequence[Transaction]
     reads: Sequence[Read]
@@ -192,7 +198,7 @@ class Dependencies:
             yield from islice((i for _, i in self.appended(row for row in log if row[0] >= end)), 1)
 
     def _handovers(self) -> Iterator[tuple[int, int]]:
-        """Yield pairs of loops of which the second reads a partition from the offset on that the first committed."""
+        """Yield pairs of loops: the second loop reads a partition from the offset that the first loop committed."""
         ranges: dict[TopicPartition, list[tuple[int, int, int]]] = {}
         for i in self.committed:
             for read in self._transactions[i].reads:
@@ -266,7 +272,10 @@ def _incomplete_reads(history: History, found: Dependencies) -> list[Anomaly]:
 
 
 def _split_reads(history: History, found: Dependencies) -> Iterator[int]:
-    """Yield, for each read, the number of transactions of which later records follow in the same partition."""
+    """Yield, for each read, how many transactions it has read only in part.
+
+    These are transactions of which later records follow in the same partition.
+    """
     for read in all_reads(history):
         if read.end is not None:
             log = history.logs.get(read.partition, {})
@@ -317,7 +326,11 @@ class _Moment(StrEnum):
 
 
 class _Event(NamedTuple):
-    """A moment of a transaction in the order of time; for an append with its place, for a CLOCK only the time."""
+    """A point in a transaction, as a node of the graph that orders transactions in time.
+
+    An append also has the place of its record in the log. A CLOCK is only a point in time, and belongs to no
+    transaction.
+    """
 
     moment: _Moment
     transaction: int
@@ -329,7 +342,10 @@ _Order = dict[_Event, list[_Event]]
 
 
 def _impossible_cycle(history: History, found: Dependencies) -> list[Anomaly]:
-    """Return a cycle in the order of time, if there is one: without the clients' clock if possible."""
+    """Return a cycle of events that each precede the next one, or an empty list if there is no such cycle.
+
+    Search first without the times of the clients' clock, and use these times only if no cycle was found.
+    """
     for order in (_order_without_clock(history, found), _order_by_clock(history, found)):
         try:
             TopologicalSorter(order).prepare()
@@ -369,7 +385,10 @@ def _order_by_clock(history: History, found: Dependencies) -> _Order:
 
 
 def _described(history: History, cycle: Sequence[_Event]) -> Anomaly:
-    """Return the anomaly for a cycle of events, the last of which is the first again."""
+    """Return the anomaly for a cycle of events.
+
+    The last event of the cycle is the same as the first.
+    """
     events = list(cycle[:-1])
     start = next(at for at, event in enumerate(events) if event.moment is _Moment.BEGIN)
     text, current, types = "", None, []

@@ -65,14 +65,17 @@ class Attempt:
     A value can be in the log even if the producer got no reply.
     """
     inputs: dict[str, tuple[TopicPartition, int]] = field(default_factory=dict)
-    """Input values of a read-process-write loop whose output is in this transaction, with partition and offset."""
+    """Inputs of a read-process-write loop whose outputs are in this transaction: partition and offset by value."""
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     kept_in: TopicPartition | None = None
     """Partition of `__consumer_offsets` that stores the committed input offsets, or None if there are none."""
     is_commit_asked: bool = False
     outcome: Outcome = Outcome.OPEN
     began: int = 0
-    """Place in time of the transaction's begin, counted in this history's observations, as are the next two."""
+    """Position of the transaction's begin in the sequence of this history's observations.
+
+    The next two fields are positions in the same sequence.
+    """
     asked: int = 0
     ended: int | None = None
 
@@ -124,7 +127,7 @@ class TransactionHistory:
         return attempt
 
     def ending(self, attempt: Attempt, *, commit: bool) -> None:
-        """Note that the producer is about to ask for the end of a transaction."""
+        """Record that the producer is about to request the end of a transaction."""
         attempt.is_commit_asked, attempt.asked, attempt.outcome = commit, next(self._places), Outcome.UNKNOWN
 
     def ended(self, attempt: Attempt) -> None:
@@ -170,7 +173,10 @@ class TransactionHistory:
             self._wrong.append((READ, f"{partition} offset {offset} is {value}: {attempt} is {state}", attempt))
 
     def polled(self, partition: TopicPartition, start: int, end: int, records: Mapping[int, str]) -> None:
-        """Check the records that a read_committed consumer has just received between two positions, by offset."""
+        """Check the records that a read_committed consumer has just received between two positions.
+
+        `records` contains the records' values, keyed by offset.
+        """
         for offset, value in records.items():
             self.read(partition, offset, value)
         if start < end:
@@ -242,7 +248,7 @@ class TransactionHistory:
                 )
 
     def _anomalies(self, is_excused: IsExcused) -> Iterator[str]:
-        """Yield the forbidden anomalies.  Checks nothing before the partitions have been read to the end."""
+        """Yield the forbidden anomalies. Yield nothing until the partitions have been read to the end."""
         if self.read_back:
             analysis = analyse(self.as_appends(is_excused))
             self.checked[ANOMALIES] += analysis.checked

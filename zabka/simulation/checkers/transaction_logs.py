@@ -119,7 +119,10 @@ class Decisions(ReplicaLog):
 
 
 class Ended(NamedTuple):
-    """A transactional record or committed offset in a log, and whether it was committed (None: still open)."""
+    """A transactional record or committed offset in a log, and whether its transaction was committed.
+
+    `is_commit` is None while the transaction is open.
+    """
 
     label: str
     is_commit: bool | None

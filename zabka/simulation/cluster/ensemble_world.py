@@ -233,7 +233,7 @@ class ServingWorld:
         return fault_id
 
     def leaves_out(self, kind: str, source: str, target: str = "") -> bool:
-        """Return whether the next fault is left out.  Its id is then used up, so that later faults keep their ids."""
+        """Return whether the next fault is left out. If so, use up its id, so that later faults keep their ids."""
         fault_id = f"f{self.fault_number + 1}"
         if fault_id not in self.left_out:
             return False

@@ -83,7 +83,7 @@ class PeerMachine(ServerMachine):
         return self.process is not None and running is not None and running.peer.status().serving
 
     def note_end(self) -> None:
-        """Called at the end of the process: add the leader's counts of rare situations to `reached`."""
+        """Add the leader's counts of rare situations to `reached`. Called when the process has ended."""
         running, self.running = self.running, None
         if running is not None:
             self.reached.process_ended(self.name, running)

@@ -69,7 +69,7 @@ class ProcessLog:
         """Ignore a warning: warnings are about other nodes or the machine, not about bugs of this process."""
 
     def error(self, said: str, **facts: object) -> None:
-        """Report an error to the world, because an error is about the process itself."""
+        """Report an error to the world: unlike a warning, an error can be a bug of this process."""
         self._on_error(said, facts)
 
 
@@ -99,8 +99,9 @@ class ServerMachine(Machine):
         self._troubles = troubles
         self._restart_due = False
         self._started_on = self.volume, 0
-        """The disk at the start of the process, and how many injected faults operations on this disk had met until
-        then.
+        """The disk at the start of the process, and the number of faults that operations on it had met by then.
+
+        Only injected faults are counted.
         """
 
     def start(self) -> None:
@@ -118,7 +119,7 @@ class ServerMachine(Machine):
     def log_of(self, process: SimProcess) -> Any:
         """Return the logger of a process on this machine.
 
-        An error that a disk fault does not explain fails the run.
+        A logged error fails the run, unless a disk fault explains the error.
         """
 
         def error(said: str, facts: Mapping[str, object]) -> None:

@@ -55,9 +55,9 @@ class ServiceMachine(Machine):
         self._unreported: str | None = None
 
     def take_failure(self) -> str | None:
-        """Return the traceback of the failure after which the program was not restarted, but only at the first call.
+        """Return the traceback of the failure after which the program was not restarted.
 
-        Later calls return None.
+        Only the first call after the failure returns the traceback. Later calls return None.
         """
         failure, self._unreported = self._unreported, None
         return failure

@@ -9,9 +9,7 @@ CHANGES_CHANCE = 0.25
 
 
 class Shape(NamedTuple):
-    """Shape of an ensemble: its number of servers, `peers`, of which the last `observers` start as observers, and
-    zoo.cfg keys.
-    """
+    """Shape of an ensemble: `peers` servers, of which the last `observers` start as observers; zoo.cfg keys."""
 
     peers: int
     observers: int

@@ -14,7 +14,7 @@ from zabka.ensemble.zab.effects import Effect
 class WatchedService(Service):
     """A peer's ZooKeeper service that stores applied transactions in `applied`.
 
-    The code that reads the peer's journal removes the transactions that it sees as committed.
+    The code that reads the peer's journal removes a transaction when the journal reports its commit.
     """
 
     def __init__(self, *args: Any) -> None:

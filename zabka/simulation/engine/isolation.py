@@ -56,7 +56,9 @@ class Isolation:
 
     def __init__(self, seed: random.Random, turn: Turn) -> None:
         self.loops: dict[ProgramLoop, str] = {}
-        """Event loops of the test's programs, with their machines' names.  Other processes are not restricted."""
+        """Names of the machines of the test's programs, keyed by the program's event loop. No other process is
+        restricted.
+        """
         self.steps: list[Step] | None = None
         """Traced event loop iterations of the programs, or None if they are not traced."""
         self._turn = turn

@@ -105,7 +105,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return begins_us if begins_us > self._busy_until_us else self._busy_until_us
 
     def _take_turns(self) -> None:
-        """Run one turn, and further turns as long as no other call of the world is due before them."""
+        """Run one turn, and then further turns until another call of the world is due before the next one."""
         if self.paused or self.killed:
             self._turn_due = False
             return
@@ -315,7 +315,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        """Start a task.  The name of a task without a name is its number within the process."""
+        """Start a task. If it has no name, it is named by its number within the process."""
         self._task_number += 1
         task = asyncio.Task(coro, loop=self, name=name or f"task {self._task_number}", context=context)
         self.keep(task)

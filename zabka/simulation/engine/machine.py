@@ -193,7 +193,7 @@ class Machine:
             self._drop(self.process)
 
     def exit(self, process: SimProcess) -> NoReturn:
-        """Handle a call of _exit(2) by that process during its turn: the effect is that of SIGKILL."""
+        """Handle a call of _exit(2) by this process during its turn. The effect is the same as that of SIGKILL."""
         if self.process is process:
             self._drop(process)
         raise ProcessExited

@@ -1,6 +1,6 @@
 """Observers of a server's connections: they receive the bytes that the server reads and writes, in order.
 
-An observer receives the bytes when the server's program reads or writes them, independent of losses and delays in the
+An observer receives the bytes when the server's program reads or writes them, regardless of losses and delays in the
 network.  It draws no random numbers and affects no process, so observation does not change the history of a world.
 """
 

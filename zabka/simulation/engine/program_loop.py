@@ -84,7 +84,7 @@ class ProgramLoop(ProcessLoop):
         self._program, self._steps = program, steps
 
     async def cancel_all_but(self, main: asyncio.Task[Any] | None) -> None:
-        """Cancel all tasks except `main` and wait for their end, as `asyncio.run` does after its main function."""
+        """Cancel all tasks except `main` and wait until they end, as `asyncio.run` does after its main function."""
         if self.killed:
             return
         left = [task for task in self._tasks if task is not main and not task.done()]
@@ -233,7 +233,7 @@ for _name, _instead in _REFUSED.items():
 def _place_of(callback: object) -> str:
     """Return the innermost place, outside installed packages, at which a task's code waits.
 
-    For another callback, return the callback's name.
+    If the callback does not belong to a task, return its name.
     """
     task = getattr(callback, "__self__", None)
     if not isinstance(task, asyncio.Task):

@@ -120,8 +120,8 @@ class Scheduler:
     def continue_at(self, time_us: int) -> bool:
         """Advance the clock to `time_us` within the running call, and return whether this is possible.
 
-        It is not possible if another call is due by then; the caller must then `post` the rest of its work. Both ways
-        lead to the same order of calls, but advancing the clock directly is faster than using the queue.
+        It is not possible if another call is due by then; the caller must then `post` the rest of its work. Other calls
+        run in the same order in both cases, but advancing the clock directly is faster than using the queue.
         """
         if self._ready or time_us > self._until_us or (self._heap and self._heap[0][0] <= time_us):
             return False

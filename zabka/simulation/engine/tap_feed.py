@@ -97,7 +97,10 @@ class ProcessNotes(MessageNotes):
         self._clock = clock
 
     def line(self, transport: Transport, other: str | None = None) -> MessageLine:
-        """Return the message recorder of one connection.  The world knows the machine at the other end."""
+        """Return the message recorder of one connection.
+
+        `other` is ignored, because the world knows which machine is at the other end.
+        """
         return super().line(transport, self._heard.name_of(transport))
 
     def now_us(self) -> int:

@@ -120,7 +120,7 @@ class TcpNetwork:
         self.addresses: dict[str, str] = {}
         """Machine addresses, keyed by machine name."""
         self._observers: dict[tuple[str, int], list[Observe]] = {}
-        """Functions that create observers for connections that a server accepts, by the server's address and port."""
+        """Functions that create observers for the connections that a server accepts, keyed by its address and port."""
         self._random = random
         self._kernels: dict[str, Kernel] = {}
         self._links: dict[tuple[str, str], Link] = {}

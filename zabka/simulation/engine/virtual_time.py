@@ -32,7 +32,7 @@ class Clocked(Protocol):
 
 
 class Turn:
-    """The process of a world that is running its turn, or None between turns."""
+    """Holds the process of a world that is currently running its turn, or None between turns."""
 
     def __init__(self) -> None:
         self.taker: Clocked | None = None

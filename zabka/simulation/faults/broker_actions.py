@@ -79,7 +79,7 @@ def late_isr_change(stage: Stage, words: ActionNumbers) -> str:
 
 
 def pause_follower(stage: Stage, words: ActionNumbers) -> str:
-    """Cut a follower off from its leader until it has left the ISR.
+    """Cut the link between a follower and its leader, so that the follower leaves the ISR.
 
     The next step begins when the follower has left the ISR. The link remains cut.
     """

@@ -1,4 +1,7 @@
-"""Faults of whole clusters: those of `process_faults`, applied mostly to brokers, and faults of brokers only."""
+"""Faults of whole clusters: the faults of `process_faults`, and faults that only brokers can have.
+
+The faults of `process_faults` are mostly applied to brokers.
+"""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Nemesis:
         self._schedule()
 
     def _align(self) -> None:
-        """In a fork of a run, continue with the random numbers that the run drew for this fault (`ForkedSeed`)."""
+        """In a fork of a run, use the random numbers that the original run drew for this fault (`ForkedSeed`)."""
         if isinstance(seed := self.world.seed, ForkedSeed):
             self.world.fault_number = seed.align(self.random, self.world.fault_number)
 

@@ -139,10 +139,10 @@ MIXES: dict[str, tuple[str, ...]] = {
 
 
 def kinds_of(faults: str | Collection[str], brokers: int) -> tuple[str, ...]:
-    """Return the kinds of faults that a mix, or a list of kinds, names, for a world with that many brokers.
+    """Return the kinds of faults that `faults` selects for a world with that many brokers.
 
-    A string may contain several names, separated by commas. Without brokers, a mix has no broker faults.
-    Raises UnknownFaults.
+    `faults` contains names of mixes or of kinds; in a string, the names are separated by commas. Without brokers, the
+    faults of brokers are omitted. Raises UnknownFaults.
     """
     names = faults.split(",") if isinstance(faults, str) else faults
     kinds = dict.fromkeys(kind for name in names for kind in MIXES.get(name.strip(), (name.strip(),)))

@@ -45,7 +45,10 @@ OPERATIONS = ("create", "delete", "setData", "getData", "getChildren", "exists",
 SILENT = ("drop_response", "close", "truncate", "drop_request", "delay_before", "delay_after", "hang")
 """Effects other than an error response that are possible for every API of brokers."""
 OF_PEERS = tuple(effect for effect in SILENT if effect != "drop_request")
-"""Effects other than an error response for ZooKeeper operations.  A peer cannot omit a request: it replies in order."""
+"""Effects, apart from an error response, that a fault can have on ZooKeeper requests.
+
+`drop_request` is excluded: a peer replies in order, so it cannot skip a request.
+"""
 
 
 def _pick(nemesis: Nemesis, names: tuple[str, ...]) -> str:

@@ -74,7 +74,7 @@ class Cast:
         return group[name(len(group))] if group else ""
 
     def some(self, but: str, role: Callable[[int], int], name: Callable[[int], int]) -> list[str]:
-        """Return the names of nodes other than `but`: the node with one role, or all nodes of one kind."""
+        """Return the names of some nodes other than `but`: one node, or all nodes with one role or of one kind."""
         world = self._world
         found = parts(world, self._focus)
         peers, brokers = world.peer_names(), world.broker_names()

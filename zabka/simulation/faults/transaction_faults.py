@@ -65,7 +65,10 @@ def _marked(world: World, event: TransactionChanged) -> list[str]:
 
 
 def _at_decision(inject: Callable[[Nemesis, TransactionChanged], None]) -> Action:
-    """Return an action that calls `inject` soon after the next decision of a transaction, if there is one in time."""
+    """Return an action that calls `inject` soon after the next decision of a transaction.
+
+    If no transaction is decided in time, the action does not call it.
+    """
 
     def wait(nemesis: Nemesis) -> None:
         after_ms = AFTER_MS[nemesis.random.randrange(0, len(AFTER_MS))]

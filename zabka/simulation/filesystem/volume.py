@@ -52,7 +52,7 @@ class Volume:
         self.random = random
         self.now_us = now_us
         self.has_journal = random.random() < 0.5
-        """Whether directory operations become durable in order, and at every sync (as on ext4 and XFS)."""
+        """Whether directory operations become durable in order, and all of them at every sync (as on ext4 and XFS)."""
         self.slow_factor = 1
         self.room_bytes: int | None = None
         """Free space in bytes; None means unlimited."""
@@ -118,7 +118,7 @@ class Volume:
         self._stall_us = for_us
 
     def lose_power_after(self, operations: int) -> None:
-        """Make the operation after `operations` more operations raise PowerLost.
+        """Lose power after this number of further operations: the next operation raises PowerLost.
 
         The caller must then call `lose_power`.
         """

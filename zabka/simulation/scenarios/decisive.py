@@ -31,7 +31,7 @@ class Decisive(NamedTuple):
 
 
 def decisive(scenario: AnyScenario, verdict: Verdict) -> Decisive:
-    """Return the decisive events of a scenario's run and of its run with the bug."""
+    """Return the decisive events of two runs of a scenario: without and with its injected bug."""
     if verdict.shown is None:
         return Decisive(_alone(scenario, verdict), None)
     one, other = _on_world_time(verdict.journal), _on_world_time(verdict.shown.journal)
@@ -48,9 +48,10 @@ def _on_world_time(journal: Sequence[Entry]) -> list[Entry]:
 
 
 def _number(entries: Sequence[Entry], entry: Entry | None, at_us: int) -> int:
-    """Return the number of `entry` in the journal, or of the last decision up to `at_us` if `entry` is None.
+    """Return the number of `entry` in the journal or, if `entry` is None, of the last decision up to `at_us`.
 
-    If a node makes several decisions in one microsecond, return the first, because nodes write causes before effects.
+    If the node made several decisions in the same microsecond as the last one, return the number of the first of them,
+    because nodes write causes before effects.
     """
     if entry is not None:
         return next(number for number, each in enumerate(entries, 1) if each is entry)

@@ -31,7 +31,8 @@ class Scenario(msgspec.Struct, frozen=True, tag_field="driver", tag="base"):
 
     `source` is where the failure was reported; `fixed` is the first release without the failure, or `open`.
 
-    `decisive` is the event that settles the outcome without a bug, if the module `decisive` cannot derive it.
+    `decisive` is the event that settles the outcome of the run without the bug. It is set only if the module `decisive`
+    cannot derive this event.
     """
 
     name: str
@@ -103,7 +104,7 @@ class WorldScenario(Scenario, frozen=True, tag="world"):
     seed: int = 1
     keys: dict[str, str] = {}
     peer_keys: dict[str, str] = {}
-    """Settings for every peer (zoo.cfg keys), except those in BROKERS_OWN_KEYS, which are for every broker."""
+    """Settings for every peer (zoo.cfg keys). Keys in BROKERS_OWN_KEYS are settings for every broker instead."""
     bug: dict[str, str] = {}
     shows: str = ""
     provokes: tuple[str, ...] = ()

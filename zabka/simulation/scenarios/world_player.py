@@ -125,8 +125,9 @@ def _taken(stage: Stage, text: str) -> StepTaken:
 
 
 def _announced(stage: Stage, step: AnyWorldStep) -> list[StepTaken]:
-    """Return the step that is performed next. In the run with the bug, return the steps inside a `WithBug` step
-    instead.
+    """Return the records of the step that is performed next.
+
+    For a `WithBug` step, these are its inner steps in the run with the bug, and none in the run without it.
     """
     if isinstance(step, WithBug):
         return [_taken(stage, step_text(inner, stage.names)) for inner in step.steps] if stage.with_bug else []

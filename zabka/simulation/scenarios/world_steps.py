@@ -18,7 +18,10 @@ from zabka.simulation.scenarios.step import StepFailed
 
 PATIENCE_MS = 60_000
 REQUESTS = "requests"
-"""Name that a request fault has in the list of active faults, in place of the second node of a link."""
+"""Placeholder for the second node of a request fault in the list of active faults.
+
+The entry of a link fault names two nodes, but a request fault affects only one.
+"""
 
 
 class WorldStep(msgspec.Struct, frozen=True, tag=True):
@@ -317,7 +320,10 @@ class Fired(WorldStep, frozen=True):
 
 
 class Agree(WorldStep, frozen=True):
-    """Check that an operation has the same result on all peers, which must be `expect` unless that is empty."""
+    """Check that an operation has the same result on all peers.
+
+    If `expect` is not empty, the result must also be equal to `expect`.
+    """
 
     operation: str
     path: str

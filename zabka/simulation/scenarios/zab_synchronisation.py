@@ -1,4 +1,7 @@
-"""Scripts of ZooKeeper data losses while a learner is synchronised: DIFF, TRUNC, SNAP, concurrent events."""
+"""Scripts that reproduce ZooKeeper's data losses during the synchronisation of a learner.
+
+They cover DIFF, TRUNC, SNAP and concurrent events.
+"""
 
 from __future__ import annotations
 

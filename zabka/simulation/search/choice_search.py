@@ -66,7 +66,7 @@ def injected(injected_bug: str) -> AbstractContextManager[None]:
 
 
 class Found(NamedTuple):
-    """A finding: the number of the run, the invariant, the problems, and the choice sequence with all its choices."""
+    """A finding: the number of the run, the violated invariant, the problems, and the complete choice sequence."""
 
     run: int
     invariant: str
@@ -78,7 +78,11 @@ class ChoiceSearch:
     """One search; `runs` counts the runs so far."""
 
     def __init__(self, wanted: Requested, plain_share: float = PLAIN_SHARE) -> None:
-        """Create a search. With a `plain_share` of 1 it runs only plain seeds, as a baseline."""
+        """Create a search.
+
+        With a `plain_share` of 1, the search mutates no choice sequences and runs only plain seeds. Such a search is a
+        baseline.
+        """
         self.wanted = wanted
         self.corpus = Corpus()
         self.runs = 0

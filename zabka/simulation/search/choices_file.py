@@ -16,7 +16,7 @@ class ChoicesFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """A choice sequence and the world in which it runs.
 
     `settings` are KEY=VALUE, `plant` names the context manager that injects a bug (MODULE:NAME), `violated` contains
-    the problems of the run, and `actions` has a text for each of its actions.
+    the problems of the run, and `actions` describes each action of the run.
     """
 
     scenario: str

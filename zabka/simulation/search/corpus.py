@@ -28,8 +28,8 @@ NOWHERE: Mapping[int, int] = MappingProxyType({})
 class Kept(msgspec.Struct):
     """A kept choice sequence.
 
-    `news` lists the features that it was the first to reach, or reached more often than any earlier one. `chosen`
-    counts how often it has been selected, and `places` maps features to the number of steps before them, where known.
+    `news` lists the features that this sequence reached first, or more often than any earlier sequence. `chosen` counts
+    how often it has been selected, and `places` maps features to the number of steps before them, where known.
     """
 
     choices: Choices
@@ -51,9 +51,10 @@ class Corpus:
         self.hits: dict[int, int] = {}
 
     def keep_run(self, choices: Choices, reached: dict[int, int], places: Mapping[int, int] = NOWHERE) -> Kept | None:
-        """Update the corpus with the features of a run and the number of steps before them.
+        """Update the corpus with the features that a run reached.
 
-        Return the choice sequence if the corpus keeps it, else None.
+        `places` maps features to the number of steps before them. Return the choice sequence if the corpus keeps it,
+        else None.
         """
         news = [feature for feature, count in reached.items() if self.reached.get(feature, 0) < count]
         for feature, count in reached.items():
@@ -76,9 +77,9 @@ class Corpus:
         return chosen
 
     def place(self, kept: Kept, random: Random) -> int:
-        """Return the number of steps before one of the choice sequence's features, or 0 if none is known.
+        """Select one of the features that the choice sequence reached, preferably a rare one.
 
-        Prefer rare features.
+        Return the number of steps before that feature, or 0 if no feature's position is known.
         """
         if not kept.places:
             return 0

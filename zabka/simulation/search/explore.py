@@ -130,9 +130,10 @@ class Exploration(msgspec.Struct):
 
 
 class _Space:
-    """All visited states, each stored as the numbers of its nodes, connections, monitor and allowances.
+    """All visited states, and for each state the step that led to it.
 
-    For each state, the step that led to it is stored as well.
+    The parts of a state are numbered: its nodes, its connections, its monitor, and the faults that are still allowed. A
+    state is stored as the numbers of its parts.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -261,7 +262,7 @@ class _Search:
         self.visited += 1
 
     def _check_that_all_can_settle(self) -> None:
-        """Check that every state can lead to an end state, or to an election beyond the limit, without more faults."""
+        """Check that every state can reach an end state, or an election beyond the limit, without more faults."""
         good, changed = self._ends, True
         while changed:
             changed = False
@@ -338,4 +339,4 @@ _BOUNDED: dict[str, Callable[[BareEnsemble], Iterator[CoreSteps]]] = {
     "breaks": explore_steps.breaks,
     "timeouts": explore_steps.timeouts,
 }
-"""Functions that yield the limited steps, keyed by the field of `Left` that counts the step."""
+"""Functions that yield the steps of limited number, keyed by the field of `Left` with the remaining number."""

@@ -44,7 +44,10 @@ def ordinary_steps(cores: BareEnsemble) -> Iterator[CoreSteps]:
 
 
 def losses(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Yield a loss for every connection that one side closed while packets from that side were in flight."""
+    """Yield the steps that lose packets: one for each connection that one side closed with packets in flight.
+
+    Only packets of the side that closed the connection are lost.
+    """
     for source in cores.voters:
         for target in cores.voters:
             if source != target and cores.is_up(target):
@@ -64,7 +67,10 @@ def elections(cores: BareEnsemble) -> Iterator[CoreSteps]:
 
 
 def crashes(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Yield a crash of every process, at every point of its disk's pending operations that changes the disk."""
+    """Yield, for every running process, the crashes that leave different data on its disk.
+
+    The crashes differ in the number of pending operations that the disk still performs.
+    """
     for peer in cores.voters:
         if cores.is_up(peer):
             node = cores.nodes[peer]
@@ -108,7 +114,7 @@ def leading(cores: BareEnsemble) -> Iterator[int]:
 
 
 def patient(cores: BareEnsemble) -> Iterator[int]:
-    """Yield every peer that follows or leads, but is still without an established leader."""
+    """Yield every running peer that has become follower or leader, but does not serve clients yet."""
     for peer in cores.voters:
         status = cores.nodes[peer].status
         if cores.is_up(peer) and status is not None and not status.serving and not looking(cores, (peer,)):

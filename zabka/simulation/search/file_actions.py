@@ -95,7 +95,7 @@ def restarts_of_all(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def returns(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield returns of a peer that is down, possibly with a slow disk.  Afterwards peers without a leader find one."""
+    """Yield steps in which a peer that is down returns, possibly with a slow disk, and finds a leader."""
     for peer, up in _comebacks(cores):
         back = (Start((peer,)), Confer(up))
         yield from ((*back, Run()), (*back, Run((f"disk {peer}",))))
@@ -153,10 +153,10 @@ def _second_term(cores: BareEnsemble, leader: int, others: Sequence[int]) -> Str
 
 
 def returns_in_vain(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield returns of a peer that missed some writes, and that is the only peer to receive the leader's last write.
+    """Yield steps in which a returned peer alone receives the leader's last write, and then dies.
 
-    Then this peer dies. The leader is partitioned and in some cases dies as well, and the others elect another leader.
-    In some cases the old leader then leads again.
+    Before its return, the peer has missed some writes. After its death, the leader is partitioned and in some cases
+    dies as well, and the others elect another leader. In some cases the old leader then leads again.
     """
     for leader, peer, up, gone in _absentees(cores):
         others = tuple(other for other in up if other != leader)
@@ -209,14 +209,17 @@ def or_else(wanted: Possible, otherwise: Possible, cores: BareEnsemble) -> Itera
 
 
 def stops(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield stops of one process.  All peers are notified, and peers without a leader find one."""
+    """Yield crashes of one process. All other peers are notified, and elect a leader if they have none."""
     up = _up(cores)
     for peer in up:
         yield (Crash((peer,)), Run(), Confer(tuple(other for other in up if other != peer)), Run())
 
 
 def bounces(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield restarts of one process before any peer is notified; peers that lose their leader become LOOKING."""
+    """Yield restarts of one process that are complete before any peer is notified.
+
+    Peers that lose their leader become LOOKING.
+    """
     up = _up(cores)
     for peer in up:
         yield (Crash((peer,)), Start((peer,)), Confer(up), Run(), Confer(up), Run())
@@ -276,7 +279,7 @@ def depositions(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def last_writes(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield a leader's last writes, which are written only to its own disk, or also to one other disk.
+    """Yield steps in which a leader's last writes reach only its own disk, or also one other disk.
 
     The leader is partitioned and in some cases dies, and the others elect another leader.
     """
@@ -303,7 +306,7 @@ def talks(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def settling(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield connection resets for peers that wait for a lost machine, after which peers without a leader find one."""
+    """Yield steps that reset half-open connections, and then let peers without a leader find one."""
     up = _up(cores)
     ends = tuple(half_open(cores))
     if ends or looking(cores, up):
@@ -318,14 +321,17 @@ def half_open(cores: BareEnsemble) -> Iterator[Break]:
 
 
 def impatience(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield a timeout of one peer, which becomes LOOKING together with the peers that thereby lose their leader."""
+    """Yield, for each running peer, the steps in which it times out and leaves its role.
+
+    The peer becomes LOOKING, together with the peers that thereby lose their leader.
+    """
     up = _up(cores)
     for peer in up:
         yield (GiveUp(peer), Confer(up), Run(), Confer(up), Run())
 
 
 def vanishing(cores: BareEnsemble) -> Iterator[FileSteps]:
-    """Yield power losses of one machine. No peer is notified of the power loss."""
+    """Yield power losses of one machine of which no peer is notified."""
     yield from map(Vanish, _up(cores))
 
 
@@ -340,10 +346,10 @@ def spoilt(cores: BareEnsemble) -> Iterator[FileSteps]:
 
 
 def damages(cores: BareEnsemble, fragile: int) -> Iterator[FileSteps]:
-    """Yield faults of the disk of the server `fragile`.
+    """Yield disk faults of the server `fragile`, including its replacement by an empty server.
 
-    An empty server replaces it only while it is down and all others run with equal histories, because the empty server
-    does not have the transactions that the old server had acknowledged.
+    The replacement requires that the server is down and that all others run with equal histories, because the empty
+    server does not have the transactions that the old server had acknowledged.
     """
     assert isinstance(cores, BareFileEnsemble)
     yield from _flips(cores, fragile, ROT_REACH)

@@ -61,8 +61,9 @@ def play_files(seed: int) -> Played:
 
 
 def _step_by_step(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
-    """Return two lists of step kinds for runs with single steps: kinds in every such run, and kinds in only some of
-    them.
+    """Return the kinds of steps for runs that consist of single steps.
+
+    The first list has the kinds that every such run uses, the second list the kinds that only some runs use.
     """
     ordinary = [_crashes if each is crashes else each for each in SOMETIMES]
     damages, replaced = (
@@ -77,8 +78,9 @@ def _step_by_step(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]
 
 
 def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
-    """Return two lists of action kinds for runs without single steps: kinds in every such run, and kinds in only
-    some.
+    """Return two lists of kinds of actions, for runs without single steps.
+
+    Every such run has the kinds in the first list. Only some of these runs have those in the second list.
     """
     loads = file_actions.loads_and_purges if shape.random() < PURGING else file_actions.loads
     damages, replaced = (

@@ -63,7 +63,10 @@ def _changed(choices: Choices, other: Choices, random: Random) -> Choices:
 
 
 def _with_other_luck(choices: Choices, random: Random) -> Choices:
-    """Replace the seed, and so all choices that are not recorded, such as network delays and disk latencies."""
+    """Replace the seed.
+
+    This changes all choices that are not recorded, such as network delays and disk latencies.
+    """
     return Choices(random.randrange(LAST_BORN), choices.streams)
 
 
@@ -71,7 +74,7 @@ def _with_other_luck(choices: Choices, random: Random) -> Choices:
 
 
 def _span(words: ActionNumbers, unit: int, random: Random) -> tuple[int, int]:
-    """Choose a few successive actions or steps of `unit` words each; return the indexes of their begin and end."""
+    """Choose a few successive actions or steps of `unit` words each. Return the indexes where they begin and end."""
     units = max(1, len(words) // unit)
     begin = random.randrange(units)
     length = 1 + int(random.random() ** 3 * min(SPAN_MAX, units - begin))

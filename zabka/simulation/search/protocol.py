@@ -52,7 +52,10 @@ LENGTH_MIN, LENGTH_MAX = 10, 120
 SNAP_COUNTS = (3, 1_000, 1_000)
 FAULT_STAYS = 0.7
 RANKS_MAX = 2
-"""Number of log lengths that features distinguish, the shortest first. All longer logs count as equally long."""
+"""Number of log lengths that features distinguish, counted from the shortest log.
+
+All longer logs count as equally long.
+"""
 
 
 class Quiet:
@@ -65,7 +68,7 @@ class Quiet:
         self.held: dict[str, None] = {}
 
     def allows(self, step: FileSteps) -> bool:
-        """Return whether a step is possible with the disks and links that are held."""
+        """Return whether a step is possible while the disks and links in `held` are held."""
         if isinstance(step, Deliver):
             return way(step.source, step.target) not in self.held
         if isinstance(step, SyncDisk):
@@ -109,7 +112,7 @@ class Quiet:
 
 
 def _choices(cores: BareEnsemble) -> list[tuple[str, ...]]:
-    """Return groups that can be held together: a disk, all links of a peer, or one direction of a link."""
+    """Return the groups to hold together: one disk, all links of a peer, or one direction of a link."""
     found: list[tuple[str, ...]] = []
     for peer in cores.voters:
         others = [other for other in cores.voters if other != peer]

@@ -30,8 +30,8 @@ SEARCHED = (*SCENARIOS, *_DRAWN_STEPS, *WHOLE_RUNS)
 class Ran(NamedTuple):
     """The result of running a choice sequence.
 
-    `written` is the choice sequence with every choice recorded, except in streams with too many choices. `places` maps
-    some of the features to the number of steps or actions before the run reached them.
+    `written` is the sequence of all choices that the run made; only streams with too many choices are not recorded
+    completely. `places` maps some of the features to the number of steps or actions before the run reached them.
     """
 
     problems: list[str]

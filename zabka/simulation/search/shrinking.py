@@ -14,7 +14,10 @@ from zabka.simulation.search.mutation import unit_of
 from zabka.simulation.search.protocol import STEPS
 
 Shows = Callable[[Choices], Choices | None]
-"""Runs a choice sequence.  Returns it with all choices recorded if the run has the same violation, else None."""
+"""Runs a choice sequence.
+
+Returns the complete sequence of the choices that the run made if the run has the violation, else None.
+"""
 ENDING = (ACTIONS, STEPS)
 """Streams in which values of zero select steps that do nothing."""
 

@@ -1,7 +1,8 @@
 """Sequences of related steps for random runs; single random steps rarely form such sequences.
 
 Bugs of the broadcast phase need a message that arrives at only some peers, and bugs of synchronisation need a peer that
-returns at that time.  Each of these sequences leads to such a situation; held links and disks stay held.
+returns at that time. Each of these sequences leads to such a situation. A sequence does not release the links and disks
+that are already held.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ def blips(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def uneven_writes(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield writes while some links, some disks, or the links that carry some followers' acknowledgements are held."""
+    """Yield writes during which packets or disk operations of some servers are held back.
+
+    For each other server, nothing is held, or one direction of its link with the leader, or its disk.
+    """
     for leader in leading(cores):
         others = [peer for peer in cores.voters if peer != leader and cores.is_up(peer)]
         places = [("", way(leader, other), way(other, leader), f"disk {other}") for other in others]

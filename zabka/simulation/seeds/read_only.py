@@ -89,7 +89,7 @@ def _play(run: SeedRun) -> None:
 
 
 def _only_local_of(world: World, reading: Reading, writer: Writer) -> bool:
-    """Return whether every local session on any peer belongs to a client that is still connected."""
+    """Return whether no peer has a local session other than those of the reading and the writing client."""
     owners = (reading.session_id, writer.session_id)
     return all(
         session_id in owners for running in world.running() for session_id, _ in running.service.local_sessions()

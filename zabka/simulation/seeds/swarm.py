@@ -4,7 +4,7 @@
 disconnect, and `swarm-disks` is either of them with disk failures.  The choice sequence's stream `actions`
 (`zabka.simulation.faults.actions`) defines the actions; `shape` and `kinds` define the settings, the size of the world
 and the omitted kinds of actions.  A run omits some kinds (swarm testing), because a run with all kinds of actions
-rarely repeats one kind often.
+rarely performs one kind many times.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ CALM_MS = 1_200
 MIN_IN_SYNC = "min.insync.replicas"
 FORGETTING = ("power_loss", "disk_replaced")
 KIND_STAYS = (0.15, 0.3, 0.45, 0.6)
-"""Probabilities that a run includes each kind of action.  Some runs have only two or three kinds, and repeat them."""
+"""A run selects one of these probabilities, and includes each kind of action with that probability.
+
+Some runs have only two or three kinds, and repeat them.
+"""
 WEATHER_CHANCE = 0.4
 WEATHER_MS = (0, 0, 20, 100, 300, 800)
 GONE_MS_MAX = 60_000

@@ -64,7 +64,7 @@ class ServingRun(WholeRun):
         return every
 
     def clients_problems(self) -> list[str]:
-        """Return the violations that the watching client and the clients that record a history observed."""
+        """Return the violations that were observed by the watching client and by the clients that record a history."""
         found = [f"reads and watches: {line}" for line in (self.watching.violations if self.watching else [])]
         return found + [f"clients' histories: {line}" for line in check_history(self.playing.history, []).wrong]
 

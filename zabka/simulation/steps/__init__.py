@@ -5,5 +5,5 @@ unchanged parts (`cloning`).  `rules` compares each packet with its sender's dis
 storage code, with logs and snapshots in directories.
 
 Builds on ensemble's zab and txnlog, and on no other package of simulation; `scenarios`, `search` and tests import it.
-Begin with `bare_ensemble`, then `node`.
+To learn the code, begin with `bare_ensemble`, then `node`.
 """

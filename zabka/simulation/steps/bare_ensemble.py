@@ -125,9 +125,9 @@ class BareEnsemble:
         return [link for link in self.links if link.joins(source, target) and link.under_way_to(target)]
 
     def next_to(self, source: int, target: int) -> tuple[LinkId, Packet | None] | None:
-        """Return the oldest packet in flight from source to target, with its connection; None if nothing is in flight.
+        """Return the oldest packet in flight from source to target and its connection, or None if there is none.
 
-        The packet is None if it is the close of the connection.
+        If the other end has closed the connection, the packet that stands for this close is None.
         """
         for link in self.links:
             if link.joins(source, target) and (queue := link.under_way_to(target)):
@@ -173,7 +173,10 @@ class BareEnsemble:
         return self._request(peer, OpCode.SET_DATA)
 
     def sync(self, peer: int) -> int:
-        """Send a sync from a client of that peer. Return the number under which its reply will be in `answered`."""
+        """Send a sync request from a client of `peer`.
+
+        Return the number of the request; `answered` will contain the reply under this number.
+        """
         return self._request(peer, OpCode.SYNC)
 
     def _request(self, peer: int, op: OpCode) -> int:

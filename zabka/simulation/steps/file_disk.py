@@ -270,7 +270,8 @@ class FileDisk:
         """Return properties by which a search distinguishes disks that have equal histories.
 
         These are the numbers of log and snapshot files, whether the oldest log file begins with the first transaction
-        of an epoch, how many epochs (at most 2) later than the history it begins, and which damage exists.
+        of an epoch, by how many epochs (at most 2) the start of this file is later than the start of the history, and
+        which damage exists.
         """
         return (*self._bytes.outline, bool(self._flipped), bool(self._taken))
 

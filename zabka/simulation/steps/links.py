@@ -9,7 +9,7 @@ from zabka.ensemble.zab.messages import Packet, Proposal
 
 LINKS_A_PAIR_MAX = 100
 UnderWay = tuple[Packet | None, ...]
-"""Packets in flight to one end of a connection, oldest first. None stands for the close of the other end."""
+"""Packets in flight to one end of a connection, oldest first. None stands for a close by the other end."""
 
 
 class CoreLink:
@@ -37,7 +37,7 @@ class CoreLink:
         return self.to_opener if peer == self.opener else self.to_acceptor
 
     def is_open_at(self, peer: int) -> bool:
-        """Return whether that end has neither closed nor received the close of the other end."""
+        """Return whether the end of `peer` has neither closed nor received the close of the other end."""
         return self.opener_open if peer == self.opener else self.acceptor_open
 
     def other(self, peer: int) -> int:
@@ -49,7 +49,7 @@ class CoreLink:
         return (self.opener, self.acceptor) in ((one, other), (other, one))
 
     def with_queue(self, peer: int, queue: UnderWay) -> CoreLink:
-        """Return a copy of this link with another queue of packets to that end."""
+        """Return a copy of this link in which `queue` contains the packets in flight to `peer`."""
         to_acceptor, to_opener = (self.to_acceptor, queue) if peer == self.opener else (queue, self.to_opener)
         return self._but(to_acceptor=to_acceptor, to_opener=to_opener)
 
@@ -83,7 +83,7 @@ class CoreLink:
         return self.with_queue(to, (*queue, packet))
 
     def closed_at(self, peer: int) -> CoreLink:
-        """Return this link with that end closed, so that the end receives nothing more."""
+        """Return this link with the end of `peer` closed, so that this end receives nothing more."""
         if peer == self.opener:
             return self._but(to_opener=(), opener_open=False)
         return self._but(to_acceptor=(), acceptor_open=False)

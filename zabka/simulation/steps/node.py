@@ -51,10 +51,10 @@ class Steady:
 class Outcome(msgspec.Struct, frozen=True, eq=False):
     """The results of one input to a node.
 
-    `traffic` contains the packets and closes (None) on links in order, `dials` the servers to connect to, `notes` the
-    election messages, and `events` the journal events. `answers` lists the replies as request numbers and zxids,
-    `commits` the commits sent to learners, and `problems` the broken protocol rules. `waited_ms` is the time that
-    passed.
+    `traffic` contains, in order, the packets sent on links, and None where a link was closed, `dials` the servers to
+    connect to, `notes` the election messages, and `events` the journal events. `answers` lists the replies as request
+    numbers and zxids, `commits` the commits sent to learners, and `problems` the broken protocol rules. `waited_ms` is
+    the time that passed.
     """
 
     traffic: tuple[tuple[LinkId, Packet | None], ...] = ()
@@ -314,7 +314,7 @@ class CoreNode:
             self._collected.commits.append(Zxid(packet.zxid))
 
     def rule_broken_by(self, packet: Packet) -> str | None:
-        """Return the rule that the packet breaks according to the disk's content, or None."""
+        """Return the rule that the packet breaks, given the content of this server's disk, or None."""
         return broken_rule(packet, self.disk, self._running.accepted_epoch)
 
     def logged(self) -> list[int]:

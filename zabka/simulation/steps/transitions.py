@@ -28,7 +28,7 @@ from zabka.simulation.steps.node import CoreNode, Outcome
 
 
 def _counts(checker: object) -> frozenset[str]:
-    """Return the fields of a checker that its digest ignores: the number of checks does not affect later checks."""
+    """Return the names of a checker's counters, which its digest ignores: they do not affect later checks."""
     return frozenset(("checked",))
 
 
@@ -133,7 +133,7 @@ class CachedTransitions:
     def watch(
         self, monitor: Monitor, peer: int, outcome: Outcome, entries: Callable[[], list[Entry]]
     ) -> tuple[Monitor, list[str]]:
-        """Look up the result of the check, or check the entries with a copy of the monitor."""
+        """Return the cached result of the check, or check the entries with a copy of the monitor."""
         monitor = self.keep_monitor(monitor)
         key = monitor.number, peer, id(outcome)
         known = self._watched.get(key)

@@ -135,7 +135,7 @@ class Reading:
     async def _with_a_leader(self) -> None:
         """Check the state after a read-only period, when the client is connected to a server with a leader again.
 
-        Rejected creates must have left nothing, and only global sessions may own ephemerals.
+        Rejected creates must not have created a znode, and only global sessions may own ephemerals.
         """
         await self._client.sync("/")
         refused, self._refused = self._refused, []

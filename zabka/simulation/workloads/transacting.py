@@ -61,9 +61,7 @@ LINGER_CHANCE, LINGER_MS_MAX, FAILURE_CHANCE = 0.15, 1_500, 0.5
 """Probability that a mover waits after sending offsets, the longest wait in ms, and probability that it then fails."""
 LEAVER = "mover-2"
 STAYS_MS, AWAY_MS = (3_000, 9_000), (500, 3_000)
-"""Shortest and longest times in ms for which the leaving mover is in the group, and for which it is outside the
-group.
-"""
+"""Shortest and longest time in ms for which LEAVER stays in the group, and for which it stays outside."""
 COMMIT_CHANCE = 0.8
 PAUSE_MS_MAX = 2_000
 RECORDS_MAX = 3
@@ -368,8 +366,8 @@ class Transacting:
     def is_excused(self, partitions: Iterable[TopicPartition], *transactional_ids: str) -> bool:
         """Return whether one of these partitions lost records in a way that Kafka allows.
 
-        The partitions of `__transaction_state` for the transactional ids count as well, and so do partitions that,
-        after such a loss, still have an open transaction at the end.
+        The partitions of `__transaction_state` for the transactional ids count as well. A partition also counts if it
+        still has an open transaction at the end of the run after such a loss.
         """
         used = [*partitions, *map(self._logs.state_partition, transactional_ids)]
         excused = self._replication.forgiven() | self._stuck

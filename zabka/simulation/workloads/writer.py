@@ -12,7 +12,7 @@ from zabka.ensemble.records import Stat
 MACHINE = "writer"
 PATH = "/zabka-writer"
 KEPT = 20
-"""Number of children that the writer leaves: when it creates another child, it deletes the oldest one."""
+"""Number of children that the writer keeps: when it creates another child, it deletes the oldest one."""
 
 
 class Writer:

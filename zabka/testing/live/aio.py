@@ -91,7 +91,8 @@ class AsyncCalls(AsyncWaits):
 async def _evaluate(condition: Callable[[], object], timeout_s: float) -> object:
     """Return the condition's value.
 
-    If a coroutine takes longer than `timeout_s`, raise TimeoutError; a thread is not stopped.
+    If the condition is a coroutine that takes longer than `timeout_s`, raise TimeoutError. A condition that is a plain
+    function runs in a thread, which is not stopped.
     """
     value = condition() if inspect.iscoroutinefunction(condition) else await asyncio.to_thread(condition)
     if not inspect.isawaitable(value):

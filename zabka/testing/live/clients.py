@@ -127,7 +127,7 @@ class LiveClients:
                 links.apply(FaultTable())
 
     async def vanish(self, name: str) -> None:
-        """Make the client's machine disappear: no connection is closed, so that its session expires."""
+        """Make the client's machine disappear without closing its connections. The session expires later."""
         gone = HeldFault(name, ANY, "cut", id="gone")
         self._links.pop(name).apply(FaultTable([gone], name))
         self._vanished.append(self._clients.pop(name))

@@ -159,8 +159,9 @@ class LiveEnsemble(HttpApi):
         return list(self.peers.values())
 
     def start_test(self) -> None:
-        """Begin a test: repair the ensemble, delete the znodes of earlier tests, and make `events` omit earlier
-        events.
+        """Begin a test: repair the ensemble, delete the znodes of earlier tests, and hide earlier events.
+
+        After this call, `events` returns only newer events.
         """
         self.heal()
         self._reset()

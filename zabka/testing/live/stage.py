@@ -135,7 +135,7 @@ class LiveStage:
         return [node for text in texts for node in groups.get(text, [self.name(text)]) if node != but]
 
     def broker_id(self, text: str) -> int:
-        """Return the id of a broker, or -1 if the script's name is "nobody"."""
+        """Return the id of the broker that a script names, or -1 for the name "nobody"."""
         return -1 if text == "nobody" else int(self.name(text).partition("-")[2])
 
     def partition(self, name: str) -> Any:
@@ -166,7 +166,10 @@ class LiveStage:
         return next(self.unsettled(), None) is None
 
     def unsettled(self) -> Iterator[str]:
-        """Yield the differences from a recovered cluster, in the same form as the report of a simulated cluster."""
+        """Yield the reasons why the cluster has not recovered yet, such as a partition without a leader.
+
+        They have the same form as in the report of a simulated cluster.
+        """
         for number, broker in self.cluster.brokers.items():
             if not broker.registered:
                 yield f"broker {number} is not registered"

@@ -152,7 +152,10 @@ def _fix_hash_seed_of_script() -> None:
 
 
 def _of_script(function: Callable[..., Awaitable[object]]) -> Selection:
-    """Return the selection that a script's environment variables make, with the command that runs one seed."""
+    """Return the selection of seeds and faults in a script's environment variables.
+
+    The selection includes the command that runs the script with one seed.
+    """
     from zabka.testing.worlds.finding import Command
 
     def command(seed: int, faults: list[int] | None) -> str:

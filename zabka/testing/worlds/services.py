@@ -7,7 +7,7 @@ from zabka.simulation.cluster.world import World
 
 
 class SimService:
-    """A test's program that runs unmodified on a machine of its own; `SimulatedCluster.start` returns it.
+    """A test's program that runs unmodified on its own simulated machine; `SimulatedCluster.start` returns it.
 
     Faults can name the machine in the same way as a broker. Other programs connect to the program's servers by the
     machine's name, as in `asyncio.open_connection("billing", 8000)`.

@@ -104,7 +104,7 @@ class SimulatedWorld:
         return self._caller().write(ProgramNoted(kind, {name: str(value) for name, value in fields.items()}, caused_by))
 
     def path(self, name: str = "/", machine: str | None = None) -> SimPath:
-        """Return a path on the disk of the calling program's machine, or of another program's `machine`.
+        """Return a path on a disk: of the calling program's machine, or of another program's `machine`.
 
         The content of the disk stays after the program has ended.
         """
@@ -144,7 +144,10 @@ class SimulatedWorld:
         return min((each.deadline_us for each in self._awaited if not each.done.done()), default=None)
 
     def fail_awaited(self, failure: ClusterFailed) -> bool:
-        """Raise a program's failure in the test function where it waits; return False if it does not wait."""
+        """Raise the failure of a program in the test function, at the call in which it waits.
+
+        Return False if the test function does not wait.
+        """
         waiting = [each for each in self._awaited if not each.done.done()]
         for each in waiting:
             each.done.set_exception(failure)

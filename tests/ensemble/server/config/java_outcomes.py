@@ -26,7 +26,10 @@ DIFFERENT: dict[tuple[str, str], tuple[str | None, str]] = {
                    "connectionTokenFillTime", "connection_throttle_fill_count", "connectionTokenFillCount")},
     **{(key, "0"): (None, _NO_CLIENT) for key in ("connection_throttle_fill_time", "connectionTokenFillTime")},
 }  # fmt: skip
-"""Our value where it differs from ZooKeeper's (None if rejected), and the reason, keyed by (key, string)."""
+"""Values for which our server and ZooKeeper differ, keyed by (key, string in zoo.cfg).
+
+Each entry has our value (None if our server rejects the string) and the reason for the difference.
+"""
 WITHOUT_LIMITS = frozenset(
     {
         # ZooKeeper accepts any value of these keys.

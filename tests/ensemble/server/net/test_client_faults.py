@@ -1,4 +1,7 @@
-"""Request faults on a peer's client port. All fault types are applied in the order of the connection's requests."""
+"""Request faults on a peer's client port: all types of faults, and the order in which they apply.
+
+Faults apply to a connection's requests in the order of the requests.
+"""
 
 from __future__ import annotations
 

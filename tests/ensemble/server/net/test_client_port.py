@@ -1,5 +1,6 @@
-"""The client port with real sockets, and when it stops reading from clients. The test decides when requests get
-replies.
+"""The client port with real sockets: its limits, and when it stops reading from clients.
+
+The tests decide when requests get replies.
 """
 
 from __future__ import annotations

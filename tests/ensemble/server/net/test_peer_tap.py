@@ -1,4 +1,4 @@
-"""Which messages a peer's message log contains, and which messages of clients it omits."""
+"""The messages that a peer's message log contains, and the client messages that it omits."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""TLS listeners and TLS between peers, in one process: which handshakes succeed, and that none delays another
-client.
+"""TLS listeners and TLS between peers, in one process.
+
+Tests which handshakes succeed, and that no handshake delays another client.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an operator sees of a running peer: four-letter words, admin server and metrics, as in ZooKeeper 3.9.5."""
+"""An operator's view of a running peer: four-letter words, admin server and metrics, as in ZooKeeper 3.9.5."""
 
 from __future__ import annotations
 

@@ -239,8 +239,9 @@ class Restorables(Ensemble):
                 )
 
     def ask(self, i: int, command: str, data: bytes | None = None) -> bytes:
-        """Send a command to server `i` and return the body. Raises HTTPError for status 400 and above, as `curl -f`
-        fails.
+        """Send a command to server `i` and return the body.
+
+        Like `curl -f`, raises HTTPError if the status is 400 or above.
         """
         url = f"http://127.0.0.1:{self.admin_ports[i]}/commands/{command}"
         request = urllib.request.Request(url, data=data, headers={"Authorization": "digest a:b"})

@@ -297,9 +297,9 @@ def test_election_connection_back_uses_the_announced_address(listed: str | None)
 
 
 def test_disconnected_unlisted_servers_do_not_count_for_limit() -> None:
-    """A server that is not in the list counts against the limit only while it is connected.
+    """A server that is not in the member list counts against the limit only while it is connected.
 
-    Otherwise a later server would be rejected until this server restarts.
+    If disconnected servers counted as well, later servers would be rejected until this server restarts.
     """
 
     async def scenario() -> list[str]:

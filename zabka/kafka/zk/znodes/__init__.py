@@ -5,7 +5,7 @@ There is one module per kind of znode. This package re-exports all their names, 
 order or in the given order. Decoders accept the formats of all Kafka versions, and return None for invalid data,
 because znodes are untrusted input.
 
-All packages above `kafka` may import it. Begin with `paths`, then `topics` and `partition_state`.
+All packages above `kafka` may import it. To learn the code, read `paths` first, then `topics` and `partition_state`.
 """
 
 from __future__ import annotations
