@@ -43,6 +43,9 @@ export function events(state, m, moment, changed, readChatter) {
 /** @type {{run: string, seq: number, past: boolean, depends: unknown[]}} The inputs of the list: it stays until another moment's events are loaded. */
 let lasting = { run: "", seq: 0, past: false, depends: [] };
 
+/** Number of frames in which the list is scrolled to an event, and of frames after which the event stays in view. */
+const [FRAMES_MAX, SETTLED_FRAMES] = [30, 3];
+
 /** Back at the live end, scroll to the newest events. */
 function toNewest() {
   const list = document.querySelector(".events");
@@ -136,16 +139,18 @@ function line(table, { e, nodes, said }, moment, at) {
 }
 
 /**
- * Scroll the list to the moment's event. The height of invisible lines is only known after they were visible, so do it
- * twice.
+ * Scroll the list to the moment's event. The height of invisible lines is only known after they were visible, so repeat
+ * it until the event stays in view.
  */
-function inSight(times = 2) {
+function inSight(frames = FRAMES_MAX, settled = 0) {
   const line = document.querySelector(".events .shown");
   const list = line?.parentElement;
   if (!(line instanceof HTMLElement) || !list) return;
   const [top, height] = [line.offsetTop - list.offsetTop, list.clientHeight];
-  if (top < list.scrollTop || top + line.offsetHeight > list.scrollTop + height) list.scrollTop = top - height / 3;
-  if (times > 1) requestAnimationFrame(() => inSight(times - 1));
+  const isHidden = top < list.scrollTop || top + line.offsetHeight > list.scrollTop + height;
+  if (isHidden) list.scrollTop = top - height / 3;
+  const stays = isHidden ? 0 : settled + 1;
+  if (frames > 1 && stays < SETTLED_FRAMES) requestAnimationFrame(() => inSight(frames - 1, stays));
 }
 
 /** @param {State} state */
