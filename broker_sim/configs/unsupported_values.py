@@ -28,10 +28,10 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
         ("",), "The class that may refuse a change of configuration.", "no policy is asked here"
     ),
     "authorizer.class.name": Supported(
-        ("",), "The class that says who may do what.", "there is no authorizer here: everybody may do everything"
+        ("",), "The class that authorizes requests.", "there is no authorizer here: every client can do everything"
     ),
     "client.quota.callback.class": Supported(
-        ("",), "The class that says which quota holds for whom.", "quotas are those in ZooKeeper alone"
+        ("",), "The class that selects the quota of a client.", "only the quotas in ZooKeeper apply"
     ),
     "control.plane.listener.name": Supported(
         ("",),

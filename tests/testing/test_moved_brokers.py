@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from tests.testing.test_error_stacks import TOPIC, commit_another, committed, consumer, failure, first, producer, send
+from tests.testing.test_error_stacks import (
+    TOPIC,
+    commit_another,
+    committed,
+    committed_values,
+    consumer,
+    failure,
+    first,
+    producer,
+    send,
+)
 from zabka.broker_sim.groups.store import java_hash
 from zabka.testing import LiveCluster
 
@@ -85,12 +95,7 @@ def test_transaction_commits_after_a_broker_was_killed(cluster: LiveCluster, rol
     assert send(made, b"b") is None
     made.commit_transaction(60)
     assert killed.process == "down"
-    # The coordinator replies to the commit before it writes the markers, as Kafka's does.
     cluster.until(lambda: committed_values(cluster) == [b"a", b"b"], 30)
-
-
-def committed_values(cluster: LiveCluster) -> list[bytes | None]:
-    return [each.value for each in cluster.records(TOPIC, isolation_level="read_committed", timeout_s=30)]
 
 
 def test_member_stays_in_its_group_while_the_coordinator_moves(cluster: LiveCluster) -> None:
