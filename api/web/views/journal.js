@@ -43,11 +43,16 @@ export function events(state, m, moment, changed, readChatter) {
 /** @type {{run: string, seq: number, past: boolean, depends: unknown[]}} The inputs of the list: it stays until another moment's events are loaded. */
 let lasting = { run: "", seq: 0, past: false, depends: [] };
 
-/** Number of frames in which the list is scrolled to an event, and of frames after which the event stays in view. */
-const [FRAMES_MAX, SETTLED_FRAMES] = [30, 3];
+/** Visible shares of a line at which its place is checked again. */
+const VISIBLE_SHARES = [0, 0.25, 0.5, 0.75, 1];
+/** Input by which a user scrolls. */
+const USER_SCROLLS = ["wheel", "touchmove", "keydown", "pointerdown"];
+/** @type {IntersectionObserver | null} Watches the line of the shown moment's event. */
+let sight = null;
 
 /** Back at the live end, scroll to the newest events. */
 function toNewest() {
+  sight?.disconnect();
   const list = document.querySelector(".events");
   if (list !== null) list.scrollTop = 0;
 }
@@ -84,7 +89,7 @@ function eventList(state, all, m, moment, changed, readChatter) {
   };
   const found = matching(state, all);
   const at = state.past ? state.cluster.seq : null;
-  if (at !== null) requestAnimationFrame(() => inSight());
+  if (at !== null) requestAnimationFrame(inSight);
   return html`<div class="row filters">
       ${select("events", "node", "node", [any, ...nodes], ui.node, set("node"))}
       ${select("events", "type", "type", [any, ...types], ui.type, set("type"))}
@@ -139,18 +144,33 @@ function line(table, { e, nodes, said }, moment, at) {
 }
 
 /**
- * Scroll the list to the moment's event. The height of invisible lines is only known after they were visible, so repeat
- * it until the event stays in view.
+ * Scroll the list to the moment's event, and keep the event in view until the user scrolls. A line is only laid out when
+ * it is visible for the first time, so the lines above the event can grow and move it out of view.
  */
-function inSight(frames = FRAMES_MAX, settled = 0) {
+function inSight() {
+  sight?.disconnect();
   const line = document.querySelector(".events .shown");
   const list = line?.parentElement;
   if (!(line instanceof HTMLElement) || !list) return;
-  const [top, height] = [line.offsetTop - list.offsetTop, list.clientHeight];
-  const isHidden = top < list.scrollTop || top + line.offsetHeight > list.scrollTop + height;
-  if (isHidden) list.scrollTop = top - height / 3;
-  const stays = isHidden ? 0 : settled + 1;
-  if (frames > 1 && stays < SETTLED_FRAMES) requestAnimationFrame(() => inSight(frames - 1, stays));
+  const observer = new IntersectionObserver(() => {
+    if (!scrolledTo(list, line)) return;
+    // An observer reports changes only: observe again, in case the line is still hidden in the next frame.
+    observer.unobserve(line);
+    observer.observe(line);
+  }, { root: list, threshold: VISIBLE_SHARES });
+  observer.observe(line);
+  sight = observer;
+  for (const type of USER_SCROLLS) list.addEventListener(type, () => observer.disconnect(), { once: true, passive: true });
+}
+
+/** Scroll the list if the line is hidden; return whether it moved. @param {HTMLElement} list @param {HTMLElement} line */
+function scrolledTo(list, line) {
+  const [top, height, before] = [line.offsetTop - list.offsetTop, list.clientHeight, list.scrollTop];
+  // A line can be higher than the list: its upper part must be visible.
+  const needed = Math.min(line.offsetHeight, height / 2);
+  if (top >= before && top + needed <= before + height) return false;
+  list.scrollTop = top - height / 3;
+  return list.scrollTop !== before;
 }
 
 /** @param {State} state */
