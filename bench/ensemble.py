@@ -46,9 +46,9 @@ FIGURES = (
 )
 PAIRED = (FIGURES[3], FIGURES[0], FIGURES[1], FIGURES[2])
 JAVA_WARM_UP_S, PYTHON_WARM_UP_S = 8.0, 2.0
-"""Seconds of load on a fresh ensemble before the measurements, the same for ours and for ZooKeeper's.
+"""Seconds of load on a fresh ensemble before the measurements.
 
-The JVM's compiler needs 8 s.
+The JVM's compiler needs 8 s. Our ensemble gets the same time if it is compared with ZooKeeper's.
 """
 SETTLE_S = 3.0
 """Idle time after the znode tree has grown, before the servers' memory is measured."""
@@ -143,7 +143,7 @@ class Plan(NamedTuple):
 
     @property
     def trees(self) -> tuple[Tree, ...]:
-        """The znode trees on which the workloads are measured: small and grown."""
+        """The znode trees on which the workloads are measured: a small tree, and a tree that has grown."""
         return ("small", "grown") if self.grown else ("small",)
 
 

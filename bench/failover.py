@@ -36,7 +36,7 @@ from zabka.kafka.wire.frames import decode_response, encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 OUTAGE_MIN_S = 0.01
-"""Minimum length of a pause between two acknowledged writes after the fault that counts as an outage."""
+"""A pause of at least this length between two acknowledged writes after the fault counts as an outage."""
 WRITING_ON_S = 1.0
 SESSION_S, CALL_S, RETRY_S = 20.0, 2.0, 0.005
 STEP_DOWN_S = 60.0

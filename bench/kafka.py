@@ -24,7 +24,7 @@ from bench.run import Data, Json, Only, Quick, bench_run
 from bench.servers import ROOT, CannotMeasure, KafkaCluster, running_kafka
 
 SIZES, ACKS, CLIENTS, PARTITIONS = (100, 1_000), ("1", "all"), (1, 16, 64), (1, 500)
-"""The values that are combined with `--grid`."""
+"""Record sizes, acks settings, client counts and partition counts. `--grid` measures all combinations."""
 FEW, PACED_PER_S = 3, 100
 """Number of partitions without `--grid`, and records per second of the producer with a fixed rate."""
 WARM_UP_S, LOAD_S_MAX = 4.0, 240.0

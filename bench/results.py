@@ -23,7 +23,7 @@ EVEN = 0.02
 SEEN = 0.05
 """Smallest change that a paired comparison reports. The change must also be statistically certain (see DOUBT)."""
 DOUBT = 0.05
-"""The probability that the true ratio is outside the displayed range."""
+"""Maximum probability that the true ratio is outside the displayed range."""
 
 
 class Figure(NamedTuple):

@@ -194,7 +194,10 @@ def levels(usage: Usage, since_s: float) -> list[Measurement]:
 
 
 def processes(cluster: LiveCluster) -> dict[str, int]:
-    """Return process ids: nodes keyed by name, agent and API keyed by number."""
+    """Return the ids of all processes of the cluster, keyed by name.
+
+    Nodes are named `peer-N` or `broker-N`; the other processes (agent and API) are named `other-N`.
+    """
     named = {}
     for kind in ("peers", "brokers"):
         for node in cluster.get(f"/api/v1/{kind}"):

@@ -19,7 +19,7 @@ def _ignore_line(_: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerPorts:
-    """Everything through which a broker accesses its environment."""
+    """The interfaces through which a broker accesses its environment."""
 
     runtime: Runtime
     coordination: Callable[[], CoordinationService]

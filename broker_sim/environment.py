@@ -1,4 +1,7 @@
-"""Interfaces that a real host or the simulator provides to a broker's process, except the event loop."""
+"""Interfaces that a broker's process uses besides the event loop.
+
+A real host or the simulator implements them.
+"""
 
 from __future__ import annotations
 

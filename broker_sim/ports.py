@@ -268,7 +268,7 @@ class ReplicaService(Protocol):
         ...
 
     def settings(self, topic_partition: TopicPartition) -> PartitionConfig | None:
-        """Return a hosted partition's configuration, or None if it is not hosted."""
+        """Return a partition's configuration, or None if this broker does not host the partition."""
         ...
 
     def delete_records(

@@ -58,7 +58,7 @@ _SESSION_ERRORS = frozenset(
         ErrorCode.fetch_session_topic_id_error,
     }
 )
-"""Errors that a Fetch response has as a whole, not for one partition."""
+"""Errors that apply to a whole Fetch response, not to one partition."""
 
 SessionPartitions = Callable[[KafkaMessage], Sequence[FetchedRow]]
 """Returns the partitions that a Fetch request reads, including those from its fetch session."""

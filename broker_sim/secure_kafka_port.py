@@ -32,7 +32,10 @@ HANDSHAKE_TIMEOUT_MS = 10_000
 HANDSHAKES_MAX = 1_000
 """Maximum number of handshakes in progress on one listener."""
 HANDSHAKES_PER_ADDRESS_MAX = 250
-"""Maximum number of concurrent handshakes per address: no client can use all handshakes of a listener."""
+"""Maximum number of concurrent TLS handshakes per address.
+
+The limit prevents one client from using all handshakes of a listener.
+"""
 _CLIENT_AUTH: dict[str, ClientAuth] = {"required": "need", "requested": "want", "none": "none"}
 
 

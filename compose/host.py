@@ -236,7 +236,7 @@ class Host:
             self._api_down.set()
 
     async def _keep_api(self) -> None:
-        """Restart the API whenever it ends without a request, unless it cannot read its own state."""
+        """Restart the API process whenever it ends by itself, unless it cannot read its own state."""
         api = self.processes[API]
         while True:
             await self._api_down.wait()

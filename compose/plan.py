@@ -183,8 +183,8 @@ class _Ports:
     def block(self, what: str, wanted: int | None, count: int, otherwise: int, fresh: bool) -> int:
         """Return `count` consecutive ports for one kind of server.
 
-        Requested ports and the defaults must be free. If any ports can be used (`wanted` is 0), those of an earlier run
-        are returned if they are still free, otherwise other free ports.
+        Requested ports and the defaults must be free. If any ports can be used (`wanted` is 0), return those of an
+        earlier run if they are still free, otherwise other free ports.
         """
         if count == 0:
             return otherwise

@@ -24,7 +24,7 @@ SIGNAL_TIMEOUT_S = 5.0
 _POLL_S = 0.01
 
 SEEN = ("exited", "stopped", "continued")
-"""Actions that are reported for observed changes, which the agent has not requested."""
+"""Actions that report a change of a process which the agent observed but did not request."""
 
 OnChange = Callable[["ManagedProcess", str], None]
 

@@ -374,7 +374,7 @@ class KafkaController:
         self._signals.put("UncleanLeaderElectionEnable", "", request_cause("AlterConfigs"))
 
     def topic_unclean_enabled(self, topic: str) -> None:
-        """Elect leaders where that is now possible: the topic's unclean.leader.election.enable became true."""
+        """Retry elections, because the topic's unclean.leader.election.enable became true."""
         self._signals.put("TopicUncleanLeaderElectionEnable", topic, request_cause("AlterConfigs"))
 
     def _asked(self, request: str, subjects: list[str], client: str) -> Cause:
@@ -559,7 +559,7 @@ class KafkaController:
         await fail_over(term)
 
     def _session_held(self) -> int:
-        """Return the id of the session of this broker's last registration and controller term; 0 if it had none.
+        """Return the id of the session in which this broker last registered, or 0 if it never registered.
 
         A new session has since replaced it.
         """

@@ -82,7 +82,7 @@ class Eligibility(Protocol):
         ...
 
     async def confirm(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return states that were read, without replicas that are no longer eligible."""
+        """Return these states, which were read from ZooKeeper, without replicas that are no longer eligible."""
         ...
 
 
@@ -101,7 +101,7 @@ class NoEligibleReplicas:
 
 
 class EligibleReplicas:
-    """Decides which replicas are eligible from the topics' configurations."""
+    """Decides, from the topics' configurations, which replicas are eligible."""
 
     def __init__(self, context: ControllerContext, configs: TopicConfigs) -> None:
         self._context = context

@@ -57,4 +57,4 @@ class Historical(StrEnum):
 
 
 NO_HISTORY: frozenset[Historical] = frozenset()
-"""No old behaviours: the current behaviour."""
+"""Empty set: no old behaviour is enabled, and the code behaves as in current Kafka."""

@@ -192,7 +192,10 @@ async def process_unclean_default(term: ControllerTerm, _: str) -> None:
 
 
 async def process_topic_unclean(term: ControllerTerm, topic: str) -> None:
-    """Retry the elections of a topic's leaderless partitions: its override now allows unclean elections."""
+    """Retry the elections of a topic's leaderless partitions.
+
+    The topic's override now allows unclean elections.
+    """
     await term.partitions.trigger_online(topic)
 
 

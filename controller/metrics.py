@@ -87,7 +87,7 @@ RATE_AND_TIME: dict[ControllerState, str] = {
 
 
 class Timing(NamedTuple):
-    """Number of measured runs, and their total and longest duration."""
+    """Number of measured executions, and their total and longest duration."""
 
     times: int = 0
     total_ms: int = 0

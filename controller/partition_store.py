@@ -123,7 +123,7 @@ class PartitionStore:
         return await self._settle(ours, written, ErrorCode.BAD_VERSION)
 
     async def settled(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
-        """Return the states that a write would store, including the eligible replicas."""
+        """Return the given states as a write would store them, with the eligible replicas."""
         return await self._eligibility.settle(states)
 
     async def confirmed(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
@@ -229,7 +229,7 @@ class PartitionStore:
         cause: str,
         caused_by: Cause,
     ) -> None:
-        """Journal the ISR of a written state."""
+        """Write an IsrChanged event to the journal, for a state that was written to ZooKeeper."""
         self._emit(
             IsrChanged(
                 topic=partition.topic,

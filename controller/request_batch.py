@@ -65,7 +65,7 @@ _UpdateMetadataRow: Any = update_metadata.UpdateMetadataPartitionState
 
 
 class RequestBatch:
-    """Collects the control requests that one change of states causes."""
+    """Collects the control requests that result from one change of partition and replica states."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class Signals(Protocol):
         ...
 
     def forget_watcher(self, event: str, argument: str) -> None:
-        """Drop the watcher for an argument that will not be used again."""
+        """Remove the watcher of this event for an argument that will not be used again."""
         ...
 
     def put(self, event: str, argument: str, caused_by: Cause) -> None:
@@ -142,7 +142,7 @@ class ControllerTerm:
         )
 
     def send_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Send these brokers the live brokers and the states of these partitions."""
+        """Send these brokers an UpdateMetadata with the live brokers and the states of these partitions."""
         self.batch.new_batch()
         self.batch.add_update_metadata(broker_ids, partitions)
         self.batch.send()

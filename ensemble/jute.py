@@ -243,7 +243,7 @@ R = TypeVar("R", bound=Record)
 
 
 def record(cls: type[R]) -> Codec:
-    """Return the codec of a nested record as a field."""
+    """Return the codec for a field that contains a nested record."""
 
     def write(out: Writer, value: R) -> None:
         value.encode_into(out)

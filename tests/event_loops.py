@@ -11,7 +11,7 @@ import uvloop
 
 @pytest.fixture(autouse=True, params=["asyncio", "uvloop"])
 def each_event_loop(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Make `asyncio.run` use this event loop during the test."""
+    """Make `asyncio.run` use the event loop that the fixture's parameter selects, during the test."""
     policy = asyncio.get_event_loop_policy()
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy() if request.param == "uvloop" else policy)
     yield

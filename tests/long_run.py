@@ -32,7 +32,7 @@ Maven, Go, kcat) is skipped, and the reason is below the table.
 OUTCOMES = ("passed", "failed", "skipped")
 REASON_MAX = 100
 KEPT = ROOT / ".long-run"
-"""Folder with the results so far of unfinished runs of all long tests, one file per commit."""
+"""Folder with the intermediate results of unfinished runs of the long tests, one file per commit."""
 
 
 class Tally:

@@ -28,7 +28,7 @@ from zabka.ensemble.runtime.link_fault import AnyFault
 
 POLL_INTERVAL_S = 0.25
 IDLE_INTERVAL_S = 0.5
-"""Interval between polls of an agent while no client watches.
+"""Interval in seconds between polls of an agent while no client watches the agent's nodes.
 
 It is short enough that one slow response does not make the agent count as silent.
 """

@@ -56,9 +56,12 @@ HOLD_BACK_MAX_S = 0.5
 PULL_WAIT_MS = 2_000
 RETRY_S = 0.25
 WAITING_MAX = 20_000
-"""Number of entries waiting for an event number above which the collector fetches no further entries."""
+"""Maximum number of entries that wait for an event number.
+
+While more entries wait, the collector fetches no further ones.
+"""
 RESTART_REPORTED_S = 600.0
-"""How long the health report mentions a journal's restart."""
+"""Time in seconds for which the health report mentions the restart of a journal."""
 _TICK_S = 0.02
 
 # These events contain the same data as a node's status. `reported_us` maps each node to the time of its last such
@@ -105,9 +108,9 @@ class Collector:
         self._mono_s = mono_s
         self._pending: list[tuple[float, Entry]] = []
         self._restarted_s: dict[str, float] = {}
-        """When the collector noticed that a journal had restarted, by node."""
+        """Time at which the collector noticed the restart of a node's journal, keyed by node."""
         self._brought_s: dict[str, float] = {}
-        """When each agent last delivered journal entries."""
+        """Time at which each agent last delivered journal entries."""
         self._arrived = asyncio.Event()
         self._came = asyncio.Event()
         """Set while entries wait for an event number."""

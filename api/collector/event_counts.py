@@ -51,7 +51,7 @@ class EventCounts:
         The key `expired` has the number of expired transactional ids.
         """
         self._begun: dict[str, int] = {}
-        """For each transactional id with an open transaction, when the transaction began."""
+        """Start time of each open transaction, keyed by transactional id."""
         self._isr_sizes: dict[tuple[str, int], int] = {}
 
     def count_event(self, entry: Entry) -> None:

@@ -265,7 +265,10 @@ class NumberedJournal:
         return found
 
     def standings(self, seq: int) -> Iterator[bytes]:
-        """Yield the folded states stored at the heads of the files that begin at or before `seq` + 1, latest first."""
+        """Yield the states of the cluster that are stored at the beginning of event files, latest first.
+
+        Only files that begin at or before event `seq` + 1 are included.
+        """
         for each in reversed(self._kept):
             if each.name_seq - 1 <= seq and (head := each.head()) is not None:
                 yield bytes(head.standing)

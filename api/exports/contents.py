@@ -61,7 +61,7 @@ def _run(explained: Explained, rules: RuleList, *, with_axis: bool) -> Json:
 
 
 def _incidents(explained: Explained) -> list[Json]:
-    """Return the run's incidents: those whose first cause is among the exported events."""
+    """Return the run's incidents whose root cause is among the exported events."""
     about = explained.run.about
     return [
         each for each in incident_list(explained.run.history) if about.first_seq <= each["cause_seq"] <= about.last_seq

@@ -1,4 +1,7 @@
-"""Reads the runs to export: the live cluster's history, or a stored run and its pair if that is stored too."""
+"""Reads the runs to export: the live cluster's history, or a stored run.
+
+If the stored run belongs to a pair, and the other run of the pair is stored too, both runs are exported.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,10 @@ _BATCH = 1_000
 
 
 async def stored_runs(services: Services, run_id: str, from_us: int | None, to_us: int | None) -> list[Recorded]:
-    """Return the part of a run between two times, and the same part of its pair if the pair is stored.
+    """Return the part of a run between two times.
 
-    Raises Problem 404, 410, or 422 (the part has no events or too many).
+    If the other run of its pair is stored, return the same part of that run as well. Raises Problem 404, 410, or 422
+    (the part has no events or too many).
     """
     about = services.runs.get(run_id)
     found = [await _recorded(services, about, from_us, to_us)]

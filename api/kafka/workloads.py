@@ -56,7 +56,7 @@ class _Running(Protocol):
 
     def view(self, workload_id: str, state: State) -> WorkloadView: ...
     async def stop_workload(self) -> None:
-        """Stop the workload in an orderly way, as far as the brokers respond."""
+        """Stop the workload in an orderly way: its pending work is completed if the brokers respond."""
         ...
 
     def close(self) -> None:

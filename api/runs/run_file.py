@@ -51,7 +51,7 @@ class RunFile:
             return [Numbered(number, line.rstrip(b"\n")) for number, line in enumerate(lines, seq)]
 
     def head(self, seq: int) -> Folded:
-        """Return the empty state before the first event."""
+        """Return the empty state, because an uploaded file contains the run from its first event on."""
         return Folded(ClusterState(), [])
 
     def head_at(self, at_us: int) -> Folded:

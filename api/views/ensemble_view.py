@@ -37,7 +37,7 @@ CLOSE_WAIT_MS = 1_000
 CACHE_S = 0.1
 CHECK_INTERVAL_S = 0.5
 IDLE_INTERVAL_S = 2.0
-"""Interval between two readings while no client reads."""
+"""Interval in seconds between two readings of the ensemble's state while no client requests it."""
 WATCHED_S = 5.0
 """A client counts as watching for this long after its last request."""
 TOPICS_MAX = 10_000
@@ -131,13 +131,14 @@ class EnsembleView:
         self._failed = True
         self._under_way: asyncio.Task[None] | None = None
         self._looks = asyncio.Event()
-        """Event that is set, and replaced by a new event, after each reading."""
+        """Event that is set after each reading of the ensemble's state, and then replaced by a new event."""
         self._asked_s = -WATCHED_S
 
     async def run(self) -> None:
-        """Read the ensemble repeatedly through one session until cancelled. If it expires, open a new session.
+        """Read the ensemble repeatedly through one session, until cancelled.
 
-        If a task of the session fails, raise its error, because the session then cannot be kept open.
+        If the session expires, open a new one. If a task of the session fails, raise its error, because the session
+        then cannot be kept open.
         """
         await self.close()
         broken: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -201,7 +202,10 @@ class EnsembleView:
         self._asked_s = time.monotonic()
 
     async def next_look(self) -> Fresh:
-        """Wait for the next reading, whichever client requested it, and return it."""
+        """Wait for the next reading of the ensemble's state, and return it.
+
+        It does not matter which client requested the reading.
+        """
         await self._looks.wait()
         return self._fresh()
 

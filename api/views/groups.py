@@ -19,7 +19,10 @@ from zabka.journal.events import TopicPartition
 from zabka.kafka.client.group_reading import PARTITIONS_MAX, GroupReading, GroupStatus, UnknownGroup
 
 ReadGroups = Callable[[Collection[str]], Awaitable[GroupReading]]
-"""Function that reads all groups from the brokers, and also these groups, even if no broker lists them now."""
+"""Function that reads the state of all groups from the brokers.
+
+It also reads the groups passed to it, even if no broker lists them now.
+"""
 CACHE_S = 1.0
 MEMBERS_MAX = 1_000
 """Maximum number of members in a response."""

@@ -133,7 +133,7 @@ class Member:
             answer(result)
 
     def answer_sync(self, result: SyncResult) -> bool:
-        """Respond to the member's SyncGroup if it is waiting. Return whether it was."""
+        """Respond to the member's SyncGroup if it is waiting. Return whether the member was waiting."""
         answer, self.sync_answer = self.sync_answer, None
         if answer is None:
             return False

@@ -171,7 +171,7 @@ class GroupOffsets:
         return dict.fromkeys((*self._stored, *self._pending, *in_transactions))
 
     def remove_all(self) -> list[TopicPartition]:
-        """Remove all offsets. Return what `remove` returns for their partitions."""
+        """Remove the offsets of all partitions. Return the same list as `remove`."""
         return self.remove(self._all())
 
     def remove_expired(

@@ -124,7 +124,7 @@ class GroupStore:
         self._deleted_meanwhile: dict[int, dict[TopicPartition, None]] = {}
         """For each partition being read, the partitions of topics deleted since the read began."""
         self._ended_meanwhile: dict[int, list[tuple[int, bool]]] = {}
-        """Transactions that ended while a partition is being read, and whether they committed, keyed by partition."""
+        """Transactions that ended while a partition was being read, and whether they committed, by partition."""
         self._in_transactions: dict[int, dict[str, None]] = {}
         """For each producer, the groups with pending commits of its transaction (openGroupsForProducer)."""
 

@@ -1,4 +1,7 @@
-"""Handlers of CreateTopics, DeleteTopics, CreatePartitions and configuration requests. They call the managers."""
+"""Handlers of CreateTopics, DeleteTopics, CreatePartitions and configuration requests.
+
+They pass the requests to `ZkAdminManager` (topics) and `ConfigAdmin` (configurations).
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,10 @@ from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, respond, version
 
 _ADD_PARTITIONS_IN_BATCHES_FROM = 4
 _FENCED_FROM, _INIT_FENCED_FROM = 2, 4
-"""First versions of transactional requests, and of InitProducerId, whose clients know PRODUCER_FENCED."""
+"""First request versions whose clients know the error PRODUCER_FENCED.
+
+The first value is for transactional requests, the second one for InitProducerId.
+"""
 
 PartitionErrors = Mapping[TopicPartition, ErrorCode]
 

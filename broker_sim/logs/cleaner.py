@@ -88,7 +88,7 @@ def is_filthy(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> 
 async def compact(
     log: PartitionLog, settings: CompactionSettings, runtime: Runtime, before_replacing: BeforeReplacing
 ) -> None:
-    """Compact the log once, up to the first key that does not fit into the map.
+    """Compact the log once, up to the first key that does not fit into the map of the latest offsets.
 
     Other tasks can run during the compaction.
     """

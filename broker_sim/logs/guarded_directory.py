@@ -20,8 +20,9 @@ class LogDirFailed(Exception):
 
 
 class GuardedDirectory:
-    """Wraps another `zabka.broker_sim.ports.LogDirectory`. After its first failure, every method raises
-    LogDirFailed.
+    """Wraps another `zabka.broker_sim.ports.LogDirectory`, and takes it offline at its first failure.
+
+    After this failure, every method raises LogDirFailed.
     """
 
     def __init__(self, inner: LogDirectory, failed: Callable[[GuardedDirectory, OSError], None]) -> None:

@@ -51,7 +51,7 @@ class LogDir:
             self._write(checkpoints.REPLICATION_OFFSETS, self._high_watermarks)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write the checkpoint file of high watermarks if one has changed."""
+        """Write the checkpoint file of high watermarks if any of them has changed."""
         self._checkpoint(checkpoints.REPLICATION_OFFSETS, self._high_watermarks)
 
     def checkpoint_starts(self) -> None:
@@ -240,7 +240,7 @@ class LogManager:
         self.mark_alive(self.broker_epoch_left)
 
     def mark_alive(self, broker_epoch: int) -> None:
-        """Write a marker with the running process's broker epoch to every disk: the process has all its records.
+        """Write to every disk a marker which states that the process with this broker epoch has all its records.
 
         Do nothing if the broker epoch is -1.
         """

@@ -239,7 +239,7 @@ class PartitionLog:
         self.damage: list[LogDamage] = []
         self.is_closed = False
         self.compactions_ended = 0
-        """Counter that stops a compaction in progress when it changes.
+        """Counter whose change makes a compaction in progress stop.
 
         It is incremented if a truncation removes closed segments, and if a copy of the log begins.
         """
@@ -656,7 +656,7 @@ class PartitionLog:
         self._directory.remove(self.name, segment.name + CLEANED_SUFFIX)
 
     async def sync_cleaned(self, segment: Segment) -> None:
-        """Sync the replacement of a segment to disk."""
+        """Sync the file that is to replace a segment after compaction."""
         await self._directory.sync_in_background([(self.name, segment.name + CLEANED_SUFFIX)])
 
     async def sync_replaced(self, segment: Segment) -> None:
@@ -678,7 +678,7 @@ class PartitionLog:
         self._transactions.replace(segment.base_offset, aborted)
 
     def end_compaction(self) -> None:
-        """Make a compaction in progress stop."""
+        """Stop a compaction that is in progress."""
         self.compactions_ended += 1
 
     # ---- move to another directory ------------------------------------------------------------------------------

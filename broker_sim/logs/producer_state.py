@@ -227,7 +227,7 @@ class ProducerStates:
         return next(others, completed.last_offset + 1)
 
     def complete(self, completed: CompletedTransaction) -> None:
-        """Move a transaction from ongoing to unreplicated.
+        """Move a completed transaction from the ongoing to the unreplicated transactions.
 
         The transaction continues to limit the last stable offset until the high watermark has passed its marker.
         """

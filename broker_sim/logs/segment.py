@@ -122,10 +122,10 @@ class Segment:
     ) -> Damage | None:
         """Read the segment when the log is opened: build the index and truncate the file at the first damage.
 
-        Calls `see` with every header and its position. With `check`, which is needed if the broker did not shut down
-        cleanly, the CRC of every batch is computed, and a batch is treated as damage if its leader epoch is lower than
-        the previous batch's or than `epoch`. Epochs never decrease in a log (LeaderEpochFileCache), so a lower one
-        means that a power loss has restored truncated records before they were overwritten.
+        Calls `see` with every header and its position. With `check`, the CRC of every batch is computed. A batch whose
+        leader epoch is lower than that of the previous batch, or than `epoch`, then counts as damage: epochs never
+        decrease in a log (LeaderEpochFileCache), so a lower one means that a power loss has restored truncated records
+        before they were overwritten. `check` is needed if the broker did not shut down cleanly.
         """
         file_size = self.file.size()
         position = 0

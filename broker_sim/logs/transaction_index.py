@@ -134,7 +134,7 @@ class TransactionIndexes:
             self._directory.remove(self.name, file_name(base_offset))
 
     def truncate_to(self, base_offset: int, offset: int) -> None:
-        """Truncate the index of the segment that is now the log's last."""
+        """Truncate the index of the segment at `base_offset`, which is now the last segment of the log."""
         index = self._by_base.get(base_offset)
         if index is not None:
             index.truncate_to(offset)

@@ -42,7 +42,7 @@ class TokenBucket:
 
 
 class Mutations(Protocol):
-    """Charges the partitions that one request creates or deletes to the client's quota."""
+    """Charges the client's quota for the partitions that one request creates or deletes."""
 
     @property
     def throttle_ms(self) -> int:
@@ -81,7 +81,7 @@ class _Held:
 
 
 class Strict(_Held):
-    """For clients that know THROTTLING_QUOTA_EXCEEDED: changes over the quota are rejected."""
+    """Rejects changes over the quota. Used for clients that know THROTTLING_QUOTA_EXCEEDED."""
 
     def record(self, partitions: int) -> None:
         """Charge the partitions. Raises Refused if the client has used up its quota."""

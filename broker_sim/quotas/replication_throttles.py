@@ -18,7 +18,10 @@ MOVES_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class ReplicationQuota:
-    """Rate limit for one kind of copying, for all replicas together."""
+    """Rate limit for all throttled replicas of a broker together, for one kind of copying.
+
+    The kinds are replication to followers, replication from leaders, and moves between log directories.
+    """
 
     __slots__ = ("_amount", "_bytes_per_second", "_runtime", "is_limited")
 
@@ -35,7 +38,7 @@ class ReplicationQuota:
         self.is_limited = bytes_per_second != UNLIMITED
 
     def note(self, size: int) -> None:
-        """Count copied bytes."""
+        """Add the size of copied data to the measured rate, if a limit is set."""
         if self.is_limited:
             self._amount.add(size, self._runtime.now().mono_ms)
 

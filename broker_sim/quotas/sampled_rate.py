@@ -41,7 +41,7 @@ class SampledAmount:
         sample.last_ms = now_ms
 
     def total(self, now_ms: int) -> float:
-        """Return the sum over the time windows."""
+        """Return the sum of the amounts recorded in all time windows."""
         self._forget(now_ms)
         return sum(sample.value for sample in self._samples)
 
@@ -65,8 +65,8 @@ def simple_rate(amount: SampledAmount, now_ms: int) -> float:
 def rate(amount: SampledAmount, now_ms: int) -> float:
     """Return the amount per second (Rate).
 
-    If fewer windows than all but the last have passed, the amount is divided as if they had passed. This allows an
-    initial burst.
+    The elapsed time counts as at least all windows except the last one, even if fewer windows have passed. This allows
+    an initial burst.
     """
     return amount.total(now_ms) * 1000 / rate_window_ms(amount, now_ms)
 

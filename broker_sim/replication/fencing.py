@@ -56,7 +56,7 @@ def _never(sent: int, own: int) -> bool:
 
 
 def fences(historical: frozenset[Historical]) -> Fences:
-    """Return the epoch comparisons with these historical behaviours enabled."""
+    """Return the epoch comparisons that apply when these historical behaviours are enabled."""
     return Fences(
         fetch_epoch_error=_never_fenced if Historical.NO_LEADER_EPOCH_IN_FETCH in historical else _fenced_by_epoch,
         is_for_earlier_process=_never if Historical.NO_BROKER_EPOCH in historical else _precedes,

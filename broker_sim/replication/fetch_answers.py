@@ -152,7 +152,10 @@ def _follower_error(partition: Partition, requested: FetchPartition, params: Fet
 
 
 def _preferred_replica(partition: Partition, requested: FetchPartition, params: FetchParams) -> int | None:
-    """Return the consumer's preferred read replica. Followers return None."""
+    """Return the replica from which the consumer should read instead of this leader, or None.
+
+    A follower always returns None.
+    """
     selector = partition.host.selector
     if selector is None or params.reader is None or params.replica_id >= 0 or not partition.is_leader:
         return None

@@ -196,7 +196,7 @@ class ReplicaFetcher:
     def _not_held_back(self, ready: dict[TopicPartition, _Fetching], now_ms: int) -> dict[TopicPartition, _Fetching]:
         """Return the partitions that can be fetched now.
 
-        While the rate of throttled replication is exceeded, omit throttled partitions that are not level with the
+        While the rate of throttled replication is exceeded, omit throttled partitions that have not caught up with the
         leader. If no partition remains, all given partitions back off for a while.
         """
         if not self._host.throttle.is_exceeded:

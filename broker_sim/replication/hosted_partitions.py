@@ -43,7 +43,7 @@ def _leader_and_isr_rows(request: KafkaMessage) -> Iterator[tuple[str, str | Non
 
 
 def _stop_replica_rows(request: KafkaMessage) -> Iterator[tuple[str, int, int, bool]]:
-    """Yield (topic, partition, leader epoch, delete) of every partition, for every version."""
+    """Yield (topic, partition, leader epoch, delete) for each partition of a StopReplica of any version."""
     for topic in getattr(request, "topic_states", ()):
         for state in topic.partition_states:
             yield topic.topic_name, state.partition_index, state.leader_epoch, state.delete_partition

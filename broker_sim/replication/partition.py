@@ -165,7 +165,7 @@ _WAIT = (
 
 
 class HeldOffset(NamedTuple):
-    """Last stable offset that an open transaction holds back, and when the periodic check first saw it."""
+    """A last stable offset that an open transaction holds back, with the time of the first check that saw it."""
 
     producer_id: int
     offset: int
@@ -394,7 +394,7 @@ class Partition:
         return self._append(validated.data, validated.headers, validated.log_append_time_ms, sender)
 
     def begin_verification(self, producer_id: int, sequence: int, epoch: int) -> Guard:
-        """Return the guard for an append on the leader. It can require that a new transaction is verified first."""
+        """Return the guard that this leader checks before an append: it can require a verified transaction."""
         return self.log.producers.begin_verification(producer_id, sequence, epoch, self.host.runtime.now().wall_ms)
 
     def append_marker(self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker) -> Appended:

@@ -78,7 +78,7 @@ class Producing:
 
         With acks=all, the result is complete when the ISR of every partition has replicated the records. If the timeout
         expires first, the partitions that still wait for replicas get REQUEST_TIMED_OUT. The result is in the order of
-        `batches`. `guards` contains the guards of partitions whose transactions were verified.
+        `batches`. `guards` maps each partition whose transaction was verified to the result of that verification.
         """
         answer: Future[list[ProducedPartition]] = self._runtime.future()
         with self._purgatory:

@@ -157,7 +157,7 @@ class DelayedProduce:
         return not self._waiting
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Send the response. The error of partitions that still wait is REQUEST_TIMED_OUT."""
+        """Send the response. Partitions that still wait get the error REQUEST_TIMED_OUT."""
         for row in self.rows:
             if row.error is None:
                 row.error = ErrorCode.request_timed_out

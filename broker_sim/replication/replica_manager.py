@@ -73,7 +73,7 @@ class ReplicaManager:
         topic_configs: TopicConfigs = no_overrides,
         isr_writer: IsrWriter | None = None,
     ) -> None:
-        """If `isr_writer` is set, it writes ISR changes instead of the controller (Historical.DIRECT_ZOOKEEPER_ISR)."""
+        """If `isr_writer` is set, it writes ISR changes, and the controller does not (DIRECT_ZOOKEEPER_ISR)."""
         broker_id, runtime = identity.broker_id, ports.runtime
         self.broker_id = broker_id
         self.config = config
@@ -160,7 +160,7 @@ class ReplicaManager:
 
     @property
     def broker_epoch_left(self) -> int:
-        """A broker epoch since which these logs had lost no records when they were opened; -1 if unknown.
+        """Broker epoch since which these logs have lost no records, as found when they were opened; -1 if unknown.
 
         It is the epoch of the process that last used the logs, if that process shut down cleanly or was killed without
         a reboot.

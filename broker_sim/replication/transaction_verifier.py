@@ -47,7 +47,7 @@ class Question:
         self.answer = answer
 
     def fail(self, error: ErrorCode) -> None:
-        """Resolve the question with one error for all partitions."""
+        """Answer the question with the same error for each of its partitions."""
         if not self.answer.done():
             self.answer.set_result(dict.fromkeys(self.partitions, error))
 
@@ -84,7 +84,7 @@ class Question:
 
 
 class TransactionVerifier:
-    """Sends questions to transaction coordinators, several in one request."""
+    """Asks transaction coordinators to verify transactions, several in one request."""
 
     def __init__(
         self, runtime: Runtime, channel: BrokerChannel, coordinator_of: CoordinatorOf, request_timeout_ms: int

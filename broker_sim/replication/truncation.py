@@ -61,7 +61,7 @@ class TruncateToHighWatermark:
     """Truncation protocol of Kafka before 0.11."""
 
     def needs_epoch_end(self, partition: Partition) -> bool:
-        """Drop all records after the high watermark, and return False."""
+        """Truncate the log to its high watermark. Return False, because no epoch's end has to be requested."""
         truncate(partition, partition.log.high_watermark, TO_HIGH_WATERMARK)
         return False
 

@@ -67,7 +67,7 @@ class _Job(NamedTuple):
 
 
 class ValidationScheduler:
-    """The validations of a broker that were not completed immediately."""
+    """Schedules the validations of record batches that a broker could not complete immediately."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -83,7 +83,7 @@ class ValidationScheduler:
     def add(self, work: Validation, done: Done, cost: int = SLICE_RECORDS) -> None:
         """Run a validation and pass its result to `done`.
 
-        For a validation that has not begun, `cost` is its expected cost (`cost_of`).
+        `cost` is the expected cost of a validation that has not begun (`cost_of`).
         """
         (self._short if cost < SLICE_RECORDS else self._waiting).append(_Job(work, done, cost))
         self._go_on()

@@ -108,7 +108,7 @@ class MarkerSender:
         self._timer: Timer | None = None
 
     def send(self, pending: PendingCompletion) -> None:
-        """Send the markers of a decided transaction, then append the transition to Complete…."""
+        """Send the markers of a decided transaction, then append its transition to CompleteCommit or CompleteAbort."""
         self._pending[pending.transactional_id] = pending
         self._enqueue(_Marker(pending, tuple(pending.coordinated.metadata.partitions)))
         self._complete_if_written(pending)

@@ -59,7 +59,7 @@ class TransactionRefused(Exception):
 
 
 class Coordinated(NamedTuple):
-    """A transactional id and the coordinator epoch of this broker for it."""
+    """A transactional id, and the coordinator epoch with which this broker coordinates it."""
 
     coordinator_epoch: int
     metadata: TransactionMetadata

@@ -19,7 +19,7 @@ from zabka.ensemble.auth.digest_md5_client import DigestMd5Client
 MAGIC = 2**64 - 0xA0DBCAFECAFE1234
 """QUORUM_AUTH_MAGIC_NUMBER.
 
-Java negates a literal that is already negative in 64 bits.
+Java's source negates 0xA0DBCAFECAFE1234, which is a negative number in 64 bits, so the result is positive.
 """
 IN_PROGRESS, SUCCESS, ERROR = 0, 1, -1
 _HEAD = struct.Struct(">qii")

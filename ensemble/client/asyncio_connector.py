@@ -187,7 +187,7 @@ class ClientConnection(asyncio.Protocol):
             self._transport = None
 
     def fail(self, reason: str) -> None:
-        """Disconnect, and report the reason once."""
+        """Close the connection and report `reason` to its receiver, unless the connection is already closed."""
         receiver = self._receiver
         self.close()
         if receiver is not None:

@@ -43,7 +43,7 @@ class Call:
         self.xid = 0
 
     def fail(self, error: ZooKeeperError) -> None:
-        """Pass an error to the sink, unless the sink was cancelled."""
+        """Set the error as the result of the request's future, unless that future is already done."""
         if not self.sink.done():
             self.sink.set_exception(error)
 

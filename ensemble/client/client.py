@@ -207,7 +207,7 @@ class Client:
         return self._read(OpCode.GET_CHILDREN, WatchKind.CHILDREN, path, watcher, _children)
 
     def get_acl(self, path: str) -> Future[tuple[list[ACL], Stat]]:
-        """Return the access control list and the Stat."""
+        """Return a znode's access control list and its Stat."""
         return self._session.request(OpCode.GET_ACL, PathRequest(self._full(path)), path=path, convert=_acl)
 
     def set_acl(self, path: str, acl: Sequence[ACL], version: int = -1) -> Future[Stat]:

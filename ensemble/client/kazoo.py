@@ -309,7 +309,7 @@ class KazooClient(KazooSession):
         return result
 
     async def _ensure(self, session: Session, probe: Awaitable[Any], full: str, acls: Sequence[Any]) -> Any:
-        """Create a znode and its parents, but only those that a read does not find.
+        """Create a znode and its missing parents. Skip every znode that a read finds.
 
         If a znode exists already, the caller may not be allowed to create a child of its parent; ZooKeeper would then
         return NoAuth instead of NodeExists.

@@ -28,7 +28,7 @@ class SaslNegotiation:
         self._responded = False
 
     def first(self) -> SaslRequest:
-        """Return the request for the challenge."""
+        """Return the first SASL request, which asks the server for a challenge."""
         return SaslRequest(b"")
 
     def answer(self, reply: Reply) -> SaslRequest | None:

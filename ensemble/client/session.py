@@ -194,7 +194,7 @@ class Link:
         self._owner.on_link_message(self, message)
 
     def on_watch(self, event: WatchEvent, zxid: int) -> None:
-        """Pass a watch event to the owner."""
+        """Pass a watch event to the link's owner."""
         self._owner.on_link_watch(self, event._replace(zxid=zxid))
 
     def on_disconnected(self, reason: str) -> None:

@@ -1,4 +1,7 @@
-"""Frames of the client protocol after the first frame, as header and decoded body or as the received bytes."""
+"""Frames of the client protocol after the first frame.
+
+A frame is represented by its header and its decoded body, or by the received bytes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`zabka.ensemble.ports.Runtime` over asyncio or uvloop, for clients and brokers in a real process."""
+"""Implements `zabka.ensemble.ports.Runtime` with asyncio or uvloop, for real client and broker processes."""
 
 from __future__ import annotations
 

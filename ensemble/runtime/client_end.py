@@ -46,7 +46,7 @@ class ClientEnd(NamedTuple):
     port: int = 0
 
     def is_of(self, line: ClientLine) -> bool:
-        """Return whether the client of that connection is one of these clients."""
+        """Return whether the client of a connection is one of the clients that this object describes."""
         if self.network is None:
             return self.kind == line.named and matches_text(self.pattern, line.name)
         return self.port in (0, line.port) and _address(line.host) in self.network

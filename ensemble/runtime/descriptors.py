@@ -13,8 +13,8 @@ import structlog
 DESCRIPTORS_KEPT = 1100
 """Number of file descriptors that are reserved for purposes other than client connections.
 
-At most a sixth of the limit on open files is reserved. The number exceeds that of the connections in one batch, because
-a whole batch can be accepted before its first connection is processed.
+At most a sixth of the limit on open files is reserved. The number is larger than a batch of accepted connections,
+because a whole batch can be accepted before its first connection is processed.
 """
 KEPT_FOR_FEW = 550
 """Number of file descriptors reserved for the ports for servers and operators.

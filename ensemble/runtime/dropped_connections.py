@@ -27,7 +27,7 @@ Report = Callable[[str, str, int], None]
 
 
 class _Repeats:
-    """Connections that were dropped for the same reason since that reason was last reported."""
+    """The connections that were dropped for one reason since this reason was last reported."""
 
     __slots__ = ("count", "interval_ms", "reason", "remote")
 

@@ -61,7 +61,7 @@ class _Direction:
         self._items: deque[tuple[float, _Item]] = deque()
         """Queued items, each with the earliest time at which it may pass."""
         self._busy_until = 0.0
-        """Time at which the last item has passed, given the bandwidth."""
+        """Time at which the link, with its limited bandwidth, has transmitted the last item."""
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, wrong: Impairment) -> None:

@@ -155,7 +155,7 @@ class AnswerQueues:
         return True
 
     def answer_run(self, now: Instant, run: AnswerRun, effects: list[Effect]) -> None:
-        """Send the replies collected in a run."""
+        """Send the replies that an `AnswerRun` has collected for one connection."""
         answered = run.answered
         if answered:
             client, answers = answered[0].connection, run.answers

@@ -83,7 +83,7 @@ class Blocks:
         return block
 
     def next_turn(self) -> int:
-        """Begin a snapshot: return its number. Later changes are in the next snapshot."""
+        """Begin a snapshot and return its number. Later changes belong to the next snapshot."""
         turn = self.turn
         self.turn += 1
         self.fresh.clear()

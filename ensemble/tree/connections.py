@@ -65,7 +65,7 @@ class Connection:
         self.opened_ms = now_ms
         self.outstanding = 0
         self.unread_bytes = 0
-        """Reply bytes sent since the client last had read all replies (`zabka.ensemble.tree.backlog`)."""
+        """Bytes of replies sent since the client had last read all its replies (`zabka.ensemble.tree.backlog`)."""
         self.last_response_ms = now_ms
         self.reset_statistics()
 

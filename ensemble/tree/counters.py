@@ -100,7 +100,7 @@ class Counters:
             client.answered(now_ms, latency_ms, waiting.cxid, zxid, waiting.op)
 
     def count_write(self, now_ms: int, client: Connection, written: Waiting, zxid: int) -> None:
-        """Count a write whose reply is sent alone."""
+        """Count a write whose reply is not sent together with other replies."""
         latency_ms = now_ms - written.since_ms
         self.packets_sent += 1
         self.answers += 1

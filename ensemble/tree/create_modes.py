@@ -152,7 +152,7 @@ def as_in_a_multi(operation: MultiOp) -> MultiOp:
 
 
 def wants_ephemeral(request: Request) -> bool:
-    """Return whether a request would create an ephemeral (QuorumZooKeeperServer.checkUpgradeSession)."""
+    """Return whether a request would create an ephemeral znode (QuorumZooKeeperServer.checkUpgradeSession)."""
     body = request.body
     if request.op in (OpCode.CREATE, OpCode.CREATE2):
         return isinstance(body, CreateRequest) and body.flags in EPHEMERAL

@@ -1,4 +1,4 @@
-"""Journal events about applied transactions and acknowledged writes, for one service."""
+"""Journal events of a peer's service about the transactions it applied and the writes it acknowledged."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def session_fact(txn: Txn, tree: DataTree) -> Event | None:
 
 
 def committed_facts(txn: Txn, tree: DataTree, applied: Applied) -> list[Event]:
-    """Return the full journal's events about a transaction that was just applied."""
+    """Return the events about a transaction that was just applied, for a journal of the full level."""
     operation = OP_NAMES.get(txn.type, str(txn.type))
     error = txn.body.err if isinstance(txn.body, ErrorTxn) else applied.error
     facts: list[Event] = [

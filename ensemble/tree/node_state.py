@@ -39,7 +39,7 @@ class NodeState:
     version: int
 
     def born(self, zxid: int, time_ms: int, owner: int, acl: Sequence[ACL], seed: int) -> None:
-        """Set the counters for a znode that is created by this transaction."""
+        """Set the counters of a znode that the transaction with this zxid creates."""
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime = self.mtime = time_ms
         self.version = self.cversion = self.aversion = 0

@@ -18,10 +18,12 @@ _NONE: dict[str, bytes] = {}
 class Nodes(Mapping[str, Znode]):
     """Znodes, keyed by path.
 
-    `below` maps each path to the znodes directly below it, oldest first. In `below`, the path of the root is the empty
-    string, and the root itself is the first znode below it. `count` is the number of znodes. `acls` contains the ACLs
-    of znodes that do not have the open ACL. Add and remove znodes only with `put` and `remove`; a znode that exists
-    already can also be replaced in `below`.
+    - `below` maps each path to the znodes directly below it, oldest first. The root's key is the empty string, and the
+      root itself is the first znode under this key.
+    - `count` is the number of znodes.
+    - `acls` contains the ACLs of the znodes that do not have the open ACL.
+
+    Add and remove znodes only with `put` and `remove`. A znode that exists already can also be replaced in `below`.
     """
 
     __slots__ = ("acls", "below", "count")

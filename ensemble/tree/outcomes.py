@@ -34,7 +34,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Applied(msgspec.Struct):
-    """Outcome of an applied transaction (ProcessTxnResult): `type` is ERROR if it failed.
+    """Outcome of an applied transaction (ProcessTxnResult). `type` is ERROR if the transaction failed.
 
     `results` are the outcomes of a multi's operations. `node` is the znode. If a later operation of the same multi may
     change the znode again, `stat` is a copy of the znode's Stat after this operation.

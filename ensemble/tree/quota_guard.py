@@ -54,7 +54,7 @@ class QuotaGuard:
         return self._admits(path, 0, (len(data) if data else 0) - self._size(path))
 
     def created(self, zxid: Zxid, path: str, data: bytes | None) -> None:
-        """Add a proposed create to the usage."""
+        """Add a proposed create to the usage that is compared with the quotas."""
         size = len(data) if data else 0
         self._propose(zxid, path, 1, size, size)
 

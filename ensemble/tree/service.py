@@ -150,7 +150,10 @@ class Service:
     def prepare_all(
         self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
     ) -> list[Txn]:
-        """Convert requests that arrived together to transactions, against the latest proposed state."""
+        """Convert requests that arrived together to transactions.
+
+        The requests are checked against the latest proposed state.
+        """
         assert self._state.proposer is not None, "prepare without start_leading"
         return self._state.proposer.prepare_all(now, requests, zxid, origin)
 

@@ -185,7 +185,7 @@ def remove_all(paths: list[Path], files: Files = HOST) -> None:
 
 
 def remove_tree(path: Path, files: Files = HOST) -> None:
-    """Remove a directory and as much of its content as possible."""
+    """Remove a directory and its content. Ignore errors, and remove as much as possible."""
     with suppress(OSError):
         for name in files.listdir(path):
             if is_directory(path / name, files):

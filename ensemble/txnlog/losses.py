@@ -179,7 +179,10 @@ def _free_name(path: Path, files: Files) -> Path:
 
 
 def note_doubt(data: Path, files: Files = HOST) -> None:
-    """Record durably that this server's history leads to another tree than the leader's. Raises OSError."""
+    """Record durably that this server's history results in another tree than the leader's.
+
+    Raises OSError.
+    """
     said = b"a transaction's digest was not that of the tree here"
     replace_file(data / DOUBT_NAME, said, DOUBT_NAME + ".tmp", files)
 

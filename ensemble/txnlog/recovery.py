@@ -333,9 +333,10 @@ def finish_replacement(directories: Directories) -> None:
 
 
 def _check_replacement(directories: Directories) -> None:
-    """Raise DataDirectoryError if a crash interrupted a replacement of the history by an unreadable snapshot.
+    """Raise DataDirectoryError if a crash interrupted the replacement of the history by a snapshot.
 
-    Completing the replacement would leave no history. The earlier history still exists, at least in part.
+    This is an error only if the snapshot is unreadable: completing the replacement would leave no history. The earlier
+    history still exists, at least in part.
     """
     files, marker = directories.files, directories.data / REPLACING_NAME
     if not exists(marker, files):

@@ -111,7 +111,7 @@ class _Run:
         return not self._size or (self._size < WRITE_BYTES and self._offset + self._size == place.offset)
 
     def add(self, place: Place) -> None:
-        """Add a block to the run."""
+        """Add a block, which is adjacent to the blocks that this run already contains."""
         if not self._size:
             self._offset = place.offset
         self._size += place.size

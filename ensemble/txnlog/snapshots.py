@@ -144,9 +144,9 @@ def list_snapshots(directory: Path, files: Files = HOST) -> list[tuple[int, Path
 
 
 class _Parts:
-    """Reads the parts of a snapshot file after the tree, each with a seal.
+    """Reads the parts that follow the tree in a snapshot file. A seal (checksum) follows each part.
 
-    `checksum` is the checksum of the file up to the position `base`, at which `data` begins.
+    `data` begins at the position `base` of the file. `checksum` is the checksum of the file up to this position.
     """
 
     def __init__(self, data: bytes, base: int, checksum: int) -> None:

@@ -211,7 +211,7 @@ class Storage:
         self._work = workers.start(self._run(), "txnlog")
 
     def submit(self, effects: Sequence[Effect]) -> None:
-        """Queue disk effects; they are executed after all effects queued before."""
+        """Queue disk effects. They are executed after all effects that were queued before them."""
         if not self._failed:
             self._unreported += sum(isinstance(effect, Barrier) for effect in effects)
             self._put(list(effects))

@@ -25,9 +25,9 @@ BAR_NS_MAX = 600_000_000_000
 class SyncPace:
     """Decides whether a disk is fast.
 
-    A disk is fast if the median of its recent syncs is below `quick_us` (0: never) and no recent sync has stalled. The
-    median is used because on a busy machine a sync often seems long only because the process waits for a core. On such
-    a machine a thread switch costs most.
+    A disk is fast if the median of its recent syncs is below `quick_us` (0: never) and no recent sync has stalled. On a
+    busy machine, a sync often seems long only because the process waits for a core. The median ignores such syncs, so
+    the disk still counts as fast there. This is important because a thread switch costs most on such a machine.
     """
 
     def __init__(self, quick_us: int) -> None:

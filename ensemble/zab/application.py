@@ -248,7 +248,7 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     If it is not empty, it also defines the roles, groups and weights. If it is empty, the znode is empty too.
     """
     next_membership: str = ""
-    """The last proposed membership, or empty if that is known to be active."""
+    """The last proposed membership; empty if that membership is known to be active."""
     auth: AuthPolicy = OPEN_POLICY
     reconfig_enabled: bool = False
     several_addresses: bool = False

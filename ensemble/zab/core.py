@@ -187,7 +187,7 @@ class Core:
         self.pending: deque[Txn] = deque()
         self.committed_log: deque[Txn] = deque(maxlen=config.committed_log_length)
         self.snaps_sent = self.diffs_sent = self.log_diffs_sent = self.syncs_put_off = 0
-        """Numbers of synchronisations of learners: by snapshot, from memory, from the log on disk, and postponed."""
+        """Numbers of learner synchronisations: with a snapshot, from memory, from the log on disk, and postponed."""
         self.quits_over_voters = 0
         """Number of times that this peer did not begin to lead, because a voter of its quorum was LOOKING."""
         self.awaiting_recovery = False

@@ -161,7 +161,7 @@ class CancelTimer(Effect):
 
 
 class Answer(Effect):
-    """Send a frame to a client, after the frames sent to it before."""
+    """Send a frame to a client, after all frames that were queued for the client before."""
 
     connection: ConnectionId
     message: ServerMessage

@@ -92,7 +92,7 @@ class LearnerLink:
     def is_syncing(self) -> bool:
         """Whether the learner's synchronisation is in progress.
 
-        Its missing history is being read or sent, and it has not acknowledged NEWLEADER.
+        In this state, the history that it lacks is being read or sent, and it has not acknowledged NEWLEADER.
         """
         return self.step is _SYNCING or self.reading is not None
 

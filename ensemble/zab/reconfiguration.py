@@ -36,7 +36,7 @@ class MemberCore(Protocol):
     role: Role | None
 
     def to_disk(self, effect: Effect) -> None:
-        """Queue a disk effect; it is executed after all effects queued before."""
+        """Queue a disk effect. It is executed after all disk effects that were queued before it."""
         ...
 
     def emit(self, event: Event) -> None:
@@ -44,7 +44,7 @@ class MemberCore(Protocol):
         ...
 
     def leave(self, reason: str, cause: Cause) -> None:
-        """End the role at the end of this turn."""
+        """End this peer's current role (leader or learner) at the end of the current turn."""
         ...
 
 
@@ -116,7 +116,7 @@ class Reconfiguration:
 
     @property
     def under_way(self) -> bool:
-        """Whether a membership was proposed that is not active yet."""
+        """Whether a membership has been proposed but is not active yet."""
         return self.last_seen.version > self.current.version
 
     @property

@@ -23,7 +23,7 @@ Source: snapshotSizeFactor.
 
 
 class SyncMode(StrEnum):
-    """How a learner is synchronised: the type of the leader's first packet."""
+    """Kind of a learner's synchronisation, named after the type of the leader's first packet."""
 
     DIFF = "DIFF"
     TRUNC = "TRUNC"

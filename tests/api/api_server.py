@@ -177,7 +177,7 @@ class FakeAdmin:
         self.reading = GroupReading()
         """The consumer groups that the brokers report."""
         self.asked: list[set[str]] = []
-        """The known groups in each request for the groups."""
+        """For each request to read the groups, the ids of the groups that the caller already knew."""
 
     async def create_topic(self, topic: NewTopic) -> None:
         if topic.name in self._ensemble.reading.topics:

@@ -9,7 +9,7 @@ from zabka.api.views.admin_words import is_watch_list, sessions_of
 WATCHED = "/controller\n\t0x1a\n\t0x1b\n/brokers/ids\n\t0x1a\n"
 
 
-def test_sessions_of_a_path_are_read_from_the_watch_list() -> None:
+def test_sessions_that_watch_a_path_are_read_from_the_watch_list() -> None:
     assert is_watch_list(WATCHED)
     assert sessions_of(WATCHED, "/controller") == ["0x1a", "0x1b"]
     assert sessions_of(WATCHED, "/brokers/ids") == ["0x1a"]

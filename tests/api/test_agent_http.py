@@ -55,7 +55,7 @@ def test_calls_share_a_connection_and_send_the_token() -> None:
     assert all(b"authorization: Bearer secret\r\n" in head for head in heads)
 
 
-def test_connection_idle_too_long_is_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_over_the_idle_limit_is_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_http, "IDLE_S_MAX", 0.0)
     connections = 0
 

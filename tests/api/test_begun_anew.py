@@ -180,7 +180,7 @@ def test_state_is_computed_from_the_restarted_journal(host: Host) -> None:
     assert host.collector.state.controller_epoch == 6
 
 
-def test_restarted_journal_is_detected_if_not_marked_as_anew(host: Host) -> None:
+def test_journal_restart_is_detected_even_if_not_marked(host: Host) -> None:
     host.write_epochs(1, 2, 3)
     host.collect()
     host.empty_disk()
@@ -194,7 +194,7 @@ def test_restarted_journal_is_detected_if_not_marked_as_anew(host: Host) -> None
     assert host.collected() == once(1, 2, 3, 4)
 
 
-def test_events_pending_at_a_journal_restart_are_numbered_first(host: Host) -> None:
+def test_events_before_a_journal_restart_are_numbered_first(host: Host) -> None:
     host.write_epochs(1)
     host.collect()
     host.write_epochs(2)

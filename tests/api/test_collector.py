@@ -126,7 +126,7 @@ def test_event_waits_briefly_for_concurrent_events(collector: MakeCollector) -> 
 
 
 @pytest.mark.parametrize(("agents", "numbered_then"), [(["host-1"], 1), (["host-1", "host-2"], 0)])
-def test_event_waits_less_while_every_agent_sends_events(
+def test_collector_numbers_events_sooner_if_all_agents_send(
     collector: MakeCollector, agents: list[str], numbered_then: int
 ) -> None:
     clock = Clock()
@@ -162,7 +162,7 @@ def test_event_waits_less_while_every_agent_sends_events(
     asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
-def test_event_of_a_node_with_a_fast_clock_waits_briefly(collector: MakeCollector) -> None:
+def test_event_with_a_future_timestamp_waits_only_briefly(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-1", (1, clock.wall_us + 3_600_000_000, A)))
@@ -196,7 +196,7 @@ def test_restarted_collector_continues_numbering_without_repeats(collector: Make
     assert served(second) == [(1, "peer-1", 1), (2, "peer-1", 2), (3, "peer-1", 3)]
 
 
-def test_torn_history_line_after_a_collector_crash_is_renumbered(tmp_path: Path, collector: MakeCollector) -> None:
+def test_history_line_torn_by_a_collector_crash_is_replaced(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
     first.accept_chunk(chunk("peer-1", (1, 10, A), (2, 20, A)))
@@ -210,7 +210,7 @@ def test_torn_history_line_after_a_collector_crash_is_renumbered(tmp_path: Path,
     assert served(second) == [(1, "peer-1", 1), (2, "peer-1", 2)]
 
 
-def test_quiet_node_entries_are_known_after_file_deletion(tmp_path: Path, collector: MakeCollector) -> None:
+def test_entries_of_a_quiet_node_survive_history_file_deletion(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
     first.accept_chunk(chunk("peer-1", (1, 10, A)))
@@ -322,7 +322,7 @@ def test_full_disk_pauses_the_history_without_losing_events(
     assert served(collector(clock)) == expected
 
 
-def test_full_disk_before_a_new_file_pauses_the_history(tmp_path: Path, collector: MakeCollector) -> None:
+def test_full_disk_at_a_new_history_file_pauses_numbering(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-1", (1, 10, A)))
@@ -558,7 +558,7 @@ def test_incomplete_journal_line_is_not_returned(tmp_path: Path) -> None:
     assert _read_all(tmp_path, "peer-1", position)[0] == b'{"b":2}\n'
 
 
-def test_journal_is_read_from_the_file_with_the_next_event(tmp_path: Path) -> None:
+def test_journal_reading_starts_at_the_file_with_the_next_event(tmp_path: Path) -> None:
     for first in (1, 11, 21):
         (tmp_path / f"peer-1.{first:012d}.jsonl").write_bytes(b'{"first":%d}\n' % first)
 

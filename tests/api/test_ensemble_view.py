@@ -336,7 +336,7 @@ def looked_at(own: list[int]) -> EnsembleView:
     return asyncio.run(asyncio.wait_for(look(), 20))
 
 
-def test_own_brokers_do_not_shorten_the_ensemble_poll_interval() -> None:
+def test_brokers_of_the_cluster_do_not_shorten_the_poll_interval() -> None:
     assert looked_at([1]).interval_s == IDLE_INTERVAL_S
 
 

@@ -59,7 +59,7 @@ def test_transactions_are_counted_at_begin_and_decision() -> None:
     assert counts.transactions == {"begun": 3, "committed": 1, "timed_out": 1, "aborted": 1, "expired": 1}
 
 
-def test_restored_counts_do_not_count_an_open_transaction_again() -> None:
+def test_open_transaction_is_counted_once_after_a_restore() -> None:
     begun = counted(transaction("Ongoing", "partitions added", 100)).as_counts()
     counts = EventCounts.of(begun)
     more = transaction("Ongoing", "partitions added", 100), transaction("PrepareCommit", "ended by its producer", 100)

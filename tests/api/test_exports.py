@@ -124,7 +124,7 @@ def test_exported_part_of_a_run_cannot_be_uploaded(runs: list[Recorded]) -> None
         opened(page_of([part], part.about.id).encode())
 
 
-def test_part_of_an_exported_part_equals_that_part_of_the_run(runs: list[Recorded]) -> None:
+def test_part_of_a_run_part_equals_the_same_part_of_the_run(runs: list[Recorded]) -> None:
     run = runs[0]
     first_us = run.about.first_us
     part = run.part(first_us + 3_000_000, None).part(first_us + 6_000_000, first_us + 9_000_000)

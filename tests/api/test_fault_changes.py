@@ -62,7 +62,7 @@ def test_concurrently_created_faults_both_apply(tmp_path: Path) -> None:
     assert asyncio.run(both()) == ["broker-1", "broker-2"]
 
 
-def test_new_fault_does_not_reactivate_a_healed_fault(tmp_path: Path) -> None:
+def test_creating_a_fault_does_not_restore_one_healed_meanwhile(tmp_path: Path) -> None:
     service = _service(tmp_path)
 
     async def one_for_another() -> list[str]:

@@ -80,7 +80,7 @@ def test_generation_in_a_former_coordinators_journal_is_unused(server: Server) -
     assert the_group(server)["generation"] is None
 
 
-def test_details_have_members_and_lag_per_partition(server: Server) -> None:
+def test_group_details_contain_members_and_lag_per_partition(server: Server) -> None:
     server.admin.reading = GroupReading({"readers": readers()})
     found = ask(server, "/readers").json()
     assert found["members"] == [
@@ -110,7 +110,7 @@ def test_lag_is_unknown_if_a_leader_does_not_answer(server: Server) -> None:
     assert (first["committed"], first["end"], first["lag"], first["unknown"]) == (106, None, None, NO_ANSWER)
 
 
-def test_group_of_a_silent_coordinator_is_unknown_with_its_age(server: Server) -> None:
+def test_group_of_a_silent_coordinator_is_shown_as_unknown(server: Server) -> None:
     server.admin.reading = GroupReading({"readers": readers()})
     the_group(server)
     server.admin.reading = GroupReading(unknown={"readers": UnknownGroup(2, NO_ANSWER)}, silent={2: NO_ANSWER})
@@ -126,7 +126,7 @@ def test_group_of_a_silent_coordinator_is_unknown_with_its_age(server: Server) -
     assert server.admin.asked[-1] == {"readers"}
 
 
-def test_journalled_group_is_unknown_before_the_first_answer(server: Server) -> None:
+def test_journaled_group_is_unknown_before_a_broker_answers(server: Server) -> None:
     journal_group(server, 3, "Stable", 5)
     server.admin.reading = GroupReading(unknown={"readers": UnknownGroup(None, "no broker answers")}, problem="down")
     found = the_group(server)
@@ -157,7 +157,7 @@ def test_missing_group_returns_503_if_a_broker_is_silent(server: Server) -> None
     assert (answer.status_code, NO_ANSWER in answer.json()["detail"]) == (503, True)
 
 
-def test_requests_within_a_second_share_one_reading(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_requests_within_a_second_share_one_cluster_read(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view, "CACHE_S", 60.0)
     server.admin.reading = GroupReading({"readers": readers()})
     for _ in range(3):

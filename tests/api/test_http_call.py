@@ -52,6 +52,6 @@ def test_error_status_is_returned_as_a_response(echo: str) -> None:
 @pytest.mark.parametrize(
     "url", ["localhost", "ftp://127.0.0.1", "http://[::1", "http://127.0.0.1:99999", "http://127.0.0.1:1"]
 )
-def test_call_without_a_valid_response_raises_no_answer(url: str) -> None:
+def test_call_without_a_valid_response_raises_a_no_answer_error(url: str) -> None:
     with pytest.raises(NoAnswer):
         call("GET", url, timeout_s=5)

@@ -31,7 +31,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_joined_broker_is_listed_with_its_known_details(server: Server, http: httpx.Client) -> None:
+def test_joined_broker_is_listed_with_details_from_zookeeper(server: Server, http: httpx.Client) -> None:
     server.ensemble.reading.brokers[4] = JOINED
     server.ensemble.reading = server.ensemble.reading._replace(controller=ControllerZnodes(4, 5, 5, None, 99))
     assert [b["id"] for b in http.get(f"{V1}/brokers").json()] == [1, 2, 3, 4]
@@ -53,7 +53,7 @@ def test_joined_broker_that_left_is_shown_while_it_has_replicas(server: Server, 
     assert http.get(f"{V1}/brokers/6").status_code == 404
 
 
-def test_process_action_on_a_joined_broker_is_a_conflict(server: Server, http: httpx.Client) -> None:
+def test_process_action_on_a_joined_broker_returns_conflict(server: Server, http: httpx.Client) -> None:
     server.ensemble.reading.brokers[4] = JOINED
     answer = http.post(f"{V1}/brokers/4/kill")
     assert (answer.status_code, answer.json()["title"]) == (409, "Conflict")
@@ -85,7 +85,7 @@ def test_joined_broker_is_reported_once_per_registration() -> None:
     assert reported[2:] == [BrokerRegistered(4, 50, 0x400)]
 
 
-def test_own_brokers_are_not_reported_as_joined() -> None:
+def test_configured_brokers_are_not_reported_as_joined() -> None:
     joined, reported = looking(ClusterState())
     joined.report_changes(Reading(ControllerZnodes(1, 7, 7, None, 60), {1: Registration(25)}, {}))
     assert reported == []
@@ -98,7 +98,7 @@ def test_inconsistent_controller_znodes_report_no_election() -> None:
     assert reported == [BrokerRegistered(4, 41, 0x400)]
 
 
-def test_events_reported_before_a_restart_are_not_repeated() -> None:
+def test_cluster_events_known_from_the_journal_are_not_repeated() -> None:
     state = ClusterState()
     apply(state, Entry("api", 1, 1, 1, BrokerRegistered(4, 41, 0x400), seq=1))
     apply(state, Entry("api", 2, 2, 2, ControllerElected(4, 7, 7, 60), seq=2))

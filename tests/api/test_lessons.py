@@ -103,7 +103,7 @@ def test_uploaded_journal_named_like_a_script_is_rejected(http: httpx.Client) ->
 
 
 @pytest.mark.parametrize("path", sorted({rule.source.path for pairs in RULES.values() for _, rule in pairs}))
-def test_rule_source_is_returned_with_an_anchor_per_function(http: httpx.Client, path: str) -> None:
+def test_source_page_has_an_anchor_for_each_rule_function(http: httpx.Client, path: str) -> None:
     page = http.get(f"/source/{path}")
 
     assert page.status_code == 200

@@ -83,9 +83,7 @@ def test_acknowledging_losses_beyond_the_journal_end_is_rejected(journalled: Ser
     assert (answer.status_code, answer.json()["detail"]) == (422, "through_seq: the journal ends at 2")
 
 
-def test_loss_acknowledgement_that_cannot_be_stored_is_an_error(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loss_acknowledgement_that_is_not_stored_in_time_fails(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes_losses, "KEPT_WITHIN_S", 0.1)
     server.collect(Journal("broker-1").chunk(e.RecordsLost(1, "orders", 0, 90, 120, 31, 30, "diverging_epoch")))
     answer = post(server)

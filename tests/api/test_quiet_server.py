@@ -93,7 +93,7 @@ def test_every_tick_updates_the_date_header(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("ends_by_itself", [True, False])
-def test_stream_sends_last_chunk_at_its_end_and_at_server_stop(
+def test_stream_sends_its_last_chunk_even_if_the_server_stops(
     monkeypatch: pytest.MonkeyPatch, ends_by_itself: bool
 ) -> None:
     async def scene() -> list[Message]:

@@ -60,7 +60,7 @@ def test_request_faults_and_link_faults_are_reset_together(server: Server, http:
     assert server.agent.held == []
 
 
-def test_link_faults_of_clients_are_created_and_reset(server: Server, http: httpx.Client) -> None:
+def test_client_link_faults_are_created_and_reset(server: Server, http: httpx.Client) -> None:
     made = http.post(FAULTS, json={"from": "client:shop-*", "to": "*", "kind": "bandwidth", "bytes_per_s": 9000})
     assert made.status_code == 201
     assert http.post(FAULTS, json={"from": "*", "to": "10.0.0.7", "kind": "cut", "both_ways": False}).status_code == 201
@@ -123,7 +123,7 @@ def test_ready_made_fault_set_creates_its_rules(server: Server, http: httpx.Clie
     ("name", "body", "status", "reason"),
     [("lost-ack", {}, 404, "sets are ack-lost"), ("ack-lost", {"group": "g"}, 422, "no request of the set")],
 )
-def test_invalid_request_for_a_ready_made_fault_set_is_rejected(
+def test_invalid_request_for_a_predefined_fault_set_is_rejected(
     http: httpx.Client, name: str, body: dict[str, str], status: int, reason: str
 ) -> None:
     answer = http.post(f"{FAULTS}/sets/{name}", json=body)
@@ -154,7 +154,9 @@ def test_command_adds_lists_and_removes_request_faults(
     assert capsys.readouterr().out == f"removed {fault_id}\nno fault is active\n"
 
 
-def test_command_adds_ready_made_fault_sets_and_link_faults(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+def test_add_command_accepts_fault_set_names_and_link_faults(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(server, "add", "connection-loss-on-create", "--path", "/app/*") == 0
     assert run(server, "add", "--from", "broker-1", "--to", "*", "--kind", "delay", "--delay-ms", "30") == 0
     client = ("--from", "client:shop", "--to", "broker-1", "--one-way")
@@ -195,13 +197,13 @@ def test_command_prints_the_ready_made_fault_sets(server: Server, capsys: pytest
         (("remove", "f9"), "there is no fault f9"),
     ],
 )
-def test_command_prints_the_reason_for_its_failure(
+def test_request_fault_command_prints_the_reason_of_its_failure(
     server: Server, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
 ) -> None:
     assert run(server, *arguments) == 1
     assert reason in capsys.readouterr().err
 
 
-def test_command_reports_an_unresponsive_api(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fault_command_reports_an_unresponsive_api(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "--on", "http://127.0.0.1:1"]) == 1
     assert capsys.readouterr().err.startswith("zabka fault: GET /api/v1/faults: ")

@@ -70,7 +70,7 @@ def test_truncation_is_traced_to_the_fault_that_killed_a_leader(http: httpx.Clie
     assert rule["theirs"]["url"].startswith("https://")
 
 
-def test_causes_over_http_equal_those_in_the_whole_journal(server: Server) -> None:
+def test_causes_from_the_api_equal_those_of_the_whole_journal(server: Server) -> None:
     causes = Causes()
     for entry in BUG:
         causes.see(entry)
@@ -137,7 +137,7 @@ def _whys_of_bug(server: Server) -> Whys:
     return Whys(RunFile(server.services.runs.kept.path("r0000000b") / JOURNAL))
 
 
-def test_two_runs_diverge_at_the_first_different_event(http: httpx.Client) -> None:
+def test_divergence_of_two_runs_is_their_first_different_event(http: httpx.Client) -> None:
     found = http.get(f"{V1}/runs/r0000000a/divergence", params={"from": "r0000000b"}).json()
 
     assert found["same"] is False

@@ -123,7 +123,7 @@ def sighted(node: str, way: Any, us: int, key: str) -> tuple[str, bytes]:
     return node, line
 
 
-def test_live_messages_are_matched_from_sender_and_receiver(tmp_path: Path) -> None:
+def test_live_messages_are_matched_between_sender_and_receiver(tmp_path: Path) -> None:
     server = Server(tmp_path)
     talking = Talking(server.services.settings.agents[0])
     talking.lines = [

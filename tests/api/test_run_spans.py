@@ -48,7 +48,7 @@ def kept_rewind(tmp_path: Path, history: tuple[Entry, ...], checkpoints: Checkpo
     return Rewind(RunFile(kept.path("r00000001") / JOURNAL), checkpoints)
 
 
-def test_spans_of_a_run_do_not_depend_on_checkpoints(tmp_path: Path) -> None:
+def test_run_spans_are_equal_for_every_checkpoint_size(tmp_path: Path) -> None:
     history = tuple(copies(played(), 3))
     for bytes_max in (1 << 20, 40_000, 1):
         rewind = kept_rewind(tmp_path / str(bytes_max), history, Checkpoints(bytes_max))
@@ -179,7 +179,7 @@ def test_reading_cached_spans_yields_to_other_tasks(tmp_path: Path) -> None:
     assert turns >= len(history) // CHECKPOINT_EVERY
 
 
-def test_response_contains_the_computed_lanes_unchanged() -> None:
+def test_spans_response_contains_the_computed_lanes_unchanged() -> None:
     spans = Spans()
     for entry in played():
         spans.apply(entry)

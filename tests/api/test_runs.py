@@ -326,7 +326,7 @@ def test_responses_are_compressed(http: httpx.Client) -> None:
          lambda e: e is [x for x in played()[:1_900] if type_name(x.event) == "session_closed"][-1]),
     ],
 )  # fmt: skip
-def test_events_are_paged_from_both_ends_of_a_run(
+def test_run_events_can_be_paged_from_the_start_or_the_end(
     http: httpx.Client, asked: dict[str, Any], selected: Callable[[Entry], bool]
 ) -> None:
     answer = http.get(f"{V1}/runs/r0000000a/journal", params=asked)

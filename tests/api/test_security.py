@@ -57,7 +57,7 @@ def test_request_to_an_allowed_host_name_is_accepted() -> None:
     assert call(LOCKED, host="lab.example:8080")[0] == 200
 
 
-def test_wildcard_bind_accepts_addresses_but_not_unknown_names() -> None:
+def test_wildcard_bind_accepts_ip_host_headers_but_not_names() -> None:
     wide = Gate(_app, hosts=[], token="secret", policy="x", addresses=True)
 
     assert call(wide, host="192.0.2.7:8080")[0] == 200
@@ -66,11 +66,11 @@ def test_wildcard_bind_accepts_addresses_but_not_unknown_names() -> None:
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:9999", "http://[::1"])
-def test_page_of_another_origin_cannot_change_anything(origin: str) -> None:
+def test_request_from_a_page_of_another_origin_is_rejected(origin: str) -> None:
     assert call(OPEN, "POST", host="localhost:8080", origin=origin)[0] == 403
 
 
-def test_own_page_and_tools_can_change_the_cluster() -> None:
+def test_same_origin_page_and_tools_can_change_the_cluster() -> None:
     assert call(OPEN, "POST", host="localhost:8080", origin="http://localhost:8080")[0] == 200
     assert call(OPEN, "POST", host="localhost:8080")[0] == 200
     assert call(OPEN, "POST", host="localhost:8080", sec_fetch_site="cross-site")[0] == 403

@@ -136,7 +136,7 @@ async def _kill_of_an_agent_that_stalls(port: int) -> Problem:
         agent.close()
 
 
-def test_agent_silent_during_an_action_means_unknown_outcome() -> None:
+def test_outcome_of_an_action_on_a_silent_agent_is_unknown() -> None:
     # The agent behaves like a frozen process: the kernel accepts the connection and the request; no response follows.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         refusal = asyncio.run(_kill_of_an_agent_that_stalls(listener.getsockname()[1]))
@@ -144,7 +144,7 @@ def test_agent_silent_during_an_action_means_unknown_outcome() -> None:
     assert "kill broker-1 may have been carried out" in refusal.detail
 
 
-def test_failed_poll_cancels_the_other_polls_and_is_raised() -> None:
+def test_failed_agent_poll_is_raised_and_cancels_the_other_polls() -> None:
     class Failing(Agent):
         async def refresh(self, fresh_ms: int = 0) -> None:
             raise ValueError("a fault of ours")

@@ -93,7 +93,7 @@ def test_transaction_report_of_a_silent_coordinator_is_stale(server: Server) -> 
     assert (found["coordinator_process"], found["stale"]) == ("unknown", True)
 
 
-def test_blocked_lso_names_its_transaction_but_not_a_hanging_one(server: Server) -> None:
+def test_blocked_lso_lists_its_transaction_unless_it_is_hanging(server: Server) -> None:
     server.collect(chunk("broker-2", payments()))
     server.collect(chunk("broker-1", held(0, 7), held(1, 7)))
     named, hanging = answered(server)["held"]

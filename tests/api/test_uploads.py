@@ -55,7 +55,7 @@ def test_collected_history_is_ordered_by_its_event_numbers() -> None:
     assert order(data) == [("peer-2", 1), ("peer-1", 1)]
 
 
-def test_uploaded_simulation_keeps_its_order_and_uses_true_time() -> None:
+def test_uploaded_simulation_keeps_event_order_and_virtual_time() -> None:
     """Upload restores the simulation's event order and true time, although the nodes' journals have wrong clocks."""
     taken = read_history(lines(played()))
 

@@ -134,7 +134,7 @@ def test_compared_systems_alternate_and_each_has_a_warm_up(monkeypatch: pytest.M
         ((5, 3, 0, 1), ["3 error replies", "1 dropped connections"]),
     ],
 )
-def test_violated_guarantees_are_counted(counts: tuple[int, int, int, int], problems: list[str]) -> None:
+def test_problems_of_a_benchmark_sample_are_counted(counts: tuple[int, int, int, int], problems: list[str]) -> None:
     ops, errors, disorder, dropped = counts
     assert Sample(ops, 0.0, errors, disorder, dropped, 0.0, 0.0).problems == problems
 
@@ -148,7 +148,7 @@ def test_unknown_commit_is_an_error(tmp_path: Path) -> None:
         check_out("no-such-commit", tmp_path / "source")
 
 
-def test_files_of_the_requested_commit_are_checked_out(tmp_path: Path) -> None:
+def test_benchmark_checks_out_the_files_of_a_commit(tmp_path: Path) -> None:
     check_out("HEAD", tmp_path / "source")
     assert (tmp_path / "source" / "ensemble" / "zab" / "core.py").exists()
 
@@ -179,7 +179,7 @@ def test_short_benchmark_run_measures_our_peers() -> None:
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.timeout(SMOKE_TIMEOUT_S)
 @pytest.mark.long
-def test_earlier_commit_is_compared_with_the_working_tree() -> None:
+def test_benchmark_compares_an_earlier_commit_with_the_work_tree() -> None:
     run = command("--base", "HEAD", "--works", "set", "--rounds", "1", "--seconds", "0.1", "--grown", "0")
     done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=SMOKE_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr

@@ -61,13 +61,13 @@ def failed(freeze: bool, monkeypatch: pytest.MonkeyPatch, **outcome: float) -> t
     return fail_leader(servers, freeze), servers  # type: ignore[arg-type]
 
 
-def test_frozen_leader_result_includes_time_over_the_sync_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frozen_leader_result_has_the_delay_beyond_sync_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     measurement, servers = failed(True, monkeypatch)
     assert measurement.figures["over_limit_ms"] == 10.0 and measurement.problems == []
     assert servers.done == [("freeze", 2), ("thaw", 2)]
 
 
-def test_killed_leader_result_has_losses_but_no_sync_limit_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_for_a_killed_leader_omits_the_sync_limit_delay(monkeypatch: pytest.MonkeyPatch) -> None:
     measurement, servers = failed(False, monkeypatch, lost=2, sessions_lost=1)
     assert "over_limit_ms" not in measurement.figures
     assert measurement.problems == ["2 acknowledged writes lost", "the session was lost"]
@@ -85,7 +85,7 @@ def test_table_has_median_worst_and_total_losses() -> None:
 
 
 @pytest.mark.parametrize("as_json", [True])
-def test_frozen_servers_are_detected_without_loss(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_frozen_servers_are_detected_without_losing_writes(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit) as ended:
         main(kills=0, freezes=1, controllers=0, tick_time=200, sync_limit=2, only="ours", as_json=as_json)
 

@@ -8,7 +8,7 @@ import typer
 from bench.kafka import ACKS, CLIENTS, PARTITIONS, SIZES, Work, main, works
 
 
-def test_grid_has_each_combination_once_and_fetch_workloads_last() -> None:
+def test_grid_has_each_combination_once_with_fetches_last() -> None:
     found = [(work.acks, work.partitions, work.size, work.clients) for work in works(grid=True)]
     assert sorted(found) == sorted(
         (a, p, s, c) for a in (*ACKS, "") for p in PARTITIONS for s in SIZES for c in CLIENTS

@@ -87,7 +87,7 @@ def test_worst_round_is_shown_next_to_the_median() -> None:
     assert cells(comparison_table("", found, [CPU, WORST])) == [["kill", "zabka", "400.0", "500.0"]]
 
 
-def test_figure_missing_from_every_round_is_empty() -> None:
+def test_figure_that_no_round_measured_has_an_empty_cell() -> None:
     assert combined([], CPU) is None
     assert cells(comparison_table("", [Measurement("memory", "ours", {"cpu": 1.0})], [RATE, CPU])) == [
         ["memory", "zabka", "", "1.0"]
@@ -125,7 +125,7 @@ def test_significant_change_of_five_per_cent_or_more_is_reported(ratios: list[fl
     assert (found.grew(), found.shrank()) == (grew, shrank)
 
 
-def test_more_cpu_is_worse_but_more_throughput_is_not() -> None:
+def test_higher_cpu_is_reported_as_worse_and_higher_rate_is_not() -> None:
     assert worse(pairs_of(*[1.1] * 9), [RATE, CPU]) == ["set: CPU is worse, 1.100 times the base"]
     assert worse(pairs_of(*[0.9] * 9), [RATE, CPU]) == []
 
@@ -145,6 +145,6 @@ def test_interrupted_pair_is_skipped() -> None:
     assert paired_ratios(pairs_of(*[1.1] * 9)[:-1], [CPU])["set"] == [Ratio(*ratio_of([1.1] * 8))]
 
 
-def test_table_of_pairs_has_ratio_range_and_colour() -> None:
+def test_table_of_paired_runs_shows_ratio_range_and_colour() -> None:
     shown = paired_table("", pairs_of(*[1.25] * 9), [CPU])
     assert [str(next(iter(column.cells))) for column in shown.columns] == ["set", "[red]1.250[/] (1.25 to 1.25)"]

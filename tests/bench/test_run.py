@@ -39,7 +39,7 @@ def test_run_prints_a_results_table_and_the_machine(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(("side", "code"), [("ours", 1), ("base", 1), ("zookeeper", 0)])
-def test_guarantee_violated_by_zabka_fails_the_run(
+def test_violated_guarantee_of_zabka_fails_the_benchmark_run(
     side: servers.Side, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert code_of(Measurement("kill", side, {"ms": 4.0}, ["2 writes lost"])) == code
@@ -65,7 +65,7 @@ def test_json_output_has_one_object_per_line(capsys: pytest.CaptureFixture[str])
     assert lines[2] == {"failure": "kill, zabka: lost"}
 
 
-def test_busy_machine_and_slow_python_are_reported() -> None:
+def test_busy_machine_and_python_without_pgo_cause_warnings() -> None:
     quiet = {"cores": 2, "load_before": 0.3, "python_with_profiles": True}
     assert cautions(quiet) == []
     assert "noisy" in cautions(quiet | {"load_before": 1.5})[0]

@@ -27,7 +27,7 @@ def problems(usage: Usage) -> list[str]:
     return [problem for measurement in levels(usage, 900.0) for problem in measurement.problems]
 
 
-def test_constant_memory_and_descriptors_are_not_a_problem() -> None:
+def test_constant_memory_and_descriptor_use_is_not_reported() -> None:
     usage = grown([100_000, 102_000] * 10, [30, 40] * 10)
     assert problems(usage) == []
     assert [measurement.work for measurement in levels(usage, 900.0)] == ["broker-1, pid 7"]
@@ -45,7 +45,7 @@ def test_growth_of_a_recently_started_process_is_not_checked() -> None:
     assert levels(grown(range(1, 20_000, 1000), [1] * 20, begin_s=990.0), 900.0) == []
 
 
-def test_sample_counts_this_process_and_skips_one_that_exited(tmp_path: Path) -> None:
+def test_sample_counts_descriptors_and_skips_an_exited_process(tmp_path: Path) -> None:
     usage: Usage = {}
     with (tmp_path / "held").open("w"):
         take(usage, {"this": os.getpid()}, 1.0)

@@ -221,7 +221,7 @@ def test_controller_beliefs_of_brokers_are_journaled(cluster: Cluster) -> None:
         assert believed.is_controller == (node is first)
 
 
-def test_status_shows_what_the_broker_itself_knows(cluster: Cluster) -> None:
+def test_broker_status_shows_its_own_view_of_the_cluster(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 1, 3, assignment={0: [2, 1, 3]}))
     cluster.run(cluster.client.produce(P0, [Record(None, b"x")] * 3))
@@ -389,7 +389,7 @@ def test_failed_automatic_topic_creation_returns_the_reason(name: str, keys: dic
 # ---- configuration changes ------------------------------------------------------------------------------------
 
 
-def test_min_insync_replicas_of_a_topic_applies_to_first_record(cluster: Cluster) -> None:
+def test_topic_min_insync_replicas_applies_from_the_first_record(cluster: Cluster) -> None:
     cluster.start()
     cluster.run(cluster.client.create_topic("orders", 1, 3, configs={"min.insync.replicas": "3"}))
     follower = cluster.nodes[cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0].isr[1]]

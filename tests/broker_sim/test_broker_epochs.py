@@ -136,7 +136,7 @@ def test_late_leader_and_isr_request_does_not_block_a_new_topic(cluster: Cluster
     assert (partition.is_leader, partition.topic_id) == (True, topic_id)
 
 
-def test_newly_elected_controller_rejects_the_previous_one(cluster: Cluster) -> None:
+def test_new_controller_rejects_requests_of_the_previous_one(cluster: Cluster) -> None:
     former = cluster.controller
     former.runtime.pause()
     cluster.expire(former)

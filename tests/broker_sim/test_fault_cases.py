@@ -74,7 +74,7 @@ def test_heartbeat_fault_applies_only_to_its_group(cluster: Cluster) -> None:
     assert counts(cluster) == {"f1": [1, 1]}
 
 
-def test_commit_fault_rejects_every_partition_of_its_group(cluster: Cluster) -> None:
+def test_offset_commit_fault_rejects_all_partitions_of_its_group(cluster: Cluster) -> None:
     load_coordinator(cluster, "g")
     hold(cluster, refusal("NOT_COORDINATOR", api="OffsetCommit", group="g"))
     assert commit_errors(ask(cluster, commit("g"))) == ["not_coordinator"] * 2
@@ -170,7 +170,7 @@ def test_create_topics_with_a_lost_response_creates_the_topic(cluster: Cluster) 
     assert log_end(cluster, "later") == 0
 
 
-def test_delete_records_with_a_lost_response_deletes_records(cluster: Cluster) -> None:
+def test_delete_records_takes_effect_if_its_response_is_lost(cluster: Cluster) -> None:
     for _ in range(3):
         ask(cluster, produce())
     hold(cluster, fault(api="DeleteRecords", topic="orders", effect="drop_response"))
@@ -203,7 +203,7 @@ def test_offset_fetch_fault_rejects_only_its_partition(cluster: Cluster) -> None
         ("NOT_COORDINATOR", "not_coordinator", []),
     ],
 )
-def test_offset_fetch_fault_is_an_error_of_partitions_or_group(
+def test_offset_fetch_fault_sets_a_partition_or_group_error(
     cluster: Cluster, error: str, of_group: str, of_partitions: list[str]
 ) -> None:
     """UNSTABLE_OFFSET_COMMIT is the error of each partition, as in Kafka, because clients retry it only there."""
@@ -215,7 +215,7 @@ def test_offset_fetch_fault_is_an_error_of_partitions_or_group(
     assert (group.group_id, group.error_code.name, found) == ("g", of_group, of_partitions)
 
 
-def test_offset_queries_fail_only_for_the_partition_of_a_fault(cluster: Cluster) -> None:
+def test_offset_query_fault_affects_only_its_partition(cluster: Cluster) -> None:
     """Faults for one partition make offset queries fail for that partition only.
 
     The queries are ListOffsets and OffsetForLeaderEpoch, as in franz-go's tests of an offset reload.
@@ -237,7 +237,7 @@ def test_offset_queries_fail_only_for_the_partition_of_a_fault(cluster: Cluster)
     assert found == {0: ("unknown_leader_epoch", -1), 1: ("none", 1)}
 
 
-def test_leave_group_fault_keeps_the_member_until_it_repeats(cluster: Cluster) -> None:
+def test_leave_group_fault_keeps_the_member_until_its_retry(cluster: Cluster) -> None:
     load_coordinator(cluster, "g")
     joining = request(
         ApiKey.JOIN_GROUP, 3, group_id="g", session_timeout=30_000, rebalance_timeout=30_000, member_id="",

@@ -181,7 +181,7 @@ HALF_A_PAIR = "\ud800"
         ),
     ],
 )
-def test_unsendable_string_does_not_stop_the_controller(cluster: Cluster, path: str, value: object) -> None:
+def test_half_a_surrogate_in_a_string_does_not_stop_controller(cluster: Cluster, path: str, value: object) -> None:
     cluster.ensemble.put(path, json.dumps(value).encode(), owner=FOREIGN_SESSION if "ids" in path else 0)
     change_controller(cluster)
     assert any(f"{path} is not readable" in problem for problem in failures(cluster))

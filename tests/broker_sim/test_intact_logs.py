@@ -85,7 +85,7 @@ def test_log_is_intact_after_a_kill(cluster: Cluster) -> None:
     assert is_intact(cluster, node)
 
 
-def test_log_is_intact_after_power_loss_once_it_has_its_roles(
+def test_log_is_intact_at_the_second_restart_after_power_loss(
     cluster: Cluster,
 ) -> None:
     node = cluster.nodes[3]
@@ -136,7 +136,7 @@ def test_log_is_not_intact_after_a_disk_was_replaced(cluster: Cluster) -> None:
     assert not is_intact(cluster, node)
 
 
-def test_process_with_roles_registers_intact_logs_in_new_session(cluster: Cluster) -> None:
+def test_running_broker_registers_intact_logs_in_a_new_session(cluster: Cluster) -> None:
     node = cluster.nodes[3]
     assert not is_intact(cluster, node)
     cluster.expire(node)
@@ -144,7 +144,7 @@ def test_process_with_roles_registers_intact_logs_in_new_session(cluster: Cluste
     assert is_intact(cluster, node)
 
 
-def test_clean_stop_before_role_assignment_keeps_the_log_state(cluster: Cluster) -> None:
+def test_clean_stop_before_registration_marks_no_log_as_intact(cluster: Cluster) -> None:
     """A process that is stopped before its registration does not report its logs as intact.
 
     The previous process lost its power, so it may have lost records.
@@ -158,14 +158,14 @@ def test_clean_stop_before_role_assignment_keeps_the_log_state(cluster: Cluster)
 @pytest.mark.parametrize(
     "text", [None, "", "{}", '{"version":0}', "[]", '{"brokerEpoch":true}', "{", '{"brokerEpoch":"7"}']
 )
-def test_clean_shutdown_file_without_broker_epoch_is_not_intact(text: str | None) -> None:
+def test_log_without_epoch_in_clean_shutdown_file_is_not_intact(text: str | None) -> None:
     assert broker_epoch_of(text) == -1
 
 
 @pytest.mark.parametrize(
     "text", [None, "", "{}", '{"version":0,"brokerEpoch":7}', alive(7, "before"), alive(-1, "now")]
 )
-def test_clean_shutdown_file_from_before_a_reboot_is_not_intact(text: str | None) -> None:
+def test_clean_shutdown_file_from_before_a_reboot_is_ignored(text: str | None) -> None:
     assert broker_epoch_alive(text, "now") == -1
     assert broker_epoch_alive(alive(7, "now"), "now") == 7
     assert broker_epoch_alive(alive(7, ""), "") == -1

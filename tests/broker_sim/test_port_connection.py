@@ -294,7 +294,7 @@ def test_unsupported_api_versions_request_keeps_connection_open() -> None:
     run(test)
 
 
-def test_connections_accepted_at_the_same_time_are_ordered() -> None:
+def test_connections_accepted_at_the_same_time_keep_their_order() -> None:
     # uvloop reads the clock once per iteration. A resumed process accepts all pending connections in one iteration, so
     # they have the same timestamp.
     async def test() -> None:
@@ -450,7 +450,7 @@ def test_call_to_a_closed_port_raises_channel_broken() -> None:
     run(test)
 
 
-def test_timed_out_call_also_fails_later_calls_in_flight() -> None:
+def test_timed_out_call_fails_all_later_calls_in_flight() -> None:
     async def test() -> None:
         async with serving() as (served, _port):
             served.held = asyncio.Event()

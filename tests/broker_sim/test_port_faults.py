@@ -71,7 +71,7 @@ def truncated(context: RequestContext) -> None:
         pytest.param(truncated, ([], True), id="a truncated response closes the connection"),
     ],
 )
-def test_request_fault_takes_effect_on_the_connection(
+def test_request_fault_takes_effect_on_its_client_connection(
     first: Callable[[RequestContext], None], expected: tuple[list[int], bool]
 ) -> None:
     async def test() -> None:

@@ -21,7 +21,7 @@ SHORT_S = 0.1
 
 
 class Links:
-    """Wait until the background thread has read its rows. Raises Spark's exception if reading fails."""
+    """Link faults on the client connections of a broker's port, and the events that they cause."""
 
     def __init__(self, served: Served, port: KafkaPort) -> None:
         self.served = served
@@ -200,7 +200,7 @@ def test_connection_without_link_faults_uses_the_plain_transport() -> None:
     check(test)
 
 
-def test_client_is_matched_as_soon_as_its_client_id_is_complete() -> None:
+def test_client_is_recognised_once_its_whole_client_id_arrived() -> None:
     frame = encode_request(1, "shop", request(ApiKey.API_VERSIONS, 0))
     head = 4 + 2 + 2 + 4 + 2 + len("shop")
     assert [first_client(frame[:size]) for size in (0, head - 5, head - 1)] == [None] * 3

@@ -220,7 +220,7 @@ def test_corrupted_produce_request_is_rejected_by_the_broker(cluster: Cluster) -
     assert produced_errors(answer) == {"orders": ["corrupt_message"], "payments": ["none"]}
 
 
-def test_corrupt_fetch_fault_counts_only_responses_with_records(cluster: Cluster) -> None:
+def test_corrupt_fetch_fault_is_used_only_by_responses_with_data(cluster: Cluster) -> None:
     hold(cluster, fault(api="Fetch", effect="corrupt", topic="orders", times=1))
     ask(cluster, fetch())
     assert counts(cluster) == {"f1": [0, 0]}
@@ -255,7 +255,7 @@ def test_stale_metadata_fault_returns_the_previous_leader() -> None:
     cluster.stop_all()
 
 
-def test_stale_metadata_fault_omits_topics_created_later(cluster: Cluster) -> None:
+def test_stale_metadata_fault_omits_topics_created_after_it(cluster: Cluster) -> None:
     hold(cluster, fault(api="Metadata", effect="stale"))
     cluster.run(cluster.client.create_topic("later", assignment={0: (1,)}))
     cluster.wait(200)

@@ -245,7 +245,7 @@ def test_every_kind_of_key_store_is_read(authority: Authority, tmp_path: Path, k
         ({"cipher_suites": "TLS_AES_256_GCM_SHA384"}, "Python offers all of TLS 1.3's or none"),
     ],
 )
-def test_store_or_suite_that_cannot_be_used_is_rejected(
+def test_unusable_key_store_or_cipher_suite_is_rejected(
     authority: Authority, change: dict[str, object], expected: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"^listener SECURE: .*{expected}"):

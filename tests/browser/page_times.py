@@ -62,7 +62,7 @@ class Busy:
         self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     def ms(self) -> float:
-        """Return the CPU time since the page was opened, in ms."""
+        """Return the CPU time that the browser's main thread has used since the page was opened, in ms."""
         found = self._session.send("Performance.getMetrics")["metrics"]
         return next(float(metric["value"]) for metric in found if metric["name"] == "TaskDuration") * 1000
 

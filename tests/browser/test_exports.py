@@ -202,7 +202,7 @@ def test_url_of_another_run_shows_the_exported_run_and_an_error(offline: Watched
 
 
 def test_exported_seed_run_is_at_most_1_5_mb() -> None:
-    """A run of 20,000 events, with its messages, has at most 1.5 MB."""
+    """The exported file of a run with 20,000 events and its messages has at most 1.5 MB."""
     run = seed_run(7, "chaos", None, "")
     size = len(page_of([run], run.about.id))
     empty = len(page_of([run.part(None, run.about.first_us)], run.about.id))

@@ -67,7 +67,7 @@ def test_unreachable_api_is_unhealthy_and_disables_all_actions(watched: Watched,
 
 
 @pytest.mark.parametrize("node", ["broker 2", "peer 1"])
-def test_node_of_unknown_state_has_no_enabled_actions(page: Page, server: PageServer, node: str) -> None:
+def test_all_actions_of_a_node_in_unknown_state_are_disabled(page: Page, server: PageServer, node: str) -> None:
     expect(button(page, f"Kill {node}")).to_be_enabled()
     server.agent.freeze(10)
 

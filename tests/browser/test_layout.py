@@ -35,7 +35,7 @@ def test_row_of_seven_replicas_fits_next_to_the_side_panel(page: Page, server: P
     assert region(page, "Partitions").locator(".scroll").evaluate(OVERFLOW) <= 0
 
 
-def test_header_with_six_faults_and_a_past_moment_is_compact(page: Page, server: PageServer) -> None:
+def test_page_header_stays_compact_with_six_faults_and_a_moment(page: Page, server: PageServer) -> None:
     slow = [HeldFault(f"peer-{peer}", "broker-2", "delay", id=f"d{peer}", delay_ms=9) for peer in (1, 2, 3)]
     server.agent.held = [*slow, *(HeldFault("broker-2", f"broker-{b}", "cut", id=f"c{b}") for b in (1, 3))]
     for fault in server.agent.held:
@@ -54,7 +54,7 @@ def test_header_with_six_faults_and_a_past_moment_is_compact(page: Page, server:
     assert box["height"] <= 100
 
 
-def test_controller_gap_box_is_as_wide_as_its_reason(page: Page, server: PageServer) -> None:
+def test_controller_gap_box_is_as_wide_as_its_reason_text(page: Page, server: PageServer) -> None:
     server.agent.write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
     server.agent.write("broker-2", e.ControllerElected(2, 4, 4), e.ControllerReady(2, 4, 3, 1))
     server.settle()

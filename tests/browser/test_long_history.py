@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 MOMENTS = 100
 PAGE_END = 4_000
-"""Number of an event that is the last one of a batch: the browser fetches events in batches of 500."""
+"""Number of the last event of a batch. The browser fetches events in batches of 500."""
 VISIT = """async () => {
   const {theMoment} = await import("/web/main.js");
   window.visited = [];
@@ -53,7 +53,7 @@ def long_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServe
 
 @pytest.fixture
 def page(watched: Watched, long_history: PageServer) -> Iterator[Page]:
-    """Yield the page of that cluster, showing the present."""
+    """Yield the page of the cluster with the long history, at the present moment."""
     watched.page.goto(long_history.url)
     expect(card(watched.page, "Broker 1")).to_be_visible()
     yield watched.page
@@ -73,7 +73,7 @@ def folds(server: PageServer, numbers: list[int]) -> dict[int, Any]:
     return found
 
 
-def test_page_states_in_20000_events_equal_those_from_python(page: Page, long_history: PageServer) -> None:
+def test_page_and_python_compute_equal_states_of_20000_events(page: Page, long_history: PageServer) -> None:
     numbers = random.Random(11).sample(range(1, long_history.last_seq), MOMENTS)
     expected = folds(long_history, numbers)
     for seq in numbers:

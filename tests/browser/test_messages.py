@@ -131,7 +131,7 @@ def drawn_and_hidden(page: Page, tap: MessageTap) -> tuple[int, int]:
     return drawn, hidden
 
 
-def test_every_message_of_full_processes_is_drawn_or_counted(page: Page, failover: Failover) -> None:
+def test_every_message_of_a_full_process_run_is_drawn_or_counted(page: Page, failover: Failover) -> None:
     page.goto("about:blank")
     page.goto(f"{failover.server.url}#run={WHOLE_RUN}&at={failover.whole_seq}&tab=messages")
     wait_until(page, f"() => {ASKED}?.includes('{WHOLE_RUN}')")
@@ -204,7 +204,7 @@ def test_keys_select_messages_and_jump_to_their_moments(page: Page) -> None:
     expect(page.locator("#messages .told")).to_contain_text("→")
 
 
-def test_tracks_of_a_stored_run_show_its_lanes(page: Page) -> None:
+def test_tracks_tab_of_a_stored_run_shows_its_lanes(page: Page) -> None:
     turn_to(page, "Tracks")
     wait_until(page, "async () => (await import('/web/tracks/tab.js')).theStage()?.window?.spans.count > 20")
     expect(page.get_by_text("Cannot read the history")).to_have_count(0)
@@ -227,7 +227,7 @@ def test_message_diagram_is_painted_with_every_axis(page: Page, axis: str) -> No
     wait_until(page, PAINTED)
 
 
-def test_axis_of_a_dense_moment_is_evenly_spaced_by_default(page: Page) -> None:
+def test_message_axis_is_evenly_spaced_by_default(page: Page) -> None:
     """The time axis is spaced evenly per event by default; one click switches to real time.
 
     The controller sends a dozen messages in the same millisecond.

@@ -66,7 +66,7 @@ def failed_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer
 
 @pytest.fixture
 def tracks(watched: Watched, failed_over: PageServer) -> Iterator[Page]:
-    """Yield the page of that cluster at its first tab, the tracks."""
+    """Yield the page of the cluster that had a failover, at its first tab (the tracks)."""
     watched.page.goto(failed_over.url)
     expect(card(watched.page, "Broker 1")).to_be_visible()
     yield watched.page
@@ -111,7 +111,7 @@ def test_link_opens_a_past_moment_with_disabled_actions(watched: Watched, failed
     assert watched.complaints == []
 
 
-def test_steps_visit_each_event_once_and_end_key_goes_to_live(tracks: Page, failed_over: PageServer) -> None:
+def test_arrow_keys_visit_each_event_once_and_end_key_goes_live(tracks: Page, failed_over: PageServer) -> None:
     last = failed_over.numbered()[-1].seq
     tracks.evaluate(
         """async () => {
@@ -275,7 +275,7 @@ def test_late_response_does_not_replace_a_moment_chosen_later(tracks: Page) -> N
     assert tracks.evaluate("location.hash") == "#run=live&at=21"
 
 
-def test_unanswered_moment_request_shows_error_and_goes_live(tracks: Page) -> None:
+def test_unanswered_moment_request_shows_an_error_and_live_state(tracks: Page) -> None:
     tracks.route("**/runs/live/state?at=10", lambda route: None)
     patience = "ms => import('/web/main.js').then(({theMoment}) => { theMoment().patience_ms = ms; })"
     tracks.evaluate(patience, 200)

@@ -52,7 +52,7 @@ def test_peers_show_role_phase_epochs_zxid_and_leader(page: Page) -> None:
     expect(region(page, "ZAB ensemble")).to_contain_text("leader: peer 2 · epoch 1")
 
 
-def test_brokers_show_process_registration_epoch_and_controller(page: Page) -> None:
+def test_broker_cards_show_process_registration_and_controller(page: Page) -> None:
     expect(card(page, "Broker 1")).to_contain_text("controller")
     for broker in (1, 2, 3):
         expect(card(page, f"Broker {broker}")).to_contain_text("running")
@@ -86,7 +86,7 @@ def test_fenced_writes_and_requests_are_counted_for_each_broker(page: Page, serv
     expect(row(page, "Belief of broker 2")).to_contain_text("0 / 0")
 
 
-def test_controller_epoch_increases_and_past_terms_have_an_end(page: Page, server: PageServer) -> None:
+def test_controller_epoch_and_end_of_past_terms_are_shown(page: Page, server: PageServer) -> None:
     expect(page.get_by_label("controller epoch 3")).to_be_visible()
     session = 0x1_0000_A2C3_D001
     server.is_controller(-1, 3)

@@ -79,7 +79,7 @@ def place(page: Page, lane: str, number: int) -> tuple[float, float, int]:
     return x, y, seq
 
 
-def test_click_selects_an_event_wheel_zooms_and_drag_moves(tracks: Page) -> None:
+def test_mouse_selects_an_event_zooms_and_drags_the_tracks(tracks: Page) -> None:
     expect(slider(tracks).locator("canvas")).to_be_visible()
     # Go to a past moment, at which the tracks do not scroll with the time.
     tracks.keyboard.press("ArrowLeft")
@@ -189,7 +189,7 @@ def test_no_tab_scrolls_horizontally_on_a_phone(tracks: Page, tab: str) -> None:
     assert tracks.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_projector_shows_only_tracks_and_a_drawer_for_the_rest(tracks: Page) -> None:
+def test_projector_mode_shows_only_the_tracks_and_a_drawer(tracks: Page) -> None:
     tracks.keyboard.press("p")
     expect(region(tracks, "The cluster")).to_be_hidden()
     expect(slider(tracks)).to_be_visible()

@@ -95,7 +95,7 @@ def test_transactions_of_a_silent_coordinator_are_unknown(page_of_stuck: Page, s
     expect(row(page_of_stuck, "Consumers of orders-0")).to_contain_text("broker 1 is unknown: last known")
 
 
-def test_marker_removes_the_transaction_from_the_live_page(page_of_stuck: Page, stuck: PageServer) -> None:
+def test_written_marker_removes_its_transaction_from_the_page(page_of_stuck: Page, stuck: PageServer) -> None:
     released = e.LastStableOffsetReleased(1, "orders", 0, 4, 130, 130, 20_000)
     complete = e.TransactionChanged(2, "payments", "CompleteAbort", 7, 4, [], "markers written")
     held_at = stuck.last_seq

@@ -136,14 +136,14 @@ def test_unreadable_reassignment_plan_is_rejected(tmp_path: Path, text: str, mes
         reassign.read_plan(plan)
 
 
-def test_reassignment_throttle_covers_old_and_new_replicas() -> None:
+def test_reassignment_throttles_the_old_and_the_added_replicas() -> None:
     assert reassign.move([1, 2], [2, 3]) == ((1, 2), (3,))
 
 
 # ---- outputs ----------------------------------------------------------------------------------------------------
 
 
-def test_consumer_group_is_printed_as_by_kafkas_tool(capsys: pytest.CaptureFixture[str]) -> None:
+def test_consumer_group_output_equals_that_of_kafkas_tool(capsys: pytest.CaptureFixture[str]) -> None:
     partitions = (TopicPartition("t", 0), TopicPartition("t", 1))
     member = MemberInfo("reader-1", None, "reader", "/127.0.0.1", partitions)
     group = GroupInfo("g", Endpoint(2, "localhost", 9092), "Stable", "consumer", "range", (member,))

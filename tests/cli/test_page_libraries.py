@@ -36,7 +36,7 @@ def test_wheel_has_all_page_libraries_and_their_licences(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(("npm", "command"), [("/bin/npm", "npm ci --omit=dev --ignore-scripts"), (None, "make setup")])
-def test_error_for_a_build_without_libraries_has_the_npm_command(
+def test_missing_page_libraries_error_has_the_npm_command(
     npm: str | None, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

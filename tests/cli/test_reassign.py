@@ -103,7 +103,7 @@ def test_partitions_are_ordered_as_in_a_java_hash_map() -> None:
         ),
     ],
 )
-def test_move_progress_is_printed_as_by_kafkas_tool(place: Place, message: str, under_way: bool) -> None:
+def test_move_progress_output_equals_that_of_kafkas_tool(place: Place, message: str, under_way: bool) -> None:
     assert status(TopicPartitionReplica(2, T0), RIGHT, place) == message
     assert is_under_way(place) == under_way
 

@@ -23,7 +23,7 @@ def test_piped_scenario_names_are_complete_and_one_per_line() -> None:
         assert scenario.title in line and scenario.hypothesis in line
 
 
-def test_scenario_names_are_complete_on_80_columns() -> None:
+def test_scenario_names_are_not_truncated_on_80_columns() -> None:
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb"}
     process = subprocess.Popen(LIST, stdout=theirs, env=environment)

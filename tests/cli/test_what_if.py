@@ -69,7 +69,7 @@ def test_report_shows_differences_figures_and_causes() -> None:
     assert not any(line.startswith("  as it was  time without a controller") for line in lines)
 
 
-def test_times_until_recovery_are_those_of_the_journal() -> None:
+def test_recovery_times_of_a_fork_are_taken_from_the_journal() -> None:
     entries = on_world_clock(controller_killed().fork.entries)
     found = course(entries, AT_US, SHORT)
     ready = [each.mono_us for each in entries if isinstance(each.event, e.ControllerReady) and each.mono_us > AT_US]
@@ -81,7 +81,7 @@ def test_times_until_recovery_are_those_of_the_journal() -> None:
     assert (undisturbed.controller_since_us, undisturbed.writable_since_us) == (AT_US, AT_US)
 
 
-def test_fault_of_its_own_gives_the_moment_of_without() -> None:
+def test_leaving_out_a_fault_changes_the_run_from_its_injection() -> None:
     pair = play(FAULTS._replace(at_us=None, without=("f2",)))
     [at_us] = [
         each.mono_us
@@ -104,7 +104,7 @@ def test_fault_of_its_own_gives_the_moment_of_without() -> None:
         ({"settings_at": {"num.io.threads": "100"}}, "--set: the brokers reject it: .*num.io.threads"),
     ],
 )
-def test_change_that_the_run_cannot_have_is_refused(change: dict[str, object], reason: str) -> None:
+def test_change_that_does_not_fit_the_run_is_rejected(change: dict[str, object], reason: str) -> None:
     with pytest.raises(BadChange, match=reason):
         play(FAULTS._replace(**change))  # type: ignore[arg-type]
 
@@ -128,7 +128,7 @@ def test_invalid_option_gives_one_line_and_exit_code_2(arguments: list[str], rea
     assert done.stderr.startswith(f"zabka: {reason}") and done.stderr.count("\n") == 1
 
 
-def test_file_has_both_runs_as_a_pair(tmp_path: Path) -> None:
+def test_exported_what_if_file_has_both_runs_as_a_pair(tmp_path: Path) -> None:
     out = tmp_path / "pair.html"
     asked = ["--seed", "3", "--scenario", "ensemble", "--at", "9s", "--kill", "peer-1", "--for", "4s"]
     done = CliRunner().invoke(APP, [*asked, "--out", str(out)])
@@ -157,7 +157,7 @@ def test_futures_of_run_and_fork_are_counted() -> None:
     assert lines[1].startswith("lose acknowledged records") and lines[1].count("0 of 2 (0 to 66 %)") == 2
 
 
-def test_future_table_shows_shares_and_times_that_never_came() -> None:
+def test_outcome_table_shows_shares_and_events_that_never_came() -> None:
     column = [
         Future(3, True, 2_000_000, None, ""),
         Future(0, False, 1_000_000, None, ""),
@@ -170,6 +170,6 @@ def test_future_table_shows_shares_and_times_that_never_came() -> None:
 
 
 @pytest.mark.parametrize(("count", "of"), [(0, 10), (3, 10), (10, 10), (1, 1), (40, 200)])
-def test_interval_of_a_share_equals_scipys(count: int, of: int) -> None:
+def test_confidence_interval_of_a_share_equals_that_of_scipy(count: int, of: int) -> None:
     theirs = stats.binomtest(count, of).proportion_ci(0.95, method="wilson")
     assert wilson(count, of) == pytest.approx((theirs.low, theirs.high))

@@ -83,7 +83,7 @@ def cluster(installed: Installed, tmp_path: Path) -> Iterator[dict[str, Any]]:
         installed.zabka("down", "--data", data)
 
 
-def test_installed_wheel_starts_a_cluster_with_the_page(cluster: dict[str, Any]) -> None:
+def test_installed_wheel_starts_a_cluster_with_its_web_page(cluster: dict[str, Any]) -> None:
     assert {process["process"] for process in cluster["processes"]} == {"running"}
     with httpx.Client(base_url=cluster["url"], trust_env=False) as client:
         assert "/web/main.js" in client.get("/").text

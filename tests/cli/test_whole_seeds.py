@@ -35,7 +35,7 @@ def test_whole_cluster_seeds_pass_and_report_truncations() -> None:
 
 
 @pytest.mark.long
-def test_result_of_a_seed_does_not_depend_on_python_hash_seed(tmp_path: Path) -> None:
+def test_seed_result_does_not_depend_on_the_python_hash_seed(tmp_path: Path) -> None:
     files = [tmp_path / "one.jsonl", tmp_path / "other.jsonl"]
     for number, file in enumerate(files):
         run_zabka("replay", "--scenario", "whole", "--seed", "1", "--out", str(file), hash_seed=str(number + 1))

@@ -281,7 +281,7 @@ def test_editing_documents_does_not_invalidate_the_build_cache() -> None:
     assert dockerfile().index(f"-r /tmp/{SPARK_LOCK}") < dockerfile().index("COPY . .")
 
 
-def test_final_stages_copy_the_environment_without_build_tools() -> None:
+def test_final_image_stages_contain_no_build_tools() -> None:
     stages = re.split(r"^FROM ", dockerfile(), flags=re.MULTILINE)
     for stage in stages:
         if re.match(r"\S+ AS (spark|nodes)\n", stage):

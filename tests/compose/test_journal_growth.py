@@ -94,7 +94,7 @@ def test_every_waiting_journal_reader_is_notified(journal: Path, growth: Journal
 
 
 @needs_inotify
-def test_message_log_does_not_wake_the_waiting_readers(journal: Path, growth: JournalGrowth) -> None:
+def test_growth_of_the_message_log_does_not_wake_journal_readers(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
         add(journal / MESSAGES)

@@ -1,4 +1,4 @@
-"""`make up` stops the cluster even if only make received the SIGINT."""
+"""Ctrl-C stops the cluster of `make up` even if only the make process received the SIGINT."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def parent(proc: Path, comm: str, blocked: str) -> Path:
     ("comm", "blocked", "interrupted"),
     [("make", INTERRUPTED, True), ("make", WAITING, False), ("bash", INTERRUPTED, False), ("gmake", INTERRUPTED, True)],
 )
-def test_interrupt_is_reported_only_if_make_received_sigint(
+def test_make_interrupt_is_reported_only_after_a_sigint(
     tmp_path: Path, comm: str, blocked: str, interrupted: bool
 ) -> None:
     assert make_was_interrupted(parent(tmp_path, comm, blocked)) is interrupted
 
 
-def test_interrupt_of_make_is_not_detected_without_proc(tmp_path: Path) -> None:
+def test_make_interrupt_is_not_detected_if_proc_is_missing(tmp_path: Path) -> None:
     assert not make_was_interrupted(tmp_path)

@@ -215,7 +215,7 @@ def test_peers_are_started_in_parallel() -> None:
     assert {each["spec"]["podManagementPolicy"] for each in of_kind("StatefulSet").values()} == {"Parallel"}
 
 
-def test_disruption_budget_allows_one_disruption_per_node_kind() -> None:
+def test_disruption_budget_allows_one_pod_of_each_node_kind() -> None:
     assert {each["spec"]["maxUnavailable"] for each in of_kind("PodDisruptionBudget").values()} == {1}
 
 

@@ -200,7 +200,7 @@ def test_invalid_setting_is_rejected_with_the_reason(setting: str, reason: str) 
         split_settings([setting])
 
 
-def test_settings_are_kept_until_they_are_reset(tmp_path: Path) -> None:
+def test_plan_keeps_settings_until_they_are_reset(tmp_path: Path) -> None:
     first = plan(Requested(api_port=0, zk_port=0, kafka_port=0, overrides=split_settings(["tickTime=300"])), None)
     second = plan(Requested(), first)
     third = plan(Requested(overrides=split_settings(["tickTime="])), second)

@@ -82,7 +82,7 @@ def test_registration_of_another_session_is_rejected(world: World) -> None:
     assert world.ensemble.nodes["/brokers/ids/5"].owner == 0x4444
 
 
-def test_start_rejected_because_of_a_registration_can_be_retried(world: World) -> None:
+def test_controller_start_can_be_retried_after_broker_id_in_use(world: World) -> None:
     from tests.controller.controller_world import Node
     from zabka.controller.config import ControllerConfig
 

@@ -58,7 +58,7 @@ def test_topic_with_a_delayed_deletion_stays_in_metadata(world: World) -> None:
     assert -2 in leaders_sent()
 
 
-def test_replica_removed_during_a_delayed_deletion_is_stopped(world: World) -> None:
+def test_replica_reassigned_during_a_delayed_deletion_is_stopped(world: World) -> None:
     world.create_topic("orders", {0: [1], 1: [1]})
     world.settle()
     reassign(world, P0, [2])

@@ -230,7 +230,7 @@ def test_single_controller_is_reelected_after_an_illegal_state(world: World) -> 
     assert world.nodes[1].controller.is_active and epoch(world) == ("2", 2)
 
 
-def test_batch_of_a_fenced_controller_is_not_sent_in_next_term(world: World) -> None:
+def test_requests_of_a_fenced_controller_are_not_sent_next_term(world: World) -> None:
     # KAFKA-12315: a ControllerMoved exception while replica states change must not leave requests in the batch.
     world.start(1)
     world.join(2, 3)
@@ -454,7 +454,7 @@ def test_non_controller_rejects_requests_to_the_controller(world: World) -> None
 
 
 @pytest.mark.scenario(34)
-def test_death_of_controller_that_leads_adds_two_leader_epochs(world: World) -> None:
+def test_death_of_controller_leading_a_partition_adds_two_epochs(world: World) -> None:
     world.start(1, 2, 3)
     leader = world.active().broker_id
     others = sorted({1, 2, 3} - {leader})

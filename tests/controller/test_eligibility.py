@@ -91,7 +91,7 @@ def test_state_with_eligible_replicas_survives_a_round_trip() -> None:
         assert read is not None and read.eligible == read.doubtful == () and read.isr == (2,)
 
 
-def test_recently_changed_min_isr_makes_no_replica_eligible(world: World) -> None:
+def test_recent_min_isr_change_makes_no_replica_eligible(world: World) -> None:
     node = world.active()
     world.set_config("t", min_insync_replicas="3")
     changed = world.ensemble.nodes[znodes.config_path("topics", "t")]
@@ -111,7 +111,7 @@ def test_invalid_min_isr_makes_no_replica_eligible(world: World) -> None:
     assert world.events(ControllerEventFailed) == []
 
 
-def test_just_changed_default_min_isr_makes_no_replica_eligible(world: World) -> None:
+def test_replica_is_ineligible_just_after_default_min_isr_change(world: World) -> None:
     world.create_topic("u", {0: [2, 3, 4]})
     world.settle()
     node, path = world.active(), znodes.config_path("brokers", "<default>")
@@ -156,7 +156,7 @@ def test_lowered_min_isr_removes_eligible_replicas(world: World) -> None:
     assert stands(world) == (-1, (2,), ())
 
 
-def test_changed_broker_default_of_min_isr_ends_eligibility(world: World) -> None:
+def test_default_min_isr_change_makes_replicas_ineligible(world: World) -> None:
     leave(world, 4, 3)
     join(world, 3, intact=True)
     world.ensemble.put(znodes.config_path("brokers", "<default>"), znodes.encode_config({"min.insync.replicas": "1"}))
@@ -238,7 +238,7 @@ def test_next_controller_handles_an_unseen_return_of_a_broker(world: World) -> N
     assert stands(world) == (3, (3,), ())
 
 
-def test_unseen_broker_return_is_handled_despite_a_newer_state(world: World) -> None:
+def test_unseen_broker_return_is_handled_after_a_state_rewrite(world: World) -> None:
     leave(world, 4, 3)
     # Replica 3 returns while the controller receives no watch events. The controller then writes the partition state
     # again, as it does after an ISR shrink, and dies.

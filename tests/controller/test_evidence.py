@@ -62,7 +62,7 @@ def test_liveness_event_contains_the_registration_that_ended() -> None:
     assert gone.removed == [2] and gone.ended == [(2, registration_cause(2, registration))]
 
 
-def test_isr_event_contains_removed_replicas_and_the_proposal() -> None:
+def test_isr_event_contains_removed_replicas_and_its_proposal() -> None:
     world = World()
     led_by_the_second(world)
     changed = world.events(IsrChanged)[-1]
@@ -70,7 +70,7 @@ def test_isr_event_contains_removed_replicas_and_the_proposal() -> None:
     assert changed.caused_by == proposal_cause(T0, 0), "the partition epoch that the leader knew"
 
 
-def test_election_events_contain_the_broker_that_caused_them() -> None:
+def test_election_event_names_the_broker_that_caused_it() -> None:
     world = World()
     led_by_the_second(world)
     first, second = (world.nodes[broker_id].controller.broker_epoch for broker_id in (3, 2))

@@ -31,7 +31,7 @@ from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo
     ],
     ids=["absent", "disabled", "enabled", "of-version-1", "unreadable"],
 )
-def test_new_controller_enables_features_and_keeps_present_ones(before: bytes | None, after: bytes) -> None:
+def test_new_controller_enables_features_and_keeps_enabled_ones(before: bytes | None, after: bytes) -> None:
     world = World()
     if before is not None:
         world.ensemble.put(znodes.FEATURE, before)

@@ -99,7 +99,7 @@ def test_ghost_controller_bug_leaves_no_active_controller(world: World, on: bool
 
 
 @ON_AND_OFF
-def test_registration_of_a_foreign_session_is_awaited_or_fatal(world: World, on: bool) -> None:
+def test_registration_of_another_session_is_awaited_or_fatal(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.FOREIGN_EPHEMERAL)
     world.ensemble.end_session(world.nodes[1].session.session_id)
     world.ensemble.put(znodes.broker_path(1), b"{}", owner=0x4444)
@@ -134,7 +134,7 @@ def test_unsent_batch_loses_changes_of_the_next_controller(world: World, on: boo
 
 
 @ON_AND_OFF
-def test_stale_context_restores_an_old_reassignment(world: World, on: bool) -> None:
+def test_stale_context_writes_an_old_reassignment_again(world: World, on: bool) -> None:
     start(world, 1, 8, on=on, switch=Historical.CONTEXT_KEPT)
     world.join(2, 3, 4)
     world.create_topic("t", {0: [2]})
@@ -163,7 +163,7 @@ def test_stale_context_restores_an_old_reassignment(world: World, on: bool) -> N
 
 
 @ON_AND_OFF
-def test_stale_context_contains_a_topic_another_client_deleted(world: World, on: bool) -> None:
+def test_stale_context_keeps_a_topic_that_was_already_deleted(world: World, on: bool) -> None:
     start(world, 1, 8, on=on, switch=Historical.CONTEXT_KEPT)
     world.join(2)
     world.create_topic("t", {0: [2]})
@@ -218,7 +218,7 @@ def test_fast_bounce_is_undetected_without_broker_epochs(world: World, on: bool)
 
 
 @ON_AND_OFF
-def test_without_epochs_isr_admits_a_former_broker_process(world: World, on: bool) -> None:
+def test_isr_admits_a_former_broker_process_without_epochs(world: World, on: bool) -> None:
     start(world, 1, on=on, switch=Historical.NO_MEMBER_EPOCHS)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})

@@ -40,7 +40,7 @@ def test_offline_election_of_an_eligible_replica_is_clean() -> None:
     assert leader_for_offline(before, [2, 5, 4], {2, 4, 5}, unclean=False).leader == 2  # type: ignore[union-attr]
 
 
-def test_unclean_election_prefers_possibly_incomplete_member() -> None:
+def test_unclean_election_prefers_an_incomplete_isr_member() -> None:
     before = state(-1, 2)._replace(doubtful=(2,))
     assert leader_for_offline(before, [4, 2], {2, 4}, unclean=False) is None
     chosen = leader_for_offline(before, [4, 2], {2, 4}, unclean=True)

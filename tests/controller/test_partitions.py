@@ -160,7 +160,7 @@ def test_broker_default_allows_unclean_elections() -> None:
 
 
 @pytest.mark.scenario(43)
-def test_partition_awaits_the_old_leader_by_default(world: World) -> None:
+def test_offline_partition_waits_for_its_old_leader_by_default(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     lose_all_but(world, "t", survivor=3, last=2)
@@ -230,7 +230,7 @@ def test_enabling_unclean_election_by_default_elects_immediately(world: World) -
 
 
 @pytest.mark.scenario(47)
-def test_state_changed_by_another_client_is_read_again(world: World) -> None:
+def test_partition_state_changed_by_the_leader_is_read_again(world: World) -> None:
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
     context = world.active().controller.term.context
@@ -255,7 +255,7 @@ def test_state_changed_by_another_client_is_read_again(world: World) -> None:
 
 
 @pytest.mark.scenario(47)
-def test_state_written_by_a_later_controller_ends_the_election(world: World) -> None:
+def test_election_does_not_overwrite_a_later_controllers_state(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     later = LeaderAndIsr(2, 5, (2, 3), 9)
@@ -266,7 +266,7 @@ def test_state_written_by_a_later_controller_ends_the_election(world: World) -> 
     assert world.state("t") == before
 
 
-def test_state_write_with_a_lost_response_is_not_repeated(world: World) -> None:
+def test_state_write_is_not_repeated_if_its_response_is_lost(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     lost: list[int] = []

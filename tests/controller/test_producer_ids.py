@@ -60,7 +60,7 @@ def test_unreadable_producer_id_block_prevents_allocation(world: World) -> None:
     assert [event.event for event in world.events(ControllerEventFailed)] == ["AllocateProducerIds"]
 
 
-def test_removed_producer_id_block_prevents_allocation(world: World) -> None:
+def test_missing_producer_id_znode_prevents_allocation(world: World) -> None:
     world.ensemble.delete(znodes.LATEST_PRODUCER_ID_BLOCK)
     assert allocate(world, 2).error_code == KafkaError.unknown_server_error
     assert world.nodes[1].controller.is_active

@@ -46,7 +46,7 @@ def reassign(world: World, target: Sequence[int] | None, partition: TopicPartiti
 
 
 def ask_by_znode(world: World, **targets: Sequence[int]) -> None:
-    """Write the targets to /admin/reassign_partitions, as Kafka's tool did before requests existed."""
+    """Write the targets to /admin/reassign_partitions, as Kafka's tool did before it used requests."""
     listed = {TopicPartition(topic, 0): tuple(target) for topic, target in targets.items()}
     world.ensemble.put(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignments(listed))
     world.settle()
@@ -100,7 +100,7 @@ class _Compared(int):
     __hash__ = int.__hash__
 
 
-def test_target_lookup_is_linear_in_the_number_of_replicas() -> None:
+def test_reassignment_target_is_computed_in_linear_time() -> None:
     origin, target = (tuple(map(_Compared, range(first, first + 1_000))) for first in (0, 500))
     moving = ReplicaAssignment(origin).reassign_to(target)
     assert len(moving.replicas) == 1_500 and sorted(moving.origin) == list(origin) and moving.target == target
@@ -164,7 +164,7 @@ def test_dead_target_halts_a_reassignment_after_one_leader_epoch(world: World) -
 
 
 @pytest.mark.scenario(50)
-def test_halted_reassignment_resumes_with_four_leader_epochs(world: World) -> None:
+def test_halted_reassignment_completes_at_leader_epoch_four(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     world.leave(2)
@@ -228,7 +228,7 @@ def test_cancellation_restores_only_the_original_replicas(world: World) -> None:
     )
 
 
-def test_new_target_replaces_the_old_and_stops_the_old_replicas(world: World) -> None:
+def test_new_reassignment_stops_replicas_only_in_the_old_target(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, [2, 3])
@@ -390,7 +390,7 @@ def test_returning_replica_is_sent_the_new_partitions_state(leaderless: World) -
         assert received and received[-1] == leaderless.state("orders").leader_epoch
 
 
-def test_topic_whose_partition_started_elsewhere_can_be_deleted(leaderless: World) -> None:
+def test_topic_started_on_its_reassignment_target_can_be_deleted(leaderless: World) -> None:
     reassign(leaderless, [2, 3])
     leaderless.ensemble.put(znodes.delete_topic_path("orders"))
     leaderless.settle()
@@ -412,7 +412,7 @@ def test_reassignment_waits_for_a_replica_that_can_start(leaderless: World) -> N
     assert not leaderless.events(ControllerEventFailed)
 
 
-def test_replicas_removed_together_get_no_later_leader_and_isr(world: World) -> None:
+def test_replicas_removed_in_one_write_get_no_new_leader_and_isr(world: World) -> None:
     world.create_topic("orders", {0: [3, 1, 2]})
     world.settle()
     caught_up(world, [1, 3])
@@ -522,7 +522,7 @@ def test_isr_change_by_a_leader_completes_a_reassignment(world: World) -> None:
     assert assignment(world) == ReplicaAssignment((2,))
 
 
-def test_partitions_added_during_a_reassignment_are_kept(world: World) -> None:
+def test_partition_added_during_a_reassignment_request_is_kept(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     # The controller receives the reassignment request before the watch event of the changed topic znode.

@@ -247,7 +247,7 @@ def test_imbalance_check_ignores_a_small_imbalance() -> None:
     assert world.brief("t")[0] == 3 and world.brief("u")[0] == 2
 
 
-def test_imbalance_check_waits_for_reassignments() -> None:
+def test_imbalance_check_is_postponed_during_reassignments() -> None:
     """The imbalance check elects no leader for a topic while partitions are being reassigned.
 
     Kafka does the same (KafkaController.checkAndTriggerAutoLeaderRebalance).

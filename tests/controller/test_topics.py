@@ -604,7 +604,7 @@ def test_partitions_added_to_a_topic_being_deleted_are_removed(world: World) -> 
     assert gone(world, "t")
 
 
-def test_topic_being_deleted_keeps_its_id_despite_old_tools(world: World) -> None:
+def test_topic_being_deleted_keeps_its_id_if_old_tools_write_it(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     before = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]

@@ -197,7 +197,7 @@ def test_death_and_return_of_a_leader_send_the_expected_requests() -> None:
 
 
 @pytest.mark.scenario(36)
-def test_replica_outside_isr_returns_after_all_replicas_died() -> None:
+def test_replica_outside_the_isr_can_return_but_not_lead() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -407,7 +407,7 @@ def test_broker_without_replicas_sends_the_expected_requests() -> None:
 
 
 @pytest.mark.scenario(34)
-def test_death_of_controller_that_leads_sends_expected_requests() -> None:
+def test_death_of_controller_leading_a_partition_sends_requests() -> None:
     world = World()
     world.start(1)
     world.start(2)

@@ -93,7 +93,7 @@ def test_first_isr_member_that_did_not_bounce_leads(world: World) -> None:
     assert world.brief("t") == (4, (4, 3), 1)
 
 
-def test_only_replica_leads_in_a_new_epoch_after_unseen_bounce(world: World) -> None:
+def test_unseen_bounce_of_the_only_replica_starts_a_new_epoch(world: World) -> None:
     create(world, 2)
     world.kill(1)
     bounce(world, 2)
@@ -102,7 +102,7 @@ def test_only_replica_leads_in_a_new_epoch_after_unseen_bounce(world: World) -> 
     assert set(epochs_sent(world, 2)) == {1}
 
 
-def test_isr_whose_members_all_bounced_stays_in_a_new_epoch(world: World) -> None:
+def test_isr_is_kept_in_a_new_epoch_if_all_members_bounced(world: World) -> None:
     create(world, 2, 3, 4)
     world.kill(1)
     bounce(world, 4, 3, 2)
@@ -138,7 +138,7 @@ def test_possibly_incomplete_replica_is_not_counted_for_min_isr(world: World) ->
     assert world.state("t").leader == 2
 
 
-def test_replica_returning_without_log_waits_for_an_eligible_one(world: World) -> None:
+def test_replica_without_log_waits_for_an_eligible_replica(world: World) -> None:
     create(world, 2, 3, 4, min_insync_replicas="2")
     world.leave(4)
     world.settle()
@@ -197,7 +197,7 @@ def test_bounced_broker_outside_the_isr_changes_nothing(world: World) -> None:
     assert epochs_sent(world, 4) == [0]
 
 
-def test_state_newer_than_the_registration_is_not_changed(world: World) -> None:
+def test_state_newer_than_a_registration_is_not_overwritten(world: World) -> None:
     create(world, 2, 3, 4)
     bounce(world, 3)
     world.settle()
@@ -316,7 +316,7 @@ def test_isr_after_any_set_of_bounces_contains_the_leader() -> None:
                 assert new.leader == leader
 
 
-def test_pending_bounce_is_handled_after_another_broker_returned(
+def test_bounce_pending_at_a_failover_is_still_handled(
     world: World,
 ) -> None:
     create(world, 2, 3, min_insync_replicas="2")
@@ -346,7 +346,7 @@ def test_pending_bounce_is_handled_after_another_broker_returned(
 
 
 @pytest.mark.parametrize(("written_in", "fenced"), [(-1, True), (0, True), (1, False)])
-def test_state_of_a_later_controller_is_not_changed(world: World, written_in: int, fenced: bool) -> None:
+def test_state_written_by_a_later_controller_is_not_overwritten(world: World, written_in: int, fenced: bool) -> None:
     """A controller does not overwrite a partition state that a later controller has written.
 
     Such a state has a later controller epoch. The controller can overwrite states of its own and of earlier epochs.

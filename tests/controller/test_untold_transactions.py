@@ -56,7 +56,7 @@ def test_topic_removal_event_refers_to_the_znode_deletion(world: World) -> None:
     assert [(e.topic, e.caused_by) for e in world.events(TopicDeleted)] == [("t", transaction_cause(removed))]
 
 
-def test_preferred_election_event_refers_to_its_znode_write(world: World) -> None:
+def test_preferred_election_is_attributed_to_its_znode_write(world: World) -> None:
     world.leave(2)
     world.settle()
     world.join(2)
@@ -70,7 +70,7 @@ def test_preferred_election_event_refers_to_its_znode_write(world: World) -> Non
     assert last_election_cause(world) == transaction_cause(asked.mzxid)
 
 
-def test_log_dir_election_event_refers_to_notification_write(world: World) -> None:
+def test_log_dir_election_is_attributed_to_its_notification(world: World) -> None:
     world.offline_replicas[2] = {T0}
     path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000001"
     received = world.ensemble.put(path, znodes.encode_log_dir_event(2))
@@ -84,7 +84,7 @@ def test_topic_deletion_event_refers_to_its_request_znode_write(world: World) ->
     assert handles(world, asked.czxid)
 
 
-def test_liveness_event_refers_to_the_causing_transaction(world: World) -> None:
+def test_liveness_event_names_the_transaction_that_caused_it(world: World) -> None:
     world.join(5)
     joined = world.ensemble.nodes[znodes.broker_path(5)].czxid
     world.settle()

@@ -35,7 +35,7 @@ def test_recipes_pass_in_a_separate_pytest(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_corrected_services_pass_in_every_seed(tmp_path: Path) -> None:
+def test_corrected_example_services_pass_with_every_seed(tmp_path: Path) -> None:
     text = output("services", tmp_path, PYTHONHASHSEED="0")
     assert f"{MISTAKES} passed" in text, text
 
@@ -48,6 +48,6 @@ def test_ready_made_fault_sets_expose_the_mistakes_of_the_worker(tmp_path: Path)
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_mistakes_of_services_are_found_within_50_seeds(tmp_path: Path) -> None:
+def test_mistakes_in_the_services_example_are_found_in_50_seeds(tmp_path: Path) -> None:
     text = output("services", tmp_path, PYTHONHASHSEED="0", ZABKA_MISTAKES="1")
     assert len(re.findall(r"zabka: \w+ fails with seed \d+ and", text)) == MISTAKES, text

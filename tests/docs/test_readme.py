@@ -35,7 +35,7 @@ def test_readme_has_at_most_120_lines() -> None:
 
 @pytest.mark.parametrize("command", TOUR)
 @pytest.mark.timeout(300)
-def test_tour_commands_of_the_readme_work(started: Started, tmp_path: Path, command: str) -> None:
+def test_every_command_of_the_readme_tour_succeeds(started: Started, tmp_path: Path, command: str) -> None:
     for beginning, tool in TOOLS.items():
         if command.startswith(beginning) and shutil.which(tool) is None:
             if os.environ.get("CI"):

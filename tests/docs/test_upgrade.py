@@ -87,7 +87,7 @@ VERSIONS: dict[str, int | None] = {
 Show = Callable[[Path], str]
 OLDER: dict[str, Show] = {}
 NEWER: dict[str, Show] = {}
-"""One check for each file format of how a newer file is handled.
+"""For each file format, a check of how a newer file is handled.
 
 Each check returns the text that the table in the upgrade page must contain.
 """

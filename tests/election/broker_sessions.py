@@ -1,4 +1,4 @@
-"""Which broker sessions have expired."""
+"""Finds the broker sessions that have expired."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def is_alive(pid: int) -> bool:
 
 
 def listening(data: Path) -> list[int]:
-    """Return the ports of the cluster in this data directory that accept connections."""
+    """Return the ports that accept connections, for the cluster with this data directory."""
     topology = load(data)
     assert topology is not None
     ports = [topology.api_port, topology.hosts[0].agent_port, *(broker.port for broker in topology.brokers)]

@@ -84,7 +84,9 @@ def test_unexpected_step_error_is_reported_and_script_is_undone(
     assert {node.process for node in zabka_cluster.brokers.values()} == {"running"}
 
 
-def test_script_stopped_from_outside_is_undone(zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_of_an_interrupted_script_are_undone(
+    zabka_cluster: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def play_step(stage: LiveStage, step: AnyWorldStep) -> None:
         if isinstance(step, world_steps.Wait):
             raise KeyboardInterrupt
@@ -130,7 +132,7 @@ def test_fault_removal_is_retried_after_a_failure(zabka_cluster: LiveCluster, mo
     assert zabka_cluster.get("/api/v1/faults") == []
 
 
-def test_script_does_not_overwrite_znodes_and_deletes_its_own(
+def test_script_deletes_its_own_znodes_and_overwrites_none(
     zabka_cluster: LiveCluster,
 ) -> None:
     steps = (

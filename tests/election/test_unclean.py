@@ -110,7 +110,7 @@ def test_partition_waits_for_old_leader_without_unclean_election(cluster: Cluste
 
 
 @pytest.mark.scenario(45)
-def test_topic_override_elects_a_stale_replica_and_reports_loss(
+def test_topic_override_elects_stale_replica_and_reports_loss(
     cluster: Cluster,
 ) -> None:
     case = offline_case(cluster)

@@ -38,7 +38,7 @@ def test_two_equally_similar_names_are_not_suggested() -> None:
     assert close_name("heeder", ["header", "reader"]) == "header"
 
 
-def test_name_that_differs_only_in_digits_is_not_suggested() -> None:
+def test_name_with_other_digits_is_not_suggested() -> None:
     assert close_name("orders-3", ["orders-1"]) is None
 
 

@@ -39,7 +39,7 @@ def test_joined_logical_lines_equal_the_original_file(text: str) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["a", "b.c", "clientPort"]), st.text(max_size=40)))
-def test_written_property_lines_are_parsed_to_the_same_values(properties: dict[str, str]) -> None:
+def test_written_properties_are_parsed_to_the_same_values(properties: dict[str, str]) -> None:
     text = "\n".join(property_line(key, value) for key, value in properties.items())
     assert text.isascii()
     assert read_properties(text) == properties

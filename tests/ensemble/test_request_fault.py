@@ -77,7 +77,7 @@ def test_nodes_share_the_injection_count_of_a_rule(fields: dict[str, int], expec
     assert found == expected
 
 
-def test_unchanged_fault_rules_keep_their_counts() -> None:
+def test_fault_rules_kept_in_an_update_keep_their_counts() -> None:
     active = ActiveFaults(SharedCounts().count)
     assert [each.id for each in active.replace([held(id="a")], 0)] == ["a"]
     active.due(lambda _: True, 0, lambda: 0.0)
@@ -203,7 +203,7 @@ def test_kafka_request_fault_with_a_principal_is_rejected() -> None:
     ("pattern", "matched"),
     [("sasl:alice", True), ("digest:bob", True), ("digest:*", True), ("sasl:bob", False), ("bob", False)],
 )
-def test_rule_matches_the_principals_of_a_zookeeper_client(pattern: str, matched: bool) -> None:
+def test_rule_selects_zookeeper_clients_by_their_principals(pattern: str, matched: bool) -> None:
     made = RequestFault(kind="request", opcode="create", effect="close", principal=pattern)
     identities = [("ip", "127.0.0.1"), ("sasl", "alice"), ("digest", "bob:hash")]
     assert matches(made, ZooKeeperSubject(OpCode.CREATE, ("/a",)), map(principal, identities)) is matched

@@ -22,7 +22,7 @@ def test_quantiles_of_small_values_are_exact() -> None:
     assert [summary.quantile(share) for share in (0.5, 0.95, 0.99, 0.999)] == [50, 95, 99, 100]
 
 
-def test_value_can_be_counted_several_times() -> None:
+def test_summary_counts_a_value_added_with_a_repeat_count() -> None:
     summary = Summary()
     summary.add(3, times=9)
     summary.add(50)

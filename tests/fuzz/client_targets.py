@@ -209,8 +209,8 @@ USERS = {"ann": "secret", "é": "p\\w"}
 def sasl(data: bytes) -> None:
     """Fuzz both sides of digest authentication.
 
-    The server authenticates a known user from the input as the client's response, or rejects it. The client responds to
-    the input as a challenge, or rejects it.
+    The server gets the input as a client's response, and must authenticate a known user or reject the response. The
+    client gets the input as a challenge, and must respond to the challenge or reject it.
     """
     server = DigestMd5Server(USERS, "nonce")
     with suppress(SaslError):

@@ -64,7 +64,7 @@ def zoo_cfg(data: bytes) -> None:
 
 
 def my_id(data: bytes) -> None:
-    """Read a server's own id (myid): a number, or an error."""
+    """Read a server's own id (myid). The result must be a number or an error."""
     directory = _directory()
     (directory / "myid").write_bytes(data)
     with suppress(ConfigError):
@@ -96,7 +96,7 @@ def reconfig(data: bytes) -> None:
 
 
 def jaas(data: bytes) -> None:
-    """Read the users of a JAAS section: some users, none, or ValueError."""
+    """Read the users of a JAAS section. The result must be some users, none, or ValueError."""
     with suppress(ValueError):
         digest_users(_text(data), "Server")
 
@@ -109,7 +109,7 @@ def quota(data: bytes) -> None:
 
 
 def epochs(data: bytes) -> None:
-    """Read an epoch file: a number or DataDirectoryError."""
+    """Read an epoch file. The result must be a number or a DataDirectoryError."""
     directory = _directory() / "epochs"
     directory.mkdir(exist_ok=True)
     current, _, accepted = data.partition(b"|")

@@ -113,7 +113,7 @@ def kafka_request(data: bytes) -> None:
 
 
 def kafka_response(data: bytes) -> None:
-    """Decode the response to a request: it is valid or malformed."""
+    """Decode the response to a request. Any data must either be decoded or raise WireError."""
     choices = Choices(data)
     asked, _ = choices.one(_responses())
     with suppress(WireError):
@@ -191,7 +191,7 @@ def packed_bytes(data: bytes) -> None:
 
 
 def record_batches(data: bytes) -> None:
-    """Read record batches: they are valid or raise an error."""
+    """Read record batches. Each batch must be valid or raise an error."""
     for checked in (True, False):
         split_batches(data, checked)
     with suppress(BatchUnreadable):

@@ -30,7 +30,7 @@ _WORDS = [b"srvr", b"mntr", b"ruok", b"dump", b"stmk", b"wchp", b"abcd", b"SRVR"
 
 
 class Ports:
-    """The ports of the peers, keyed by type."""
+    """The TCP ports of the peers: client, secure client, quorum and election ports."""
 
     def __init__(self, ensemble: Ensemble, secure: dict[int, int]) -> None:
         self.by_kind = {"client": list(ensemble.client_ports.values()), "secure": list(secure.values())}

@@ -169,7 +169,8 @@ def service(data: bytes) -> None:
 def forwarded(data: bytes) -> None:
     """Apply all requests that a learner forwards.
 
-    Each request becomes a transaction, which may be an error, and both servers can apply it.
+    The leader makes a transaction of each request, possibly an error transaction. Leader and learner must both be able
+    to apply it.
     """
     choices = Choices(data)
     leader = Ensemble(servers=2, auth=POLICY)

@@ -70,7 +70,7 @@ def sent_by(server: int, frame: bytes) -> tuple[Ensemble, list[object]]:
 
 
 @pytest.mark.parametrize("op", WHOLE)
-def test_learner_rejects_a_malformed_write_without_its_leader(op: OpCode) -> None:
+def test_learner_rejects_a_malformed_write_before_forwarding(op: OpCode) -> None:
     """A learner rejects a malformed write, and does not forward it, because another leader might crash on it."""
     whole = WHOLE[op]
     huge, null = struct.pack(">i", 0x7FFFFFFF), struct.pack(">i", -1)
@@ -156,7 +156,7 @@ def test_multi_with_operations_that_cannot_apply_is_malformed(sub: bytes) -> Non
 # -- peers
 
 
-def test_learner_rejects_an_epoch_that_is_too_large() -> None:
+def test_learner_rejects_a_leader_epoch_far_above_its_own() -> None:
     lone = Lone()
     link = lone.follow(0)
     assert link is not None
@@ -176,7 +176,7 @@ def test_leader_rejects_an_epoch_that_is_too_large(epoch: int) -> None:
     assert link not in lone.links and lone.peer.state is PeerState.LEADING and lone.peer.accepted_epoch == 0
 
 
-def test_looking_peer_rejects_a_round_that_is_too_large() -> None:
+def test_looking_peer_rejects_a_much_later_election_round() -> None:
     lone = Lone()
     vote = Vote(PeerId(3), Zxid(1), Epoch(1))
     for state in (PeerState.LOOKING, PeerState.LEADING, PeerState.FOLLOWING):
@@ -185,7 +185,7 @@ def test_looking_peer_rejects_a_round_that_is_too_large() -> None:
     assert lone.peer.round == 1 and lone.peer.state is PeerState.LOOKING
 
 
-def test_membership_without_a_voter_closes_only_its_own_link() -> None:
+def test_leader_membership_without_voters_closes_only_its_link() -> None:
     lone = Lone(reconfig=True)
     link = lone.follow(2)
     assert link is not None
@@ -209,7 +209,7 @@ def test_snapshot_without_a_valid_tree_closes_only_its_own_link() -> None:
     assert lone.peer.state is PeerState.LOOKING and lone.follow() is not None
 
 
-def test_activation_without_reconfig_closes_only_its_own_link() -> None:
+def test_activation_of_a_plain_write_closes_only_its_link() -> None:
     lone = Lone(reconfig=True)
     link = lone.follow(1)
     assert link is not None
@@ -236,7 +236,7 @@ def test_impossible_file_name_is_a_config_error(name: str) -> None:
 
 @pytest.mark.parametrize("char", "\x1e\x0b\x85\u2028\t []\0")
 @pytest.mark.parametrize("line", ["h{}:1:2;3", "h:1:2;g{}:3", "h:1:2|i{}:3:4"])
-def test_membership_that_does_not_read_back_is_rejected(char: str, line: str) -> None:
+def test_membership_that_cannot_be_parsed_again_is_rejected(char: str, line: str) -> None:
     """A reconfig to a membership whose text form cannot be parsed is rejected.
 
     Otherwise a client could commit such a membership, and then no server could follow a leader.
@@ -245,7 +245,7 @@ def test_membership_that_does_not_read_back_is_rejected(char: str, line: str) ->
         Membership.parse("server.1=" + line.format(f"{char}x"))
 
 
-def test_lines_end_only_at_javas_line_separators() -> None:
+def test_properties_lines_end_only_at_java_line_separators() -> None:
     assert read_properties("a=1\x1eb=2\rc=3\r\nd=4\ne=\u2028f") == {"a": "1\x1eb=2", "c": "3", "d": "4", "e": "\u2028f"}
 
 

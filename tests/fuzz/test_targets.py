@@ -52,7 +52,7 @@ def test_damaged_and_random_bytes_raise_only_documented_error(name: str, data: s
 
 
 @pytest.mark.parametrize("name", FROM_THE_WIRE)
-def test_wrong_length_field_reserves_no_memory(name: str) -> None:
+def test_wrong_length_field_allocates_no_memory(name: str) -> None:
     run = TARGETS[name].run
     tracemalloc.start()
     try:
@@ -66,7 +66,7 @@ def test_wrong_length_field_reserves_no_memory(name: str) -> None:
         tracemalloc.stop()
 
 
-def test_large_packet_in_small_pieces_is_joined_once() -> None:
+def test_large_packet_received_in_pieces_is_joined_only_once() -> None:
     data = next(iter(transactions())).encoded()
     size = 8 * 1024 * 1024
     # The stream has a NEWLEADER packet with a long payload, and then a proposal.
@@ -84,7 +84,7 @@ def test_forwarded_request_with_too_many_ids_closes_the_link() -> None:
         QuorumCodec(learner=False).feed(struct.pack(">iqii", 1, -1, -1, AUTH_ENTRIES_MAX + 1))
 
 
-def test_snapshot_data_size_is_independent_of_chunk_sizes() -> None:
+def test_decoded_snapshot_size_is_independent_of_chunk_sizes() -> None:
     stream = b"".join(encoded([p for p in from_leader(small_snapshot()) if isinstance(p, Snap)], learner=False))
     sizes = []
     for step in (1, 7, len(stream)):

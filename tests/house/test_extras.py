@@ -191,7 +191,7 @@ def test_message_for_a_missing_extra_has_the_install_command() -> None:
         ("kazoo", "import zabka.ensemble.client.kazoo", "kazoo, whose recipes run on this client, is not installed"),
     ],
 )
-def test_module_error_without_its_extra_has_the_install_command(extra: str, code: str, message: str) -> None:
+def test_missing_module_error_contains_the_install_command(extra: str, code: str, message: str) -> None:
     done = run_without(extra, code)
     assert done.returncode == 1
     assert f"{message}: {install_command(extra)}" in done.stderr
@@ -242,7 +242,7 @@ except BadStore as bad:
      "zabka.broker_sim.broker_process", "zabka.compose.agent", "zabka.compose.up", "zabka.api.main",
      "zabka.testing.live.cluster", "zabka.testing.worlds.cluster"],
 )  # fmt: skip
-def test_processes_of_a_plain_installation_need_no_extra(module: str) -> None:
+def test_processes_run_without_any_optional_package(module: str) -> None:
     hidden = [package for packages in PACKAGES.values() for package in packages]
     done = subprocess.run(
         [sys.executable, "-P", "-c", HIDDEN.format(hidden=hidden) + f"import {module}"],

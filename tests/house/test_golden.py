@@ -16,6 +16,6 @@ def test_every_golden_history_has_a_state_file() -> None:
     assert {path.name for path in (GOLDEN / "histories").iterdir()} == expected
 
 
-def test_every_event_type_has_a_golden_sentence() -> None:
+def test_golden_sentences_cover_exactly_the_event_types() -> None:
     described = {json.loads(line)["entry"]["type"] for line in (GOLDEN / "sentences.jsonl").read_text().splitlines()}
     assert sorted(set(BY_NAME) ^ described) == []

@@ -93,7 +93,7 @@ def test_direct_use_of_files_or_threads_is_detected(line: str) -> None:
 @pytest.mark.parametrize(
     "line", ["files.fsync(3)", "self._files.open(path, os.O_RDWR)", "text.replace('a', 'b')", "files.rename(a, b)"]
 )
-def test_use_of_files_through_ports_is_accepted(line: str) -> None:
+def test_file_access_through_a_port_interface_is_accepted(line: str) -> None:
     assert _bypasses(ast.parse(line)) == []
 
 
@@ -130,7 +130,7 @@ def _without_files(tree: ast.Module) -> list[str]:
 
 
 @pytest.mark.parametrize("name", STANDS_ON_PORTS)
-def test_file_system_argument_is_passed_on(name: str) -> None:
+def test_file_system_parameter_is_passed_to_every_inner_call(name: str) -> None:
     """Each inner call passes on the file system parameter.
 
     Only the outermost caller may use the host's file system as default.

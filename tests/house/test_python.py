@@ -41,13 +41,13 @@ def chosen(tmp_path: Path) -> str:
     return done.stdout.strip()
 
 
-def test_optimised_python_on_the_path_is_chosen(tmp_path: Path) -> None:
+def test_optimised_python_on_path_is_preferred_to_the_distros(tmp_path: Path) -> None:
     interpreter(tmp_path / "path", "python3")
     interpreter(tmp_path / "distribution", f"python{VERSION}")
     assert chosen(tmp_path) == "python3"
 
 
-def test_optimised_distro_python_is_preferred(tmp_path: Path) -> None:
+def test_optimised_distro_python_is_preferred_to_a_plain_one(tmp_path: Path) -> None:
     interpreter(tmp_path / "path", "python3", profiles=False)
     interpreter(tmp_path / "distribution", "python3.0")
     assert chosen(tmp_path) == "python3"
@@ -61,7 +61,7 @@ def test_distro_python_without_venv_support_is_not_chosen(tmp_path: Path) -> Non
     assert chosen(tmp_path) == "python3"
 
 
-def test_distro_python_built_without_pgo_is_not_preferred(tmp_path: Path) -> None:
+def test_python_built_without_pgo_is_not_preferred(tmp_path: Path) -> None:
     interpreter(tmp_path / "path", "python3", profiles=False)
     interpreter(tmp_path / "distribution", f"python{VERSION}", profiles=False)
     assert chosen(tmp_path) == "python3"

@@ -21,7 +21,7 @@ def test_package_docstring_explains_purpose_importers_and_start(name: str) -> No
     assert len(_SENTENCE.findall(docstring)) >= SENTENCES_MIN, f"{name} has only the docstring {docstring!r}"
 
 
-def test_folders_of_tests_match_packages_or_modules() -> None:
+def test_each_test_folder_matches_a_package_or_module() -> None:
     strays = [
         name_of(folder)
         for package, home in FOLDERS.items()

@@ -10,7 +10,7 @@ FILES = {path.relative_to(suite.HERE.parent) for path in suite.HERE.rglob("test_
 PLACES = {str(place) for file in FILES for place in (file, *file.parents)}
 
 
-def test_tests_of_each_package_are_in_exactly_one_run() -> None:
+def test_suite_runs_the_tests_of_each_package_exactly_once() -> None:
     side_by_side, clusters, alone = suite.runs([], cores=2)
     together = {word for word in side_by_side if word.startswith("tests/")}
     assert together | set(alone) < PLACES - {"tests"}

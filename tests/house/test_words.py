@@ -1,4 +1,4 @@
-"""The word check (`plainwords`): which sentences, names and commit subjects it reports."""
+"""Sentences, names and commit subjects that the word check (`plainwords`) reports."""
 
 from __future__ import annotations
 

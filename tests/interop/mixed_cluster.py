@@ -127,7 +127,7 @@ class MixedCluster:
 
     @contextmanager
     def paused(self, *broker_ids: int) -> Iterator[None]:
-        """Freeze these processes for the duration of the block."""
+        """Freeze the processes of these brokers for the duration of the block."""
         for broker_id in broker_ids:
             self.nodes[broker_id].stand_still()
         self._paused |= set(broker_ids)

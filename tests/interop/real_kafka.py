@@ -127,7 +127,10 @@ class KafkaServer:
 
 
 class VerifiableProducer:
-    """Kafka's VerifiableProducer with acks=all. A thread collects the acknowledged records that it prints."""
+    """Kafka's VerifiableProducer with acks=all.
+
+    The program prints the acknowledged records, and a thread collects them.
+    """
 
     def __init__(self, bootstrap: Sequence[str], topic: str, records_per_s: int) -> None:
         self.acknowledged: dict[int, dict[int, str]] = defaultdict(dict)

@@ -142,7 +142,7 @@ def finish(sessions: Sequence[Session]) -> None:
 
 
 @pytest.mark.zabka(peers=3, brokers=3, settings=QUICK)
-def test_two_clients_survive_coordinator_and_zab_leader_loss(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
+def test_two_client_libraries_survive_coordinator_and_zab_loss(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
     cluster = zabka_cluster
     with at_work(cluster, TWO_LIBRARIES, tmp_path) as sessions:
         for find in (coordinator, zab_leader):

@@ -40,7 +40,7 @@ REACH_BROKERS = {
     "TestAddRemovePartitions",
     "TestTxnEtl",
 }
-"""Tests that cannot pass without brokers, to check that brokers were used."""
+"""Tests that cannot pass without brokers. They must have passed, as proof that the suite used our brokers."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
 
@@ -57,7 +57,7 @@ def cluster(suite: GoSuite, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield running
 
 
-def test_own_tests_of_franz_go_pass(suite: GoSuite, cluster: BrokerCluster) -> None:
+def test_franz_gos_own_test_suite_passes(suite: GoSuite, cluster: BrokerCluster) -> None:
     assert not suite.missing(PASSED_OVER.keys())
     settings = {"KGO_SEEDS": cluster.bootstrap, "KGO_TEST_RF": "3", "KGO_TEST_RECORDS": str(RECORDS)}
     ended = suite.run((), settings, SUITE_S)

@@ -122,7 +122,7 @@ def response_to(address: str, key: ApiKey, version: int, values: dict[str, Any])
 
 
 @pytest.mark.parametrize(("key", "values"), REQUESTS)
-def test_every_request_version_gets_kafkas_response_bytes(
+def test_every_request_version_gets_the_same_bytes_as_from_kafka(
     brokers: tuple[str, str], key: ApiKey, values: dict[str, Any]
 ) -> None:
     lowest, highest = SUPPORTED[key]
@@ -145,7 +145,7 @@ def test_java_client_reads_equal_responses_from_kafka_and_zabka(brokers: tuple[s
     assert "log directories know their sizes: true" in ours
 
 
-def test_java_sasl_client_fails_with_the_same_error(brokers: tuple[str, str], tmp_path: Path) -> None:
+def test_java_sasl_client_gets_the_same_error_from_both_brokers(brokers: tuple[str, str], tmp_path: Path) -> None:
     settings = tmp_path / "sasl.properties"
     settings.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config="
@@ -173,7 +173,7 @@ def test_idempotent_producer_and_group_work_on_kafka_and_zabka(brokers: tuple[st
         consumer.close()
 
 
-def test_transactions_commit_and_fence_on_kafka_and_zabka(brokers: tuple[str, str]) -> None:
+def test_transactions_commit_and_fence_producers_in_both_systems(brokers: tuple[str, str]) -> None:
     for address in brokers:
         settings = {"bootstrap.servers": address, "transactional.id": "t"}
         producer, successor = Producer(settings), Producer(settings)

@@ -239,7 +239,7 @@ def test_unclean_election_truncates_the_log_of_the_other_broker(
 
 
 @pytest.mark.parametrize(("first", "second"), [(KAFKA, 1), (1, KAFKA)])
-def test_group_continues_from_offsets_of_the_other_coordinator(cluster: MixedCluster, first: int, second: int) -> None:
+def test_group_continues_when_kafka_and_zabka_coordinators_swap(cluster: MixedCluster, first: int, second: int) -> None:
     """A group continues from its committed offsets when a broker of the other implementation becomes coordinator.
 
     Each broker reads the records that the other has written to __consumer_offsets.

@@ -1,4 +1,7 @@
-"""kafka-go's own tests, from its Go module, run against a single zabka broker, because they expect one."""
+"""kafka-go's own tests, from its Go module.
+
+They run against a single zabka broker, because they expect a cluster of one broker.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +106,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory, cluster: BrokerCluster) ->
 
 
 @pytest.mark.parametrize("package", LEFT_OUT)
-def test_own_tests_of_kafka_go_pass(sources: Path, package: str) -> None:
+def test_tests_from_the_kafka_go_project_pass(sources: Path, package: str) -> None:
     suite = built(sources / package)
     assert not suite.missing(LEFT_OUT[package].keys() | PASSED_OVER[package].keys())
     settings = {"KAFKA_VERSION": KAFKA_VERSION, "KAFKA_SKIP_NETTEST": "1"}

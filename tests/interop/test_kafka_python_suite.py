@@ -23,7 +23,7 @@ TRANSACTIONS = {"test_transactional_producer_messages", "test_transactional_prod
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
-def test_own_tests_of_kafka_python_pass(tmp_path: Path) -> None:
+def test_tests_from_the_kafka_python_project_pass(tmp_path: Path) -> None:
     folder = checkout("kafka-python", tmp_path)
     (tmp_path / "brokers").mkdir()
     with broker_cluster(tmp_path / "brokers", free_ports(1), first_id=0, num_partitions=4, **ONE_BROKER) as cluster:

@@ -555,7 +555,7 @@ def test_acl_token_and_transaction_tools_get_equal_responses(both: TwoClusters) 
         both.same("delegation-tokens", *action, "--command-config", "/dev/null")
 
 
-def test_log_dirs_tool_describes_the_same_replicas(both: TwoClusters) -> None:
+def test_log_dirs_tool_describes_replicas_like_kafkas_tool(both: TwoClusters) -> None:
     both.run("topics", "--create", "--topic", "d", "--replica-assignment", "1:2,2:3")
     both.same("log-dirs", "--describe", "--broker-list", "1,2", "--topic-list", "d", mask=_in_order)
     both.same("log-dirs", "--describe", "--broker-list", "1,9")
@@ -638,7 +638,7 @@ def _version_ranges(text: str) -> dict[str, str]:
 # ------ the tools that put load on a cluster, each in its own process --------------------------------------------
 
 
-def test_verifiable_and_performance_clients_work_on_our_brokers(both: TwoClusters) -> None:
+def test_kafka_verifiable_and_perf_clients_work_with_our_brokers(both: TwoClusters) -> None:
     both.tools.run("topics", "--bootstrap-server", both.ours.bootstrap, "--create", "--topic", "v", "--partitions", "2")
     brokers = ("--bootstrap-server", both.ours.bootstrap, "--topic", "v")
     tools = "org.apache.kafka.tools"

@@ -140,7 +140,7 @@ def test_makepath_and_ensure_path_create_missing_znodes(make: MakeClient) -> Non
     assert sorted(client.get_children("/a/b")) == ["c-0000000000", "d"]
 
 
-def test_async_calls_complete_in_order_and_can_be_linked(make: MakeClient) -> None:
+def test_async_calls_complete_in_order_and_accept_callbacks(make: MakeClient) -> None:
     client = make()
     client.create("/n")
     order: list[int] = []
@@ -255,7 +255,7 @@ def test_listener_that_returns_true_is_removed(make: MakeClient) -> None:
         client.add_listener(None)
 
 
-def test_clients_send_admin_commands_and_read_the_version(make: MakeClient) -> None:
+def test_kazoo_sends_admin_commands_and_reads_server_version(make: MakeClient) -> None:
     client = make()
     assert client.command(b"ruok") == "imok"
     assert client.server_version() >= (3, 9)

@@ -21,7 +21,7 @@ LIMIT_S = 120
 
 
 @pytest.mark.parametrize("client", [[], ["--shim"]], ids=["kazoo", "ours"])
-def test_own_tests_of_kazoo_pass(client: list[str]) -> None:
+def test_tests_from_the_kazoo_project_pass(client: list[str]) -> None:
     command = [sys.executable, str(RUN), *client, "-q", *(f"kazoo.tests.test_{test}" for test in TESTS)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True

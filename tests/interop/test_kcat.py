@@ -127,7 +127,7 @@ def test_second_broker_on_a_log_directory_exits_with_one_line(cluster: BrokerClu
     assert done.stderr.startswith("zabka broker: Failed to acquire lock") and len(done.stderr.splitlines()) == 1
 
 
-def test_brokers_serve_kcat_without_the_ensemble(cluster: BrokerCluster) -> None:
+def test_kcat_can_produce_and_consume_while_the_ensemble_is_down(cluster: BrokerCluster) -> None:
     kcat(cluster, "-P", "-t", "headless", "-p", "0", stdin="before\n")
     controller = cluster.controller()
     epoch = controller.status()["believes"]["controller_epoch"]

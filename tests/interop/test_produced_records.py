@@ -53,7 +53,7 @@ def test_kafka_and_zabka_reply_and_store_records_equally(both: tuple[Wire, Wire]
     assert ours == kafkas
 
 
-def test_kafka_and_zabka_support_the_same_record_api_versions(both: tuple[Wire, Wire]) -> None:
+def test_kafka_and_zabka_serve_equal_produce_and_fetch_versions(both: tuple[Wire, Wire]) -> None:
     ranges = []
     for wire in both:
         served = {row.api_key: (row.min_version, row.max_version) for row in wire.ask(ApiKey.API_VERSIONS, 0).api_keys}

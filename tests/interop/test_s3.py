@@ -126,7 +126,7 @@ def table(place: Path) -> list[dict[str, Any]]:
     return sorted(pq.read_table(place).to_pylist(), key=str)
 
 
-def test_tables_of_a_bucket_equal_the_tables_of_its_files(
+def test_tables_from_a_bucket_equal_those_from_local_files(
     bucket: Bucket, configured: dict[str, str], tmp_path: Path
 ) -> None:
     for data, out in ((f"s3a://{BUCKET}/live", "there"), (str(bucket.files), "here")):

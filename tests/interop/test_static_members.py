@@ -49,7 +49,10 @@ CLIENTS = ("confluent-kafka", "kafka-python", "java")
 EARLY_MS = (8_000, 8_500, 9_000, 9_500, 10_000)
 """Busy times in ms that end before the group has a new coordinator, but after the member's session timeout."""
 LATE_MS = (26_000, 27_000, 28_000, 29_000, 30_000)
-"""Busy times in ms that end several seconds or more after the group has a new coordinator."""
+"""Times in ms for which a member is busy, for cases in which it resumes late.
+
+They end several seconds or more after the group has a new coordinator.
+"""
 WITHIN_S = 90.0
 
 
@@ -154,7 +157,7 @@ def command(client: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["zabka", "kafka"])
-def test_static_members_except_of_librdkafka_survive_failover(kind: str, tmp_path: Path) -> None:
+def test_static_members_except_librdkafka_survive_a_failover(kind: str, tmp_path: Path) -> None:
     """Static members of all clients except librdkafka continue after a failover of the coordinator.
 
     When its session times out, librdkafka discards its member id, and sends heartbeats without it until the application

@@ -152,7 +152,7 @@ def test_bad_clients_are_reported_and_affect_no_other_client(secured: Secured) -
     assert AdminClient(secured.librdkafka()).list_topics(timeout=30).brokers.keys() == {1, 2}
 
 
-def test_broker_with_an_unreadable_store_states_the_reason(secured: Secured, tmp_path: Path) -> None:
+def test_broker_with_an_unreadable_tls_store_reports_the_reason(secured: Secured, tmp_path: Path) -> None:
     settings: dict[str, object] = {
         "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
         "ssl_keystore_location": "/no/such.pem",

@@ -81,7 +81,7 @@ def connections_apart(lines: list[str]) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("word", ALIKE)
-def test_four_letter_word_reply_has_the_same_lines(pair: Pair, word: str) -> None:
+def test_four_letter_word_replies_have_the_lines_of_zookeeper(pair: Pair, word: str) -> None:
     java, ours = pair.replies(word)
     assert connections_apart(shape(ours)) == connections_apart(shape(java))
 
@@ -127,7 +127,7 @@ def test_envi_reply_has_every_key_of_zookeepers_in_order(pair: Pair) -> None:
     assert all(key.startswith("python.") for key in ours[len(java) :])
 
 
-def test_hard_quota_rejections_have_the_same_counts(pair: Pair) -> None:
+def test_hard_quota_rejections_are_counted_as_in_zookeeper(pair: Pair) -> None:
     """Rejections by hard quotas are counted as in ZooKeeper.
 
     /quota/a has hard limits of two znodes and five bytes, and /soft has a soft limit. The test causes every kind of
@@ -164,7 +164,7 @@ def test_hash_command_of_both_servers_has_the_same_format(pair: Pair) -> None:
     assert len(java) == len(ours) == 2 and re.fullmatch(r"[0-9a-f]+:", ours[0])
 
 
-def test_mntr_reply_has_only_the_names_of_zookeepers_reply(pair: Pair) -> None:
+def test_mntr_reply_has_only_metric_names_of_zookeeper(pair: Pair) -> None:
     java, ours = (
         {line.split("\t")[0].removeprefix("zk_") for line in answer.splitlines()} for answer in pair.replies("mntr")
     )

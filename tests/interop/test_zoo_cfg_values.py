@@ -22,7 +22,7 @@ RANDOM_FILES = 3000
 
 @pytest.mark.long
 @pytest.mark.timeout(TIMEOUT_S)
-def test_zookeeper_reads_zoo_cfg_values_as_in_our_table(tmp_path: Path) -> None:
+def test_java_zookeeper_reads_zoo_cfg_values_as_our_table_says(tmp_path: Path) -> None:
     cases = [(key, text) for key in KEYS for text in key.texts]
     questions = []
     for n, (key, text) in enumerate(cases):

@@ -85,7 +85,7 @@ def test_every_zookeeper_test_class_is_run_or_excluded() -> None:
 
 
 @pytest.mark.parametrize("name", RUN)
-def test_own_client_tests_of_zookeeper_pass(suite: Suite, name: str, tmp_path: Path) -> None:
+def test_client_tests_from_the_zookeeper_project_pass(suite: Suite, name: str, tmp_path: Path) -> None:
     left_out = METHODS.get(name, {})
     before = suite.started()
     outcomes = _run(suite, name, list(left_out), tmp_path)

@@ -7,7 +7,7 @@ import msgspec
 from zabka.journal.admin_requests import CHARACTERS_MAX, SUBJECTS_MAX, admin_requested
 
 
-def test_event_lists_first_subjects_and_counts_the_others() -> None:
+def test_admin_event_lists_first_subjects_and_counts_the_rest() -> None:
     event = admin_requested("ElectLeaders", [f"orders-{number}" for number in range(100_000)], "adminclient-1")
     assert event.subjects[:2] == ["orders-0", "orders-1"]
     assert event.subjects[-1] == f"and {100_000 - SUBJECTS_MAX} more"

@@ -113,7 +113,7 @@ def test_deleted_registration_is_not_caused_by_a_later_expiry() -> None:
     assert history.chain(early).end is End.UNKNOWN
 
 
-def test_absence_of_a_broker_is_caused_by_its_last_session_end() -> None:
+def test_broker_absence_is_caused_by_its_last_session_end() -> None:
     history = History()
     for session, czxid in ((0xA1, 0x11), (0xA2, 0x12)):
         history.add("broker-1", e.BrokerRegistered(1, czxid, session, START))
@@ -149,7 +149,7 @@ def test_isr_shrink_is_caused_by_the_leaders_isr_timer() -> None:
     assert history.chain(left)[1:] == (End.TIMER, "timer isr-expiration")
 
 
-def test_cause_for_a_recreated_topic_is_the_newest_election() -> None:
+def test_cause_naming_a_recreated_topic_is_its_latest_election() -> None:
     history = History()
     history.add("broker-3", elected(0, -1, request_cause("of the first topic")))
     history.add("broker-3", elected(0, -1, request_cause("of the second topic")))
@@ -204,7 +204,7 @@ def test_leader_change_is_caused_by_the_kill_of_the_old_leader() -> None:
     assert broken_chains(history.entries) == []
 
 
-def test_follower_starts_looking_because_its_leader_does() -> None:
+def test_follower_election_is_caused_by_its_leaders_election() -> None:
     history = History()
     history.add("peer-3", looking(3, silence_cause(1)))
     state_change = history.add("peer-2", looking(2, looking_cause(3)))
@@ -314,7 +314,7 @@ def test_session_expiry_after_restarts_is_caused_by_first_kill() -> None:
     assert chain.end is End.FAULT
 
 
-def test_fault_needs_a_third_of_the_timeout_to_cause_an_expiry() -> None:
+def test_fault_just_before_an_expiry_is_not_its_cause() -> None:
     """A fault is the cause of an expiry only if it began at least a third of the session timeout before.
 
     The session timeout is 6,000 ms, so the fault must be at least 2,000 ms earlier.
@@ -424,7 +424,7 @@ def test_isr_shrink_of_two_followers_needs_a_fault_for_each() -> None:
     assert (leaving(2, 3).end, leaving(2, 3).says) == (End.TIMER, "timer isr-expiration")
 
 
-def test_isr_shrink_with_different_faults_is_caused_by_its_timer() -> None:
+def test_isr_shrink_by_unrelated_faults_is_caused_by_the_timer() -> None:
     stopped = e.FaultInjected("f2", "pause", "broker-2", "broker-2", False)
     assert leaving(2, 3, events=[CUT_FROM_LEADER, stopped]).end is End.TIMER
     assert leaving(2, events=[CUT_FROM_LEADER, stopped]).end is End.FAULT
@@ -448,7 +448,7 @@ def test_start_event_refers_to_the_last_start_of_the_same_node() -> None:
     assert history.chain(won).end is End.START
 
 
-def test_invalid_ephemeral_in_brokers_ids_is_not_a_registration() -> None:
+def test_unparsable_ephemeral_in_brokers_ids_is_no_registration() -> None:
     """An ephemeral in /brokers/ids whose name is not a broker id does not count as a registration.
 
     Its name is a number with 5,000 digits, which Python does not parse.
@@ -464,7 +464,7 @@ def test_transaction_without_a_zxid_has_no_cause() -> None:
     assert transaction_cause(0) == transaction_cause(-1) == ""
 
 
-def test_decision_whose_cause_is_missing_or_later_is_reported() -> None:
+def test_decision_with_a_missing_or_later_cause_is_reported() -> None:
     history = History()
     history.add("broker-2", e.ControllerElected(2, 1, 1, 0x50))
     history.add("broker-2", elected(7, 1, event_cause("broker-2", 3)))
@@ -500,7 +500,7 @@ def test_cause_that_does_not_match_its_effect_is_reported(effect: Event, names: 
     assert len(broken_chains(history.entries)) == 1
 
 
-def test_wrong_election_candidates_are_reported() -> None:
+def test_election_event_with_wrong_candidates_is_reported() -> None:
     history = History()
     good = elected(7, 1, timer_cause("auto-leader-rebalance"))
     for rows in ([(1, "not_alive"), (3, "elected")], [(1, "elected"), (2, "available"), (3, "available")]):

@@ -45,7 +45,7 @@ def _entries(*events: tuple[int, str, e.Event]) -> list[Entry]:
     return [Entry(node, place, at_us, at_us, event) for place, (at_us, node, event) in enumerate(events, 1)]
 
 
-def test_controller_gap_without_session_end_lacks_detection_time() -> None:
+def test_gap_without_a_known_session_end_has_no_detection_time() -> None:
     """If no journal shows the end of the session, the controller gap has no detection time.
 
     The peers' journals are missing, so the next election is the first sign that the session has ended.

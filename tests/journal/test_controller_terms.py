@@ -49,7 +49,7 @@ def test_new_process_does_not_resume_a_dead_controllers_term() -> None:
     assert (term.holder_lost_by, term.holder_lost_us, term.until_us) == ("kill", 3_000_000, None)
 
 
-def test_controller_killed_while_paused_is_shown_as_dead() -> None:
+def test_controller_killed_while_paused_counts_as_killed() -> None:
     history = as_entries(
         e.BrokerRegistered(1, 10, 7),
         e.ControllerElected(1, 1, 1, 11),
@@ -60,7 +60,7 @@ def test_controller_killed_while_paused_is_shown_as_dead() -> None:
     assert (term.holder_lost_by, term.holder_lost_us) == ("kill", 3_000_000)
 
 
-def test_restarted_process_is_not_the_controller_elected_before() -> None:
+def test_restarted_broker_is_not_shown_as_the_old_controller() -> None:
     """A restarted process is not shown as the controller that was elected before.
 
     The host's agent died too, so the exit was not journaled. Before the fix, the dead controller was shown as active

@@ -168,7 +168,7 @@ def test_journal_events_wait_in_memory_while_the_disk_is_full(
     ]
 
 
-def test_oldest_waiting_events_are_dropped_completely(
+def test_oldest_unwritten_events_are_dropped_as_whole_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(writer_module, "WAITING_BYTES_MAX", 5_000)

@@ -28,12 +28,12 @@ from zabka.journal.sentences import holds, render
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.stem)
-def test_golden_history_gives_the_state_in_its_file(history: Path) -> None:
+def test_golden_history_results_in_the_stored_state(history: Path) -> None:
     assert state_after(entries_of(history)) == json.loads(state_file(history).read_text())
 
 
 @pytest.mark.parametrize("history", [None, *HISTORIES], ids=lambda history: history.stem if history else "nothing")
-def test_event_without_golden_history_changes_only_the_position(history: Path | None) -> None:
+def test_event_type_in_no_golden_history_changes_only_position(history: Path | None) -> None:
     """An event type that is in no golden history changes only the journal position in the folded state.
 
     If an event type changes more of the state, at least one golden history must contain it.
@@ -47,7 +47,7 @@ def test_event_without_golden_history_changes_only_the_position(history: Path | 
             assert after == {**state, "seq": 10**6, "at_us": 2**50}, line["entry"]
 
 
-def test_every_golden_sentence_and_story_flag_matches() -> None:
+def test_golden_events_have_expected_sentence_and_story_flag() -> None:
     sentences = read_sentences()
     for golden in lines_of(GOLDEN_SENTENCES):
         entry = entry_from_dict(golden["entry"])
@@ -86,7 +86,7 @@ def test_fields_of_a_sentence_template_are_filled_in(template: str, text: str) -
 
 
 @pytest.mark.parametrize("condition", ["absent", "a&absent", "a>many", "a ? b"])
-def test_template_condition_that_cannot_be_evaluated_is_an_error(condition: str) -> None:
+def test_event_template_with_an_invalid_condition_is_an_error(condition: str) -> None:
     with pytest.raises((KeyError, ValueError)):
         holds(condition, {"a": 7})
 

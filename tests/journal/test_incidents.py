@@ -127,7 +127,7 @@ def test_return_of_the_killed_broker_ends_the_incident() -> None:
     assert text(found)[-1] == "recovered after 12,500 ms"
 
 
-def test_unclean_election_after_restart_is_in_the_kill_incident() -> None:
+def test_unclean_election_after_a_kill_is_part_of_its_incident() -> None:
     history = cluster()
     history.add(10_000, "host-1", KILLED)
     history.add(16_000, "peer-1", e.SessionExpired(11, 6_000, 6_000, 1))
@@ -241,7 +241,7 @@ def test_workload_waiting_time_is_attributed_to_a_topics_outage() -> None:
     assert "clients: workload w-t (t, acks=all) waited 7,500 ms, 5 records failed" in text(found)
 
 
-def test_workload_waiting_time_without_a_reply_is_unfinished() -> None:
+def test_workload_stall_without_a_later_reply_has_no_end() -> None:
     history = cluster()
     killed_controller(history)
     reported(history, 9, 0, 90, 90, 0)
@@ -251,7 +251,7 @@ def test_workload_waiting_time_without_a_reply_is_unfinished() -> None:
     assert "clients: workload w-t (t, acks=all) waited a time that still lasts, 20 records failed" in text(found)
 
 
-def test_workload_report_of_an_older_version_has_no_waiting_time() -> None:
+def test_workload_report_of_an_older_version_counts_no_stall() -> None:
     history = cluster()
     killed_controller(history)
     reported(history, 9, -1, 90, 90, 0)

@@ -31,7 +31,7 @@ def test_difference_without_effect_is_ignored() -> None:
     assert (found.one, found.other) == (one[3], other[3])
 
 
-def test_first_difference_is_the_cause_of_the_outcome() -> None:
+def test_first_difference_of_two_runs_explains_their_outcomes() -> None:
     """The difference that led to different outcomes is found, not a later effect of that difference.
 
     Here it is the ISR that the leader proposes. The controller writes that ISR afterwards.
@@ -62,7 +62,7 @@ SHOWN = [
 
 
 @pytest.mark.parametrize(("name", "kind", "node"), SHOWN)
-def test_first_difference_of_an_outage_is_due_to_its_bug(name: str, kind: str, node: str) -> None:
+def test_first_difference_from_a_bug_run_is_the_step_of_the_bug(name: str, kind: str, node: str) -> None:
     """The first difference between an outage with and without its bug is the step in which the bug acts.
 
     Examples: a deposed controller writes, a broker truncates its log, or a broker without the records is elected.

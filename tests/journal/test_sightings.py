@@ -199,7 +199,7 @@ def test_message_log_line_reads_back_as_written() -> None:
     assert read_sighting(sighting_line(whole)) == whole
 
 
-def test_connections_closed_long_ago_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_of_long_closed_connections_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sightings, "LINES_MAX", 10)
     matcher = Matcher({})
     lasting = sighting("peer-1", "sent", 1, "PING#1", other="peer-2")

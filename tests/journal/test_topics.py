@@ -37,7 +37,7 @@ def test_recreated_topic_is_new_even_without_a_deletion_event() -> None:
     assert (state.topics, state.configs) == ({"t": "second"}, {})
 
 
-def test_repeated_topic_creation_event_is_the_same_topic() -> None:
+def test_repeated_topic_creation_event_does_not_reset_the_topic() -> None:
     made = e.TopicCreated("t", "first", {0: [1]})
     state = fold(as_entries(made, elected(1, 7, 9), made))
     assert [partition.leader_epoch for partition in state.partitions.values()] == [7]

@@ -97,7 +97,7 @@ def test_open_transaction_is_caused_by_the_crash_of_its_producer() -> None:
     assert chain.end is End.FAULT
 
 
-def test_crash_of_a_restarted_producer_is_not_the_cause() -> None:
+def test_past_crash_of_a_producer_does_not_cause_a_blocked_lso() -> None:
     history = History()
     history.opened()
     history.crash(CLIENT)
@@ -105,7 +105,7 @@ def test_crash_of_a_restarted_producer_is_not_the_cause() -> None:
     assert history.chain(history.held()).says == "request AddPartitionsToTxn"
 
 
-def test_pause_of_a_resumed_producer_is_not_the_cause() -> None:
+def test_ended_pause_of_a_producer_does_not_cause_a_blocked_lso() -> None:
     history = History()
     history.opened()
     history.add("world", e.FaultInjected("f1", "pause", CLIENT, CLIENT, False))
@@ -114,7 +114,7 @@ def test_pause_of_a_resumed_producer_is_not_the_cause() -> None:
     assert history.chain(history.held()).end is End.REQUEST
 
 
-def test_decided_transaction_is_caused_by_the_coordinator_crash() -> None:
+def test_open_lso_after_a_commit_decision_is_due_to_the_crash() -> None:
     history = History()
     decided = history.changed("PrepareCommit", "ended by its producer", request_cause("EndTxn"))
     history.crash(CLIENT)
@@ -153,7 +153,7 @@ def test_hanging_transaction_is_caused_by_its_late_batch(is_verified: bool) -> N
     assert chain.steps[-1] == crash
 
 
-def test_hanging_transaction_without_batch_is_due_to_the_abort() -> None:
+def test_hanging_transaction_with_unknown_batch_is_due_to_abort() -> None:
     """If the journal does not contain the late batch, the causes of a hanging transaction end at the abort.
 
     A journal at the normal level omits the first batch.
@@ -195,7 +195,7 @@ def test_malformed_cause_reference_matches_no_event(cause: str) -> None:
     assert history.chain(held).steps == (held,)
 
 
-def test_transactions_of_a_full_history_have_a_start_event() -> None:
+def test_transaction_change_with_an_unknown_cause_is_reported() -> None:
     history = History()
     history.opened()
     history.begun()

@@ -91,7 +91,7 @@ def test_batch_in_the_log_is_converted_to_messages_for_a_fetch(
     assert [m.timestamp_ms for m in messages] == [record.timestamp_ms if magic else -1 for record in records]
 
 
-def test_uncompressed_fetch_returns_only_requested_messages() -> None:
+def test_down_converted_fetch_returns_only_requested_messages() -> None:
     data = build_batch([Record(b"k", b"%d" % n) for n in range(5)])
     assert [m.value for m in messages_of(whole(convert_down(data, 1, 3, 100)))] == [b"3", b"4"]
 
@@ -104,7 +104,7 @@ def test_down_conversion_stops_before_the_first_zstd_batch() -> None:
     assert refused.value.error == UNSUPPORTED_COMPRESSION_TYPE
 
 
-def test_conversion_without_room_gives_an_incomplete_message() -> None:
+def test_conversion_of_no_records_gives_an_incomplete_message() -> None:
     data = build_batch([Record(b"k", b"v")])
     assert whole(convert_down(data, 1, 5, 100)) == NOTHING_FITS
     assert whole(convert_down(b"", 1, 5, 100)) == b""

@@ -180,7 +180,7 @@ class _Gathering(Repeatable):
 
 
 def gather(file: Path) -> None:
-    """Run each outdated case once, and store the source lines that it executes."""
+    """Run each test case whose record is outdated once, and store the source lines that it executes."""
     cases = Cases(file)
     stale = cases.stale()
     cases.files = digests()

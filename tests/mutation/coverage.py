@@ -43,7 +43,7 @@ class _TreeLoader(SourceFileLoader):
 
 
 class Marks:
-    """Marks in the code of these modules, which record whether the marked lines were executed.
+    """Marks in the code of the given modules. They record which of the marked lines were executed.
 
     A module has marks only if it is imported after this object was created.
     """

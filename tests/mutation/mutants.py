@@ -79,7 +79,7 @@ def mutants_in(source: str, path: str) -> list[Mutant]:
 
 
 def mutated(path: str, number: int) -> ast.Module:
-    """Return the module's syntax tree with this one change."""
+    """Return the module's syntax tree with the change that has this number."""
     return changed((ROOT / path).read_text(), number)
 
 

@@ -38,7 +38,7 @@ from tests.mutation.patching import RunningFunctions
         ("for a in b: return", ["for a in b: pass"]),
     ],
 )
-def test_statement_has_all_expected_mutants(text: str, changed: list[str]) -> None:
+def test_statement_yields_the_expected_mutants(text: str, changed: list[str]) -> None:
     source = f"def f():\n    {text}\n"
     found = mutants.mutants_in(source, "f.py")
     made = [ast.unparse(mutants.changed(source, each.number)) for each in found]
@@ -78,7 +78,7 @@ def test_applied_mutant_takes_effect_in_an_imported_function() -> None:
     subprocess.run([sys.executable, "-c", APPLIED], cwd=Path(__file__).parents[2], check=True)
 
 
-def test_mutant_of_code_run_at_import_cannot_be_applied() -> None:
+def test_mutant_outside_functions_cannot_be_applied_at_run_time() -> None:
     change = next(each for each in mutants.mutants_of("zabka/ensemble/zab/election.py") if not each.function)
     assert not RunningFunctions().apply(change)
 

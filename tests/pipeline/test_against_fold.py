@@ -136,7 +136,7 @@ def seeds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seed
 
 
 @pytest.mark.timeout(600)
-def test_tables_with_clock_skew_equal_states_in_true_order(seeds: Seeds) -> None:
+def test_tables_under_clock_skew_equal_the_true_states(seeds: Seeds) -> None:
     seeds.compare()
 
 
@@ -175,5 +175,5 @@ def test_availability_is_exact_without_power_loss_events(spark: SparkSession, tm
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_tables_of_200_seeds_equal_states_of_their_journals(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_of_200_seeds_equal_states_folded_from_journals(spark: SparkSession, tmp_path: Path) -> None:
     Seeds(spark, tmp_path, range(21, 221)).compare()

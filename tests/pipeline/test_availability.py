@@ -71,11 +71,11 @@ def test_acks_all_waits_for_dead_and_unreachable_isr_members(spark: SparkSession
     assert (row["available_acks_all_ms"], row["availability_acks_all"]) == (65_000, 0.65)
 
 
-def test_link_cut_ends_when_the_agent_that_injected_it_restarts(spark: SparkSession, tmp_path: Path) -> None:
+def test_network_partition_ends_when_its_host_agent_restarts(spark: SparkSession, tmp_path: Path) -> None:
     """A network partition ends when the host agent that injected it restarts.
 
-    The partition begins at second 10, and that agent starts again at second 30. The start of the other agent at second
-    20, and the next start at second 40, have no effect.
+    The partition begins at second 10, and the agent that injected it restarts at second 30. The start of the other
+    agent at second 20, and the second restart of the first one at second 40, have no effect.
     """
     history = written(
         tmp_path,
@@ -91,7 +91,7 @@ def test_link_cut_ends_when_the_agent_that_injected_it_restarts(spark: SparkSess
     assert (row["isr_stalled_ms"], row["available_acks_1_ms"]) == (20_000, 50_000)
 
 
-def test_member_cut_from_all_nodes_stalls_the_isr_of_the_leader(spark: SparkSession, tmp_path: Path) -> None:
+def test_follower_cut_from_all_nodes_blocks_acks_all_writes(spark: SparkSession, tmp_path: Path) -> None:
     """A network partition of an ISR member from all other nodes blocks the leader's writes with acks=all.
 
     Broker 2, a follower in the ISR, is partitioned from 10 to 25, and broker 3, outside the ISR, from 30 to 40.

@@ -24,7 +24,7 @@ MS, HOUR = 1_000, 3_600_000_000
 WALL = 1_700_000_000_000_000
 
 Delays = list[tuple[int, int]]
-"""Delay between the first and the second peer's report of each session, as (wall clock, monotonic clock)."""
+"""For each session, the delay from the first peer's report to the second's: (wall clock, monotonic clock)."""
 
 
 def is_one_clock(spark: SparkSession, directory: Path, delays: Delays) -> bool:

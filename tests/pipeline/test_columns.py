@@ -36,7 +36,9 @@ def test_columns_with_units_are_documented_with_their_unit(table: Table) -> None
         assert column.name.endswith(("_ms", "_ms_ago")) == column.meaning.endswith("; milliseconds")
 
 
-def test_written_tables_have_timestamps_and_run_kinds(spark: SparkSession, history: Any, tmp_path: Path) -> None:
+def test_written_tables_have_timestamps_and_the_kind_of_each_run(
+    spark: SparkSession, history: Any, tmp_path: Path
+) -> None:
     """The tables contain timestamps, and show whether each run is from a real cluster or is simulated.
 
     The data are a cluster in a separate folder, a cluster in the directory itself, and two simulated runs. All events

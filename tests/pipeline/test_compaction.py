@@ -85,7 +85,7 @@ def test_eight_files_of_a_lake_directory_are_merged_into_one(history: Any, tmp_p
     assert compaction.compact(lake) == 0
 
 
-def test_merged_files_are_merged_again_at_the_next_level(
+def test_merged_files_of_a_lake_are_merged_again_at_next_level(
     history: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compaction, "FAN_IN", 2)
@@ -99,7 +99,7 @@ def test_merged_files_are_merged_again_at_the_next_level(
     assert committed(lake, "silver") == present(lake, "silver") == before
 
 
-def test_large_files_and_merges_over_the_limit_are_postponed(
+def test_compaction_skips_large_files_and_limits_its_merges(
     history: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = lake_of(history, tmp_path / "lake", 8)
@@ -115,7 +115,7 @@ def test_large_files_and_merges_over_the_limit_are_postponed(
     assert compaction.compact(lake) == 16
 
 
-def test_many_commits_are_merged_without_a_file_merge(
+def test_commits_over_the_limit_are_merged_without_merging_files(
     history: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = lake_of(history, tmp_path / "lake", 3)

@@ -1,4 +1,4 @@
-"""Which journal lines are valid entries, and which are quarantined."""
+"""Validation of journal lines: valid lines become entries, and all others are quarantined."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_invalid_journal_line_is_rejected_with_its_reason(name: str) -> None:
         HEAD + b'"type":"zxid_checkpoint","zxid":1,"digest":18446744073709551615,"znodes":1,"sessions":1}',
     ],
 )
-def test_unusual_but_complete_journal_line_is_accepted(line: bytes) -> None:
+def test_unusual_but_valid_journal_line_is_accepted(line: bytes) -> None:
     assert type(check_line(line)) in ENTRIES.values()
     assert check_lines([line]) == [check_line(line)]
 
@@ -119,7 +119,9 @@ def test_line_of_50_mb_is_quarantined_and_the_next_one_is_read(tmp_path: Path) -
     assert (second[5], second[8], second[9]) == ("epoch_accepted", len(long), None)
 
 
-def test_unreadable_file_has_a_reason_and_deleted_file_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_gives_an_error_row_but_deleted_one_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "peer-1.000000000001.jsonl"
     assert list(read_range(FileRange(".", str(path), 0, 10))) == []
     path.write_bytes(b"{}\n")

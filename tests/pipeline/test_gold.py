@@ -28,9 +28,9 @@ from zabka.pipeline.tables import faults
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_table_without_its_event_types_has_no_row(spark: SparkSession, tmp_path: Path) -> None:
-    """A table has no row if the journal lacks all event types that are declared for the table's rows.
+    """A table has no row if the journal contains no event of the types declared for the table.
 
-    The history in this test has all other events.
+    The history in this test has events of all other types.
     """
     play(2, tmp_path)
     read = pa.Table.from_batches(read_share(shares_of(tmp_path, frozenset(TYPES))[0]))
@@ -99,7 +99,7 @@ def test_overlapping_losses_of_several_replicas_become_one_row(spark: SparkSessi
     ]
 
 
-def test_committed_records_in_several_losses_are_counted_once(spark: SparkSession, history: Any) -> None:
+def test_offset_lost_by_several_replicas_is_counted_once(spark: SparkSession, history: Any) -> None:
     """An offset that several replicas have lost counts as one committed record.
 
     Offsets 10 to 14 and 12 to 19 are ten records. Offsets 25 to 27, in the journal of an older version, are three more.
@@ -192,7 +192,7 @@ def test_losses_of_a_recreated_topic_are_in_separate_rows(spark: SparkSession, h
     ]
 
 
-def test_sessions_elections_and_faults_have_start_and_end(spark: SparkSession, history: Any) -> None:
+def test_session_election_and_fault_rows_have_start_and_end(spark: SparkSession, history: Any) -> None:
     def state(state: str, phase: str, round_: int = 1) -> e.PeerStateChanged:
         return e.PeerStateChanged(state, phase, 3 if state != "LOOKING" else -1, round_, 1, 1, 0)
 
@@ -218,7 +218,7 @@ def test_sessions_elections_and_faults_have_start_and_end(spark: SparkSession, h
     assert [(row["fault_id"], row["duration_ms"]) for row in rows_of(journal, faults)] == [("f1", 2_000), ("f1", None)]
 
 
-def test_killed_stopped_and_paused_processes_are_faults(spark: SparkSession, history: Any) -> None:
+def test_fault_table_lists_killed_stopped_and_paused_processes(spark: SparkSession, history: Any) -> None:
     """Kills, stops and pauses are rows of the table of faults.
 
     Exits without a kill, starts and resumes are not faults. A pause lasts until the process is killed, and a kill until

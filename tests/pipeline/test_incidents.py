@@ -65,7 +65,7 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def test_incident_and_its_effects_are_one_row_with_the_run(spark: SparkSession, history: Any) -> None:
+def test_incident_row_contains_its_effects_and_its_run(spark: SparkSession, history: Any) -> None:
     failover(history)
     (row,) = rows_of(jobs.read_journal(spark, history.directory), incidents)
     assert row.asDict() == EXPECTED

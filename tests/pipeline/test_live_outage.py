@@ -48,7 +48,7 @@ def test_every_injected_fault_is_an_incident_that_ended(data: Path) -> None:
         assert words in text
 
 
-def test_acknowledged_records_missing_at_clients_are_in_a_table(data: Path) -> None:
+def test_acknowledged_records_clients_miss_are_in_records_lost(data: Path) -> None:
     """All missing records that were acknowledged with acks=1 are in the table `records_lost`.
 
     No record acknowledged with acks=all is missing.

@@ -1,4 +1,4 @@
-"""Which lines of a lake the driver keeps in memory."""
+"""The lines of a lake that the driver keeps in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def committed(lake: Path, batch: int, **rows: list[dict[str, Any]]) -> Commit:
     return Commit(batch=batch, files=counts, lines=[], quarantined=0, latest_us=0)
 
 
-def test_only_latest_line_of_unneeded_event_types_is_kept(tmp_path: Path) -> None:
+def test_only_the_latest_line_of_other_event_types_is_kept(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["wanted"])
     entry = {"run": "r", "node": "n", "node_seq": 1, "wall_us": 5, "mono_us": 5, "body": "{}"}
     aside = {"run": "r", "file": "f", "position": 3, "problem": "no entry", "body": "x"}
@@ -64,7 +64,7 @@ def kept_lines(needed: Needed) -> list[tuple[str, str, int]]:
     )
 
 
-def test_lines_before_starts_and_after_pauses_are_kept(tmp_path: Path) -> None:
+def test_last_line_before_start_and_first_after_pause_are_kept(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["fault_injected", "node_started"])
     needed.add_commit(committed(tmp_path, 0, fault_injected=[pause("r", "n", 10)], other=[line("r", "n", 9)]))
     assert kept_lines(needed) == []
@@ -77,7 +77,7 @@ def test_lines_before_starts_and_after_pauses_are_kept(tmp_path: Path) -> None:
     assert kept_lines(needed) == [("r", "m", 11), ("r", "n", 12), ("r", "n", 14), ("r", "n", 21)]
 
 
-def test_pauses_in_earlier_batches_do_not_slow_down_later_ones(tmp_path: Path) -> None:
+def test_node_pauses_in_past_batches_do_not_slow_new_commits(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["fault_injected"])
     pauses = [pause(f"seed-{run}", f"broker-{broker}", 10) for run in range(1000) for broker in (1, 2)]
     needed.add_commit(committed(tmp_path, 0, fault_injected=pauses))

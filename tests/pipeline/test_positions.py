@@ -93,7 +93,7 @@ def test_remaining_files_are_read_once_and_closed(tmp_path: Path) -> None:
     assert journal.lines() == ["b"]
 
 
-def test_recreated_cluster_with_the_same_names_is_another_run(tmp_path: Path) -> None:
+def test_recreated_cluster_with_the_same_names_is_a_new_run(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1, "old first", "old second", "old third")
     journal.take()
@@ -108,7 +108,7 @@ def test_recreated_cluster_with_the_same_names_is_another_run(tmp_path: Path) ->
 
 @pytest.mark.parametrize("hold", [True, False])
 @pytest.mark.parametrize("lines", [("shorter",), ("of one length", "and more"), ("a" * 9_000, "b" * 9_000)])
-def test_different_file_with_the_same_first_line_is_another_run(
+def test_different_file_with_the_same_first_line_is_a_new_run(
     tmp_path: Path, hold: bool, lines: tuple[str, ...]
 ) -> None:
     journal = Journal(tmp_path, hold=hold)
@@ -123,7 +123,7 @@ def test_different_file_with_the_same_first_line_is_another_run(
     assert journal.lines(".~2") == ["same first", *lines, "last"]
 
 
-def test_file_removed_after_its_end_was_truncated_is_read(tmp_path: Path) -> None:
+def test_lines_replaced_in_a_journal_before_its_removal_are_read(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1, "first", "read, and lost")
     journal.take()
@@ -135,7 +135,7 @@ def test_file_removed_after_its_end_was_truncated_is_read(tmp_path: Path) -> Non
     assert journal.lines(".~2") == ["first", "told in its place"]
 
 
-def test_recreated_file_with_equal_first_line_is_another_run(tmp_path: Path) -> None:
+def test_recreated_file_with_the_same_first_line_is_a_new_run(tmp_path: Path) -> None:
     journal = Journal(tmp_path, hold=False)
     journal.write(1, "first", "old")
     end = journal.plan()
@@ -154,7 +154,7 @@ def test_long_last_line_that_was_already_read_is_recognised(tmp_path: Path) -> N
     assert journal.lines() == ["a" * 5_000, "b" * 4_096, "c" * 4_097, "", "d"]
 
 
-def test_stream_resumes_from_an_offset_without_line_endings(tmp_path: Path) -> None:
+def test_stream_resumes_from_an_offset_without_line_end_lengths(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1, "a", "b")
     journal.take()
@@ -164,7 +164,7 @@ def test_stream_resumes_from_an_offset_without_line_endings(tmp_path: Path) -> N
     assert journal.lines() == ["a", "b", "c"]
 
 
-def test_recreated_cluster_after_rotation_is_another_run(tmp_path: Path) -> None:
+def test_recreated_cluster_after_rotation_is_a_new_run(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for number in (1, 2, 3):
         journal.write(number, f"old {number}")
@@ -226,7 +226,7 @@ def test_empty_open_file_does_not_hide_a_new_file_of_that_name(tmp_path: Path) -
     assert journal.lines() == ["a"]
 
 
-def test_file_recreated_after_planning_is_another_run(tmp_path: Path) -> None:
+def test_file_recreated_after_planning_is_a_new_run(tmp_path: Path) -> None:
     journal = Journal(tmp_path, hold=False)
     journal.write(1, "old first", "old second")
     end = journal.plan()

@@ -71,7 +71,7 @@ def test_row_that_violates_an_expectation_is_counted(spark: SparkSession, tmp_pa
     assert (made.rows, made.broken) == (2, {"run, node, node_seq identify a row": 1})
 
 
-def test_query_plan_with_an_exchange_is_rejected(spark: SparkSession) -> None:
+def test_prepared_query_plan_with_an_exchange_is_rejected(spark: SparkSession) -> None:
     frame = spark.range(0, 10, 1, 2)
     check(frame)
     with pytest.raises(NotPreparable, match="Exchange"):

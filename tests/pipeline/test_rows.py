@@ -40,7 +40,7 @@ print(batch.num_rows, "pandas" in sys.modules)
 
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS[:2], ROWS[2:]], ids=["some lack fields", "none lacks one", "none has any"])
-def test_columns_equal_those_converted_by_arrow(rows: list[Row]) -> None:
+def test_columns_of_a_batch_equal_the_columns_that_arrow_creates(rows: list[Row]) -> None:
     (batch,) = batches(rows)
     batch.validate(full=True)
     names = ARROW_SCHEMA.names

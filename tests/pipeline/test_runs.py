@@ -42,7 +42,7 @@ def test_journal_of_the_api_is_part_of_its_clusters_run(tmp_path: Path) -> None:
     assert runs(tmp_path) == [".", ".", "."]
 
 
-def test_copied_run_is_counted_once_with_the_longer_files(tmp_path: Path) -> None:
+def test_run_with_a_copy_is_counted_once_with_the_longer_files(tmp_path: Path) -> None:
     write(tmp_path / "a/peer-1/journal/peer-1.000000000001.jsonl", b"1\n2\n3\n")
     write(tmp_path / "a/peer-1/journal/peer-1.000000000004.jsonl", b"4\n")
     shutil.copytree(tmp_path / "a", tmp_path / "b")

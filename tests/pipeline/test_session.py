@@ -1,4 +1,4 @@
-"""A Spark session: its class path, and its end after Ctrl-C, a signal that Java also receives.
+"""A Spark session: its class path, and how it ends after Ctrl-C, which Java receives too.
 
 Also tests that only one module uses private names of PySpark.
 """
@@ -37,7 +37,7 @@ def test_call_interrupted_by_ctrl_c_is_not_a_spark_failure() -> None:
         raise broken_off()
 
 
-def test_py4j_logs_no_stack_traces_of_interrupted_calls() -> None:
+def test_stack_traces_of_interrupted_py4j_calls_are_suppressed() -> None:
     records = [
         logging.makeLogRecord({"msg": f"{what} while sending command."}) for what in ("KeyboardInterrupt", "Exception")
     ]
@@ -50,7 +50,7 @@ def test_session_whose_java_process_exited_is_stopped(failed: Exception) -> None
     stop(mock.Mock(stop=mock.Mock(side_effect=failed)))
 
 
-def test_only_prepared_plans_use_private_names_of_pyspark() -> None:
+def test_only_the_prepared_module_uses_private_pyspark_names() -> None:
     """Only the module `prepared` uses private names of PySpark.
 
     Such names change between minor versions of PySpark. So the tests of that module decide which versions can be used.

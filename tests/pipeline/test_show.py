@@ -70,7 +70,7 @@ def test_empty_table_is_shown_as_empty_json_array_or_header(capsys: pytest.Captu
     assert capsys.readouterr().out == "[]\nrun\n"
 
 
-def test_text_shows_markup_and_control_characters_literally(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_table_shows_markup_and_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows(["kind", "line"], [{"kind": "[red]x[/red]", "line": "\x1b[2J\n"}], Format.TEXT)
     (row,) = [line for line in capsys.readouterr().out.splitlines() if "red" in line]
     assert row.split() == ["│", "[red]x[/red]", "│", r"\x1b[2J\n", "│"]
@@ -111,7 +111,7 @@ def test_former_table_name_shows_the_renamed_table(tmp_path: Path) -> None:
     assert (code, len(json.loads(output))) == (0, 2)
 
 
-def test_former_table_name_is_shown_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_accepts_a_former_table_name_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     written(tmp_path / "analytics", "controller_terms")

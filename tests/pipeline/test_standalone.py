@@ -77,7 +77,9 @@ def test_standalone_cluster_builds_the_same_tables(histories: Path, cluster: Sta
     assert table(tmp_path / "there" / "controller_terms")
 
 
-def test_standalone_cluster_streams_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
+def test_rows_streamed_on_a_standalone_cluster_equal_local_rows(
+    histories: Path, cluster: Standalone, tmp_path: Path
+) -> None:
     ended(run("local[1]", "pipeline", "tables", "--data", str(histories), "--out", "here", directory=tmp_path))
     job = run(cluster.master, "pipeline", "stream", "--data", str(histories), "--out", "there", directory=tmp_path)
     lake = tmp_path / "there"

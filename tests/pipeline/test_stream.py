@@ -155,7 +155,7 @@ def test_rows_of_a_failed_batch_are_not_counted_twice(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_restarted_stream_ends_a_pause_at_the_leaders_next_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_restarted_stream_ends_leader_pause_at_its_next_line(spark: SparkSession, tmp_path: Path) -> None:
     lines = paused_twice_and_a_third_time()
     # The first part ends with the start of the first pause. The second part contains the end of that pause, and the
     # second pause.
@@ -173,7 +173,7 @@ def test_restarted_stream_detects_that_a_paused_leader_stopped(spark: SparkSessi
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_restarted_stream_detects_an_unreported_exit(spark: SparkSession, tmp_path: Path) -> None:
+def test_restarted_stream_detects_an_unreported_process_exit(spark: SparkSession, tmp_path: Path) -> None:
     lines = ended_unseen()
     # The first part ends with the last line before a start. The second part contains only that start.
     row = availability_of_parts(spark, tmp_path, lines[:4], lines[4:5], lines[5:])

@@ -63,7 +63,7 @@ def test_controller_gap_lasts_from_death_to_first_decision(
     assert gap == [5_000, 1_000, 2_000, 2_000]
 
 
-def test_controller_gaps_in_the_table_equal_those_of_the_state(spark: SparkSession, tmp_path: Path) -> None:
+def test_controller_gaps_in_the_table_equal_the_folded_gaps(spark: SparkSession, tmp_path: Path) -> None:
     history = GOLDEN / "histories" / "controller-gaps.jsonl"
     shutil.copy(history, tmp_path / "gaps.jsonl")
     found = rows_of(jobs.read_journal(spark, tmp_path), controller_terms)
@@ -162,7 +162,7 @@ def test_min_isr_is_limited_to_the_number_of_replicas(spark: SparkSession, histo
     assert spent == [(8_000, 0), (1_000, 6_000)]
 
 
-def test_min_isr_is_read_from_topic_leader_default_or_properties(spark: SparkSession, history: Any) -> None:
+def test_min_isr_uses_topic_then_leader_default_then_properties(spark: SparkSession, history: Any) -> None:
     def alter(entity: str, config: dict[str, str]) -> None:
         """Change a config a second after the last event.
 
@@ -202,7 +202,7 @@ def test_paused_leader_is_down_until_its_next_journal_line(spark: SparkSession, 
 
 
 @pytest.mark.parametrize("host", [True, False], ids=["with its host", "without one"])
-def test_unreported_exit_of_a_leader_ends_its_observed_time(spark: SparkSession, history: Any, host: bool) -> None:
+def test_unreported_exit_of_a_leader_ends_its_observation(spark: SparkSession, history: Any, host: bool) -> None:
     def start() -> None:
         if host:
             write("host-1", e.ProcessChanged("broker-1", "running", 7, "start"))

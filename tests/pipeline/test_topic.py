@@ -190,7 +190,7 @@ def test_different_journal_with_the_same_first_line_is_rejected(tmp_path: Path) 
         published(tmp_path, brokers)
 
 
-def test_line_truncated_in_the_topic_is_not_published_again(tmp_path: Path) -> None:
+def test_line_too_long_for_the_topic_is_not_published_again(tmp_path: Path) -> None:
     history = tmp_path / "seed-1.jsonl"
     history.write_bytes(b"first\n" + b"x" * 1_000_000 + b"\n")
     brokers = Brokers()
@@ -234,7 +234,7 @@ def test_records_that_are_not_journal_lines_are_skipped() -> None:
     assert [(row[0], row[8]) for row in rows_of_records([*others, line], None)] == [("a/seed-1.jsonl", 5)]
 
 
-def test_partition_is_split_into_inputs_from_the_last_offset() -> None:
+def test_records_after_the_last_offset_are_split_into_inputs() -> None:
     found = spans({"0": 10}, {"0": SPAN_RECORDS + 20, "1": 3, "2": 0}, None)
     assert [(each.partition, each.begin, each.end) for each in found] == [
         (0, 10, SPAN_RECORDS + 10), (0, SPAN_RECORDS + 10, SPAN_RECORDS + 20), (1, 0, 3),
@@ -248,7 +248,7 @@ def test_stream_advances_to_log_ends_and_keeps_other_offsets() -> None:
     assert spans({"0": 3, TOPIC_ID: "x"}, {"0": 3, TOPIC_ID: "x"}, None) == []
 
 
-def test_log_end_below_the_read_offset_raises_an_error() -> None:
+def test_topic_log_shorter_than_the_read_offset_is_an_error() -> None:
     with pytest.raises(
         LostRecords, match=r"topic t, partition 1: it was read to offset 9, and ends at 4; .*another topic"
     ):
@@ -344,7 +344,7 @@ def test_late_topic_is_found_by_retries_but_missing_topic_fails(
         asyncio.run(partitions_of(LateBrokers(1_000_000), "t"))  # type: ignore[arg-type]
 
 
-def test_wait_for_missing_records_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_for_missing_topic_records_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "NO_PROGRESS_S", 0.0)
     brokers = Brokers()
     brokers.logs[0] = [Record(b"k", b"x", offset=place) for place in range(5)]
@@ -359,7 +359,7 @@ def test_wait_for_missing_records_is_limited(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.timeout(600)
-def test_hadoop_uri_returns_the_rows_of_its_directory(
+def test_hadoop_uri_gives_the_same_rows_as_the_local_path(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
@@ -376,7 +376,7 @@ def test_hadoop_uri_returns_the_rows_of_its_directory(
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_rows_of_a_topic_are_correct_while_brokers_fail(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_read_from_a_topic_are_correct_while_brokers_fail(spark: SparkSession, tmp_path: Path) -> None:
     from tests.interop.interop_brokers import broker_cluster
 
     (tmp_path / "cluster").mkdir()

@@ -73,7 +73,7 @@ def test_committed_transaction_lists_its_partitions_and_times(spark: SparkSessio
     ]  # fmt: skip
 
 
-def test_abort_by_the_next_coordinator_keeps_the_producer_epoch(spark: SparkSession, history: Any) -> None:
+def test_transaction_aborted_by_new_coordinator_keeps_its_epoch(spark: SparkSession, history: Any) -> None:
     """A transaction that another coordinator aborts is shown with its producer's epoch.
 
     The second transaction times out at the next coordinator. Its partitions and markers are not mixed with those of the
@@ -157,7 +157,7 @@ def test_late_entry_of_paused_coordinator_is_assigned_to_its_txn(spark: SparkSes
     ]
 
 
-def test_transaction_not_loaded_by_a_new_coordinator_is_separate(spark: SparkSession, history: Any) -> None:
+def test_transaction_unknown_to_a_new_coordinator_has_a_row(spark: SparkSession, history: Any) -> None:
     """A transaction that a new coordinator does not know has a row of its own.
 
     The new coordinator did not load the first transaction. The transaction that it reports next has another start time.

@@ -28,7 +28,7 @@ HEADING = "| invariant | times | in so many seeds |\n|---|---:|---:|"
 
 
 class Table:
-    """For each invariant, how often it was checked, and in how many seeds."""
+    """Table that shows how often each invariant was checked, and in how many seeds."""
 
     def __init__(self) -> None:
         self.times: Counter[str] = Counter()
@@ -36,7 +36,7 @@ class Table:
         self.problems: list[str] = []
 
     def play(self, seeds: Mapping[str, Iterable[int]]) -> Table:
-        """Run these seeds and add their checks."""
+        """Run these seeds, and add their counts of checks to the table."""
         for scenario, numbers in seeds.items():
             for seed in numbers:
                 outcome = run_seed(seed, scenario)

@@ -122,7 +122,7 @@ class _With:
 
 @contextmanager
 def high_watermark_is_the_leaders_log_end() -> Iterator[None]:
-    """Injected bug: a leader treats records as committed that only it has."""
+    """Injected bug: a leader treats records that no other replica has as committed."""
 
     def advance(self: Partition) -> bool:
         if not self.is_leader or self.log.end_offset <= self.log.high_watermark:

@@ -42,9 +42,9 @@ def digests_that_differ_are_counted() -> Iterator[None]:
 
 
 class _WhateverMayFollow(dict[Zxid, Any]):
-    """Replacement for the known ends of epochs, with which any transaction can be the last one of its epoch.
+    """Replacement for the known last zxids of epochs: it accepts any transaction as the last one of its epoch.
 
-    The first transaction of any later epoch can follow it.
+    The first transaction of any later epoch can then follow.
     """
 
     def get(self, last: Any, default: Any = None) -> Any:

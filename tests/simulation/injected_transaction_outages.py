@@ -1,4 +1,4 @@
-"""Injected bugs of transactions. Each has a script of the outage library."""
+"""Injected bugs of transactions. For each bug, the outage library has a script that exposes it."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class InjectedBug(NamedTuple):
         return self.injected_bug()
 
     def shown(self, problems: Iterable[str]) -> str | None:
-        """Return the first problem that contains one of the strings, or None."""
+        """Return the first problem that contains one of the strings in `shows`, or None."""
         return next((problem for problem in problems if any(text in problem for text in self.shows)), None)
 
 

@@ -79,7 +79,7 @@ OF_HISTORIES: dict[str, tuple[str, ...]] = {
     "who has lost history is elected for its past": ("no acknowledged write lost", "committedLogDurability"),
     "a spoiled snapshot is made good at once": ("acknowledged and not durable", "processConsistency"),
 }
-"""Five bugs by which committed history was lost or diverged.
+"""Five bugs that caused the loss or divergence of committed history.
 
 Each value contains parts of the problem messages that show the bug.
 """
@@ -104,7 +104,7 @@ The bugs in the keys are visible only together with the second bug, which ignore
 the second bug must have no problem.
 """
 _OLD_BEHAVIOUR = InjectedBug(nullcontext, ("",))
-"""A bug that a setting enables instead of a code change. Any reported problem counts as its detection."""
+"""Stands for a bug that a setting enables instead of a code change. Any reported problem detects it."""
 
 
 class Bug(NamedTuple):
@@ -115,7 +115,7 @@ class Bug(NamedTuple):
     injected_bug: InjectedBug
     settings: tuple[str, ...] = ()
     control: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Context for the run without the bug, which must have no problem."""
+    """Context for the run without the bug. This run must have no problem."""
 
 
 class Limits(msgspec.Struct, frozen=True):

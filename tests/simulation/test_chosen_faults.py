@@ -56,7 +56,7 @@ def test_faults_have_the_configured_types_and_durations() -> None:
     assert any(700 <= length_ms <= 900 for length_ms in lengths_ms(entries))
 
 
-def test_fault_count_results_from_fault_period_and_gap() -> None:
+def test_fault_count_follows_from_fault_period_and_mean_gap() -> None:
     entries = played(6, "faults.kinds=slow_disk", "faults.ms=40000", "faults.gap.ms=1000")
     times_ms = [at_ms for at_ms, _ in faults(entries)]
     assert times_ms[-1] - times_ms[0] <= 40_000

@@ -71,7 +71,7 @@ def test_twenty_forks_equal_their_runs_up_to_the_change() -> None:
     assert count == 20
 
 
-def test_run_and_fork_without_change_equal_the_plain_seed() -> None:
+def test_unchanged_run_and_fork_equal_the_original_seed() -> None:
     plain = b"".join(run_with_journal(SEED, "chaos", SHORT)[1])
     assert b"".join(original(SEED).lines()) == plain
     assert b"".join(forked(SEED, Change(AT_US)).lines()) == plain
@@ -116,7 +116,7 @@ def test_paused_node_writes_nothing_until_it_is_resumed() -> None:
     assert of_node(fork, node, end_us, 1 << 60)
 
 
-def test_setting_reaches_the_brokers_after_its_moment() -> None:
+def test_changed_setting_reaches_brokers_only_after_the_fork() -> None:
     fork = forked(SEED, Change(AT_US, settings={"min.insync.replicas": "2"}))
     changed = [(entry.node, entry.mono_us, entry.event.config) for entry in fork.entries
                if isinstance(entry.event, e.ConfigChanged) and entry.event.entity == "brokers/<default>"]  # fmt: skip
@@ -125,7 +125,7 @@ def test_setting_reaches_the_brokers_after_its_moment() -> None:
     assert min(at_us for _, at_us, _ in changed) > AT_US
 
 
-def test_futures_share_the_past_and_differ_from_each_other() -> None:
+def test_forked_runs_share_the_past_but_differ_after_the_fork() -> None:
     run = original(SEED)
     one, same, other = (run_forked(SEED, "chaos", Change(AT_US, future=number), SHORT) for number in (1, 1, 2))
     assert before(one, AT_US) == before(other, AT_US) == before(run, AT_US)
@@ -133,7 +133,7 @@ def test_futures_share_the_past_and_differ_from_each_other() -> None:
     assert len({b"".join(each.lines()) for each in (run, one, other)}) == 3
 
 
-def test_fork_continues_each_draw_where_the_run_drew_it() -> None:
+def test_fork_resumes_random_draws_at_the_position_of_the_run() -> None:
     first, last = ForkedSeed(5), Random(0)
     drawn: list[list[float]] = []
     for count in (1, 4, 2):

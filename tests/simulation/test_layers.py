@@ -1,4 +1,4 @@
-"""Which packages of the simulated world can import which: they form layers."""
+"""Packages of the simulated world form layers: a package imports only packages of lower layers."""
 
 from __future__ import annotations
 

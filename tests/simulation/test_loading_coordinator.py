@@ -90,7 +90,7 @@ def moved_coordinator() -> tuple[World, int, list[ErrorCode]]:
     return world, found, errors
 
 
-def test_coordinator_rejects_requests_until_it_has_loaded() -> None:
+def test_coordinator_rejects_requests_until_its_log_is_loaded() -> None:
     world, found, errors = moved_coordinator()
     world.end_world()
     assert found == COMMITS

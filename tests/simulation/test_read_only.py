@@ -17,7 +17,7 @@ BUSY_SEED = 9
 """Seed in which the reader is connected to a minority for a long time, and then returns to a server with a quorum."""
 
 
-def test_read_only_reader_is_deterministic() -> None:
+def test_seed_with_a_read_only_reader_is_deterministic() -> None:
     run, again = SeedRun(BUSY_SEED, READ_ONLY), SeedRun(BUSY_SEED, READ_ONLY)
     assert run.execute().problems == again.execute().problems == []
     assert list(run.world.record.lines()) == list(again.world.record.lines())
@@ -31,7 +31,7 @@ def test_read_only_seed_keeps_every_invariant(seed: int) -> None:
     assert run_seed(seed, READ_ONLY.name).problems == []
 
 
-def test_keys_for_the_read_only_service_can_be_set() -> None:
+def test_read_only_mode_and_local_session_keys_can_be_set() -> None:
     found = world_settings(["readonlymode.enabled=true", "localSessionsEnabled=TRUE"])
     assert (found.read_only_mode, found.local_sessions, found.local_sessions_upgrading) == (True, True, False)
     with pytest.raises(BadSetting, match="true or false"):

@@ -67,7 +67,7 @@ def test_different_seed_has_a_different_history() -> None:
     assert fingerprint(first) != fingerprint(second)
 
 
-def test_replay_writes_the_same_bytes_with_any_hash_seed(tmp_path: Path) -> None:
+def test_replay_writes_the_same_bytes_for_any_python_hash_seed(tmp_path: Path) -> None:
     written = []
     for hash_seed in ("0", "4242"):
         out = tmp_path / f"{hash_seed}.jsonl"
@@ -92,7 +92,7 @@ def test_ensemble_seed_keeps_every_invariant(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", seeds(SEEDS_OF_DISKS, SEEDS_OF_DISKS_IN_THE_SUITE))
-def test_failing_disks_seed_keeps_every_invariant(seed: int) -> None:
+def test_seed_with_failing_disks_keeps_every_invariant(seed: int) -> None:
     assert run_seed(seed, "disks").problems == []
 
 

@@ -79,7 +79,7 @@ def test_failed_wait_reports_source_lines_and_last_exception(world: SimulatedClu
     assert "three letters" in str(failed.value) and "it last raised AssertionError: too few" in str(failed.value)
 
 
-def test_long_condition_source_is_replaced_by_its_repr() -> None:
+def test_condition_with_a_long_source_is_shown_by_its_repr() -> None:
     long = "def long():\n" + "    pass\n" * 40
     scope: dict[str, object] = {}
     exec(compile(long, "nowhere.py", "exec"), scope)

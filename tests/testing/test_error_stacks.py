@@ -108,7 +108,7 @@ def test_producer_retries_storage_errors_up_to_its_limit(
     assert cluster.consume(TOPIC) == (["a"] if code is None else [])
 
 
-def test_commit_during_a_rebalance_fails_but_fetches_continue(cluster: LiveCluster) -> None:
+def test_failed_commit_during_a_rebalance_does_not_stop_fetches(cluster: LiveCluster) -> None:
     made = producer(cluster)
     send(made, b"a")
     member = consumer(cluster, "rebalancing")
@@ -261,7 +261,7 @@ def transactional(cluster: LiveCluster, name: str, **config: Any) -> Producer:
 
 
 def outside(cluster: LiveCluster, group: str) -> Consumer:
-    """Return a client of a group that does not join it."""
+    """Return a client that has the group's id but does not join the group."""
     return Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "log_level": 0})
 
 
@@ -274,7 +274,10 @@ def failure(call: Callable[[float], None]) -> KafkaError:
 
 
 def committed_values(cluster: LiveCluster) -> list[bytes | None]:
-    """Return the committed values. A coordinator replies to a commit before it writes the markers, as Kafka's does."""
+    """Return the committed values.
+
+    The latest may still be missing: a coordinator replies to a commit before it writes the markers, as Kafka's does.
+    """
     return [each.value for each in cluster.records(TOPIC, isolation_level="read_committed")]
 
 
@@ -287,7 +290,7 @@ def commit_another(cluster: LiveCluster, made: Producer) -> None:
 
 
 @pytest.mark.parametrize("error", ["INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"])
-def test_fenced_renewal_of_the_producer_id_is_fatal(cluster: LiveCluster, error: str) -> None:
+def test_fencing_during_producer_id_renewal_is_fatal(cluster: LiveCluster, error: str) -> None:
     made = transactional(cluster, f"renewed-{error}")
     faults = stack(cluster, "InitProducerId", error) + stack(cluster, "Produce", "UNKNOWN_PRODUCER_ID")
     send(made, b"b")
@@ -464,7 +467,7 @@ def test_member_that_lost_its_partitions_joins_again(cluster: LiveCluster, api: 
     member.close()
 
 
-def test_session_times_out_while_no_broker_coordinates(cluster: LiveCluster) -> None:
+def test_group_session_times_out_while_no_coordinator_is_found(cluster: LiveCluster) -> None:
     """Each failed heartbeat leads to a search for the coordinator (librdkafka's tests 0106 and 0143)."""
     send(producer(cluster), b"a")
     lost: list[Any] = []
@@ -490,7 +493,7 @@ def failed_commit(member: Consumer) -> str | None:
     return None
 
 
-def test_altered_offsets_report_each_error_of_the_commit(cluster: LiveCluster) -> None:
+def test_alter_group_offsets_reports_each_offset_commit_error(cluster: LiveCluster) -> None:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     errors = (
         "COORDINATOR_LOAD_IN_PROGRESS", "REBALANCE_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR",

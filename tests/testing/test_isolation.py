@@ -59,7 +59,7 @@ def test_quotas_of_users_and_clients_are_reset_between_tests(zabka_cluster: Live
     assert zabka_cluster.quotas.all() == []
 
 
-def test_znodes_created_by_clients_are_deleted_between_tests(zabka_cluster: LiveCluster) -> None:
+def test_znodes_created_by_a_test_are_deleted_after_the_test(zabka_cluster: LiveCluster) -> None:
     async def write_and_read(write: bool) -> tuple[list[str], list[str]]:
         async with connect(zabka_cluster.zookeeper_connect) as client:
             if write:

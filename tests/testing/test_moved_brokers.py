@@ -70,7 +70,7 @@ def test_watermark_query_finds_the_new_leader(cluster: LiveCluster) -> None:
     asking.close()
 
 
-def test_clients_follow_a_leader_without_periodic_metadata(cluster: LiveCluster) -> None:
+def test_clients_find_a_moved_leader_without_periodic_metadata(cluster: LiveCluster) -> None:
     made = producer(cluster, **only_on_errors(cluster))
     assert send(made, b"0") is None
     member = consumer(cluster, "following", **only_on_errors(cluster))

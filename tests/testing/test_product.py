@@ -34,13 +34,13 @@ def test_hypothesis_test_gets_a_new_world_for_each_example(seed: int, values: li
         assert world.consume("words") == values
 
 
-def test_world_ends_with_its_context_even_after_an_error() -> None:
+def test_world_is_closed_at_context_exit_even_after_an_error() -> None:
     with pytest.raises(ClusterFailed, match="did not come true"), running_world() as world:
         world.until(lambda: False, 1.0)
     assert {peer.process for peer in world.peers.values()} == {"down"}
 
 
-def test_report_explains_the_leader_change_before_an_isr_change() -> None:
+def test_report_explains_an_election_before_a_newer_isr_change() -> None:
     with running_world() as world:
         topic = world.topics.create("orders")
         leader = topic.partitions[0].leader
@@ -60,7 +60,7 @@ def test_world_that_cannot_be_created_raises_cluster_failed(options: dict[str, A
         start_live(tmp_path, **options)
 
 
-def test_cluster_without_an_importable_driver_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_is_stopped_if_its_driver_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zabka.testing.live.cluster", None)
     with pytest.raises(ImportError):
         start_live(tmp_path, peers=1, brokers=1)

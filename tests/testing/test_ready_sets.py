@@ -192,7 +192,9 @@ def zookeeper(zabka_cluster: LiveCluster) -> Iterator[KazooClient]:
     client.close()
 
 
-def test_connection_loss_fault_set_keeps_a_created_znode(zabka_cluster: LiveCluster, zookeeper: KazooClient) -> None:
+def test_create_with_lost_connection_fault_still_creates_znode(
+    zabka_cluster: LiveCluster, zookeeper: KazooClient
+) -> None:
     """With the fault set "connection loss on create", the znode is created, but the client gets ConnectionLoss.
 
     This is a classic problem of ZooKeeper: the lock znode exists, but the client does not know it.

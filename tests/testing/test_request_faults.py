@@ -98,7 +98,7 @@ def test_simulated_producer_receives_the_injected_error(world: SimulatedCluster)
     fault.heal()
 
 
-def test_simulated_fault_survives_a_node_restart(world: SimulatedCluster) -> None:
+def test_simulated_request_fault_survives_a_node_restart(world: SimulatedCluster) -> None:
     fault = world.faults.on_request("Produce", topic="orders").delay_before(10).until_removed()
     world.brokers[1].kill()
     world.brokers[1].start()
@@ -116,7 +116,7 @@ def test_simulated_peers_share_the_injection_count_of_a_fault() -> None:
         assert fault.used == 2
 
 
-def test_simulated_ready_made_fault_set_is_added_and_healed(world: SimulatedCluster) -> None:
+def test_predefined_fault_set_is_added_and_healed_in_simulation(world: SimulatedCluster) -> None:
     faults = world.faults.add_set("ack-lost", topic="orders")
     world.produce("orders", "c")
     assert faults.used == 1

@@ -33,7 +33,7 @@ def world() -> Iterator[SimulatedCluster]:
 # ---- in a simulated world --------------------------------------------------------------------------------------------
 
 
-def test_group_without_lag_is_stable_after_reading_all_records(world: SimulatedCluster) -> None:
+def test_group_is_stable_only_after_it_has_read_all_records(world: SimulatedCluster) -> None:
     world.topics.create("orders", partitions=2)
     world.produce("orders", ["a", "b"])
     member = world.consumer("orders", "billing")

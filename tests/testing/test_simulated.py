@@ -138,7 +138,7 @@ def test_replay_injects_only_the_selected_faults() -> None:
     assert run_seed(chaos, wait, 1, []).injected == []
 
 
-def test_faults_are_healed_before_the_end_of_the_test() -> None:
+def test_simulated_faults_end_before_the_end_of_the_test() -> None:
     async def wait(world: SimulatedWorld) -> None:
         async def idle(_: str) -> None:
             await asyncio.sleep(3_600)

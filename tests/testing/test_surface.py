@@ -1,4 +1,4 @@
-"""The public interface on which projects that use the fixtures can rely."""
+"""Public interface of the fixtures, on which other projects can rely."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class SimFuture:
             del exception, self
 
     def add_waiter(self, callback: Callable[[], object]) -> None:
-        """Schedule the callback when the future is resolved."""
+        """Register a callback, which is scheduled when the future is resolved."""
         if self.done():
             self._scheduler.soon(callback)
         else:

@@ -153,7 +153,7 @@ class SimRuntime:
             callback()
 
     def hold_timer(self, due: Callable[[], object]) -> None:
-        """Delay a timer that is due until this paused node is resumed."""
+        """Hold back a timer that is due, until this paused node is resumed."""
         self._held_timers.append(due)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:

@@ -1,4 +1,4 @@
-"""`zabka broker-api-versions`: kafka-broker-api-versions.sh (3.9)."""
+"""`zabka broker-api-versions`: works like kafka-broker-api-versions.sh of Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zabka.kafka.wire.kafka_schema import ApiKey
 
 
 def main(arguments: list[str]) -> int:
-    """Run broker-api-versions; return the exit code."""
+    """Run `zabka broker-api-versions` with these arguments; return its exit code."""
     options = parser("broker-api-versions", "Print the requests that each broker serves.").parse_args(arguments)
     return run(options, _api_versions)
 

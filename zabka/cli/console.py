@@ -15,7 +15,7 @@ from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed
 
 POLL_MS = 250
-"""Interval between two polls."""
+"""Interval in ms at which the console commands poll the cluster."""
 
 
 def properties_of(texts: Sequence[str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`zabka consume`: kafka-console-consumer.sh (3.9)."""
+"""`zabka consume`: works like kafka-console-consumer.sh of Kafka 3.9."""
 
 from __future__ import annotations
 

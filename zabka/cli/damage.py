@@ -1,6 +1,6 @@
 """Figures of the damage in a simulated run after a given moment.
 
-Each figure comes with the first cause of its largest part.
+Each figure is shown with the root cause of its largest part.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIN_ISR = "min.insync.replicas"
 
 
 class Figure(NamedTuple):
-    """A measured value of a run, and the first cause of its largest part.
+    """A measured value of a run, and the root cause of its largest part.
 
     `cause` is empty if nothing caused the value.
     """
@@ -43,9 +43,9 @@ class Course(NamedTuple):
     """
 
     unwritable_us: dict[str, int]
-    """Time for which each partition could not accept records with the clients' acks.
+    """Time during which each partition rejected records that clients sent with their acks setting.
 
-    Partitions that could always accept them are not included.
+    Partitions that could always accept such records are not included.
     """
     writable_since_us: int | None
     """First time, from the given moment on, at which every partition can accept writes; None if there is none."""
@@ -66,7 +66,7 @@ def on_world_clock(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def course(entries: Sequence[Entry], at_us: int, settings: WorldSettings) -> Course:
-    """Return the course of a run from the time `at_us` on.
+    """Return the effects of a run on its partitions and its controller, from the time `at_us` on.
 
     The times of `entries` are on the world's clock.
     """
@@ -109,7 +109,7 @@ def _active(terms: Sequence[ControllerTermView], end_us: int) -> Iterator[tuple[
 
 
 def figures(run: ForkedRun, at_us: int, settings: WorldSettings, sentences: Sentences) -> list[Figure]:
-    """Return the figures of a run from a moment on."""
+    """Return the figures that describe a run from the given moment to its end."""
     entries = on_world_clock(run.entries)
     found, known = course(entries, at_us, settings), incidents(entries)
 

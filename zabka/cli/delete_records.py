@@ -1,4 +1,4 @@
-"""`zabka delete-records`: kafka-delete-records.sh (3.9)."""
+"""`zabka delete-records`: works like kafka-delete-records.sh of Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zabka.kafka.client.log_admin import delete_records
 
 
 def main(arguments: list[str]) -> int:
-    """Run delete-records; return the exit code."""
+    """Run `zabka delete-records` with these arguments; return its exit code."""
     made = parser("delete-records", "Delete the records of partitions before an offset.")
     made.add_argument("--offset-json-file", type=Path, required=True, metavar="FILE")
     options = made.parse_args(arguments)

@@ -50,7 +50,7 @@ _OF_LINKS = ("delay_ms", "bytes_per_s")
 
 
 def main(arguments: list[str]) -> int:
-    """Run fault; return the exit code."""
+    """Run `zabka fault` with these arguments; return its exit code."""
     options = _parser().parse_args(arguments)
     work: dict[str, Callable[[HttpApi, argparse.Namespace], None]] = {
         "add": _add, "list": _list, "remove": _remove, "sets": _sets,

@@ -1,4 +1,7 @@
-"""Plays a seed unchanged, and a fork of it that differs from a chosen moment on (`zabka what-if`)."""
+"""Plays a seed unchanged, and a fork of it (`zabka what-if`).
+
+The fork differs from a chosen moment on.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class Asked(NamedTuple):
     seed: int
     scenario: str
     settings: WorldSettings | None
-    """None if the scenario draws all settings."""
+    """Settings of the world; None if the scenario draws all of them."""
     at_us: int | None
     without: tuple[str, ...]
     kill: tuple[str, ...]
@@ -49,7 +52,7 @@ class Asked(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A run, its fork, and where their journals differ first."""
+    """A run, its fork, and the first difference between their journals."""
 
     run: ForkedRun
     fork: ForkedRun
@@ -97,7 +100,10 @@ def lasts_ms_of(text: str) -> int:
 
 
 def world_of(scenario: str) -> WorldSettings | None:
-    """Return the settings of a scenario's world, or None if the scenario draws them. Raises BadChange."""
+    """Return the settings of a scenario's world, or None if the scenario chooses them at random.
+
+    Raises BadChange if there is no such scenario.
+    """
     from zabka.simulation.run import SCENARIOS, SEARCHED
     from zabka.simulation.settings import WorldSettings
 
@@ -126,7 +132,7 @@ def play(asked: Asked, taps: Sequence[MessageTap | None] = (None, None)) -> Pair
 
 
 def _change(asked: Asked, run: ForkedRun) -> Change:
-    """Return the change, if the run allows it.  Raises BadChange."""
+    """Return the change that the user requested, if the run allows it. Raises BadChange."""
     from zabka.cli.damage import seconds
     from zabka.simulation.fork import RUNNING, Change
 

@@ -1,4 +1,7 @@
-"""Futures of a run: continuations with other random numbers from a moment on, and counts of their outcomes."""
+"""Plays possible futures of a run, and counts their outcomes.
+
+Each future continues the run from a given moment with other random numbers.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,8 @@ LARGE_PERCENTILE = 0.9
 class Future(NamedTuple):
     """The outcome of one future of a run.
 
-    The times are in microseconds since the moment at which the future begins; None if that never happens in the run.
+    The times are in microseconds since the moment at which the future begins. A time is None if its event never happens
+    in the run.
     """
 
     acknowledged_lost: int
@@ -46,7 +50,10 @@ def hash_before(run: ForkedRun, at_us: int) -> str:
 
 
 def play_future(seed: int, scenario: str, settings: WorldSettings | None, change: Change) -> Future:
-    """Play the future `change.future` of a seed."""
+    """Run the seed with this change, and return a summary of what happens after it.
+
+    `change.future` is the seed of the random numbers from the change on.
+    """
     run = run_forked(seed, scenario, change, settings)
     found = course(on_world_clock(run.entries), change.at_us, settings or WorldSettings())
     since = (found.controller_since_us, found.writable_since_us)
@@ -60,7 +67,7 @@ def play_future(seed: int, scenario: str, settings: WorldSettings | None, change
 def play_futures(
     seed: int, scenario: str, settings: WorldSettings | None, changes: Sequence[Change], jobs: int
 ) -> list[Future]:
-    """Play several futures in `jobs` processes."""
+    """Play one possible future for each change, in `jobs` processes, and return the results."""
     calls = (partial(play_future, seed, scenario, settings, change) for change in changes)
     with closing(_results(calls, min(jobs, len(changes)))) as results:
         return list(results)
@@ -73,7 +80,7 @@ def _results(calls: Iterator[Callable[[], Future]], jobs: int) -> Generator[Futu
 
 
 def numbered(change: Change, count: int) -> list[Change]:
-    """Return `count` futures of a change."""
+    """Return `count` copies of a change, each with another seed for the random numbers after the change."""
     return [msgspec.structs.replace(change, future=number) for number in range(1, count + 1)]
 
 

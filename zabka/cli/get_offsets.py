@@ -1,4 +1,4 @@
-"""`zabka get-offsets`: kafka-get-offsets.sh (3.9)."""
+"""`zabka get-offsets`: works like kafka-get-offsets.sh of Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Matches = Callable[[TopicPartition], bool]
 
 
 def main(arguments: list[str]) -> int:
-    """Run get-offsets; return the exit code."""
+    """Run `zabka get-offsets` with these arguments; return its exit code."""
     made = parser("get-offsets", "Print the offsets of partitions.")
     made.add_argument("--topic", help="a regular expression; all topics by default")
     made.add_argument("--partitions", metavar="0,1", help="all by default")

@@ -1,4 +1,4 @@
-"""`zabka log-dirs`: kafka-log-dirs.sh (3.9)."""
+"""`zabka log-dirs`: works like kafka-log-dirs.sh of Kafka 3.9."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`zabka produce`: kafka-console-producer.sh (3.9)."""
+"""`zabka produce`: works like kafka-console-producer.sh of Kafka 3.9."""
 
 from __future__ import annotations
 

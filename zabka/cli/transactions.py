@@ -1,4 +1,4 @@
-"""`zabka transactions`: kafka-transactions.sh (3.9)."""
+"""`zabka transactions`: works like kafka-transactions.sh of Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HANGING = (
 
 
 def main(arguments: list[str]) -> int:
-    """Run transactions; return the exit code."""
+    """Run `zabka transactions` with these arguments; return its exit code."""
     made = parser("transactions", "Analyze the transactions of producers, and abort hanging ones.")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     listing = commands.add_parser("list", help="list transactional ids")

@@ -28,7 +28,7 @@ AS_IT_WAS, WHAT_IF = "as it was", "what if"
 
 
 def change_text(change: Change) -> str:
-    """Return a phrase about a change."""
+    """Return a phrase that describes a change."""
     parts = [f"without {', '.join(change.left_out)}"] if change.left_out else []
     for names, what in ((change.killed, "killed"), (change.paused, "paused")):
         parts += [f"{name} is {what} for {change.lasts_ms / 1000:g} s" for name in names]
@@ -46,7 +46,7 @@ def change_options(change: Change) -> str:
 
 
 def report(asked: Asked, pair: Pair) -> Iterator[str]:
-    """Yield the lines of the comparison."""
+    """Yield the lines of the report that compares the run with its fork."""
     from zabka.cli.damage import figures, seconds
     from zabka.journal.sentence_file import read_sentences
     from zabka.simulation.settings import WorldSettings
@@ -123,7 +123,7 @@ def _table(ours: Sequence[Figure], theirs: Sequence[Figure]) -> Iterator[str]:
 
 
 def _causes(ours: Sequence[Figure], theirs: Sequence[Figure]) -> Iterator[str]:
-    """Yield the first cause of each figure that has one, in both runs."""
+    """Yield a line with the main cause of each figure that has one, for both runs."""
     lines = [
         f"  {name:9}  {figure.title}: {figure.cause}"
         for pair in zip(ours, theirs, strict=True)
@@ -154,7 +154,10 @@ def _write(out: Path, page: bytes) -> None:
 
 
 def _futures(asked: Asked, pair: Pair, count: int, jobs: int) -> Iterator[str]:
-    """Play futures of the run, and also of the fork if there is a change. Yield the lines of the table of results."""
+    """Yield the lines of a table that compares futures of the run, and of the fork if there is a change.
+
+    Each future continues from the time of the change with other random numbers.
+    """
     from zabka.cli.damage import seconds
     from zabka.cli.futures import hash_before, numbered, play_futures, table
     from zabka.simulation.fork import Change

@@ -57,7 +57,7 @@ STEPS_MAX = 64
 
 
 class End(StrEnum):
-    """Kind of the first cause, at which a chain ends."""
+    """Kind of the root cause at the end of a chain of causes."""
 
     FAULT = "fault"
     REQUEST = "request"

@@ -32,7 +32,7 @@ A cause contains the sequence number of another event, which depends on the run.
 
 
 class Parting(NamedTuple):
-    """First difference between two histories: the next event of one node in each of them.
+    """First difference between two histories: for one node, the event that each history has at that position.
 
     An event is None if its history contains no further event of this node.
     """

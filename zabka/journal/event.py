@@ -10,7 +10,7 @@ import msgspec
 
 
 class Level(IntEnum):
-    """Which events a node writes to its journal."""
+    """Level that determines which events a node writes to its journal."""
 
     NORMAL = 0
     FULL = 1

@@ -138,7 +138,7 @@ class Incident(msgspec.Struct):
     number: int
     cause: Entry
     until_us: int
-    """Time of the last decision whose chain leads back to the first cause."""
+    """Time of the last decision whose chain of causes leads back to the root cause."""
     detected: Entry | None = None
     expiries: list[Expiry] = []
     failovers: list[Failover] = []
@@ -160,7 +160,7 @@ class Incident(msgspec.Struct):
 
     @property
     def to_us(self) -> int | None:
-        """Time at which the last of leaders, controller, ISRs and clients had recovered; None if one has not."""
+        """Time when leaders, controller, ISRs and clients had all recovered; None if any of them has not."""
         ends = [outage.to_us for outage in self.outages]
         ends += [removal.to_us for removal in self.removals]
         ends += [stall.to_us for stall in self.stalls]
@@ -276,9 +276,9 @@ class _History:
         return _Decided(entry, last, end, recovers)
 
     def _incident(self, decided: _Decided) -> Incident:
-        """Return the incident of the decision's first cause, created if necessary.
+        """Return the incident of the decision's root cause; create it if it does not exist.
 
-        The incident then lasts at least until the time of the decision.
+        Extend the incident so that it lasts at least until the time of the decision.
         """
         root = decided.root
         key = (root.node, root.node_seq)
@@ -515,7 +515,7 @@ class _Workload:
 
 
 def headline(incident: Incident, sentences: Sentences) -> str:
-    """Return a headline with the time and the first cause of an incident."""
+    """Return a headline with the time and the root cause of an incident."""
     cause = incident.cause
     sentence = sentences.sentence(cause.node, cause.event)
     return f"{_time(cause.wall_us)} {sentence} ({cause.node}#{cause.node_seq})"
@@ -557,9 +557,9 @@ def _damage(incident: Incident) -> Iterator[str]:
 
 
 def _smaller_isrs(removals: Iterable[Removal]) -> Iterator[str]:
-    """Yield a phrase for each broker that left ISRs: how long it was outside of them, and their partitions.
+    """Yield a phrase for each broker that left ISRs, with the longest time that it was outside one of them.
 
-    The time is the longest one for any of these partitions.
+    The phrase also lists the partitions of these ISRs.
     """
     of_replica: dict[int, list[Removal]] = {}
     for removal in removals:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zabka.journal.cluster_state import Loss, PartitionView, RoleView
 
 EPOCHS_MAX = 100
-"""Number of leader epochs for which a partition's highest high watermark is stored."""
+"""Maximum number of leader epochs for which a partition's highest high watermark is stored."""
 
 
 class LostRecords(NamedTuple):

@@ -7,7 +7,7 @@ end. An outcome is something that only one of the histories has:
 - a different final state of a partition, broker or controller, at the last event about it
 - lost records
 
-The recorded causes (`causes`) of an outcome lead back to its first cause. The first difference is the earliest event in
+The recorded causes (`causes`) of an outcome lead back to its root cause. The first difference is the earliest event in
 this chain that the other history does not have. Two events are the same if all their fields except times and counters
 are equal.
 """

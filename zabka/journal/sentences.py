@@ -51,7 +51,7 @@ class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sentences:
-    """Templates by event type. Raises KeyError for an unknown type."""
+    """Templates of sentences about events, keyed by event type. Raises KeyError for an unknown type."""
 
     def __init__(self, wordings: Mapping[str, Wording]) -> None:
         self._wordings = wordings
@@ -73,7 +73,10 @@ def _fields(node: str, event: Event) -> dict[str, Any]:
 
 
 def render(template: str, fields: Mapping[str, Any]) -> str:
-    """Fill a template with these fields. Raises KeyError if a field, or the form to show it in, does not exist."""
+    """Fill a template with these fields.
+
+    Raises KeyError if the template names a field or a display form that does not exist.
+    """
 
     def choose(found: re.Match[str]) -> str:
         condition, text, otherwise = found.groups(default="")

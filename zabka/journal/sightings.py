@@ -134,10 +134,10 @@ class Matcher:
     def __init__(self, hosts: dict[str, str]) -> None:
         self._skews = Skews(hosts)
         self._open: dict[tuple[str, str, str], deque[Sighting]] = defaultdict(deque)
-        """Sightings that have no match at the other end yet, by connection, message key and direction.
+        """Sightings of messages that still lack their match from the other end of the connection.
 
-        Several sightings can have the same key: a client may use one key for all of its requests, and a client logs no
-        sightings that could match them.
+        They are keyed by connection, message key and direction. Several sightings can have the same key: a client may
+        use one key for all of its requests, and clients log no sightings that could match them.
         """
         self._waiting = 0
         """Total number of sightings in `_open`."""

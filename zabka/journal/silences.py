@@ -2,14 +2,14 @@
 
 The node that decides knows only that nothing arrived. Other journals contain the reason: a stopped process sends
 nothing, and nothing arrives over a cut link. The stop or the cut is the cause only if it was active at the decision and
-began about when the last message arrived. A silence that began earlier had another reason.
+began at about the time of the last message. A silence that began earlier had another reason.
 
 Two other faults that began at that time are causes too: a request fault on the follower's fetches, and a cut link with
 the client whose ZooKeeper session expired.
 
-A process that ended and was started again counts too, if nothing arrived since: a new process does not continue the
-session of the old one, and it has to catch up first. A pause of the leader itself counts too: the leader received
-nothing during the pause, so all followers seem to lag.
+A process that ended and was started again counts too if no message has arrived since then: a new process does not
+continue the session of the old one, and it has to catch up first. A pause of the leader itself counts too: the leader
+received nothing during the pause, so all followers seem to lag.
 """
 
 from __future__ import annotations
@@ -63,7 +63,10 @@ class _Silence(NamedTuple):
         return by.wall_us <= decided.wall_us - 1000 * (self.lasts_ms - self.limit_ms * 2 // 3)
 
     def outlived(self, by: Entry, decided: Entry) -> bool:
-        """Return whether messages arrived long after the event `by`, so that it is not the only cause of silence."""
+        """Return whether messages still arrived long after the event `by`.
+
+        In this case, the event is not the only cause of the silence.
+        """
         return by.wall_us < decided.wall_us - 1000 * (self.lasts_ms + self.limit_ms // 3)
 
     def may_be_of(self, cut: Event) -> bool:

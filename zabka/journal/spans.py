@@ -92,7 +92,7 @@ _ABOUT_A_TOPIC: frozenset[type[Event]] = frozenset({e.TopicCreated, e.TopicDelet
 
 
 def cells(state: ClusterState) -> dict[Row, Cell]:
-    """Return the state of every row."""
+    """Return the current cell of every row: the controller, nodes, partitions and consumer groups."""
     found = {CONTROLLER: _controller(state)}
     found.update(_nodes(state))
     for partition in state.partitions.values():

@@ -86,10 +86,10 @@ class Transactions:
                 return None
 
     def left_open_by(self, changed: Entry, place: int) -> Entry | None:
-        """Return the event of the process stop that kept a transaction unchanged between `changed` and `place`.
+        """Return the event that stopped a process and so kept a transaction unchanged up to `place`.
 
-        `place` is a position in the history. The coordinator's process is checked before the producer's, because no
-        transaction ends without a coordinator.
+        `changed` is the transaction's last change, and `place` a position in the history. The coordinator's process is
+        checked before the producer's, because no transaction ends without a coordinator.
         """
         event = changed.event
         if not isinstance(event, TransactionChanged) or event.state not in _UNFINISHED:

@@ -84,7 +84,7 @@ def unpacked(codec: Codec, data: Data, bytes_max: int = EXPANDED_BYTES_MAX, magi
 
 
 def unpack(codec: Codec, data: Data, bytes_max: int = EXPANDED_BYTES_MAX, magic: int = 2) -> bytes:
-    """Return all decompressed `data`. Raises as `unpacked` does."""
+    """Return all decompressed `data`. Raises the same exceptions as `unpacked`."""
     return b"".join(unpacked(codec, data, bytes_max, magic))
 
 

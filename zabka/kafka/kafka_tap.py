@@ -38,7 +38,7 @@ class KafkaTap:
 
 
 class CallerLine:
-    """Logs a connection on which this broker sends requests."""
+    """Logs the messages of a connection on which this broker sends requests."""
 
     __slots__ = ("_asked", "_line")
 
@@ -68,7 +68,7 @@ class CallerLine:
 
 
 class ServerLine:
-    """Logs a connection on which this broker receives requests."""
+    """Logs the messages of a connection on which this broker receives requests."""
 
     __slots__ = ("_line", "_tap", "awaits")
 

@@ -129,7 +129,10 @@ class _Sliced:
 def _inner_messages(
     wrapper: Message, take: Callable[[Message, bool], None], pause: _Sliced
 ) -> Generator[None, None, None]:
-    """Check a compressed set, and call `take` with each message and whether its checksum is correct."""
+    """Check a compressed message set.
+
+    Call `take` for each message, with the message and whether its checksum is correct.
+    """
     codec = Codec(wrapper.attributes & CODEC_MASK)
     if codec is Codec.ZSTD:
         raise invalid("Invalid wrapper compressionType found in legacy deep record iterator")

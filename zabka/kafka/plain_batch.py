@@ -54,7 +54,7 @@ def plain_batch(data: Data, max_message_bytes: int) -> BatchHeader | None:
 
 
 _ALIKE_MIN = 12
-"""Minimum number of remaining records for which all records are checked together (`_alike`)."""
+"""Minimum number of remaining records at which they are all checked together (`_alike`)."""
 _EVEN, _ODD = bytes(range(0, 256, 2)), bytes(range(1, 256, 2))
 _LAST, _MORE = bytes(range(0x80)), bytes(range(0x80, 0x100))
 """The bytes that end a varint, and the bytes after which a varint continues."""

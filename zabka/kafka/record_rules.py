@@ -76,5 +76,5 @@ class Append(NamedTuple):
 
 
 def as_long(number: int) -> int:
-    """Return a number with the overflow of Java's 64-bit long."""
+    """Convert an integer as Java does when a 64-bit long overflows."""
     return (number + 2**63) % 2**64 - 2**63

@@ -21,9 +21,10 @@ from zabka.pipeline.rows import Journal
 APART_MAX_US = 10_000_000
 """Maximum drift between wall clock and monotonic clock. If the drift is larger, the times are from different boots."""
 CLOSE_US = 50_000
-"""Maximum amount by which the peers' monotonic times of a session may differ more than their wall times.
+"""Limit for treating the peers' monotonic clocks as one clock.
 
-The monotonic clocks of two machines that booted separately differ by more than this.
+The peers' monotonic times of one session may differ by at most this much more than their wall-clock times. The
+monotonic clocks of two machines that booted separately differ by more than this.
 """
 
 

@@ -83,7 +83,7 @@ def _controller_terms(journal: Journal) -> DataFrame:
 
 
 def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
-    """Add to each term how long there was no active controller before it, and the parts of that time.
+    """Add columns to each term: the time without an active controller before the term, and its parts.
 
     All these times are in microseconds.
     """

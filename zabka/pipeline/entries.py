@@ -94,7 +94,7 @@ _TAG = re.compile(r"Invalid value (?P<type>'.*') - at `\$\.type`", re.DOTALL)
 
 
 class Refused(NamedTuple):
-    """Why a line is not an entry."""
+    """Reason why a line is not an entry."""
 
     reason: str
 

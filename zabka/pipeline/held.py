@@ -27,9 +27,9 @@ class Held:
         self._root = root
         self._hold = hold
         self.waiting: set[str] = set()
-        """Runs that had a file to hold back at the last call of `files`.
+        """Runs for which the last call of `files` held back a file.
 
-        Such a file must wait until an earlier file of the same name was read.
+        Such a file must wait until an earlier file of the same name has been read.
         """
 
     def files(self, start: Offset) -> dict[str, JournalFile]:

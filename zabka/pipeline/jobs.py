@@ -24,7 +24,7 @@ from zabka.pipeline.rows import Journal
 from zabka.pipeline.source import shares_of
 
 STAGE = "_stage"
-"""Directory, in an unpublished version, for intermediate results that several tables need."""
+"""Directory for intermediate results that several tables need, inside a version not yet published."""
 AT_A_TIME = 3
 """Number of tables computed at the same time. While Spark executes the tasks of some tables, it plans another table."""
 Progress = Callable[[str, int], None]

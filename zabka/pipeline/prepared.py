@@ -42,7 +42,7 @@ _NO_EXCHANGE = {
 
 
 class NotPreparable(Exception):
-    """A later execution of the plan would return rows of an earlier batch."""
+    """Raised for a query plan that cannot be executed again: it would return rows of an earlier batch."""
 
 
 def find_classes_once(spark: SparkSession) -> None:
@@ -100,7 +100,7 @@ class Prepared:
 
 
 def check(frame: DataFrame) -> None:
-    """Raise NotPreparable if the plan contains an exchange."""
+    """Raise NotPreparable if the frame's Spark plan contains an exchange."""
     plan = frame._jdf.queryExecution().executedPlan().toString()
     if "Exchange" in plan:
         raise NotPreparable(plan)
@@ -145,7 +145,7 @@ class _Growing(Journal):
 
 
 def _rows_of(spark: SparkSession, place: Path) -> DataFrame:
-    """Return a DataFrame that reads the rows from the file each time a plan with it is executed.
+    """Return a DataFrame that reads its rows from a file each time that Spark executes a plan with it.
 
     The rows of each run are in one partition.
     """

@@ -243,7 +243,7 @@ def long_line(run: str, file: str, line: LongLine) -> Row:
 
 
 def _chosen(found: Sequence[Any], requested: frozenset[type]) -> list[int]:
-    """Return the indexes of the lines of a block to return.
+    """Return the indexes of the lines of a block that are needed.
 
     These are requested and quarantined lines, the latest entries by either clock, and the entries that show that a node
     ran (`_signs_of_life`).

@@ -105,7 +105,10 @@ class Journal:
 
 
 def _fill(kept: DataFrame) -> None:
-    """Compute the rows of a cached frame, so that they are in the cache. A count would need a second stage."""
+    """Compute the rows of a cached frame, so that they are in the cache.
+
+    Counting the rows would also do this, but needs a second Spark stage.
+    """
     kept.write.format("noop").mode("overwrite").save()
 
 

@@ -30,7 +30,7 @@ from zabka.pipeline.runs import journal_files, without_copies
 def _end(path: Path) -> int:
     """Return the position up to which a file can be read; 0 if the file does not exist.
 
-    Return 1 if the file cannot be opened. It then gets a separate share, whose task reports the reason.
+    Return 1 if the file cannot be opened, so that one Spark task gets the file and reports the reason.
     """
     try:
         return complete_bytes(path)

@@ -20,7 +20,7 @@ DRIFT = 0.0005
 
 
 def without_steps(rows: DataFrame) -> DataFrame:
-    """Subtract the steps of wall clocks from `wall_us`.
+    """Correct `wall_us` by subtracting the steps (sudden changes) of the nodes' wall clocks.
 
     The new column `step_us` is the step of the clock immediately before the row, or null if there was none.
     """

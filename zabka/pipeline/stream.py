@@ -57,9 +57,9 @@ class Status(msgspec.Struct, kw_only=True):
     lines: int
     quarantined: int = msgspec.field(name="set_aside")
     latest_us: int
-    """Latest time of an entry."""
+    """Time of the latest journal entry in the lake, in microseconds."""
     written_us: int
-    """Time when these tables were computed."""
+    """Time at which the lake's tables were computed, in microseconds."""
     made_ms: int
     """Time from the start of the batch until the tables were computed."""
     broken: dict[str, dict[str, int]]

@@ -78,7 +78,7 @@ class ReplayedSeed(int):
         return {purpose: tuple(player.given) for purpose, player in self.players.items() if not player.is_busy}
 
     def busy(self) -> dict[str, int]:
-        """Return how many values were drawn from each stream that exceeded RECORDED_MAX values."""
+        """Return the number of drawn values for each stream from which more than RECORDED_MAX values were drawn."""
         return {purpose: player.count for purpose, player in self.players.items() if player.is_busy}
 
 

@@ -30,10 +30,10 @@ from zabka.simulation.cluster.server_machine import ServerMachine
 from zabka.simulation.settings import BadSetting, is_setting_of_the_world
 
 REQUESTER = "what-if"
-"""Who requested the fork's own faults and settings, as the journal names it."""
+"""Requester of the fork's own faults and settings, as the journal names it."""
 RETRY_MS = 200
 _REJECTIONS = (ErrorCode.invalid_request, ErrorCode.invalid_config, ErrorCode.policy_violation)
-"""Errors with which a broker rejects a configuration for good."""
+"""Errors with which a broker rejects a configuration permanently."""
 RUNNING, PAUSED, DOWN = "running", "paused", "down"
 
 
@@ -50,11 +50,11 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     settings: Mapping[str, str] = {}
     """Dynamic configuration of all brokers."""
     future: int | None = None
-    """Seed of other random numbers that the world draws after the change; None keeps the run's random numbers."""
+    """Seed for new random numbers after the change. None keeps the random numbers of the original run."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether the fork has no change, so that it equals the run."""
+        """Whether nothing is changed, so that the fork equals the original run."""
         return self == Change(self.at_us, lasts_ms=self.lasts_ms)
 
 

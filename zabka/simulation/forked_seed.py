@@ -29,13 +29,14 @@ class ForkedSeed(int):
     """The seed of a run that can be forked, or, with `original`, of a fork of that run.  Use it like any seed."""
 
     drawn: list[Drawn]
-    """What the run drew, in order; only for the seed of a run."""
+    """State of the nemesis before each of its draws, in order. A fork has none; only the seed of a run does."""
 
     def __new__(cls, seed: int, original: ForkedSeed | None = None, future: int | None = None) -> ForkedSeed:
         """Create a seed with the integer value `seed`.
 
-        `future` is the number of a future. All streams have the run's numbers until `begin_future` is called, and the
-        numbers of that future afterwards.
+        `future` is the number of one possible continuation of the run, or None. Until `begin_future` is called, the
+        random streams have the same numbers as those of the run. Afterwards, they have the numbers of this
+        continuation.
         """
         made = super().__new__(cls, seed)
         made.drawn, made._original, made._future = [], original, future
@@ -71,7 +72,7 @@ class ForkedSeed(int):
         return int.from_bytes(sha256(f"{int(self)}/future {self._future}{purpose}".encode()).digest()[:16], "big")
 
     def align(self, random: Random, faults: int) -> int:
-        """Record the nemesis's state before its next draw; in a fork, restore the state that the run had there.
+        """Record the nemesis's state before its next draw; in a fork, restore the run's state before that draw.
 
         `faults` is the number of the last fault. Return the number after which the next fault is numbered. A fork with
         a future keeps its own state.

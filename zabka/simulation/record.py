@@ -24,7 +24,7 @@ class Record:
         self._node_seq: dict[str, int] = {}
         self._watchdog = Watchdog([*default_checkers(), *zab_checkers()])
         self.checked = CheckCounts()
-        """How often each checker outside the watchdog has checked something."""
+        """Number of checks by each checker outside the watchdog."""
         self.last_committed = 0
         """The highest zxid that any peer has applied as committed."""
         self.entries: list[Entry] = []

@@ -97,7 +97,7 @@ _HARM = {"faults.ms": "duration_ms", "faults.gap.ms": "gap_ms"}
 _WORKLOAD = {"num.partitions": "partitions", "default.replication.factor": "replication_factor"}
 _ACKS = {"all": -1, "-1": -1, "1": 1}
 PLAYED_KEYS = (*_HARM, "faults.lasts.ms", "faults.kinds", *_WORKLOAD, "acks", "drawn.topics")
-"""Keys of settings for faults and clients, which scripts and searches choose themselves."""
+"""Keys of the settings for faults and clients. Scripts and searches choose these settings themselves."""
 
 
 def is_setting_of_the_world(key: str) -> bool:

@@ -251,7 +251,7 @@ class RequestFaults(Fault, Protocol):
 
     @property
     def used(self) -> int:
-        """Number of requests that the faults have been applied to, on all nodes."""
+        """Number of requests, on all nodes, to which the faults have been applied."""
         ...
 
 
@@ -409,9 +409,10 @@ class Cluster(Protocol):
         isolation_level: IsolationLevel = "read_uncommitted",
         timeout_s: float = 10.0,
     ) -> list[Record]:
-        """Return every committed record of a partition, or of all partitions in partition order.
+        """Return the committed records of a partition, or those of all partitions in partition order.
 
-        Raises ClusterFailed if no broker returns them.
+        These are the records below the high watermark or, with read_committed, below the last stable offset. Raises
+        ClusterFailed if no broker returns them.
         """
         ...
 

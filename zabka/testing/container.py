@@ -74,7 +74,7 @@ ZOOKEEPER_PORT = 2181
 
 
 class ZabkaZooKeeper:
-    """An ensemble of local processes with the interface of a container."""
+    """An ensemble of local processes, with the interface of a testcontainers container."""
 
     def __init__(self, *, peers: int = 1, settings: Mapping[str, str] | None = None) -> None:
         self._wanted = (peers, dict(settings or {}))

@@ -79,7 +79,10 @@ class SharedCalls(Generic[B]):
         isolation_level: IsolationLevel = "read_uncommitted",
         timeout_s: float = 10.0,
     ) -> list[Record]:
-        """Return every committed record of a partition, or of all partitions in order."""
+        """Return every record below the high watermark of a partition, or of all partitions in partition order.
+
+        With isolation level read_committed, records of open and aborted transactions are omitted.
+        """
         numbers = [each.partition for each in self.topics[topic].partitions] if partition is None else [partition]
         return self.call(lambda client, _: read_records(client, topic, numbers, isolation_level, timeout_s))
 

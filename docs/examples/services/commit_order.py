@@ -32,7 +32,10 @@ async def bill_after_commit(bootstrap: str, bill: Callable[[int], None]) -> None
 
 
 async def bill_before_commit(bootstrap: str, bill: Callable[[int], None]) -> None:
-    """Corrected variant: interrupted orders are read again, so `bill` must accept an order twice."""
+    """Corrected variant: orders whose processing was interrupted are read again.
+
+    `bill` must therefore accept an order twice.
+    """
     async with consumer(bootstrap) as orders:
         async for order in orders:
             await asyncio.sleep(0.05)

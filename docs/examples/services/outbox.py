@@ -25,7 +25,7 @@ class Path(Protocol):
 
 
 class Database:
-    """Orders, and which of them are published."""
+    """Stores orders, and whether each order has been published."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

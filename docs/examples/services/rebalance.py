@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 
 
 class Warehouse(Protocol):
-    """The warehouse. Its state survives the members."""
+    """The warehouse. Its state remains when group members stop or fail."""
 
     def ship(self, order: int) -> None:
         """Ship an order. A second call for the same order ships it twice."""

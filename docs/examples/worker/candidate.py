@@ -34,9 +34,9 @@ async def stand(hosts: str, name: str, lead: Lead) -> None:
 
 
 async def stand_once(hosts: str, name: str, lead: Lead) -> None:
-    """Corrected variant: after a lost connection, search for the znode that the candidate created first.
+    """Corrected variant: after a lost connection, reuse the znode that the candidate created before.
 
-    The name of this znode begins with the session id.
+    The candidate finds it by its name, which begins with the session id.
     """
     async with connect(hosts, session_timeout_ms=4_000, name=name) as client:
         while True:

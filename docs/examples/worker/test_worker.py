@@ -106,7 +106,9 @@ async def test_coordinator_loading_makes_worker_reject_a_billed_order(
 
 @choice(Mistake.LATE_COMMIT)
 @simulated(seeds=SEEDS, peers=1, brokers=1)
-async def test_rebalance_storm_makes_worker_bill_orders_again(world: SimulatedWorld, mistake: Mistake | None) -> None:
+async def test_rebalance_storm_makes_faulty_worker_bill_orders_twice(
+    world: SimulatedWorld, mistake: Mistake | None
+) -> None:
     shop = await opened(world, mistake)
     world.faults.add_set("rebalance-storm")
     await shop.letters()

@@ -163,7 +163,10 @@ class KazooSession:
         return self._engine.last_zxid if self._engine is not None else 0
 
     def set_hosts(self, hosts: str | list[str], randomize_hosts: bool | None = None) -> None:
-        """Set the servers for later connections. Raises ConfigurationError if the chroot differs."""
+        """Set the servers for later connections.
+
+        Raises ConfigurationError if the chroot in `hosts` differs from the current chroot.
+        """
         if randomize_hosts is not None:
             self.randomize_hosts = randomize_hosts
         found, chroot = collect_hosts(hosts)

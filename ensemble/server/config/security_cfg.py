@@ -324,9 +324,9 @@ def read_limits(values: Values) -> Limits:
 
 
 def _either(values: Values, name: str, guide: str) -> int:
-    """Return the number that a system property or its name in ZooKeeper's guide sets; 0 if neither is set.
+    """Return a number that can be set under two names: a system property, and the name in ZooKeeper's guide.
 
-    The system property has precedence.
+    The system property has precedence. Return 0 if neither is set.
     """
     return values.property_number(name, values.property_number(guide, 0))
 

@@ -94,7 +94,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def own(self) -> Store:
-        """The key store."""
+        """The store that contains the key and certificate of this program itself."""
         return Store(self.key_store, self.key_type, self.key_password, self.key_pem)
 
     @property
@@ -264,7 +264,10 @@ def unchosen_suites(ciphers: Sequence[str]) -> str | None:
 
 
 def unknown_suite(ciphers: Sequence[str]) -> str | None:
-    """Return the first name, in Java's spelling, for which OpenSSL offers no cipher suite here, or None."""
+    """Return the first of these cipher suites that the local OpenSSL does not offer, or None.
+
+    The names are in Java's spelling.
+    """
     for name in ciphers:
         if name in TLS13_OFFERED:
             continue

@@ -281,9 +281,9 @@ class ElectionPort:
         return True
 
     def _is_double(self, connection: ElectionConnection, opening: Opening) -> bool:
-        """Return whether this connection must be rejected because the id of its server is already in use.
+        """Return whether this connection must be rejected because another server already uses the same id.
 
-        It is in use if another server with the same id is connected. A server that announces the same port but connects
+        That is the case if another server with the id is connected. A server that announces the same port but connects
         from another machine is logged and accepted: it may have moved.
         """
         peer_id, line = opening.peer_id, self._servers.get(opening.peer_id)
@@ -385,7 +385,7 @@ def _read_address(text: str) -> tuple[str, int] | None:
 
 
 def _can_be_called(host: str, caller: str) -> bool:
-    """Return whether the announced host is one that this server can connect to.
+    """Return whether this server can connect to the announced host.
 
     The server can never connect to 0.0.0.0. It can connect to a loopback address only if the caller runs on this
     machine.

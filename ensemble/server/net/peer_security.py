@@ -41,7 +41,7 @@ class PeerSecurity:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """Return the context for a connection that this side opens."""
+        """Return the TLS context for connections that this side opens, or None if they do not use TLS."""
         return self.store.client_context() if self._dials else None
 
     def refusal_of_called(self, transport: asyncio.BaseTransport, hosts: Iterable[str]) -> str | None:
@@ -116,10 +116,10 @@ class _Door:
         return True
 
     def leave(self, host: str) -> None:
-        """Do nothing, because these handshakes are not counted."""
+        """Do nothing, because TLS handshakes between servers are not counted."""
 
     def made(self, host: str) -> asyncio.Protocol:
-        """Return the protocol of a connection after its handshake."""
+        """Return the protocol that handles a connection after its TLS handshake."""
         return self._factory()
 
     def made_plain(self, host: str) -> asyncio.Protocol | None:

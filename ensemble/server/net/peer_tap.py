@@ -233,7 +233,7 @@ class PeerTap:
         line.sent(connected_content(response))
 
     def _replies(self, connection: ConnectionId, framed: bytes) -> None:
-        """Record replies in encoded form, each with its length prefix."""
+        """Record the encoded replies in `framed`. Each reply is preceded by its length."""
         reader = Reader(framed)
         while reader.left >= REPLY_HEADER_SIZE:
             frame = reader.read_buffer()

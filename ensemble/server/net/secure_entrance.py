@@ -49,7 +49,7 @@ class SecureEntrance:
         return self._admission.admit(host)
 
     def leave(self, host: str) -> None:
-        """Remove a connection whose TLS handshake failed from the count."""
+        """Stop counting a connection, because its TLS handshake failed."""
         self._admission.leave(host)
 
     def made(self, host: str) -> asyncio.Protocol:

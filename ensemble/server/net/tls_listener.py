@@ -72,7 +72,7 @@ class TlsListener:
         self._detects_plain = detects_plain
         self._per_host_max = per_host_max or handshakes_max
         self._hosts: Counter[str] = Counter()
-        """Number of handshakes in progress of each address."""
+        """Number of TLS handshakes in progress, keyed by the client's address."""
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._welcoming: dict[asyncio.Task[None], socket.socket] = {}

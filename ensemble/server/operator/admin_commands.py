@@ -228,7 +228,10 @@ class AdminCommands:
         return {"tracemask": self._trace_mask.value}
 
     def _system_properties(self) -> Fields:
-        """Return the keys of zoo.cfg, without secrets, which replace Java's system properties here."""
+        """Return the keys of zoo.cfg, without secrets.
+
+        ZooKeeper returns Java's system properties, which this server does not have.
+        """
         own = {f"zookeeper.{key}": value for key, value in sorted(self._config.values.items())}
         return {"python.version": sys.version, "user.timezone": time.tzname[0], **own}
 

@@ -51,7 +51,7 @@ class _Door:
         return True
 
     def leave(self, host: str) -> None:
-        """Do nothing, because these handshakes are not counted."""
+        """Do nothing, because TLS handshakes on this port are not counted."""
 
     def made(self, host: str) -> asyncio.Protocol:
         """Return the protocol of a connection after its handshake."""

@@ -137,7 +137,10 @@ class Readings(NamedTuple):
 
 
 class Metrics:
-    """Reads a peer's metrics; `version` returns its version line, `mode` its current mode."""
+    """Reads a peer's metrics.
+
+    `mode` returns the peer's current mode, and `version` is its version line.
+    """
 
     def __init__(self, running: RunningPeer, mode: Callable[[], str], version: str) -> None:
         self.history = PeerHistory()

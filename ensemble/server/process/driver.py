@@ -414,7 +414,7 @@ class PeerDriver:
         self._call(self._peer.on_notification, src, notification)
 
     def on_oracle(self, agrees: bool) -> None:
-        """Handle a change of the oracle's decision, for an ensemble of two."""
+        """Handle a change of the oracle's decision. Only an ensemble of two peers asks an oracle."""
         self._call(self._peer.on_oracle, agrees)
 
     def on_voter_unreachable(self, peer_id: PeerId) -> None:
@@ -536,7 +536,7 @@ class PeerDriver:
     def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
         """Handle frames from a client.
 
-        The peer processes the messages of all clients that arrive in one round of the event loop in one turn.
+        All frames that arrive from clients in one round of the event loop are processed by the peer in one turn.
         """
         for message in messages:
             self._from_clients.append((connection, message))

@@ -54,7 +54,10 @@ class Refusals:
         )  # fmt: skip
 
     def check_vote(self, voter: PeerId, notification: Notification, peer: Peer) -> None:
-        """Report a vote that the election ignores: the leader in the vote is not a voter in this server's list."""
+        """Report a vote that the election ignores.
+
+        It is ignored because the leader in the vote is not a voter in this server's member list.
+        """
         leader, follows = notification.vote.leader, notification.state in (PeerState.FOLLOWING, PeerState.LEADING)
         if follows and peer.state is PeerState.LOOKING and leader not in peer.quorum.voters:
             remedy = "restart the other servers with this server's list, or give this server theirs"

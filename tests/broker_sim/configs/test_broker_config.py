@@ -175,7 +175,7 @@ def test_retention_hours_are_converted_to_milliseconds() -> None:
     assert parse_config(LEAST + "log.retention.hours=2\nlog.retention.ms=5\n").number("log.retention.ms") == 5
 
 
-def test_retention_key_with_the_finest_unit_applies() -> None:
+def test_retention_key_with_the_finest_unit_takes_precedence() -> None:
     hours, minutes = "log.retention.hours=2\n", "log.retention.minutes=3\n"
     assert parse_config(LEAST + minutes + hours).number("log.retention.ms") == 180_000
     assert parse_config(LEAST + minutes + "log.retention.ms=5\n").number("log.retention.ms") == 5

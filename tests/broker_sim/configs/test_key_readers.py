@@ -60,7 +60,7 @@ def accessed() -> set[str]:
 
 
 @pytest.mark.parametrize(("part", "name"), FIELDS, ids=[name for _, name in FIELDS])
-def test_broker_key_sets_the_config_field_of_its_component(part: Callable[[KafkaConfig], Any], name: str) -> None:
+def test_broker_config_key_sets_the_field_of_its_component(part: Callable[[KafkaConfig], Any], name: str) -> None:
     key = BROKER_KEYS[name.replace("_", ".")]
     value = another_value(key)
     assert getattr(part(parse_config(f"{LEAST}{key.name}={render(value)}\n")), name) == value != key.default

@@ -29,7 +29,7 @@ def configured(*parts: dict[str, str]) -> KafkaConfig:
     return config_from({name: text for part in (LEAST, *parts) for name, text in part.items()})
 
 
-def test_each_listener_has_the_protocol_of_the_map() -> None:
+def test_listener_protocols_are_taken_from_the_protocol_map() -> None:
     config = configured(TWO, PEM, {"advertised.listeners": "OUTSIDE://out:2,INSIDE://in:1"})
     assert config.listeners == (Listener("INSIDE", "", 1), Listener("OUTSIDE", "", 2, "SSL"))
     assert config.advertised_listeners == (Listener("OUTSIDE", "out", 2, "SSL"), Listener("INSIDE", "in", 1))
@@ -99,7 +99,7 @@ def test_tls_keys_that_cannot_be_used_are_rejected(keys: dict[str, str], expecte
     assert expected in str(wrong.value)
 
 
-def test_key_of_one_listener_overrides_the_brokers() -> None:
+def test_listener_key_overrides_the_broker_wide_key() -> None:
     keys = {
         "listeners": "PLAINTEXT://:1,ONE://:2,TWO://:3",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,ONE:SSL,TWO:SSL",

@@ -138,7 +138,7 @@ def test_group_deletion_in_several_log_batches_survives_failover() -> None:
     cluster.stop_all()
 
 
-def test_old_group_partition_is_ignored_after_offsets_topic_grew() -> None:
+def test_old_partition_of_a_group_is_ignored_after_topic_growth() -> None:
     cluster = a_cluster(1)
     node = cluster.controller
     group_id = next(name for name in map(str, range(99)) if java_hash(name) % 8 != java_hash(name) % 4)

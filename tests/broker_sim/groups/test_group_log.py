@@ -46,7 +46,7 @@ class Replica:
         return True
 
 
-def test_groups_load_from_a_log_that_moves_to_another_directory(tmp_path: Path) -> None:
+def test_groups_load_completely_while_their_log_is_moved(tmp_path: Path) -> None:
     replica, scheduler = Replica(tmp_path), Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
     read = run_task(scheduler, runtime, read_group_log(replica, 300, runtime, replica.move))

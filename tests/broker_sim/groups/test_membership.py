@@ -63,7 +63,7 @@ def test_too_long_member_id_is_rejected(members: Members, length: int, error: Er
     assert ResponseEncoder().encode(1, described)
 
 
-def test_join_without_member_id_succeeds_before_v4_or_if_static(members: Members) -> None:
+def test_join_without_member_id_needs_old_version_or_static_id(members: Members) -> None:
     old = members.join(version=3)
     static = members.join(instance_id="a")
     assert static.answer is None
@@ -331,7 +331,7 @@ def test_leader_that_does_not_rejoin_in_time_is_replaced(members: Members) -> No
     assert [row.member_id for row in join.answer.members] == [follower]
 
 
-def test_rebalance_starts_if_the_leader_rejoins_not_a_follower(members: Members) -> None:
+def test_only_a_rejoin_of_the_group_leader_starts_a_rebalance(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     same = members.join(follower)
     assert same.answer.generation_id == generation and members.state() == "Stable"
@@ -449,7 +449,7 @@ def test_admin_removes_a_static_member_by_instance_id(members: Members) -> None:
     assert members.state() == "Empty"
 
 
-def test_static_member_is_identified_by_instance_and_member_id(members: Members) -> None:
+def test_static_member_needs_matching_instance_and_member_ids(members: Members) -> None:
     (member,), generation = members.stable(instances=("a",))
     assert members.heartbeat(member, generation, "b") is ErrorCode.unknown_member_id
     assert members.heartbeat("other", generation, "a") is ErrorCode.fenced_instance_id

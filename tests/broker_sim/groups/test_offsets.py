@@ -122,7 +122,7 @@ def test_offset_commit_response_waits_for_the_isr(members: Members) -> None:
     assert members.committed(stable=True).committed_offset == 4
 
 
-def test_pending_offset_commit_succeeds_if_a_later_one_fails(members: Members) -> None:
+def test_offset_commit_in_progress_succeeds_if_a_later_one_fails(members: Members) -> None:
     members.commit(3)
     coordinator = members.coordinator
     number = java_hash(members.group_id) % OFFSETS_PARTITIONS

@@ -76,7 +76,7 @@ def test_valid_batch_for_a_repeated_partition_is_stored(cluster: Cluster, record
     assert stored(cluster) == [b"a"]
 
 
-def test_repeated_unknown_partition_has_one_result(cluster: Cluster) -> None:
+def test_produce_to_a_repeated_unknown_partition_has_one_result(cluster: Cluster) -> None:
     rows = produced(cluster, batch("a"), batch("b"), partition=7)
     assert rows == [("orders", 7, ErrorCode.unknown_topic_or_partition, -1)]
 
@@ -100,7 +100,7 @@ def offset_of(cluster: Cluster, version: int) -> int:
 
 
 @pytest.mark.parametrize(("version", "rows"), [(0, 2), (1, 1), (9, 1)])
-def test_later_of_two_offsets_for_a_partition_is_committed(cluster: Cluster, version: int, rows: int) -> None:
+def test_second_of_two_offsets_for_a_partition_is_committed(cluster: Cluster, version: int, rows: int) -> None:
     asked(cluster, ApiKey.FIND_COORDINATOR, 6, coordinator_keys=["g"], key_type=0)
     cluster.wait(3_000)
     # In version 0 each entry is written to ZooKeeper and gets a response. In later versions the coordinator stores one

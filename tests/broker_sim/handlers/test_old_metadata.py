@@ -1,4 +1,4 @@
-"""How Metadata version 0 lists replicas on dead brokers."""
+"""Replicas on dead brokers, as Metadata version 0 lists them."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ def test_topic_can_be_deleted_by_its_id(cluster: Cluster) -> None:
     }
 
 
-def test_older_delete_topics_versions_use_names(cluster: Cluster) -> None:
+def test_older_delete_topics_versions_identify_topics_by_name(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     answer = at_controller(cluster, request(ApiKey.DELETE_TOPICS, 1, topic_names=["orders"], timeout=5_000))
     assert [(row.name, row.error_code) for row in answer.responses] == [("orders", ErrorCode.none)]

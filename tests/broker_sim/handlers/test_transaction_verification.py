@@ -103,7 +103,7 @@ def test_late_batch_of_an_aborted_transaction_is_rejected(cluster: Cluster, coor
         (ErrorCode.transaction_abortable, 10, ErrorCode.invalid_txn_state),
     ],
 )
-def test_verification_errors_equal_those_of_kafka(
+def test_transaction_verification_returns_kafkas_error_codes(
     cluster: Cluster, coordinator: Coordinator, error: ErrorCode, version: int, expected: ErrorCode
 ) -> None:
     coordinator.error = error

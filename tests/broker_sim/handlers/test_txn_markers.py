@@ -85,7 +85,7 @@ def test_list_offsets_with_read_committed_returns_the_lso(cluster: Cluster) -> N
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_write_txn_markers_rejects_partitions_individually(cluster: Cluster, version: int) -> None:
+def test_write_txn_markers_returns_an_error_for_each_partition(cluster: Cluster, version: int) -> None:
     node = leader_of(cluster, P0)
     produce(cluster, P0, 0, epoch=4)
     assert write_markers(cluster, node, marker(P0, P9, commit=True, epoch=3), version=version) == [

@@ -124,10 +124,10 @@ class MemoryLogDirectory:
         self._texts.get(name, {}).pop(file, None)
 
     def sync_names(self, name: str) -> None:
-        """Do nothing: file names are durable at once."""
+        """Do nothing, because changes of file names are durable immediately."""
 
     async def sync_in_background(self, files: Sequence[tuple[str, str]]) -> None:
-        """Make these files durable at once."""
+        """Make these files durable immediately."""
         for name, file in files:
             self._before.pop((name, file), None)
             if file in self._files.get(name, {}):

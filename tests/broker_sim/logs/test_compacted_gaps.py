@@ -67,7 +67,7 @@ def test_follower_reaches_the_end_of_a_log_with_a_trailing_gap() -> None:
     assert (opened.damage, opened.end_offset, read_all(opened)) == ([], 4, read_all(leader))
 
 
-def test_trailing_gap_has_the_epoch_of_its_last_removed_record() -> None:
+def test_gap_at_the_log_end_has_its_last_removed_records_epoch() -> None:
     """A gap at the end of a log has the leader epoch of the last record that was removed from it.
 
     Otherwise the follower's latest epoch would be an earlier one, and the leader would make it truncate its log to the
@@ -141,7 +141,7 @@ def with_an_epoch_that_compaction_has_taken(after: bool) -> PartitionLog:
 
 @pytest.mark.parametrize("max_bytes", [1, 130, 200, 1 << 20])
 @pytest.mark.parametrize("after", [False, True])
-def test_follower_stores_epoch_ends_of_a_gap_before_a_record(after: bool, max_bytes: int) -> None:
+def test_follower_stores_epochs_of_a_gap_followed_by_a_record(after: bool, max_bytes: int) -> None:
     """A follower stores the ends of the epochs in a gap, even if a record follows the gap.
 
     Otherwise the follower, as the next leader, would let other replicas keep a record that the previous leader never
@@ -157,7 +157,7 @@ def test_follower_stores_epoch_ends_of_a_gap_before_a_record(after: bool, max_by
     assert read_all(follower) == read_all(leader)
 
 
-def test_read_of_a_gap_returns_a_limited_number_of_epochs() -> None:
+def test_read_of_a_compaction_gap_returns_few_epochs_at_a_time() -> None:
     """A read of a gap returns only a limited number of epochs.
 
     Without the limit, searching for a gap at the start of each of five thousand epochs took 0.3 s.
@@ -194,7 +194,7 @@ def test_gap_of_several_epochs_is_read_in_one_step_if_it_fits() -> None:
     assert headers_of(log.read(2, 121, 4, False)) == headers_of(log.read(2, 1, 4, True)) == batches[:1]
 
 
-def test_committed_gap_is_read_only_up_to_its_end() -> None:
+def test_gap_at_the_read_limit_is_returned_as_an_empty_batch() -> None:
     log = with_gap_at_its_end()
     append(log, ("c", "v"))
     [header] = headers_of(log.read(2, 1 << 20, 4, False))
@@ -274,7 +274,7 @@ def test_log_truncated_in_a_gap_keeps_its_end_when_reopened(kept: int, offset: i
     assert opened.truncate_to(1) <= 1 and read_all(opened) == []
 
 
-def test_compacted_replica_follows_leader_ending_in_replicas_gap() -> None:
+def test_compacted_replica_can_follow_a_leader_ending_in_a_gap() -> None:
     cluster = Cluster(2, log_segment_bytes=700, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
     cluster.create([1, 2])

@@ -265,7 +265,7 @@ def test_last_batch_of_a_producer_is_kept_even_if_empty() -> None:
     assert again.producers.check(headers_of(resend)[0]) == ErrorCode.out_of_order_sequence_number
 
 
-def test_empty_producer_batch_is_not_rewritten_each_time(
+def test_already_empty_producer_batch_is_not_compacted_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = a_log(100)
@@ -279,7 +279,7 @@ def test_empty_producer_batch_is_not_rewritten_each_time(
     run_compaction(log)
 
 
-def test_compaction_interrupted_by_a_crash_leaves_the_log_as_is() -> None:
+def test_crash_during_compaction_leaves_the_log_unchanged() -> None:
     directory = MemoryLogDirectory()
     log = a_log(100, directory)
     append(log, ("a", "1"))

@@ -50,7 +50,7 @@ def test_truncation_during_compaction_keeps_latest_records(cut: int, pause: int)
     assert (read_all(again), again.damage) == (kept, [])
 
 
-def test_truncation_of_active_segment_keeps_compaction_running() -> None:
+def test_truncating_the_active_segment_does_not_stop_compaction() -> None:
     log = three_rounds(MemoryLogDirectory())
     append(log, ("k0", "uncommitted"))
     with paused_compaction(log, 1):

@@ -10,7 +10,7 @@ from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.kafka.record_batch import split_batches
 
 DELETED = 9
-"""Log start offset, in the middle of the second batch of six records."""
+"""Log start offset, in the middle of the second batch. Each batch has six records."""
 
 
 def delete(cluster: Cluster, offset: int) -> None:
@@ -132,7 +132,7 @@ def test_empty_log_accepts_only_a_batch_with_its_start_offset() -> None:
 
 
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 100])
-def test_records_that_replace_deleted_ones_survive_a_kill(
+def test_records_appended_after_a_truncation_survive_a_kill(
     segment_bytes: int,
 ) -> None:
     """Records that replace deleted ones survive a kill.

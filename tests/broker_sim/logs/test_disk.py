@@ -123,7 +123,7 @@ def test_replicated_records_survive_a_process_restart(tmp_path: Path) -> None:
     assert (tmp_path / "1" / "orders-0" / "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n1 20\n"
 
 
-def test_disconnect_of_a_waiting_client_is_harmless(tmp_path: Path) -> None:
+def test_disconnect_of_a_waiting_client_logs_no_error(tmp_path: Path) -> None:
     async def scenario() -> None:
         pair = Pair(tmp_path)
         pair.lead(1, 0)

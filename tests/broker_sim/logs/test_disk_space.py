@@ -30,7 +30,7 @@ class UnreadableDisk(MemoryLogDirectory):
 
 
 def described(directory: LogDirectory, version: int = 4) -> Any:
-    """Return the entry for a broker's only log directory."""
+    """Return the entry of a broker's only log directory in its DescribeLogDirs response."""
     cluster = Cluster(brokers=1, log_dirs="/logs")
     node = cluster.nodes[1]
     node.more_ports = {"log_directories": [directory]}
@@ -70,6 +70,6 @@ def test_unknown_disk_sizes_are_minus_one() -> None:
     assert (row.error_code, row.total_bytes, row.usable_bytes) == (ErrorCode.none, -1, -1)
 
 
-def test_file_system_error_is_returned_as_unknown_server_error() -> None:
+def test_describe_log_dirs_returns_unknown_error_for_a_bad_disk() -> None:
     row = described(UnreadableDisk())
     assert (row.error_code, row.topics, row.total_bytes) == (ErrorCode.unknown_server_error, (), -1)

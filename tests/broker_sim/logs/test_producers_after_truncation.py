@@ -135,7 +135,7 @@ def test_compacted_producer_state_survives_a_restart() -> None:
     assert last_of(again) == before, "A continues with sequence 2, which is in order"
 
 
-def test_last_five_batches_are_known_duplicates_after_a_restart() -> None:
+def test_reopened_log_recognises_its_last_five_batches() -> None:
     directory = MemoryLogDirectory()
     log = a_log(1 << 20, directory)
     write(log, A, 0, 1, 2, 3)

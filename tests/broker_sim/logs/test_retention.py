@@ -40,7 +40,7 @@ def test_all_expired_segments_are_replaced_by_an_empty_one() -> None:
     assert read_all(log) == [(2, "k", "again")]
 
 
-def test_segments_without_timestamps_expire_after_last_append() -> None:
+def test_segment_without_timestamps_expires_by_last_append_time() -> None:
     log = a_log()
     for at_ms in (-1, -1, 40):
         append(log, ("k", "v"), at_ms=at_ms)
@@ -247,7 +247,7 @@ def a_log_of_two_producers() -> tuple[MemoryLogDirectory, PartitionLog]:
     return directory, log
 
 
-def test_resent_batch_of_deleted_records_is_known_after_restart() -> None:
+def test_resent_batch_is_recognised_after_deletion_and_restart() -> None:
     cluster = Cluster(1, log_segment_bytes=100)
     cluster.create([1])
 

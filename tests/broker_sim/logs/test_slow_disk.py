@@ -185,7 +185,7 @@ def test_topic_id_is_on_disk_before_the_first_record(slow_disk: SlowDisk) -> Non
     assert not node.is_dirty
 
 
-def test_power_loss_before_response_leaves_whole_or_no_topic_id(slow_disk: SlowDisk) -> None:
+def test_power_loss_leaves_each_topic_id_file_complete_or_absent(slow_disk: SlowDisk) -> None:
     async def first(host: SlowDisk) -> None:
         host.manager().become_leader_or_follower(leader_and_isr(0, range(PARTITIONS)))
 

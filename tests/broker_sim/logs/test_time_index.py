@@ -123,7 +123,7 @@ def test_timestamp_search_yields_between_older_batches(segment_bytes: int) -> No
         assert len(list(offset_for_timestamp(log, 9_000))) >= 3
 
 
-def test_search_for_the_newest_record_yields_in_large_batches() -> None:
+def test_search_for_the_newest_record_yields_within_a_batch() -> None:
     log = a_log(1 << 20)
     for at_ms in (99, *range(1, 30)):
         data = build_batch([Record(None, b"v", at_ms)] * (SLICE_RECORDS - 1))

@@ -229,7 +229,7 @@ def test_fully_truncated_log_has_no_transactions() -> None:
     assert not [file for file in directory.list_files(log.name) if file.endswith(".txnindex")]
 
 
-def test_log_copy_gets_producer_state_of_deleted_records() -> None:
+def test_log_copy_takes_over_producers_of_deleted_records() -> None:
     log = a_log(LARGE)
     write(log, A, 0)
     append(log, ("k", "plain"))

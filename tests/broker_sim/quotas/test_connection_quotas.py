@@ -105,7 +105,7 @@ def test_full_listener_accepts_a_connection_after_one_closes() -> None:
     assert acceptor.log[-1] == ("b", 5_000)
 
 
-def test_full_broker_closes_idle_connection_for_another_broker() -> None:
+def test_full_broker_closes_an_idle_client_to_admit_a_broker() -> None:
     acceptor = Acceptor(ConnectionLimits(max_connections=2))
     for address in ("a", "b", "c"):
         acceptor.connect(address)
@@ -114,7 +114,7 @@ def test_full_broker_closes_idle_connection_for_another_broker() -> None:
     assert acceptor.log[-1] == ("broker", 0) and acceptor.evicted == ["a"]
 
 
-def test_broker_with_one_listener_gives_brokers_no_priority() -> None:
+def test_single_listener_gives_broker_connections_no_priority() -> None:
     acceptor = Acceptor(ConnectionLimits(max_connections=1), listeners=(INNER,))
     acceptor.connect("a", INNER)
     acceptor.connect("broker", INNER)

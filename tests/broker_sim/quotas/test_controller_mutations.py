@@ -110,7 +110,7 @@ def test_topics_over_the_quota_are_rejected_with_a_throttle_time(cluster: Admini
 
 
 @pytest.mark.parametrize(("version", "has_throttle_time"), [(5, True), (1, False)])
-def test_older_client_over_quota_gets_its_topics_and_is_muted(
+def test_older_client_over_quota_creates_topics_but_is_muted(
     cluster: Administrators, version: int, has_throttle_time: bool
 ) -> None:
     cluster.quota("users/<default>", controller_mutation_rate=1)
@@ -166,7 +166,7 @@ def timed(cluster: Cluster, message: Any, ms: int) -> tuple[Any, int]:
     return cluster.on(node, node.broker.serve(message, context)), context.muted_ms
 
 
-def test_throttle_time_for_request_time_is_at_most_one_window(
+def test_request_time_throttle_is_at_most_one_quota_window(
     cluster: Administrators,
 ) -> None:
     ask = request(ApiKey.LIST_GROUPS, 4)

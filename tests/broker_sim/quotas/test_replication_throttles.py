@@ -53,7 +53,7 @@ def test_leader_limits_the_data_sent_to_throttled_replicas(listing: str) -> None
     cluster.until(lambda: cluster[1].partition.isr_state.isr == (1, 2))
 
 
-def test_follower_limits_its_fetching_of_throttled_replicas() -> None:
+def test_follower_fetches_throttled_replicas_at_its_quota_rate() -> None:
     cluster = lagging_follower(follower_replication_throttled_replicas="0:2")
     cluster.brokers[2].boot = _throttled(cluster, {FOLLOWER_RATE: str(MEGABYTE)})  # type: ignore[method-assign]
     assert seconds_until_level(cluster) == pytest.approx(10, abs=1.5)
@@ -185,7 +185,7 @@ def test_throttle_rate_is_computed_over_the_current_windows() -> None:
     assert simple_rate(amount, 16_000) == 0
 
 
-def test_sampled_amount_reuses_expired_windows() -> None:
+def test_sampled_amount_replaces_its_expired_windows() -> None:
     amount = SampledAmount(2, 1_000)
     for second in range(20):
         amount.add(10, second * 1_000)

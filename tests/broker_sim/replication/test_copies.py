@@ -48,7 +48,7 @@ def test_copy_is_truncated_where_it_diverges_from_its_replica(
 ) -> None:
     """A future replica is truncated where it diverges from the current replica.
 
-    It finds that offset by the leader epochs of the current replica, as a follower does by those of its leader
+    It finds that offset with the leader epochs of the current replica, as a follower uses those of its leader
     (KIP-279).
     """
     replica, copy = log_of(*current), log_of(*copied)
@@ -75,7 +75,7 @@ def test_batches_read_from_the_replica_are_appended_to_the_copy() -> None:
     assert not _append(current, copy, b"")
 
 
-def test_copy_that_ends_in_the_middle_of_a_batch_restarts() -> None:
+def test_copy_that_ends_within_a_batch_is_restarted() -> None:
     """A future replica that ends within a batch is copied again from the start.
 
     It has only the first of two records that the current replica stores as one batch.

@@ -55,7 +55,7 @@ def test_follower_restarts_a_fetch_session_that_its_leader_lost() -> None:
     assert (again.session_id, again.session_epoch, list(again.rows)) == (0, 0, [A])
 
 
-def test_fetch_that_changes_to_topic_ids_starts_a_new_session() -> None:
+def test_switch_between_topic_names_and_ids_starts_a_session() -> None:
     questions = FetchQuestions()
     a = row(0)
     questions.next({A: a}, True)

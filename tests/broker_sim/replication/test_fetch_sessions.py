@@ -117,7 +117,7 @@ def test_only_changed_partitions_are_returned(changed: Rows) -> None:
     assert opened(sessions, session_id, 2).finish({**rows(1), **changed}) == (ErrorCode.none, session_id, changed)
 
 
-def test_partition_with_records_moves_to_the_end_of_its_session() -> None:
+def test_returned_partition_moves_to_the_fetch_sessions_end() -> None:
     """A partition that returned records is moved to the end of the session's order.
 
     Kafka's FetchSession does the same, so that a partition with many records does not starve the others.

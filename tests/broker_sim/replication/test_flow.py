@@ -231,7 +231,7 @@ def test_idempotent_retry_returns_the_original_offsets(cluster: Cluster, produce
     assert cluster[1].partition.log.end_offset == 8
 
 
-def test_retry_with_acks_all_waits_for_the_commit() -> None:
+def test_retry_with_acks_all_waits_until_the_record_is_committed() -> None:
     cluster = Cluster(2, replica_lag_time_max_ms=60_000)
     cluster.create([1, 2])
     cluster.cut_link(1, 2)
@@ -309,7 +309,7 @@ def test_replica_progress_is_journaled_up_to_four_times_a_second(cluster: Cluste
     assert rows[-1].replicas == [("orders", 0, 50, 50)]
 
 
-def test_many_partitions_share_one_fetcher_and_none_starves() -> None:
+def test_many_partitions_share_one_fetcher_and_all_progress() -> None:
     cluster = Cluster(2)
     names = [e.TopicPartition("orders", number) for number in range(30)]
     for name in names:

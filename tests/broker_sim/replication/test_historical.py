@@ -121,7 +121,7 @@ def test_zombie_leader_accepts_a_fetch_without_a_leader_epoch(on: bool) -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_without_epoch_start_check_follower_joins_isr_too_early(on: bool) -> None:
+def test_follower_joins_isr_too_early_without_epoch_start_check(on: bool) -> None:
     cluster = still(Historical.NO_EPOCH_START_CHECK, on)
     cluster.create([1, 2, 3])
     cluster.produce_later(1, batch(*"abcdefghij"), acks=1)
@@ -146,7 +146,7 @@ def test_before_kafka_3_7_high_watermark_advances_below_min_isr(on: bool) -> Non
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_without_broker_epoch_check_a_stale_request_is_accepted(on: bool) -> None:
+def test_stale_request_is_accepted_without_broker_epoch_check(on: bool) -> None:
     cluster = Cluster(2, historical=history(Historical.NO_BROKER_EPOCH, on))
     cluster.create([1, 2])
     stale = cluster.leader_and_isr(broker_epoch=99, leader=2, leader_epoch=5, partition_epoch=5)
@@ -156,7 +156,7 @@ def test_without_broker_epoch_check_a_stale_request_is_accepted(on: bool) -> Non
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_without_member_epochs_isr_proposals_have_no_epochs(on: bool) -> None:
+def test_isr_proposals_have_no_epochs_without_member_epochs(on: bool) -> None:
     cluster = Cluster(2, historical=history(Historical.NO_MEMBER_EPOCHS, on))
     cluster.create([1, 2])
     cluster.elect(1, [1])
@@ -194,7 +194,7 @@ def isr_in_metadata(cluster: broker_world.Cluster) -> dict[int, tuple[int, ...]]
 
 
 def lag_behind(cluster: broker_world.Cluster, broker_id: int) -> None:
-    """Pause the broker's fetches while its session stays alive, and produce records meanwhile."""
+    """Produce records while the broker's fetches are paused and its session stays alive."""
     cluster.nodes[broker_id].broker.replicas._fetchers.remove(P0)
     leader = cluster.nodes[1].broker.replicas
     for _ in range(3):

@@ -85,7 +85,7 @@ def test_older_leader_epoch_is_rejected_and_journaled(cluster: Cluster) -> None:
     assert (fenced.topic, fenced.partition, fenced.request_epoch, fenced.known_epoch) == ("orders", 0, 0, 1)
 
 
-def test_equal_leader_epoch_is_rejected_but_not_journaled(cluster: Cluster) -> None:
+def test_equal_leader_epoch_is_rejected_without_a_journal_event(cluster: Cluster) -> None:
     response = cluster[1].manager.become_leader_or_follower(cluster.leader_and_isr(leader=2))
     assert partition_error(response) == ErrorCode.stale_controller_epoch
     assert cluster[1].partition.is_leader and cluster.events(e.RequestFenced) == []
@@ -103,7 +103,7 @@ def test_request_for_a_topic_name_with_another_id_is_rejected(cluster: Cluster) 
     assert partition_error(cluster[1].manager.become_leader_or_follower(message)) == ErrorCode.inconsistent_topic_id
 
 
-def test_log_without_topic_id_accepts_an_id_with_an_equal_epoch() -> None:
+def test_log_without_topic_id_adopts_it_at_an_equal_leader_epoch() -> None:
     cluster = Cluster(1)
     cluster.states[TP] = {
         "leader": 1, "leader_epoch": 0, "isr": [1], "partition_epoch": 0, "replicas": [1], "leader_recovery_state": 0,
@@ -266,7 +266,7 @@ def moved_away(
     return request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, live_brokers=[], **outer)
 
 
-def test_leader_stops_if_metadata_moves_its_partition_elsewhere(cluster: Cluster) -> None:
+def test_leader_stops_if_metadata_assigns_its_partition_away(cluster: Cluster) -> None:
     # The controller sends no StopReplica to a broker that it considered dead during the move, not even when the broker
     # returns (seed 500216).
     waiting = cluster.produce_later(1, batch("a"))

@@ -66,7 +66,7 @@ def test_isr_expiration_for_caught_up_followers() -> None:
     assert RULES.is_caught_up(follower(15, 15, 0), 15, 1_000_000), "an idle follower that has everything never lags"
 
 
-def test_follower_outside_isr_is_behind_in_a_new_leader_epoch() -> None:
+def test_follower_outside_isr_is_not_caught_up_in_a_new_epoch() -> None:
     state = follower(10, 10, 50)
     begin_leader_epoch(state, 60, 12, newly_leader=False, in_sync=False)
     assert not RULES.is_caught_up(state, 12, 60)
@@ -117,7 +117,7 @@ def test_fetch_updates_the_followers_last_caught_up_time(asked: int, leader_end:
     assert (state.end_offset, state.last_fetch_ms, state.last_fetch_leader_end_offset) == (asked, 70, leader_end)
 
 
-def test_late_older_fetch_does_not_reduce_the_caught_up_time() -> None:
+def test_delayed_older_fetch_does_not_reduce_caught_up_time() -> None:
     state = follower(15, 15, 50)
     note_fetch(state, 15, 12, 40)
     assert (state.last_caught_up_ms, state.last_fetch_leader_end_offset) == (50, 15)

@@ -360,7 +360,7 @@ def test_future_replica_is_created_in_the_requested_directory() -> None:
     brokers.stop_all()
 
 
-def test_topic_deletion_removes_its_future_replica(brokers: Brokers) -> None:
+def test_topic_deletion_removes_the_topics_future_replica(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     brokers.broker().replicas._moves.pause(ORDERS)
     assert brokers.replica_names()[1]

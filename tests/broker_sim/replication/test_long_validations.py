@@ -75,7 +75,7 @@ def test_small_batches_of_many_partitions_share_event_loop_turns(cluster: Cluste
     assert cluster[1].runtime.now().mono_ms - before < 100, "46 kB of records in total"
 
 
-def test_small_batches_do_not_wait_for_large_ones_to_finish(cluster: Cluster) -> None:
+def test_small_batches_do_not_wait_for_validation_of_large_ones(cluster: Cluster) -> None:
     long = [TopicPartition("long", number) for number in range(2 * BEGUN_MAX)]
     for partition in long:
         cluster.create([1], partition)
@@ -191,7 +191,7 @@ def test_small_validations_share_a_slice_and_take_turns() -> None:
     assert seen == [[-9], [7], [-9, 0], [7], []]
 
 
-def test_batches_that_prove_large_are_validated_a_few_at_a_time() -> None:
+def test_large_batches_are_validated_a_few_at_a_time() -> None:
     scheduler = Scheduler()
     turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     log: list[int] = []
@@ -236,7 +236,7 @@ def test_every_validation_pauses_after_each_slice() -> None:
     assert seen == [1, 2, 3, 4]
 
 
-def test_request_of_many_loop_turns_waits_for_at_most_one_slice() -> None:
+def test_request_that_spans_many_turns_waits_for_one_slice_only() -> None:
     runtime = SimRuntime(scheduler := Scheduler(), Random(1))
     turns = ValidationScheduler(runtime)
     log: list[int] = []
@@ -255,7 +255,7 @@ def test_request_of_many_loop_turns_waits_for_at_most_one_slice() -> None:
     assert log == [1, -1, 1, 1, 1, 1]
 
 
-def test_sliced_validation_has_the_same_result() -> None:
+def test_sliced_validation_has_the_same_result_as_unsliced() -> None:
     scheduler = Scheduler()
     turns = ValidationScheduler(SimRuntime(scheduler, Random(1)))
     done: list[Any] = []

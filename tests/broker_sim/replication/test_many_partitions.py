@@ -60,7 +60,7 @@ def test_waiting_fetch_counts_new_bytes_of_a_partition_once(replicas: ReplicaMan
     assert sum(len(row.records) for row in answer.result()) == 4 * len(ONE)
 
 
-def test_waiting_fetch_does_not_count_unreadable_bytes(replicas: ReplicaManager) -> None:
+def test_waiting_fetch_ignores_bytes_above_the_high_watermark(replicas: ReplicaManager) -> None:
     """A waiting fetch does not count bytes that the consumer cannot read.
 
     Such bytes exist if the consumer reads from a follower whose high watermark decreases under a new leader.
@@ -91,7 +91,7 @@ def test_large_fetch_does_not_slow_produce_to_many_partitions(
     assert answer.done()
 
 
-def test_delete_records_checks_only_partitions_that_changed(
+def test_waiting_delete_records_checks_only_changed_partitions(
     replicas: ReplicaManager,
 ) -> None:
     produce(replicas, *PARTITIONS)

@@ -76,7 +76,7 @@ def test_old_fetch_version_skips_a_segment_emptied_by_compaction(version: int) -
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_old_fetch_version_waits_at_a_compacted_log_end(version: int) -> None:
+def test_old_fetch_version_waits_if_only_a_compacted_gap_follows(version: int) -> None:
     cluster = Cluster(1)
     cluster.create([1])
     cluster.produce(1, "a")
@@ -363,12 +363,12 @@ def test_leader_redirects_a_consumer_to_the_replica_in_its_rack() -> None:
 
 
 @pytest.mark.parametrize("rack", ["east", "north", ""])
-def test_leader_serves_consumers_whose_rack_has_no_replica(rack: str) -> None:
+def test_leader_serves_a_consumer_if_no_replica_is_in_its_rack(rack: str) -> None:
     row = only_row(ask(racks(), 1, fetch_request(11, rack_id=rack)))
     assert (row.preferred_read_replica, [r.value for r in decode_records(row.records)]) == (-1, [b"a"])
 
 
-def test_out_of_sync_replica_is_not_preferred() -> None:
+def test_replica_outside_the_isr_is_no_preferred_read_replica() -> None:
     cluster = racks()
     cluster.elect(1, [1])
     assert only_row(ask(cluster, 1, fetch_request(11, rack_id="west"))).preferred_read_replica == -1
@@ -379,13 +379,13 @@ def test_out_of_sync_replica_is_not_preferred() -> None:
     assert only_row(ask(cluster, 1, fetch_request(11, 2, rack_id="west"))).preferred_read_replica == -1
 
 
-def test_consumer_reads_from_the_leader_if_there_is_no_selector(cluster: Cluster) -> None:
+def test_consumer_reads_from_the_leader_without_replica_selector(cluster: Cluster) -> None:
     cluster.racks = {1: "east", 2: "west", 3: "west"}
     cluster.produce(1, "a")
     assert only_row(ask(cluster, 1, fetch_request(11, rack_id="west"))).preferred_read_replica == -1
 
 
-def test_longest_log_in_the_rack_decides_the_preferred_replica() -> None:
+def test_preferred_replica_has_the_longest_log_in_the_rack() -> None:
     leader = ReplicaView(1, "east", 10, 0)
     near = [ReplicaView(2, "west", 8, 5), ReplicaView(3, "west", 9, 50), ReplicaView(4, "west", 9, 40)]
     assert select_in_rack("west", [*near, leader], leader) == 4

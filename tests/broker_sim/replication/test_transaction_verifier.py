@@ -112,7 +112,9 @@ def test_broken_connection_fails_all_its_verifications(world: World) -> None:
         (ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_load_in_progress),
     ],
 )
-def test_top_level_error_applies_to_each_verification(world: World, error: ErrorCode, expected: ErrorCode) -> None:
+def test_top_level_error_fails_every_verification_of_the_request(
+    world: World, error: ErrorCode, expected: ErrorCode
+) -> None:
     answer = world.verify("a", P0)
     world.answer(error_code=error)
     assert answer.result() == {P0: expected}

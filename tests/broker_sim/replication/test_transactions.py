@@ -103,7 +103,7 @@ def test_marker_is_acknowledged_after_the_isr_has_replicated_it() -> None:
     assert cluster[1].partition.log.last_stable_offset == 2
 
 
-def test_marker_is_rejected_by_a_follower_and_below_min_isr() -> None:
+def test_followers_and_leaders_below_min_isr_reject_markers() -> None:
     cluster = a_cluster()
     assert end(cluster, 2, True) == ErrorCode.not_leader_or_follower
     cluster.topic_configs[TP.topic] = {"min.insync.replicas": "2"}

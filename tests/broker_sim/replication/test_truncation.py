@@ -247,7 +247,7 @@ def test_truncated_follower_still_receives_the_high_watermark() -> None:
     assert cluster[2].partition.log.high_watermark == 1
 
 
-def test_returning_leader_keeps_its_records_if_none_replaced_it() -> None:
+def test_returning_leader_keeps_its_records_if_never_replaced() -> None:
     cluster = out_of_step()
     cluster.elect(-1, [1])
     assert cluster.produce(2, "m4").error == ErrorCode.not_leader_or_follower

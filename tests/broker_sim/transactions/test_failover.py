@@ -206,7 +206,7 @@ def test_marker_is_resent_after_a_transient_error(transactions: Transactions, er
 
 
 @pytest.mark.parametrize("error", [ErrorCode.unsupported_for_message_format, ErrorCode.unsupported_version])
-def test_log_without_transactions_needs_no_marker(transactions: Transactions, error: ErrorCode) -> None:
+def test_marker_unsupported_by_a_partition_log_counts_as_written(transactions: Transactions, error: ErrorCode) -> None:
     markers = Markers(transactions.cluster)
     markers.errors = {P0: [error]}
     transactions.end(open_transaction(transactions))
@@ -290,7 +290,7 @@ def test_coordinator_is_unavailable_with_too_few_replicas(transactions: Transact
     assert (transactions.state.state, transactions.state.pending_state) == (S.ONGOING, None)
 
 
-def test_fencing_after_a_failed_one_reuses_its_producer_epoch(transactions: Transactions) -> None:
+def test_fencing_after_a_failed_attempt_reuses_its_epoch(transactions: Transactions) -> None:
     cluster = transactions.cluster
     open_transaction(transactions)
     others = [node for node in cluster.nodes.values() if node is not transactions.coordinator]

@@ -148,7 +148,7 @@ def test_retry_of_a_failed_fencing_does_not_increment_the_epoch() -> None:
     assert not metadata.has_failed_epoch_fence
 
 
-def test_fencing_does_not_increment_beyond_the_largest_epoch() -> None:
+def test_fencing_does_not_increment_the_largest_producer_epoch() -> None:
     metadata = an_id(EPOCH_MAX - 1, S.ONGOING, P0)
     assert metadata.prepare_fence().producer_epoch == 32_767
     metadata.fence_now(EPOCH_MAX)

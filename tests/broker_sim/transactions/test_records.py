@@ -70,7 +70,7 @@ def test_record_value_is_encoded_in_version_0() -> None:
     assert transaction_value(ONGOING) == ONGOING_V0
 
 
-def test_value_in_empty_state_has_a_null_partition_array() -> None:
+def test_transaction_value_in_empty_state_has_null_partitions() -> None:
     empty = ONGOING._replace(state=TransactionState.EMPTY, partitions=(), start_ms=-1)
     assert transaction_value(empty) == EMPTY_V0
 
@@ -81,7 +81,7 @@ def test_value_in_complete_state_has_an_empty_partition_array() -> None:
 
 
 @pytest.mark.parametrize("data", [ONGOING_V0, ONGOING_V1])
-def test_values_of_both_versions_are_decoded(data: bytes) -> None:
+def test_transaction_values_of_both_versions_are_decoded(data: bytes) -> None:
     partitions = [TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 7)]
     read = read_value("tx-1", data)
     assert values(read) == (4_000, 5, 60_000, TransactionState.ONGOING, partitions, 2, 1)

@@ -75,7 +75,7 @@ def test_key_scheme_accepts_multiples_of_the_key(credentials: bytes) -> None:
 
 
 @pytest.mark.parametrize("credentials", [b"8", b"", b" 7", b"x", b"7.0", b"\xff", b"2147483653"])
-def test_key_scheme_rejects_other_values(credentials: bytes) -> None:
+def test_key_scheme_rejects_values_that_are_no_multiple(credentials: bytes) -> None:
     assert not opens(b"7", credentials)
     assert not opens(b"x", b"7") and not opens(b"", b"0")
 
@@ -162,7 +162,7 @@ def test_super_user_passes_every_acl() -> None:
     assert not allows(READ_ACL, 2, (("digest", "u:x"),))
 
 
-def test_masking_acls_hides_only_password_hashes() -> None:
+def test_masked_acls_hide_only_password_hashes() -> None:
     listed = [ACL(31, "digest", "u:hash"), ACL(1, "ip", "::1"), ANYONE]
     assert masked(listed) == [ACL(31, "digest", "u:x"), ACL(1, "ip", "::1"), ANYONE]
 
@@ -177,7 +177,7 @@ def test_super_user_exists_only_if_configured() -> None:
     assert policy.authenticate("digest", b"super:wrong", ())[0][0] == "digest"
 
 
-def test_certificate_subject_is_an_identity_and_can_be_super() -> None:
+def test_certificate_subject_is_an_identity_or_the_super_user() -> None:
     assert AuthPolicy().identities_of("10.0.0.1", None) == (("ip", "10.0.0.1"),)
     assert AuthPolicy().identities_of("10.0.0.1", "CN=a") == (("ip", "10.0.0.1"), ("x509", "CN=a"))
     policy = AuthPolicy(x509_super_user="CN=root")

@@ -108,7 +108,7 @@ def test_persistent_watch_is_notified_repeatedly() -> None:
     assert paths(received) == [(CREATED, "/a"), (DATA, "/a"), (CHILDREN, "/a")]
 
 
-def test_recursive_watch_covers_subtree_without_children_events() -> None:
+def test_recursive_watch_reports_descendants_but_no_child_events() -> None:
     world = served()
     writer, watcher = world.clients("a:1", "a:1/app")
     received: list[WatchEvent] = []
@@ -181,7 +181,7 @@ def test_removed_watch_is_notified_of_removal_and_nothing_later() -> None:
     assert len(received) == 3
 
 
-def test_removing_one_of_two_watchers_keeps_the_server_watch() -> None:
+def test_removing_one_of_two_watchers_keeps_the_watch_at_server() -> None:
     world = served()
     writer, watcher = world.clients()
     one: list[WatchEvent] = []
@@ -231,7 +231,7 @@ def test_session_expiry_notifies_persistent_watchers() -> None:
     assert paths(received) == [(NONE, "/a")]
 
 
-def test_rearming_watches_uses_requests_below_the_packet_limit() -> None:
+def test_watches_are_rearmed_in_requests_under_the_packet_limit() -> None:
     watches = Watches()
     paths = [f"/watched/{'x' * 200}{i:05}" for i in range(3_000)]
     for i, path in enumerate(paths):
@@ -273,7 +273,7 @@ def test_ttl_nodes_require_servers_that_support_them() -> None:
     assert fails(world, client.create_with_ttl("/t", ttl_ms=1)) is Unimplemented
 
 
-def test_client_reads_ephemerals_and_number_of_descendants() -> None:
+def test_client_reads_its_ephemerals_and_counts_descendants() -> None:
     world = served()
     writer, client = world.clients("a:1", "a:1/app")
     world.run(writer.create("/app"))

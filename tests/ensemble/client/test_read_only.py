@@ -19,7 +19,7 @@ NEW, RESUMED = (0, bytes(16)), (0x1000, PASSWORD)
 
 
 class Partitioned(FakeEnsemble):
-    """Ensemble of read-only servers, except the server `writable`."""
+    """Ensemble whose servers are all read-only, except the server `writable`."""
 
     def __init__(self, writable: str = "") -> None:
         super().__init__()
@@ -93,7 +93,7 @@ def test_session_of_a_read_only_server_is_not_resumed_elsewhere() -> None:
     assert world.session_asked_for() == NEW and client.session_id != first
 
 
-def test_global_session_is_resumed_on_a_read_only_server() -> None:
+def test_read_only_client_requests_its_global_session_again() -> None:
     world = Partitioned(writable="a:1")
     _, states = world.begin("a:1")
     assert states == [CONNECTED]

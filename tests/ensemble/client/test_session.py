@@ -73,7 +73,7 @@ def test_servers_are_tried_in_random_order() -> None:
     assert len(orders) > 3
 
 
-def test_servers_are_tried_in_fast_rounds_with_growing_pauses() -> None:
+def test_client_tries_servers_in_rounds_with_growing_pauses() -> None:
     world = FakeEnsemble()
     world.refusing = {"a:1", "b:2", "c:3"}
     client = world.client()
@@ -146,7 +146,7 @@ def test_client_with_regular_requests_sends_no_pings() -> None:
     assert world.last.pings() == 0
 
 
-def test_server_silent_for_two_thirds_of_the_timeout_is_left() -> None:
+def test_client_leaves_server_silent_for_two_thirds_of_timeout() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     world.muted = True
@@ -269,7 +269,7 @@ def test_read_whose_reply_is_lost_leaves_no_watch() -> None:
     assert all(not isinstance(m, Request) or m.xid != SET_WATCHES_XID for m in world.last.sent)
 
 
-def test_zxid_for_rearming_watches_advances_only_with_replies() -> None:
+def test_last_seen_zxid_advances_only_with_request_replies() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.run(client.get("/a", lambda event: None))
@@ -292,7 +292,7 @@ def test_watcher_registered_repeatedly_is_called_once() -> None:
     assert [event[:2] for event in events] == [(EventType.DELETED, "/a")]
 
 
-def test_reply_out_of_order_closes_the_connection() -> None:
+def test_reply_with_an_unexpected_xid_closes_the_connection() -> None:
     world = FakeEnsemble()
     client, states = world.started()
     world.scripted[OpCode.GET_DATA] = lambda connection, request: Reply(request.xid + 7, 1, 0)
@@ -301,7 +301,7 @@ def test_reply_out_of_order_closes_the_connection() -> None:
     assert states == [CONNECTED, SUSPENDED, CONNECTED]
 
 
-def test_client_backs_off_if_sessions_open_but_then_fail() -> None:
+def test_client_backs_off_if_every_new_connection_is_dropped() -> None:
     world = FakeEnsemble()
     world.dropping = True
     _client, states = world.started("a:1")
@@ -336,7 +336,7 @@ def test_client_close_without_a_server_returns_after_its_timeout() -> None:
     assert client.state is SessionState.CLOSED
 
 
-def test_session_closed_during_a_disconnect_ends_at_next_server() -> None:
+def test_session_closed_while_disconnected_ends_at_next_server() -> None:
     world = FakeEnsemble()
     client, _ = world.started()
     world.last.drop()

@@ -90,7 +90,7 @@ def test_hand_written_codec_decodes_bytes_like_the_generic_codec(kind: type[Reco
     assert read(kind, raw, len(before)) == read_by_layout(kind, raw, len(before))
 
 
-def test_open_acl_decodes_to_the_shared_object() -> None:
+def test_decoded_open_acl_is_the_shared_open_acl_object() -> None:
     raw = CreateRequest("/a", b"", list(OPEN_ACL), 0).encode()
     assert CreateRequest.decode(raw).acl is OPEN_ACL
 

@@ -68,7 +68,7 @@ def test_connection_dropped_for_a_new_reason_is_reported_at_once() -> None:
     assert reports.lines[2:] == [(1_000, "a:2", "a frame of 7 bytes", 1)]
 
 
-def test_reasons_over_the_limit_share_one_report() -> None:
+def test_drop_reasons_over_the_limit_share_one_report() -> None:
     reports = Reports()
     letters = "abcdefghijklmnopqrstuvwxyz"
     for letter in letters:

@@ -19,7 +19,7 @@ def test_fault_ledgers_in_one_directory_share_their_counts(tmp_path: Path) -> No
     assert [first.count("f1.used"), second.count("f1.used"), second.count("f2.used")] == [1, 2, 1]
 
 
-def test_concurrent_counts_of_a_fault_are_all_different(tmp_path: Path) -> None:
+def test_concurrent_counts_of_a_fault_return_different_numbers(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
         numbers = list(threads.map(lambda _: at(tmp_path).count("f1.used"), range(200)))
     assert sorted(numbers) == list(range(1, 201))

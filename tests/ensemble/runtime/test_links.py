@@ -133,7 +133,7 @@ def test_cut_of_the_inbound_direction_delays_received_bytes() -> None:
     run(scenario)
 
 
-def test_close_of_a_connection_does_not_cross_a_cut_link() -> None:
+def test_closing_a_connection_has_no_effect_across_a_cut_link() -> None:
     async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
         _, writer = await faults.open_streams("127.0.0.1", port)
         await echo.until(lambda: echo.connections == 1)
@@ -239,7 +239,7 @@ def test_links_of_other_nodes_are_unaffected() -> None:
     assert faults.state("10.9.9.9:5") == LinkState()
 
 
-def test_link_fault_applies_one_way_both_ways_or_to_any_peer() -> None:
+def test_link_fault_affects_only_the_links_that_it_names() -> None:
     one_way = LinkFault("a", "b", "cut", both_ways=False)
     assert [one_way.touches(*ends) for ends in (("a", "b"), ("b", "a"), ("a", "c"), ("a", None))] == [
         True,
@@ -307,7 +307,7 @@ def test_control_socket_replaces_the_link_faults_or_rejects_them(tmp_path: Path)
     asyncio.run(main())
 
 
-def test_link_faults_apply_to_nodes_that_join_or_move() -> None:
+def test_link_faults_follow_nodes_to_their_new_addresses() -> None:
     faults = LinkFaults({"10.0.0.1:5": "peer-2"})
     faults.apply(cut("out", "in"))
     faults.name_nodes({"10.0.0.9:5": "peer-2", "10.0.0.1:5": "peer-4"})

@@ -32,7 +32,7 @@ def test_job_waits_until_woken_and_sees_earlier_changes() -> None:
     assert done == [0, 1, 2, 3, 4] and not work.is_under_way()
 
 
-def test_job_woken_during_its_step_does_not_wait_again() -> None:
+def test_job_woken_while_it_runs_does_not_wait_afterwards() -> None:
     began, goes_on = threading.Event(), threading.Event()
 
     def job() -> Job:
@@ -58,7 +58,7 @@ def test_interruptible_pause_ends_when_the_job_is_woken() -> None:
     assert not work.is_under_way()
 
 
-def test_pause_ends_after_its_time() -> None:
+def test_job_continues_when_its_pause_time_has_passed() -> None:
     def job() -> Job:
         yield Pause(0.001)
         yield Pause(0.001, heeds=True)

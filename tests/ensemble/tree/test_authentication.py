@@ -138,7 +138,7 @@ def test_client_of_another_ensemble_is_disconnected_silently() -> None:
     assert (counts.ensemble_auth_success, counts.ensemble_auth_skip, counts.ensemble_auth_fail) == (1, 2, 1)
 
 
-def test_ensemble_scheme_accepts_all_if_no_name_is_configured() -> None:
+def test_ensemble_auth_accepts_any_name_if_none_is_configured() -> None:
     nameless, plain = Ensemble(auth=AuthPolicy(schemes=RARE)), Ensemble()
     assert auth(nameless, nameless.connect(), "ensemble", b"gamma").err == 0
     assert auth(plain, plain.connect(), "ensemble", b"gamma").err == ErrorCode.AUTH_FAILED
@@ -236,7 +236,7 @@ def test_digest_super_user_passes_every_acl_and_sees_hashes() -> None:
         assert error or reply.body.acl[0].id == digest_of("ann:pw")
 
 
-def test_ip_identity_matches_networks_but_not_the_auth_scheme() -> None:
+def test_ip_identity_matches_network_acls_but_not_auth_acls() -> None:
     ensemble = Ensemble()
     here = ensemble.connect(identities=HERE)
     there = ensemble.connect(identities=(("ip", "10.0.0.1"),))
@@ -246,7 +246,7 @@ def test_ip_identity_matches_networks_but_not_the_auth_scheme() -> None:
     assert ensemble.ask(here, create("/a", acl=(ACL(31, "auth", ""),))).err == ErrorCode.INVALID_ACL
 
 
-def test_leader_checks_the_identities_of_a_learners_client() -> None:
+def test_leader_checks_acls_with_the_identities_from_a_learner() -> None:
     ensemble = Ensemble(servers=2)
     client = ensemble.connect(server=1, identities=(*HERE, ("x509", "CN=ann")))
     assert auth(ensemble, client, "digest", b"ann:pw").err == 0

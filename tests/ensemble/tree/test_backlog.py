@@ -135,7 +135,7 @@ def test_write_reply_precedes_a_later_event_despite_backlog() -> None:
     assert xids(ensemble, client) == [1, 2, 3, -1, 4, -1]
 
 
-def test_sync_reply_after_waiting_reads_has_no_older_zxid() -> None:
+def test_sync_reply_after_delayed_reads_has_the_newest_zxid() -> None:
     ensemble, client = served()
     other = ensemble.connect()
     ensemble.message(client, Frames(frames(*[get("/a")] * 4, sync())))
@@ -164,7 +164,7 @@ def test_read_after_a_sync_excludes_a_later_write_of_its_session(together: bool)
     assert not ensemble.services[0].clients.syncing
 
 
-def test_sync_ignores_an_earlier_sync_with_the_same_xid() -> None:
+def test_sync_is_not_confused_with_an_earlier_sync_of_equal_xid() -> None:
     """A sync is not confused with an earlier sync of the session that has the same xid.
 
     The client reconnected in between, and numbers its requests from 1 again, as kazoo does.
@@ -263,7 +263,7 @@ def test_closed_session_receives_replies_only_up_to_a_byte_limit() -> None:
     assert xids(ensemble, client) == list(range(1, many - 7))
 
 
-def test_disconnect_with_waiting_replies_leaves_no_state() -> None:
+def test_disconnect_discards_waiting_replies_and_the_session() -> None:
     ensemble, client = served(local_sessions=True)
     ensemble.message(client, Frames(frames(*[get("/a")] * 9)))
     clients = ensemble.services[0].clients

@@ -198,7 +198,7 @@ def test_taking_a_snapshot_does_not_copy_large_data() -> None:
     assert {image.path: image.data for image in again.finish(capture, came).nodes}["/large"] == data
 
 
-def test_unused_acl_lists_of_a_block_are_dropped_by_a_snapshot() -> None:
+def test_snapshot_drops_acl_lists_that_no_znode_of_a_block_uses() -> None:
     w = World()
     w.create("/a", b"", SECRETS[0])
     w.do(OpCode.SET_ACL, SetACLTxn("/a", SECRETS[1], 1))

@@ -70,7 +70,7 @@ def test_client_with_a_future_zxid_is_disconnected():
 
 
 @pytest.mark.parametrize("server", [0, 1])
-def test_session_continues_on_any_server(server):
+def test_session_can_reconnect_to_any_server(server):
     ensemble = Ensemble(servers=3)
     session = ensemble.session(first := ensemble.connect(server=2))
     ensemble.ask(first, create("/e", b"", 1))
@@ -263,7 +263,7 @@ def test_disconnected_client_leaves_no_state_after_its_writes():
     assert "/a" in service.tree.nodes and not service.clients.sessions and not service.clients.connections
 
 
-def test_write_reply_ignores_a_write_sent_through_another_server() -> None:
+def test_write_reply_is_not_sent_for_the_write_at_another_server() -> None:
     """The reply to a write is not sent for a write with the same xid that came through another server.
 
     kazoo numbers its requests from 1 again on every connection.

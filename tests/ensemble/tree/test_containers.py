@@ -87,7 +87,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("request_", "off", "on"), REFUSED)
-def test_replies_to_create_equal_zookeepers_with_and_without_ttl(request_, off, on):
+def test_create_replies_equal_zookeepers_with_or_without_ttl(request_, off, on):
     """The replies to create requests are the same as ZooKeeper's, with TTL znodes enabled or not.
 
     The exception is the plain flag with a negative TTL: every ZooKeeper server that applies such a create crashes.
@@ -155,7 +155,7 @@ def test_multi_with_a_rejected_ttl_is_rolled_back():
 # -- deleteContainer -------------------------------------------------------------------------------------------------
 
 
-def test_delete_container_keeps_parents_and_owned_znodes():
+def test_delete_container_keeps_znodes_with_children_or_owner():
     ensemble = Ensemble()
     client = ensemble.connect()
     for request in (container("/c"), create("/c/x"), create("/e", b"", 1), container("/empty")):
@@ -261,7 +261,7 @@ def test_ttl_nodes_do_not_expire_without_extended_types():
     assert exist(ensemble, "/t") == ["/t"]
 
 
-def test_znodes_expire_within_the_limit_per_minute():
+def test_containers_are_deleted_within_the_limit_per_minute():
     rules = TreeRules(container_check_interval_ms=1_000, container_deletes_per_minute=120)
     ensemble = Ensemble(tree=rules)
     client = ensemble.connect()
@@ -327,7 +327,7 @@ def test_container_in_use_again_is_not_deleted():
     assert exist(ensemble, "/c1") == ["/c1"] and ensemble.zxid == before, "no deletion is proposed"
 
 
-def test_child_creation_in_flight_keeps_the_container():
+def test_container_with_a_child_creation_in_flight_is_kept():
     ensemble = Ensemble(auto=False, tree=TreeRules(container_check_interval_ms=1_000))
     client = ensemble.connect()
     ensemble.commit()
@@ -413,7 +413,7 @@ def test_container_and_ttl_transactions_equal_zookeepers_bytes():
     assert Txn.decode(made.encoded()).body == made.body
 
 
-def test_zero_container_deletes_per_minute_deletes_none():
+def test_zero_deletes_per_minute_keep_every_container():
     """With a limit of zero deletions per minute, no container is deleted.
 
     Java's ContainerManager divides a minute by the limit, and fails.
@@ -427,7 +427,7 @@ def test_zero_container_deletes_per_minute_deletes_none():
     assert exist(ensemble, "/c") == ["/c"]
 
 
-def test_negative_never_used_limit_deletes_immediately():
+def test_negative_never_used_limit_deletes_at_the_next_check():
     """With a negative limit, containers that were never used are deleted at the next check.
 
     ContainerManager.getCandidates treats any limit except 0 as set.

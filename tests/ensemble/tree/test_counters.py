@@ -147,7 +147,7 @@ def test_leader_counts_each_revalidated_session() -> None:
         assert [service.counters.revalidations for service in ensemble.services] == [count, 0]
 
 
-def test_transaction_latencies_differ_between_leader_and_learner() -> None:
+def test_leader_and_learner_measure_different_txn_latencies() -> None:
     """The leader and the learner measure different latencies of a transaction.
 
     These are Java's ServerMetrics: PROPAGATION_LATENCY on every server, QUORUM_ACK_LATENCY on a leader, and
@@ -170,7 +170,7 @@ def test_transaction_latencies_differ_between_leader_and_learner() -> None:
     assert (learner.commit_propagation_latency_ms.total, leader.commit_propagation_latency_ms.count) == (21, 0)
 
 
-def test_fast_clock_of_the_leader_gives_no_negative_time() -> None:
+def test_fast_leader_clock_gives_no_negative_propagation_time() -> None:
     ensemble = Ensemble(servers=2)
     client = ensemble.connect()
     ensemble.auto = False
@@ -184,7 +184,7 @@ def test_fast_clock_of_the_leader_gives_no_negative_time() -> None:
 
 @pytest.mark.parametrize("together", [False, True])
 def test_tree_digest_is_stored_for_every_128th_transaction(together: bool) -> None:
-    """Every 128th transaction stores the tree's digest, as in ZooKeeper (DataTree.DIGEST_LOG_INTERVAL)."""
+    """The tree's digest is stored for every 128th transaction, as in ZooKeeper (DataTree.DIGEST_LOG_INTERVAL)."""
     ensemble = Ensemble()
     client = ensemble.connect()
     ensemble.ask(client, create("/a"))

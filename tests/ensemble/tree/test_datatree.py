@@ -263,7 +263,7 @@ def test_znode_versions_wrap_around_and_skip_minus_one():
     [(0x7FFFFFFF, -0x80000000, -0x80000000), (-0x80000000, 0x7FFFFFFF, -0x80000000), (0x7FFFFFFF, -1, -0x80000000),
      (5, 5, 5), (5, 4, 5), (5, 7, 7)],
 )  # fmt: skip
-def test_create_count_overflows_and_replay_does_not_decrease_it(known, stored, then):
+def test_cversion_overflows_and_replay_does_not_decrease_it(known, stored, then):
     w = Writer()
     w.create("/q")
     for way in (0x7FFFFFFF, known) if known < 0 else (known,):

@@ -81,7 +81,7 @@ def test_each_read_of_a_multi_read_has_its_own_result():
     assert fourth == (OpCode.ERROR, ErrorCode.NO_AUTH, None)
 
 
-def test_multi_read_leaves_no_watch():
+def test_multi_read_sets_no_watch():
     ensemble, _, bob = family()
     ensemble.ask(bob, multi_read(data_of("/a", watch=True)))
     assert len(ensemble.services[0].watches) == 0
@@ -128,7 +128,7 @@ def test_multi_read_waits_for_earlier_writes_of_its_session():
 # -- getEphemerals -----------------------------------------------------------------------------------------------------
 
 
-def test_get_ephemerals_returns_own_znodes_with_a_string_prefix():
+def test_get_ephemerals_compares_prefixes_as_strings():
     ensemble, ann, bob = family()
     for path in ("/e", "/a/e1", "/a/e2", "/abc"):
         ensemble.ask(ann, create(path, b"", 1))
@@ -172,7 +172,7 @@ NOT_OFFERED = [OpCode.NOTIFICATION, OpCode.ERROR, OpCode.CREATE_SESSION, OpCode.
 
 
 @pytest.mark.parametrize("op", NOT_OFFERED)
-def test_unsupported_op_is_unimplemented_and_disconnects(op):
+def test_unsupported_op_gets_unimplemented_and_a_disconnect(op):
     """An operation that clients cannot send gets UNIMPLEMENTED and a disconnect.
 
     ZooKeeper 3.9.5 does the same, except that it accepts createSession from a client. `check` is only valid in multis.
@@ -202,7 +202,7 @@ def test_get_ephemerals_and_other_reads_can_be_interleaved():
 
 
 @pytest.mark.parametrize("op", [17, 18, 19, 20, 21, 22, 101, 103, 104, 105, 106, 107])
-def test_request_of_random_bytes_after_a_header_gets_a_reply(op):
+def test_random_request_body_gets_a_reply_with_a_known_error(op):
     rng = random.Random(op)
     ensemble, _, bob = family()
     for _ in range(200):

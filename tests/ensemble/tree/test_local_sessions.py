@@ -90,7 +90,7 @@ def test_first_ephemeral_upgrades_a_local_session(server, request_):
 
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
-def test_requests_sent_with_the_first_ephemeral_get_replies(server):
+def test_requests_sent_with_an_ephemeral_create_get_replies(server):
     """Requests sent together with the first ephemeral create, which makes the session global, also get replies."""
     e = ensemble()
     client = e.connect(server)
@@ -183,7 +183,7 @@ def test_late_write_of_an_ended_local_session_is_rejected():
     assert not e.proposed
 
 
-def test_old_client_gets_a_reply_without_the_read_only_flag():
+def test_connect_reply_to_an_old_client_has_no_read_only_flag():
     e = ensemble()
     old, new = e.connect(read_only=None), e.connect(read_only=True)
     assert (len(e.sent[old][0].encode()), len(e.sent[new][0].encode())) == (36, 37)

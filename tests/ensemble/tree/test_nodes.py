@@ -72,7 +72,7 @@ def test_digest_excludes_znodes_below_the_zookeeper_znode() -> None:
     assert restated("/zookeeper/config", packed, pzxid=30)[1] == 0
 
 
-def test_rewritten_znode_keeps_the_counters_that_are_not_set() -> None:
+def test_rewritten_znode_keeps_counters_without_new_values() -> None:
     packed = value("/zookeeper/config", None)
     again = image_of("/x", rewritten(packed, b"new"), OPEN_ACL)
     assert (again.data, again.mzxid, again.version) == (b"new", 2, 6)
@@ -135,7 +135,7 @@ def test_digest_seed_depends_on_znode_path_and_data() -> None:
 
 
 @given(st.lists(st.sampled_from(["/a", "/a/b", "/a/b/c", "/a/b/c/d", "/a/e", "/ab", "/ab/c", "/x"]), unique=True))
-def test_subtree_contains_every_path_below_its_root(made_paths: list[str]) -> None:
+def test_subtree_lists_exactly_the_paths_below_a_znode(made_paths: list[str]) -> None:
     paths = ["/", *(path for path in made_paths if all(path[:n] in made_paths for n in _slashes(path)))]
     nodes = Nodes()
     for path in paths:

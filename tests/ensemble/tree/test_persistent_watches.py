@@ -283,7 +283,7 @@ def test_set_watches2_sends_missed_events_and_sets_other_watches():
     assert counts.watches == 6, "/p data, /never, /p/a children, and the lasting ones"
 
 
-def test_rearmed_persistent_watches_receive_no_missed_events():
+def test_set_watches_sends_persistent_watches_no_missed_events():
     ensemble, writer, watcher = watching()
     ensemble.ask(writer, set_data("/p"))
     assert ensemble.ask(watcher, set_watches2(0, [], [], [], ["/p", "/gone"], ["/p"])).err == 0

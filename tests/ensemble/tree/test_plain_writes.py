@@ -182,7 +182,7 @@ def test_znode_with_an_empty_path_part_is_not_a_child_of_root() -> None:
 
 
 @pytest.mark.parametrize("flags", [*CreateFlag, 7, -1])
-def test_fast_and_general_path_agree_on_each_kind_of_znode(flags: int) -> None:
+def test_fast_and_general_write_path_agree_for_each_znode_type(flags: int) -> None:
     proposed = []
     for plain in (True, False):
         side = Side(plain=plain)
@@ -215,7 +215,7 @@ def test_decoded_transaction_has_the_digest_seed_of_its_znode(path: str, data: b
     assert read.seed in (None, digest_seed(path, data))
 
 
-def test_tree_with_quotas_uses_the_general_path() -> None:
+def test_tree_with_quotas_does_not_use_the_fast_write_path() -> None:
     side = Side(plain=True)
     limits = [create(f"{QUOTA}/a"), create(f"{QUOTA}/a/zookeeper_limits", b"count=1,bytes=-1", op=OpCode.CREATE)]
     side.propose([request(write, 1, False, 1) for write in (create("/a", op=OpCode.CREATE), *limits)])
@@ -246,7 +246,7 @@ def test_replies_to_writes_sent_together_are_sent_together() -> None:
         assert ensemble.services[client == second].clients.outstanding(client) == 0
 
 
-def test_replies_sent_together_reach_the_right_clients() -> None:
+def test_replies_of_one_commit_batch_reach_the_right_clients() -> None:
     ensemble, first, _ = started()
     other = ensemble.connect(server=0)
     ensemble.commit()

@@ -157,7 +157,7 @@ def test_sequence_numbers_count_created_but_not_deleted_children():
     assert paths == ["/q/n-0000000000", "/q/n-0000000001", "/q/other0000000003", "/q/0000000004"]
 
 
-def test_transactions_contain_the_values_after_the_change():
+def test_transactions_contain_the_new_values():
     bench = grown()
     made = bench.ask(create("/a/c", None, 1)).body
     assert (made.path, made.data, made.ephemeral, made.parent_cversion) == ("/a/c", None, True, 2)

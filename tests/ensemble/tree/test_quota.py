@@ -119,7 +119,7 @@ def test_quota_can_be_set_before_its_znode_is_created():
     assert stats(ensemble, "/later") == "count=2,bytes=3"
 
 
-def test_removed_quota_stops_counting_and_new_one_counts_again():
+def test_quota_usage_is_counted_only_while_the_quota_exists():
     ensemble, client = limited()
     limits, statistics = "/zookeeper/quota/q/zookeeper_limits", "/zookeeper/quota/q/zookeeper_stats"
     ensemble.ask(client, delete(limits))

@@ -227,7 +227,7 @@ class Alone:
             )
 
 
-def test_read_only_service_starts_after_max_of_2_s_and_a_tick():
+def test_read_only_service_starts_after_longer_of_2_s_and_a_tick():
     assert Alone().grace_ms() == GRACE_MS
     assert Alone(tick_time_ms=3_000).grace_ms() == 3_000
     assert Alone(read_only_mode=False).grace_ms() is None

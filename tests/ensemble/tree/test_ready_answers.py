@@ -156,7 +156,7 @@ WHOLE = [
 
 
 @pytest.mark.parametrize("request_", WHOLE)
-def test_truncated_write_request_is_not_well_formed(request_: tuple[OpCode, object]) -> None:
+def test_truncated_write_request_is_recognised_as_malformed(request_: tuple[OpCode, object]) -> None:
     op, frame = int(request_[0]), frame_of(request_)
     assert is_well_formed(op, frame)
     assert not [size for size in range(9, len(frame)) if is_well_formed(op, frame[:size])]
@@ -370,5 +370,5 @@ def test_closed_connection_loses_its_replies_but_not_its_writes() -> None:
     assert not ensemble.sent[client] and ensemble.services[1].tree.nodes["/a"].data == b"lost"
 
 
-def test_plain_read_frame_equals_an_encoded_path_request() -> None:
+def test_get_data_frame_equals_an_encoded_path_watch_request() -> None:
     assert frame(1, get("/a")) == pack_int(1) + pack_int(4) + PathWatchRequest("/a", False).encode()

@@ -67,7 +67,7 @@ def test_rejoining_server_gets_the_new_server_line() -> None:
     assert moved.observers == (3,)
 
 
-def test_whole_membership_can_use_commas_lines_and_groups() -> None:
+def test_new_membership_list_allows_commas_lines_and_groups() -> None:
     lines = "server.1=a:1:2;3,server.2=b:1:2;3,server.3=c:1:2;3"
     assert changed(ask(members=lines)).voters == (1, 2, 3)
     grouped = changed(ask(members=lines.replace(",", "\n") + "\ngroup.1=1:2:3\nweight.1=2"))
@@ -104,7 +104,7 @@ def test_reconfig_version_is_checked_before_the_request() -> None:
         {"members": "server.1=10.0.0.1:1:2;3,server.2=10.0.0.2:9:9;3"},
     ],
 )
-def test_unreadable_or_too_small_new_membership_is_bad_arguments(request_: dict[str, str]) -> None:
+def test_unreadable_or_too_small_membership_gets_bad_arguments(request_: dict[str, str]) -> None:
     assert ask(**request_) is ErrorCode.BAD_ARGUMENTS
 
 
@@ -128,12 +128,12 @@ def test_servers_on_a_loopback_host_can_share_an_address() -> None:
     assert changed(ask(joining=local)).observers == (4, 5)
 
 
-def test_incremental_reconfig_of_groups_is_bad_arguments() -> None:
+def test_incremental_reconfig_of_groups_gets_bad_arguments() -> None:
     grouped = Membership.parse(THREE.text.replace("version", "group.1=1:2:3\nversion"))
     assert ask(joining=FOUR, ensemble=view(current=grouped)) is ErrorCode.BAD_ARGUMENTS
 
 
-def test_quorum_of_the_new_membership_must_be_in_sync() -> None:
+def test_reconfig_needs_a_synced_quorum_of_the_new_membership() -> None:
     five = "server.4=10.0.0.4:1:2;3,server.5=10.0.0.5:1:2;3"
     assert ask(joining=five, ensemble=view((1, 2))) is ErrorCode.NEW_CONFIG_NO_QUORUM
     assert changed(ask(joining=five, ensemble=view((1, 2, 5)))).voters == (1, 2, 3, 4, 5)
@@ -170,7 +170,7 @@ def test_write_permission_for_reconfig_is_checked_last() -> None:
 @pytest.mark.parametrize(
     "joining", [b"server.256=10.0.0.4:1:2:observer;3", b"server.4=10.0.0.4:1:2|10.0.1.4:1:2:observer;3"]
 )
-def test_reconfig_checks_permission_before_the_joining_servers(
+def test_reconfig_permission_is_checked_before_joining_servers(
     joining: bytes,
 ) -> None:
     """A reconfig request without permission is rejected before its joining servers are checked.

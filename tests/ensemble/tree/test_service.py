@@ -321,7 +321,7 @@ def test_full_journal_contains_commits_ephemerals_and_acks():
     ]  # fmt: skip
 
 
-def test_normal_journal_contains_only_sessions():
+def test_journal_at_normal_level_contains_only_session_events():
     ensemble = Ensemble()
     client = ensemble.connect()
     ensemble.ask(client, create("/e", b"", 1))

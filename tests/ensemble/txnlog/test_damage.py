@@ -69,7 +69,7 @@ def test_flipped_log_byte_is_detected_and_never_loses_history(tmp_path: Path) ->
             assert recover(directories, ONE_OF_THREE).recovered.complete == recovery.recovered.complete
 
 
-def test_flipped_log_byte_stops_a_single_peer_or_has_no_effect(tmp_path: Path) -> None:
+def test_flipped_log_byte_stops_the_only_peer_or_has_no_effect(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4))
     path = tmp_path / "log.100000001"
     raw, scanned = read_log(path)
@@ -152,7 +152,7 @@ def test_damaged_log_file_and_later_ones_are_set_aside(tmp_path: Path) -> None:
     assert counters(directories) == list(range(1, 9))
 
 
-def test_damaged_only_snapshot_is_not_skipped_silently(tmp_path: Path) -> None:
+def test_damage_to_the_only_snapshot_is_reported(tmp_path: Path) -> None:
     """A damaged snapshot is not ignored if there is no other snapshot.
 
     After a SNAP there is no older data, so the peer would vote with an empty history.

@@ -113,7 +113,7 @@ def test_file_with_inner_holes_is_read_up_to_its_last_data(tmp_path: Path) -> No
         pytest.param([0, 8], b"abc\0\0", id="it has grown meanwhile"),
     ],
 )
-def test_read_length_depends_on_the_holes_of_a_sparse_file(
+def test_file_is_read_up_to_its_last_hole_or_completely(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[int], read: bytes
 ) -> None:
     (tmp_path / "log.1").write_bytes(b"abc\0\0")

@@ -128,7 +128,7 @@ def test_file_blocks_are_allocated_before_their_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gap", [0, 1, 3, 4, 11, 12, 13, 500, 16_000_000])
-def test_complete_record_after_a_run_of_zeros_is_found(gap: int) -> None:
+def test_complete_record_is_found_after_damage_and_zeros(gap: int) -> None:
     record = frame_record(a_txn(0x100000001))
     zeros = bytes(gap)
     at = whole_record_after(b"x" + zeros + record + bytes(50), 0)

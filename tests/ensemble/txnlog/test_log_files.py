@@ -67,7 +67,7 @@ def test_log_file_is_preallocated_and_extended_when_full(tmp_path: Path, preallo
     assert path.read_bytes()[:16] == b"ZKLG" + (2).to_bytes(4, "big") + bytes(8)
 
 
-def test_log_file_is_durable_before_the_next_file_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_log_file_is_made_durable_before_the_next_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log file is durable before the next file is started.
 
     The barrier after its last record completes when the next file is synced. The first file is not synced again.
@@ -123,7 +123,7 @@ def test_partial_disk_write_is_continued(tmp_path: Path, monkeypatch: pytest.Mon
     assert numbers(tmp_path / "log.100000001") == list(range(1, 9))
 
 
-def test_log_is_dropped_from_the_page_cache_by_megabytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_dropped_from_the_page_cache_in_large_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[tuple[int, int]] = []
     monkeypatch.setattr(HOST, "posix_fadvise", lambda descriptor, start, size, advice: dropped.append((start, size)))
     writer = LogWriter(tmp_path)
@@ -202,7 +202,7 @@ def test_damaged_log_can_be_truncated_only_before_the_damage(tmp_path: Path, to:
     assert (path.stat().st_size == ends[to - 1]) == (to <= 3)
 
 
-def test_truncation_and_added_closing_bytes_are_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_truncation_and_completed_record_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "log.1"
     path.write_bytes(b"abcdef")
     synced: list[bytes] = []
@@ -391,7 +391,7 @@ def test_log_reader_without_log_files_returns_nothing(tmp_path: Path) -> None:
     assert read(LogReader(Directories(tmp_path, tmp_path)), 0) is None
 
 
-def test_log_larger_than_the_snapshot_size_factor_is_not_sent(tmp_path: Path) -> None:
+def test_log_too_large_relative_to_the_snapshot_is_not_sent(tmp_path: Path) -> None:
     """A learner is not synchronized from the log if the log is larger than a fraction of the newest snapshot.
 
     The fraction is zookeeper.snapshotSizeFactor (ZKDatabase.calculateTxnLogSizeLimit).
@@ -409,13 +409,13 @@ def test_log_larger_than_the_snapshot_size_factor_is_not_sent(tmp_path: Path) ->
     assert read(LogReader(directories), 6, factor=(behind_6 - 1) / snapshot) is None
 
 
-def test_log_without_a_snapshot_exceeds_any_snapshot_size_factor(tmp_path: Path) -> None:
+def test_log_exceeds_any_size_factor_if_there_is_no_snapshot(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 5), snapshots=())
     assert read(LogReader(directories), 0, factor=1e9) is None
     assert read(LogReader(directories), 0) == [1, 2, 3, 4], "without a factor the size does not matter"
 
 
-def test_incomplete_record_ends_the_chunks_for_a_learner(tmp_path: Path) -> None:
+def test_incomplete_log_record_is_not_sent_to_a_learner(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 5))
     path = directories.logs()[0][1]
     raw = path.read_bytes()

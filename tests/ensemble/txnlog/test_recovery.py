@@ -238,7 +238,7 @@ def test_replaced_history_removes_the_old_files(tmp_path: Path) -> None:
     assert counters(directories) == []
 
 
-def test_interrupted_replacement_keeps_the_old_or_new_history(tmp_path: Path) -> None:
+def test_interrupted_replacement_keeps_one_complete_history(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 9), snapshots=(0, EPOCH_1 + 7))
     stage_snapshot(tmp_path / REPLACEMENT_NAME, some_snapshot(EPOCH_1 + 3))
     assert counters(directories) == [8]

@@ -274,7 +274,7 @@ def put_back(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_stored_copies_of_a_damaged_log_restore_the_directory(tmp_path: Path, number: int) -> None:
+def test_copies_of_a_damaged_log_restore_the_original_directory(tmp_path: Path, number: int) -> None:
     """Restoring the copies of a damaged log gives the original directory.
 
     The server copies the log before it truncates it, and renames later logs.
@@ -350,7 +350,7 @@ def test_copy_of_a_log_is_durable_before_it_is_truncated(tmp_path: Path, monkeyp
     assert (tmp_path / f"{ASIDE_PREFIX}log.1").read_bytes() == b"all of it"
 
 
-def test_log_found_again_is_used_after_the_loss_mark_is_removed(tmp_path: Path) -> None:
+def test_restored_log_is_used_after_its_loss_mark_is_removed(tmp_path: Path) -> None:
     """The newest log is used again after it was restored and the mark of its loss was removed.
 
     The dataLogDir was not mounted at an earlier start. That start only created the mark, which contains the name of the

@@ -76,7 +76,7 @@ def test_partial_snapshot_upload_is_removed_at_the_next_start(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_restored_history_is_complete_despite_a_damaged_old_one(tmp_path: Path) -> None:
+def test_restore_completes_despite_a_damaged_previous_history(tmp_path: Path) -> None:
     write_snapshot(tmp_path, snapshot(make_zxid(Epoch(1), 3)))
     (tmp_path / MARKER_NAME).write_text("why")
     (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
@@ -118,8 +118,8 @@ def test_damaged_restored_snapshot_is_rejected_in_one_line(tmp_path: Path) -> No
         take_received(Directories(tmp_path, tmp_path))
 
 
-def test_repeated_restore_uses_a_later_epoch_than_the_first(tmp_path: Path) -> None:
-    """A second restore yields the same tree, in a later epoch than the one that the first restore accepted."""
+def test_second_restore_starts_a_later_epoch_than_the_first(tmp_path: Path) -> None:
+    """A second restore yields the same tree as the first one, but in a later epoch."""
     directories = Directories(tmp_path, tmp_path)
     write_epoch(tmp_path, ACCEPTED, 5)
     for epoch in (5 + EPOCHS_AHEAD, 5 + 2 * EPOCHS_AHEAD):

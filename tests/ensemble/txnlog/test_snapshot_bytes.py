@@ -93,7 +93,7 @@ def test_snapshot_parts_of_these_tests_form_a_readable_tree() -> None:
         pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + INT.pack((256 << 20) + 1), id="a path that is too large"),
     ],
 )
-def test_bytes_that_are_not_a_tree_are_rejected_immediately(data: bytes) -> None:
+def test_malformed_snapshot_bytes_are_rejected_immediately(data: bytes) -> None:
     with pytest.raises(MalformedRecord):
         decoded(data)
 
@@ -137,7 +137,7 @@ def test_sessions_and_acl_lists_survive_a_round_trip(tmp_path: Path) -> None:
     assert list(read.nodes) == nodes, "with a list of their own, and empty data, too"
 
 
-def test_acl_lists_are_numbered_from_one_without_the_open_acl() -> None:
+def test_acl_lists_are_numbered_from_one_except_the_open_acl() -> None:
     """ACL lists are numbered from 1, and the open ACL has number -1 (ReferenceCountedACLCache)."""
     secret = (ACL(31, "digest", "u:x"),)
     raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, [node("", acl=secret), node("/a")], 0)))
@@ -226,7 +226,7 @@ def test_snapshot_of_zookeeper_without_digests_is_complete(tmp_path: Path) -> No
         read_snapshot(tmp_path / "snapshot.6")
 
 
-def test_snapshot_file_has_its_parts_in_order(tmp_path: Path) -> None:
+def test_snapshot_file_contains_its_parts_in_zookeepers_order(tmp_path: Path) -> None:
     write_snapshot(tmp_path, TreeSnapshot(Zxid(5), {}, [node("")], 7))
     assert (tmp_path / "snapshot.5").read_bytes() == parts_of(5, 5, 5)
     assert b"ZKSN" + INT.pack(2) + LONG.pack(-1) == SNAPSHOT_HEADER

@@ -198,7 +198,7 @@ def test_too_many_new_acl_lists_cause_a_full_snapshot(owner: Owner, monkeypatch:
     assert owner.made_for_next() == blocks
 
 
-def test_snapshot_of_another_tree_reuses_no_block(owner: Owner) -> None:
+def test_snapshot_after_a_history_replacement_reuses_no_block(owner: Owner) -> None:
     """A snapshot reuses no blocks of the previous snapshot after the history was replaced.
 
     After that, blocks with the same number have different content.
@@ -245,7 +245,7 @@ def test_only_one_snapshot_is_written_at_a_time(owner: Owner) -> None:
     assert owner.take()
 
 
-def test_peer_stopped_during_a_snapshot_leaves_no_file(owner: Owner) -> None:
+def test_snapshot_interrupted_by_a_peer_stop_leaves_no_file(owner: Owner) -> None:
     owner.fill(5)
     owner.closed = True
     assert owner.take()
@@ -270,7 +270,7 @@ def test_snapshot_is_published_only_after_its_log_is_durable(owner: Owner) -> No
     assert len(list_snapshots(owner.directory)) == 1
 
 
-def test_snapshot_duration_is_measured_by_the_writers_clock(owner: Owner) -> None:
+def test_snapshot_duration_is_measured_in_the_writer_thread(owner: Owner) -> None:
     class Slow:
         """Clock that advances by 1.5 seconds between two reads."""
 
@@ -374,5 +374,5 @@ def test_taking_a_snapshot_does_not_copy_the_znode_table(owner: Owner, monkeypat
 
 
 @given(st.binary(max_size=70), st.binary(max_size=70))
-def test_adler32_of_the_whole_is_computed_from_its_two_parts(one: bytes, other: bytes) -> None:
+def test_adler32_of_joined_data_is_computed_from_two_checksums(one: bytes, other: bytes) -> None:
     assert adler32_of_both(adler32(one), adler32(other), len(other)) == adler32(one + other)

@@ -1,4 +1,4 @@
-"""A storage's time measurements of its writes, compared with calculated values, and their statistics."""
+"""Times that the storage measures for its writes, compared with calculated values."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_storage_measures_each_group_commit(owner: Owner) -> None:
     assert (stages.acknowledged_ms.count, stages.acknowledged_ms.total) == (3, 3 * 50)
 
 
-def test_barrier_without_transactions_counts_as_a_sync_only(owner: Owner) -> None:
+def test_barrier_without_transactions_adds_only_a_sync_time(owner: Owner) -> None:
     owner.storage.submit([Barrier(1)])
     owner.run_one()
     done(owner.storage)
@@ -160,7 +160,7 @@ def test_transactions_before_a_truncation_are_synced_first(owner: Owner) -> None
     assert (owner.storage.txns_logged, owner.storage.batch_sizes.count) == (1, 1)
 
 
-def test_replacement_of_the_history_reports_the_snapshot_size(owner: Owner) -> None:
+def test_snapshot_that_replaces_the_history_reports_its_size(owner: Owner) -> None:
     owner.storage.submit([SaveSnapshot(some_snapshot(EPOCH_1 + 9), True)])
     owner.run_one()
     (written,) = owner.snapshots

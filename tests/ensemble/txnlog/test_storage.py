@@ -341,7 +341,7 @@ def test_failed_read_for_a_learner_does_not_stop_later_reads(tmp_path: Path, mon
     owner.storage.close()
 
 
-def test_gap_in_the_log_ends_the_chunks_for_a_learner(tmp_path: Path) -> None:
+def test_learner_chunks_end_at_a_gap_in_the_log(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 4), range(5, 7)))
     owner.storage.read_log(ReadLog(LinkId(1), Zxid(EPOCH_1), Zxid(EPOCH_1), 0.0))
     owner.run_one()
@@ -370,7 +370,7 @@ def test_learner_chunks_continue_into_the_next_epoch(tmp_path: Path) -> None:
     owner.storage.close()
 
 
-def test_learner_chunks_do_not_skip_the_purged_end_of_an_epoch(tmp_path: Path) -> None:
+def test_learner_gets_no_diff_if_the_end_of_an_epoch_was_purged(tmp_path: Path) -> None:
     """A learner gets no DIFF if the end of an epoch was purged.
 
     Here the log starts after transaction 2, and autopurge has removed the file with transactions 3 and 4 of the first
@@ -385,7 +385,7 @@ def test_learner_chunks_do_not_skip_the_purged_end_of_an_epoch(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("flipped", range(1, 5))
-def test_flipped_bit_at_an_epoch_end_ends_the_learner_chunks(tmp_path: Path, flipped: int) -> None:
+def test_learner_chunks_end_before_a_flipped_bit_at_an_epoch_end(tmp_path: Path, flipped: int) -> None:
     owner = Owner(directories_with(tmp_path, range(1, 5)))
     log_of_epoch_2(owner.directories, range(1, 3))
     path = tmp_path / "log.100000001"
@@ -400,7 +400,7 @@ def test_flipped_bit_at_an_epoch_end_ends_the_learner_chunks(tmp_path: Path, fli
     owner.storage.close()
 
 
-def test_truncation_discards_the_remembered_learner_positions(tmp_path: Path) -> None:
+def test_truncation_discards_remembered_learner_file_positions(tmp_path: Path) -> None:
     """A truncation discards the remembered file positions of learners.
 
     A learner that still has the truncated transactions must not get a DIFF that starts after them.

@@ -69,7 +69,7 @@ def test_memberships_are_written_in_order_if_their_files_are_set(tmp_path: Path)
     assert without.tokens == [[1]] and not without.failures
 
 
-def test_saved_epoch_clears_incomplete_sync_but_not_log_doubt(tmp_path: Path) -> None:
+def test_saved_epoch_clears_incomplete_sync_but_not_the_doubt(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path))
     (tmp_path / MARKER_NAME).write_text("why")
     owner.storage.submit([SaveDoubt(), SaveCurrentEpoch(Epoch(1)), Barrier(1)])
@@ -105,7 +105,7 @@ def test_finished_snapshot_purges_older_ones_if_configured(tmp_path: Path, retai
         (9, [0, 3, 5, 8], [1, 4, 7]),
     ],
 )
-def test_purge_keeps_the_oldest_kept_snapshot_and_later_files(
+def test_purge_keeps_the_retained_snapshots_and_later_files(
     tmp_path: Path, retain: int, snapshots: list[int], logs: list[int]
 ) -> None:
     zxids = [EPOCH_1 + n if n else 0 for n in (0, 3, 5, 8)]

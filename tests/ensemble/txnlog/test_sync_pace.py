@@ -55,7 +55,7 @@ def test_median_sync_time_ignores_a_few_slow_syncs() -> None:
     assert noted(quick_pace(), *[2 * MS] * WINDOW, *[MS // 10] * (half + 1)).is_quick(0)
 
 
-def test_slow_sync_moves_syncs_to_the_thread_for_a_while() -> None:
+def test_slow_sync_moves_later_syncs_to_the_thread_temporarily() -> None:
     pace = noted(quick_pace(), STALL_NS)
     assert not pace.is_quick(BAR_NS_MIN)
     noted(pace, *[MS // 10] * WINDOW, now_ns=BAR_NS_MIN - 1)
@@ -137,7 +137,7 @@ def test_event_loop_appends_to_the_log_file_the_thread_started(owner: Owner) -> 
     assert counters(owner.directories) == [1, 2, 3, 4, 5]
 
 
-def test_sync_runs_in_the_thread_while_earlier_ones_are_pending(owner: Owner) -> None:
+def test_sync_after_pending_ones_runs_in_the_storage_thread(owner: Owner) -> None:
     owner.storage.submit([*appends(3), Barrier(100)])
     callback, args = owner.posted.get(timeout=10)
     assert not owner.storage.is_quick([*appends(4), Barrier(101)])
@@ -150,12 +150,12 @@ def test_disk_operations_other_than_appends_run_in_the_thread(owner: Owner) -> N
     assert not owner.storage.is_quick([SaveAcceptedEpoch(Epoch(2)), Barrier(100)])
 
 
-def test_large_group_commit_runs_in_the_thread(owner: Owner) -> None:
+def test_large_group_commit_runs_in_the_storage_thread(owner: Owner) -> None:
     few, many = appends(*range(3, 3 + WAIT_TXNS_MAX)), appends(*range(3, 4 + WAIT_TXNS_MAX))
     assert owner.storage.is_quick(few) and not owner.storage.is_quick(many)
 
 
-def test_slow_sync_in_event_loop_moves_the_next_to_the_thread(owner: Owner, clock: Clock) -> None:
+def test_slow_sync_in_the_event_loop_moves_the_next_to_a_thread(owner: Owner, clock: Clock) -> None:
     effects: list[Effect] = [*appends(3), Barrier(100)]
     clock.sync_ns = STALL_NS
     owner.storage.carry_out(effects)

@@ -70,7 +70,7 @@ def logged(effects: list[Effect]) -> list[int]:
 # -- one turn
 
 
-def test_simultaneous_requests_share_append_barrier_and_proposal() -> None:
+def test_simultaneous_requests_share_one_append_and_proposal() -> None:
     solo = leader_of_two()
     effects = solo.together(requests(1, 2, 3))
     assert [type(e) for e in effects] == [Append, SendPackets, SendPackets, Barrier]
@@ -97,7 +97,7 @@ def test_packets_for_a_link_in_one_turn_are_sent_together() -> None:
 
 
 @pytest.mark.parametrize("cumulative", [True, False])
-def test_batched_proposals_share_one_barrier_and_negotiated_acks(cumulative: bool) -> None:
+def test_batched_proposals_share_a_sync_and_use_negotiated_acks(cumulative: bool) -> None:
     solo = follower(cumulative)
     effects = solo.together([Proposal([txn(1, 1), txn(1, 2)]), Proposal([txn(1, 3)])])
     assert [type(e) for e in effects] == [Append, Barrier] and logged(effects) == [1, 2, 3]
@@ -117,7 +117,7 @@ def test_learner_without_cumulative_commits_gets_each_commit() -> None:
 # -- a turn that ends in the middle
 
 
-def test_packets_after_a_peer_stops_following_are_ignored() -> None:
+def test_packets_received_after_a_protocol_error_are_ignored() -> None:
     solo = follower()
     effects = solo.together([Proposal([txn(1, 1)]), UpToDate(), Proposal([txn(1, 2)])])
     assert solo.peer.state is PeerState.LOOKING and logged(effects) == [1]
@@ -209,7 +209,7 @@ def test_long_batch_of_requests_is_sent_in_chunks(monkeypatch: pytest.MonkeyPatc
     assert [type(e) for e in rest] == [Append, SendPackets, SendPackets, Barrier]
 
 
-def test_early_output_does_not_change_the_results_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_sends_do_not_change_what_a_peer_logs_and_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broadcast, "STRETCH_TXNS", 2)
     monkeypatch.setattr(core, "STRETCH_TXNS", 2)
 

@@ -97,7 +97,7 @@ def test_ping_reply_contains_the_touched_sessions() -> None:
     assert leader.app.touches == [(5, 4000)]
 
 
-def test_full_journal_contains_logged_and_committed_txns() -> None:
+def test_full_journal_contains_transactions_logged_by_a_learner() -> None:
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1), full_journal=True)
     solo.follow(epoch=2)
     for packet in (Diff(make_zxid(1, 2)), Proposal([txn(1, 2)]), Commit(make_zxid(1, 2)), NewLeader(E2)):

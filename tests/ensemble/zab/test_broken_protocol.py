@@ -133,7 +133,7 @@ def test_peer_that_needs_a_snapshot_disconnects_on_other_packets(packet: Packet)
     assert broken(solo, solo.packet(packet, AGAIN)) and solo.peer.state is PeerState.LOOKING
 
 
-def test_empty_leader_truncates_a_learner_that_needs_a_snapshot() -> None:
+def test_trunc_from_an_empty_leader_truncates_the_whole_log() -> None:
     solo = needing_a_snapshot()
     effects = solo.packet(Trunc(Zxid(0)), AGAIN)
     assert [effect.zxid for effect in solo.of(TruncateLog, effects)] == [0]
@@ -187,7 +187,7 @@ def test_too_many_packets_during_an_election_close_the_link(monkeypatch: pytest.
     assert not closed(solo, solo.packet(Ping(Zxid(0)))), "the closed link is forgotten"
 
 
-def test_timers_of_the_application_call_only_the_application() -> None:
+def test_application_timers_call_only_their_own_function() -> None:
     class Timed(ListApplication):
         def expire_local_sessions(self, now: Instant) -> list[Effect]:
             return [Emit(InvariantViolated("local sessions", ""))]
@@ -202,7 +202,7 @@ def test_timers_of_the_application_call_only_the_application() -> None:
         assert events == [InvariantViolated(rule, "")]
 
 
-def test_logged_uncommitted_transactions_are_outstanding() -> None:
+def test_logged_but_uncommitted_txns_count_as_outstanding() -> None:
     solo = epoch_accepted()
     for packet in (Diff(Zxid(0)), NewLeader(E1)):
         solo.packet(packet)
@@ -273,7 +273,7 @@ FROM_OBSERVERS: dict[str, Packet] = {
         pytest.param(serving, {"ACK", "PING", "REQUEST", "REVALIDATE", "SYNC"}, id="it serves"),
     ],
 )
-def test_follower_accepts_only_packets_valid_in_observers_state(state: Callable[[], Solo], fitting: set[str]) -> None:
+def test_follower_rejects_packets_invalid_in_an_observers_state(state: Callable[[], Solo], fitting: set[str]) -> None:
     """A follower accepts from its observers only packets that are valid in their current state.
 
     ZooKeeper does the same, because its ObserverMaster uses the leader's LearnerHandler.
@@ -296,7 +296,7 @@ def test_follower_accepts_only_packets_valid_in_observers_state(state: Callable[
         pytest.param(FollowerInfo(Epoch(0), PeerId(4), 1, observer=True), False, id="a newer configuration"),
     ],
 )
-def test_follower_rejects_learners_it_cannot_serve(info: FollowerInfo, protocol_broken: bool) -> None:
+def test_follower_rejects_observers_that_it_cannot_serve(info: FollowerInfo, protocol_broken: bool) -> None:
     solo = master()
     effects = solo.packet(info, OBSERVERS)
     assert closed(solo, effects) == [OBSERVERS] and not solo.packets(effects, OBSERVERS)

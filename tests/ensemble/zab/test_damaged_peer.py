@@ -217,7 +217,7 @@ def test_damaged_peer_serves_immediately_without_proposals() -> None:
     assert solo.app.serving
 
 
-def test_complete_peer_logs_proposals_after_uptodate() -> None:
+def test_peer_with_a_complete_log_logs_proposals_after_uptodate() -> None:
     """A peer with a complete log writes the proposals of a sync to its log only after UPTODATE (ZOOKEEPER-4685)."""
     solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
     solo.follow(epoch=1, cumulative=True)

@@ -68,7 +68,7 @@ def test_follower_with_a_different_tree_disconnects_from_leader() -> None:
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_peer_disconnected_with_a_different_tree_records_doubt() -> None:
+def test_peer_saves_doubt_when_disconnected_with_a_wrong_tree() -> None:
     solo = solo_with_another_tree()
     solo.together([Diff(Zxid(0)), NewLeader(E2)])
     solo.flush()
@@ -95,7 +95,7 @@ def in_doubt(counter: int = 3) -> Solo:
     return solo
 
 
-def test_peer_doubting_its_tree_votes_for_equal_or_longer_log() -> None:
+def test_peer_unsure_of_its_tree_votes_for_equal_or_longer_log() -> None:
     solo = in_doubt()
     assert {vote.zxid for vote in votes(solo.effects)} == {NO_DATA_ZXID}
     done = solo.receive_vote(3, PeerState.LOOKING, (3, make_zxid(1, 3), 1))
@@ -104,7 +104,7 @@ def test_peer_doubting_its_tree_votes_for_equal_or_longer_log() -> None:
     assert (solo.peer.state, solo.peer.leader_id) == (PeerState.FOLLOWING, 3)
 
 
-def test_doubting_peer_elects_no_log_that_lacks_what_it_acked() -> None:
+def test_doubting_peer_elects_no_peer_without_its_acked_records() -> None:
     solo = in_doubt()
     done = solo.receive_vote(3, PeerState.LOOKING, (3, make_zxid(1, 2), 1))
     assert {vote.zxid for vote in votes(done)} <= {NO_DATA_ZXID}
@@ -135,7 +135,7 @@ def test_peer_doubting_its_tree_requests_and_trusts_a_snapshot() -> None:
     assert not solo.disk.in_doubt
 
 
-def test_peer_doubting_its_tree_receives_a_snapshot_not_a_diff() -> None:
+def test_peer_unsure_of_its_tree_receives_a_snapshot_not_a_diff() -> None:
     solo = Solo(id=3, log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
     solo.lead(follower=1, epoch=1, wants_snapshot=True)
     done = solo.packet(AckEpoch(make_zxid(1, 2), 1)) + solo.flush()
@@ -144,7 +144,7 @@ def test_peer_doubting_its_tree_receives_a_snapshot_not_a_diff() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_peer_with_a_log_hole_is_completed_and_never_elected(seed: int) -> None:
+def test_peer_with_a_log_gap_is_not_elected_and_gets_the_rest(seed: int) -> None:
     """A server with a gap in its log is not elected, and gets the missing transactions.
 
     It has the newest transactions and the highest id, so it would win an ordinary election.

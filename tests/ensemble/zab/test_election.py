@@ -74,7 +74,7 @@ def test_better_vote_restarts_the_wait_for_missing_votes() -> None:
     assert (solo.peer.state, solo.peer.leader_id) == (F, 4)
 
 
-def test_quorum_of_votes_waits_for_a_missing_voter() -> None:
+def test_election_with_a_quorum_waits_for_the_missing_vote() -> None:
     solo = Solo()
     solo.start()
     timers = solo.of(SetTimer, solo.receive_vote(2, L, (2, 0, 0)))
@@ -175,7 +175,7 @@ def test_joining_a_leader_of_this_round_needs_a_quorum_of_votes() -> None:
     assert (solo.peer.state, solo.peer.leader_id) == (F, 5)
 
 
-def test_votes_of_looking_peers_count_for_a_leader_of_this_round() -> None:
+def test_looking_votes_count_for_a_leader_of_the_same_round() -> None:
     solo = Solo(voters=(1, 2, 3, 4, 5))
     solo.start()
     solo.do(solo.peer.on_voter_unreachable(solo.now, PeerId(4)))
@@ -186,7 +186,7 @@ def test_votes_of_looking_peers_count_for_a_leader_of_this_round() -> None:
     assert (solo.peer.state, solo.peer.leader_id) == (F, 5)
 
 
-def test_rejoining_a_leader_compares_only_leader_and_epoch() -> None:
+def test_rejoining_peer_compares_votes_only_by_leader_and_epoch() -> None:
     solo = Solo()
     solo.start()
     solo.receive_vote(2, F, (3, 55, 4), round=2)
@@ -195,7 +195,7 @@ def test_rejoining_a_leader_compares_only_leader_and_epoch() -> None:
     assert solo.peer.leader_id == 3
 
 
-def test_restarted_leader_is_not_elected_by_old_followers_votes() -> None:
+def test_restarted_leader_ignores_votes_of_its_former_followers() -> None:
     solo = Solo(id=3)
     solo.start()
     solo.receive_vote(1, F, (3, 0, 4), round=7)

@@ -125,7 +125,7 @@ def test_leader_sends_no_ack_for_committed_transactions() -> None:
     assert solo.packets(solo.flush()) == [COMMIT]
 
 
-def test_leader_sends_no_ack_if_it_and_a_follower_are_no_quorum() -> None:
+def test_leader_of_five_voters_sends_no_ack_to_followers() -> None:
     solo = leader(voters=5)
     solo.together(requests(1))
     assert not solo.packets(solo.flush())
@@ -184,7 +184,7 @@ def test_follower_that_commits_by_leader_ack_gets_no_commit() -> None:
     assert not solo.packets(reminder) and not solo.packets(reminder, OTHER)
 
 
-def test_follower_with_a_slow_disk_is_sent_the_commit_once() -> None:
+def test_delayed_commit_is_sent_once_to_a_slow_follower() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -213,7 +213,7 @@ def test_follower_on_slow_disk_with_a_waiting_client_gets_commit() -> None:
     assert solo.packets(effects) == [COMMIT] and not solo.packets(effects, OTHER)
 
 
-def test_omitted_commit_is_sent_before_a_reply_that_needs_it() -> None:
+def test_omitted_commit_is_sent_before_a_session_reply() -> None:
     solo = leader()
     solo.together(requests(1))
     solo.flush()
@@ -232,7 +232,7 @@ def test_sync_waits_for_proposals_a_follower_may_have_committed() -> None:
 
 
 def test_omitted_commit_is_sent_before_a_reconfig_proposal() -> None:
-    """A COMMIT that was replaced by the leader's ack is sent before a reconfig is proposed.
+    """A COMMIT that the leader omitted because of its ack is sent before a reconfig is proposed.
 
     After the reconfig, a follower whose own log is not durable yet does not commit on the leader's ack.
     """
@@ -336,7 +336,7 @@ def test_invalid_or_unsupported_leader_ack_closes_the_link(agreed: bool) -> None
     assert any(isinstance(getattr(e, "event", None), PeerProtocolBroken) for e in effects)
 
 
-def test_learner_offers_leader_acks_with_the_other_extensions() -> None:
+def test_learner_offers_leader_acks_only_with_cumulative_acks() -> None:
     for cumulative in (True, False):
         solo = Solo(cumulative=cumulative)
         solo.start()
@@ -349,7 +349,7 @@ def test_learner_offers_leader_acks_with_the_other_extensions() -> None:
 # -- together
 
 
-def test_write_acknowledged_early_by_a_follower_survives() -> None:
+def test_write_acked_by_a_follower_before_the_commit_survives() -> None:
     cores = BareEnsemble()
     begin = (Start(), Elect((1, 2, 3)), Run())
     both_hold_it = (Write(1), Deliver(1, 3), Deliver(3, 1), SyncDisk(3), Deliver(3, 1), SyncDisk(1))

@@ -83,7 +83,7 @@ def test_follower_sends_its_observer_each_committed_write() -> None:
     assert not any(isinstance(packet, Proposal) for packet in received)
 
 
-def test_observer_gets_a_write_its_follower_committed_early() -> None:
+def test_observer_gets_writes_its_follower_commits_before_leader() -> None:
     made = world()
     master, leader = source(made), made.leader()
     assert leader is not None
@@ -134,7 +134,7 @@ def _with_a_write_under_way(made: World) -> Any:
 
 
 @pytest.mark.parametrize("options", [MASTERS, {}])
-def test_observer_knows_proposals_before_a_session_moves_to_it(options: dict[str, bool]) -> None:
+def test_observer_knows_proposals_of_a_session_that_moves_to_it(options: dict[str, bool]) -> None:
     """An observer to which a session moves knows all earlier proposals of this session.
 
     Otherwise it could confuse two replies: the one to the session's last request at another server, and the one to its

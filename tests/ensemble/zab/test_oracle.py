@@ -186,7 +186,7 @@ def test_alternating_failures_of_two_servers_lose_no_writes(seed: int) -> None:
     assert all(zxid in held for zxid in pair.acknowledged)
 
 
-def test_survivor_is_a_quorum_but_needs_acks_of_connected_peer() -> None:
+def test_survivor_is_a_quorum_but_waits_for_a_connected_peer() -> None:
     quorum = SurvivorQuorum(Quorum((1, 2)), PeerId(2))
     assert quorum.contains({PeerId(2)}) and not quorum.contains({PeerId(1)}) and quorum.voters == (1, 2)
     assert quorum.reached({PeerId(2): 7}) == 7

@@ -106,7 +106,7 @@ def test_transaction_is_described_with_the_znodes_it_changes(
     assert txn_subject(whole) == {"zxid": "0x30000001a", "session": "0x1f", **subject}
 
 
-def test_long_znode_list_is_shortened_and_has_a_count() -> None:
+def test_long_znode_list_in_a_message_is_shortened_and_counted() -> None:
     paths = [f"/{n}" for n in range(LISTED_MAX + 1)]
     body = CloseSessionTxn(paths)
     subject = txn_subject(Txn(SessionId(1), 1, Z, 0, OpCode.CLOSE_SESSION, body))

@@ -31,7 +31,7 @@ def test_majority_is_more_than_half_of_the_voters(size: int, needed: int) -> Non
     assert quorum.reached({PeerId(99): 5}) == -1
 
 
-def test_hierarchical_quorum_has_majorities_in_most_groups() -> None:
+def test_hierarchical_quorum_needs_majorities_in_most_groups() -> None:
     assert NINE.contains(ids(1, 2, 4, 5))
     assert not NINE.contains(ids(1, 2, 3, 4, 7))
     assert NINE.reached({PeerId(i): i for i in range(1, 10)}) == 5

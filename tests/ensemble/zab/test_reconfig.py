@@ -87,7 +87,7 @@ def test_first_membership_has_the_version_of_the_first_epoch() -> None:
     assert all_know(world, leader.peer.membership), "later leaders keep it"
 
 
-def test_active_membership_is_not_activated_a_second_time() -> None:
+def test_already_active_membership_is_not_activated_again() -> None:
     world = ensemble(1)
     leader = leader_of(world)
     known = len(leader.disk.log), leader.peer.membership
@@ -130,7 +130,7 @@ def test_unlisted_server_follows_without_a_vote_until_added() -> None:
 
 
 @pytest.mark.parametrize("silent", ["the old members", "the new members"])
-def test_proposal_after_reconfig_needs_old_and_new_quorum(silent: str) -> None:
+def test_write_after_a_pending_reconfig_needs_both_quorums(silent: str) -> None:
     world = ensemble(3, spares=2)
     world.start(4, 5)
     world.run_until(world.settled)
@@ -160,7 +160,7 @@ def test_second_reconfig_in_progress_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("asks_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
-def test_proposal_before_reconfig_needs_old_and_new_quorum(asks_a_follower: bool) -> None:
+def test_write_before_a_pending_reconfig_needs_both_quorums(asks_a_follower: bool) -> None:
     """A write before a proposed reconfig also needs a quorum of the new members.
 
     Not even a follower that forms a quorum of the old members with its leader can commit the write.
@@ -185,7 +185,7 @@ def test_proposal_before_reconfig_needs_old_and_new_quorum(asks_a_follower: bool
     write(world)
 
 
-def test_new_members_ahead_of_all_old_ones_do_not_block_election() -> None:
+def test_new_members_ahead_of_the_old_do_not_block_an_election() -> None:
     """New members that have more transactions than all old ones do not block an election.
 
     They cannot become leader, but the new quorum needs their acknowledgements. Their additional transactions are
@@ -252,7 +252,7 @@ def test_returning_server_does_not_activate_proposed_reconfig(names_what_it_has_
     assert leader_of(world).id in old and all_know(world, before)
 
 
-def test_proposed_membership_is_sent_after_the_active_one() -> None:
+def test_returning_server_gets_active_then_proposed_membership() -> None:
     """A leader sends a returning server the active membership first, and then the proposed one.
 
     A ZooKeeper learner regards the second one as the last membership that the leader has seen.
@@ -277,7 +277,7 @@ def test_proposed_membership_is_sent_after_the_active_one() -> None:
 
 
 @pytest.mark.parametrize("at_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
-def test_returning_observer_gets_no_vote_by_proposed_reconfig(at_a_follower: bool) -> None:
+def test_observer_gets_no_vote_from_an_uncommitted_reconfig(at_a_follower: bool) -> None:
     """A returning observer does not become a voter because of a proposed reconfig.
 
     It receives only committed transactions, so only a membership in another message could cause this.
@@ -372,7 +372,7 @@ def test_server_of_weight_zero_is_not_designated_as_leader() -> None:
 
 
 @pytest.mark.parametrize("voters", [1, 2])
-def test_single_leader_at_a_new_address_stays_leader(voters: int) -> None:
+def test_single_server_moved_to_a_new_address_stays_leader(voters: int) -> None:
     """A single server that moves to a new address by reconfig stays leader, because there is no server to hand over to.
 
     After a restart, it finds its logged transactions again.
@@ -388,7 +388,7 @@ def test_single_leader_at_a_new_address_stays_leader(voters: int) -> None:
     assert leader.peer.membership == membership
 
 
-def test_server_that_missed_a_reconfig_learns_it_in_an_election() -> None:
+def test_server_that_missed_a_reconfig_gets_it_on_rejoining() -> None:
     world = ensemble(10, voters=5)
     leader = leader_of(world)
     away = next(i for i in range(1, 6) if i != leader.id)
@@ -401,7 +401,7 @@ def test_server_that_missed_a_reconfig_learns_it_in_an_election() -> None:
     assert all_know(world, membership)
 
 
-def test_server_with_a_newer_membership_rejects_an_older_leader() -> None:
+def test_server_rejects_a_leader_with_an_older_membership() -> None:
     """A server with a newer membership rejects a leader with an older one.
 
     Two of five servers that missed the reconfiguration form no quorum, and must not mislead other servers.
@@ -455,7 +455,7 @@ def test_next_leader_completes_an_uncommitted_reconfiguration(seed: int) -> None
     assert all(n.disk.next_membership is None for n in world.nodes.values() if not n.queue)
 
 
-def test_leader_that_resigns_after_reconfig_reports_this_reason() -> None:
+def test_leader_that_resigns_after_a_reconfig_names_the_reconfig() -> None:
     """A leader that resigns because of a completed reconfiguration gives it as the reason, not the loss of a voter.
 
     The new epoch needs the acknowledgement of server 4, an observer that the uncommitted membership makes a voter. When
@@ -624,7 +624,7 @@ def test_injected_reconfig_bug_is_detected(
             stir(seed)
 
 
-def test_leader_that_skips_its_hand_over_is_detected() -> None:
+def test_missing_leader_hand_over_after_reconfig_is_detected() -> None:
     """A leader that does not hand over after it has left the membership is detected, although no seed finds it.
 
     With a seed, the leader's learners leave it and then elect it again, so nothing goes wrong. In this test the leader

@@ -61,7 +61,7 @@ def test_leaderinfo_is_sent_once_the_accepted_epoch_is_durable() -> None:
     assert solo.packets(solo.flush()) == [LeaderInfo(Epoch(7))]
 
 
-def test_previously_accepted_epoch_is_not_counted_again() -> None:
+def test_ackepoch_for_an_already_accepted_epoch_does_not_count() -> None:
     solo = Solo(epochs=(5, 4), log=[txn(4, 1)])
     solo.follow(epoch=5)
     assert solo.packets()[-1] == AckEpoch(make_zxid(4, 1), -1)
@@ -148,7 +148,7 @@ def test_leader_that_loses_its_only_learner_waits_for_another() -> None:
 # -- a proposal is acknowledged, and counted, once it is durable
 
 
-def test_proposals_of_a_turn_are_acked_after_one_barrier() -> None:
+def test_proposal_is_acked_after_its_barrier() -> None:
     solo = synced_follower()
     effects = solo.packet(Proposal([txn(1, 1)]))
     assert [type(e) for e in effects] == [Append, Barrier]
@@ -198,7 +198,7 @@ def test_interrupted_snap_before_newleader_changes_no_state() -> None:
     assert not solo.of(SaveSnapshot) and len(solo.disk.log) == 1
 
 
-def test_snap_replaces_all_state_together_with_its_commits() -> None:
+def test_follower_replaces_tree_and_log_after_snap_and_commits() -> None:
     """A follower replaces its tree and its log when a SNAP and the commits after it have arrived.
 
     ZOOKEEPER-3104: the history that the follower acknowledges contains the snapshot and all later transactions.
@@ -329,7 +329,7 @@ def test_peer_with_a_log_hole_or_contradictory_epochs_stops() -> None:
         assert [type(e) for e in solo.effects] == [Halt]
 
 
-def test_crash_between_history_and_epoch_does_not_block_start() -> None:
+def test_crash_between_history_and_epoch_writes_allows_a_start() -> None:
     """A peer that crashed after it stored a new history and before it stored the epoch can start (ZOOKEEPER-1653)."""
     solo = Solo(log=[txn(1, 1), txn(2, 1)], epochs=(2, 1))
     solo.start()
@@ -368,7 +368,7 @@ def test_snapshot_interval_is_between_half_and_full_snap_count() -> None:
 # -- disk operations have one order: appends, truncations, snapshots and epochs
 
 
-def test_due_snapshot_waits_until_the_peer_serves_again() -> None:
+def test_snapshot_due_during_a_sync_waits_until_the_peer_serves() -> None:
     solo = Solo(log=[txn(1, 1), txn(1, 2)], epochs=(1, 1))
     solo.follow(epoch=2)
     solo.packet(Trunc(make_zxid(1, 1)))
@@ -382,7 +382,7 @@ def test_serving_peer_takes_a_due_snapshot_immediately() -> None:
     assert [effect.replaces_history for effect in solo.of(SaveSnapshot)] == [False]
 
 
-def test_proposals_before_a_disconnect_are_applied_but_not_acked() -> None:
+def test_proposals_before_a_disconnect_are_applied_without_ack() -> None:
     """Proposals received before a disconnect are applied, but not acknowledged on the next connection
     (ZOOKEEPER-4712).
     """
@@ -399,7 +399,7 @@ def test_proposals_before_a_disconnect_are_applied_but_not_acked() -> None:
 # -- which learners a leader accepts
 
 
-def test_follower_ahead_of_its_leader_is_closed_or_truncated() -> None:
+def test_follower_ahead_of_leader_is_disconnected_or_truncated() -> None:
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(make_zxid(1, 1), 0))
@@ -412,7 +412,7 @@ def test_follower_ahead_of_its_leader_is_closed_or_truncated() -> None:
     assert isinstance(late.packets(link=other)[1], Trunc)
 
 
-def test_leader_resigns_if_its_epoch_cannot_get_a_quorum() -> None:
+def test_leader_resigns_if_no_quorum_can_accept_its_epoch() -> None:
     solo = Solo(id=3)
     solo.lead()
     solo.packet(AckEpoch(Zxid(0), -1))
@@ -439,7 +439,7 @@ def test_learner_with_higher_accepted_epoch_raises_the_new_epoch() -> None:
     assert solo.packets(link=again) == [LeaderInfo(Epoch(10))]
 
 
-def test_proposals_logged_on_an_earlier_link_do_not_count() -> None:
+def test_ack_of_a_proposal_on_an_earlier_link_does_not_count() -> None:
     """Proposals that a learner logged on an earlier connection do not count as acknowledged.
 
     It may have truncated its log while it synced on the new connection.

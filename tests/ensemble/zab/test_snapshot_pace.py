@@ -34,7 +34,7 @@ def pace(tree_bytes: int, largest: bool = True, limit_bytes: int = 0, **counts: 
 
 
 def due_after(made: SnapshotPace, size: int = 100) -> int:
-    """Return after how many applied transactions of size `size` a snapshot is due."""
+    """Return the number of applied transactions of size `size` after which a snapshot is due."""
     count = 0
     while not made.is_due:
         made.count([write(size)])
@@ -51,17 +51,17 @@ def test_snapshot_of_a_large_tree_waits_for_an_equally_large_log() -> None:
     assert due_after(pace(30_000, snap_count=40, snap_count_max=4000)) == 300
 
 
-def test_snapshot_of_a_small_tree_waits_for_the_minimum_count() -> None:
+def test_snapshot_of_a_small_tree_waits_for_snap_count_txns() -> None:
     assert due_after(pace(200, snap_count=40, snap_count_max=4000)) == 40
 
 
 @pytest.mark.parametrize(("largest", "count"), [(True, 400), (False, 200)])
-def test_snapshot_is_due_at_the_latest_at_the_replay_limit(largest: bool, count: int) -> None:
+def test_snapshot_becomes_due_no_later_than_the_replay_limit(largest: bool, count: int) -> None:
     assert due_after(pace(10**9, largest, snap_count=40, snap_count_max=400)) == count
 
 
 @pytest.mark.parametrize(("largest", "count"), [(True, 10), (False, 5)])
-def test_log_size_limit_makes_a_snapshot_due_before_snap_count(largest: bool, count: int) -> None:
+def test_log_size_limit_triggers_a_snapshot_before_snap_count(largest: bool, count: int) -> None:
     assert due_after(pace(10**9, largest, limit_bytes=1000, snap_count=40, snap_count_max=400)) == count
 
 
@@ -71,7 +71,7 @@ def test_forced_snapshot_is_due_immediately() -> None:
     assert made.is_due
 
 
-def test_replaced_history_restarts_the_transaction_count() -> None:
+def test_replaced_history_restarts_the_count_to_a_snapshot() -> None:
     made = pace(30_000, snap_count=40, snap_count_max=4000)
     made.count([write(100)] * 250)
     made.replaced(10_000)

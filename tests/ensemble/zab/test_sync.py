@@ -39,13 +39,13 @@ def test_leader_chooses_diff_trunc_or_snap_by_last_zxid(
     assert [t.zxid for t in plan.txns] == [make_zxid(*z) for z in sent]
 
 
-def test_extra_transaction_of_the_epoch_is_truncated_before_diff() -> None:
+def test_learner_truncates_transaction_that_its_leader_lacks() -> None:
     log = [txn(1, 3), txn(1, 5)]  # Our leaders create no such gap; ZooKeeper's can.
     plan = plan_sync(make_zxid(1, 4), log[-1].zxid, log)
     assert (plan.mode, plan.zxid, [t.zxid for t in plan.txns]) == ("TRUNC", log[0].zxid, [log[1].zxid])
 
 
-def test_leader_without_a_committed_log_sends_its_tree() -> None:
+def test_learner_sync_without_a_committed_log_depends_on_zxids() -> None:
     tree_zxid = make_zxid(2, 9)
     assert plan_sync(tree_zxid, tree_zxid, []).mode == "DIFF"
     assert plan_sync(make_zxid(2, 8), tree_zxid, []).mode == "SNAP"
@@ -53,7 +53,7 @@ def test_leader_without_a_committed_log_sends_its_tree() -> None:
     assert plan_sync(make_zxid(2, 10), tree_zxid, []).mode == "TRUNC"
 
 
-def test_next_zxid_has_the_next_counter_or_starts_a_later_epoch() -> None:
+def test_next_zxid_has_the_next_counter_or_a_later_epoch() -> None:
     assert follows(0, make_zxid(1, 1)) and follows(make_zxid(1, 1), make_zxid(1, 2))
     assert follows(make_zxid(1, 7), make_zxid(4, 1)) and follows(make_zxid(4, 0), make_zxid(4, 1))
     for gap in (make_zxid(1, 7), make_zxid(1, 9), make_zxid(2, 2), make_zxid(1, 1), Zxid(0)):
@@ -83,7 +83,7 @@ def test_log_read_request_has_the_first_zxid_after_each_epoch() -> None:
     assert request.borders == {make_zxid(1, 3): make_zxid(2, 1)}
 
 
-def test_log_without_the_end_of_an_epoch_causes_a_snapshot() -> None:
+def test_learner_gets_snapshot_if_the_log_lacks_an_epoch_end() -> None:
     first, *rest = sent_after_reading(leader_of_a_learner_at_its_snapshot(), (2, 1))
     assert isinstance(first, Snap) and first.zxid == make_zxid(2, 1)
     assert [type(packet) for packet in rest] == [NewLeader]

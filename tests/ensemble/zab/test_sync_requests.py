@@ -50,13 +50,13 @@ def test_sync_reply_waits_for_a_later_ping_round() -> None:
     assert len(solo.of(Answer, solo.packet(Ping(E1)))) == 1
 
 
-def test_sync_at_a_follower_of_three_voters_needs_no_ping_round() -> None:
+def test_follower_sync_with_three_voters_needs_no_ping_round() -> None:
     solo = established_leader()
     sync = SyncRequest(SessionId(1), 9, "/")
     assert solo.packets(solo.packet(sync)) == [sync], "no ping round is needed"
 
 
-def test_sync_at_a_follower_of_five_voters_needs_a_ping_round() -> None:
+def test_follower_sync_with_five_voters_needs_a_ping_round() -> None:
     world = World(3, voters=5, loss=0.0)
     world.start()
     world.run_until(world.settled)

@@ -119,7 +119,7 @@ def test_leader_resigns_if_all_its_voters_prefer_another_server() -> None:
     assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 1
 
 
-def test_votes_received_after_the_decision_count_for_the_leader() -> None:
+def test_votes_received_after_an_election_count_for_its_leader() -> None:
     solo = elected(range(1, 6), 1, 3)
     for late in (4, 5):
         solo.receive_vote(late, PeerState.LOOKING, (2, 0, 0))

@@ -107,7 +107,7 @@ def test_uncommitted_proposal_of_a_deposed_leader_is_truncated() -> None:
     assert [t.zxid for t in world.nodes[3].disk.log] == [0x100000001, 0x100000002]
 
 
-def test_log_end_of_a_deposed_leader_is_replaced_by_a_snapshot() -> None:
+def test_extra_log_of_a_deposed_leader_is_replaced_by_a_snapshot() -> None:
     world = settled_world()
     world.isolate(3)
     world.write(3)

@@ -37,7 +37,10 @@ def classpath() -> str:
 
 @functools.cache
 def streams_classpath() -> str:
-    """Return the class path of Kafka Streams. Download and skip as `classpath` does."""
+    """Return the class path of Kafka Streams.
+
+    As in `classpath`, the first call downloads the jars, and the test is skipped if that is not possible.
+    """
     return jars(STREAMS_POM, STREAMS_KEPT, f"kafka-streams-{KAFKA_VERSION}.jar", "Kafka Streams")
 
 
@@ -63,7 +66,10 @@ def s3a_jars() -> list[Path]:
 
 @functools.cache
 def s3proxy_classpath() -> str:
-    """Return the class path of S3Proxy. Download and skip as `classpath` does."""
+    """Return the class path of S3Proxy.
+
+    As in `classpath`, the first call downloads the jars, and the test is skipped if that is not possible.
+    """
     kept = KEPT.with_name(f"s3proxy-{S3PROXY_VERSION}")
     return jars(S3PROXY_POM, kept, f"s3proxy-{S3PROXY_VERSION}.jar", "S3Proxy")
 

@@ -27,7 +27,10 @@ FOLDERS = {
     "test": "starts Java's own quorum, or is about Java's classes",
     "util": "is about Java's classes",
 }
-"""Reasons why test classes do not run, keyed by folder, for classes that are not listed below."""
+"""For each folder, the reason why its test classes do not run.
+
+Classes that are listed below are exceptions.
+"""
 
 CLASSES = {
     IN_JVM: ("test/ACLCountTest", "test/ResponseCacheTest"),
@@ -126,7 +129,7 @@ RUN = (
     "test/SessionTimeoutTest", "test/StatTest", "test/SyncCallTest", "test/WatcherFuncTest", "test/WatcherTest",
     "test/ZooKeeperQuotaTest",
 )  # fmt: skip
-"""Classes that run, each in a separate JVM."""
+"""Test classes that run, each in a separate JVM."""
 
 PROPERTIES = {"test/BufferSizeTest": {"jute.maxbuffer": "100"}}
 """System properties that a test class sets itself, but only after it has started its first server.

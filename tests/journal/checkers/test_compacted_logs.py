@@ -104,10 +104,11 @@ def test_compaction_does_not_explain_losses_of_a_recreated_topic() -> None:
     assert violated(rows) == [CommittedRecordsSurvive.name]
 
 
-def test_complete_batch_can_lead_after_a_partial_one_committed() -> None:
-    """A replica with a complete batch can lead after a leader that committed the batch with records missing.
+def test_replica_with_a_whole_batch_can_lead_after_partial_one() -> None:
+    """A replica with a complete batch can become leader although the batch was committed incomplete.
 
-    The former leader had rebuilt its log from a compacted log.
+    The former leader committed the batch without some of its records, because it had rebuilt its log from a compacted
+    log.
     """
     *rows, _, _, _ = rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3))
     unclean = [
@@ -122,7 +123,7 @@ def test_complete_batch_can_lead_after_a_partial_one_committed() -> None:
 
 
 @pytest.mark.parametrize(("begins_at", "found"), [(9, []), (-1, [HighWatermarkWithinLog.name])])
-def test_log_restarted_at_leaders_start_offset_ends_there(begins_at: int, found: list[str]) -> None:
+def test_log_truncated_to_the_leaders_start_offset_ends_there(begins_at: int, found: list[str]) -> None:
     begun = e.LogTruncated(2, "t", 0, 4, 0, 0, cause="leader_start", begins_at=begins_at)
     mark = e.HighWatermarkMoved(2, "t", 0, 0, 9, False)
     assert violated([*THREE_RECORDS, ("broker-2", begun), ("broker-2", mark)]) == found

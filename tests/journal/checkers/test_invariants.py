@@ -408,7 +408,7 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
 }
 
 
-def test_different_trees_at_a_zxid_violate_both_invariants() -> None:
+def test_different_digests_violate_prefix_and_digest_invariants() -> None:
     rows = [("peer-1", committed(5, digest=1)), ("peer-2", committed(5, digest=2))]
 
     assert violated(rows) == ["committed prefixes agree", "digests agree"]
@@ -603,9 +603,9 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
 
 
 @pytest.mark.parametrize("case", EXCUSED)
-def test_history_that_only_looks_wrong_is_not_a_violation(case: str) -> None:
+def test_history_that_resembles_a_violation_passes_the_check(case: str) -> None:
     assert violated(EXCUSED[case]) == []
 
 
-def test_power_loss_outside_isr_and_eligible_set_is_not_excused() -> None:
+def test_power_loss_of_a_non_eligible_replica_excuses_no_loss() -> None:
     assert "committed and acks=all records survive" in violated([*IN_SYNC, *taken_from_eligible(eligible=[])])

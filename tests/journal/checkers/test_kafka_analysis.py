@@ -51,7 +51,7 @@ def test_anomaly_is_detected(wrong: KafkaHistory, found: list[Anomaly]) -> None:
     assert [each for each in anomalies(wrong) if each is not Anomaly.LOST_WRITE or each in found] == found
 
 
-def test_poll_that_skips_records_read_by_others_is_detected() -> None:
+def test_poll_that_skips_records_read_by_other_polls_is_detected() -> None:
     wrong = history([("a", 0), ("b", 1), ("c", 2)], [(0, "a")], [(2, "c")])
     wrong.polled.append(Polled("other", 1, "t-0", ((0, "a"), (1, "b"), (2, "c"))))
     assert anomalies(wrong) == [Anomaly.SKIPPED_POLL]

@@ -72,7 +72,7 @@ def test_version_returned_twice_is_detected() -> None:
     assert is_linearizable(create(0, 1, b"1"), set_to(2, 8, b"2", 1), set_to(3, 9, b"3", 1)) is False
 
 
-def test_lost_write_is_detected_with_the_point_of_failure() -> None:
+def test_lost_write_is_reported_with_the_operation_that_failed() -> None:
     lost = [create(0, 1, b"1"), set_to(2, 3, b"2", 1), set_to(4, 5, b"3", 1)]
     verdict = check_one("/x", lost, step, None, 1_000)
     assert verdict.linearizable is False
@@ -91,7 +91,7 @@ def test_search_over_its_step_limit_has_no_verdict() -> None:
     assert check_one("/x", many, step, None, 3).linearizable is None
 
 
-def test_search_takes_one_step_per_sequential_operation() -> None:
+def test_linearizability_check_is_linear_for_sequential_history() -> None:
     many = [create(0, 1, b"")] + [set_to(2 * i, 2 * i + 1, b"%d" % i, i) for i in range(1, 3000)]
     verdict = check_one("/x", many, step, None, 10_000)
     assert verdict.linearizable and verdict.steps == 3000

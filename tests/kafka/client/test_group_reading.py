@@ -35,7 +35,7 @@ def test_group_has_members_offsets_and_end_offsets(zabka_world: SimulatedCluster
     assert (found.committed, found.ends) == ({FIRST: 25, SECOND: 25}, {FIRST: 25, SECOND: 25})
 
 
-def test_frozen_coordinator_makes_its_group_unknown_in_time(zabka_world: SimulatedCluster) -> None:
+def test_group_of_a_frozen_coordinator_is_unknown_within_limit(zabka_world: SimulatedCluster) -> None:
     read_fifty_records(zabka_world)
     coordinator = zabka_world.coordinator("readers")
     coordinator.pause()

@@ -10,7 +10,7 @@ def test_overlapping_time_spans_are_counted_once() -> None:
     assert united([]) == 0
 
 
-def test_waiting_time_includes_whole_slow_and_failed_writes() -> None:
+def test_waiting_time_counts_slow_and_failed_writes_in_full() -> None:
     """Waiting time is the whole duration of each write that is slow or fails.
 
     One write is slow (0 to 1,001 ms), one fast (2,000 to 3,000 ms), and one fails (5,000 to 5,010 ms).

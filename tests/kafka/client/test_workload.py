@@ -13,7 +13,7 @@ from zabka.kafka.record_batch import Record
 # ---- the ledger -----------------------------------------------------------------------------------------------
 
 
-def test_record_read_back_as_acknowledged_is_not_lost() -> None:
+def test_acknowledged_record_that_is_read_back_is_not_lost() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10, 11, 12])
     assert ledger.unverified
@@ -104,7 +104,7 @@ def test_record_acknowledged_during_a_read_is_not_reported_lost() -> None:
     assert (ledger.lost, ledger.unverified, ledger.position) == (0, False, 5)
 
 
-def test_record_acknowledged_at_the_log_end_is_not_reported_lost() -> None:
+def test_record_acknowledged_during_a_log_end_query_is_not_lost() -> None:
     ledger = PartitionLedger()
     ledger.acknowledge(0, [10])
     ledger.read_back([(0, 10)], 1)

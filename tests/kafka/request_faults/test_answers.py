@@ -117,7 +117,7 @@ def test_response_to_a_rejected_request_has_error_per_partition(api: ApiKey, ver
         assert all(set(errors_in(row)) == {ErrorCode.not_coordinator} for row in rows)
 
 
-def test_request_is_split_into_rejected_and_other_partitions() -> None:
+def test_request_is_split_into_rejected_and_served_partitions() -> None:
     asked = sample(ApiKey.OFFSET_COMMIT, 8)
     part = split(asked, lambda row, partition: row.name == "orders" and partition == 1)
     assert [(row.name, [p.partition_index for p in row.partitions]) for row in part.selected.topics] == [
@@ -159,7 +159,9 @@ TOPIC_ID = UUID(int=5)
 
 
 @pytest.mark.parametrize(("version", "topic", "topic_id"), [(12, "orders", None), (13, "", TOPIC_ID)])
-def test_error_fault_replaces_and_adds_fetch_partitions(version: int, topic: str, topic_id: UUID | None) -> None:
+def test_error_fault_replaces_fetched_partitions_and_adds_others(
+    version: int, topic: str, topic_id: UUID | None
+) -> None:
     rows = [PartitionData(n, ErrorCode.none, 5, 5, 0, BATCH) for n in (0, 1)]
     answer = FetchResponse(version, [FetchableTopicResponse(rows, topic, topic_id)], session_id=9)
     selected = [FetchedRow(topic, topic_id, n) for n in (1, 2)]
@@ -182,7 +184,7 @@ def metadata() -> MetadataResponse:
     return MetadataResponse(9, (), "c", 1, topics)
 
 
-def test_response_to_rejected_metadata_has_the_error_per_topic() -> None:
+def test_rejected_metadata_request_returns_the_error_per_topic() -> None:
     changed = refuse_metadata(metadata(), lambda name, _: name == "orders", -1, ErrorCode.leader_not_available)
     read = through_the_wire(changed, request(ApiKey.METADATA, 9))
     assert [(topic.error_code.name, len(topic.partitions)) for topic in read.topics] == [
@@ -191,7 +193,7 @@ def test_response_to_rejected_metadata_has_the_error_per_topic() -> None:
     ]
 
 
-def test_response_to_rejected_metadata_has_error_per_partition() -> None:
+def test_injected_metadata_error_is_set_per_partition() -> None:
     changed = refuse_metadata(metadata(), lambda name, _: name == "orders", 1, ErrorCode.leader_not_available)
     read = through_the_wire(changed, request(ApiKey.METADATA, 9))
     assert [(row.error_code.name, row.leader_id) for row in read.topics[0].partitions] == [
@@ -223,7 +225,7 @@ def test_corrupt_produce_fault_damages_only_selected_batches() -> None:
     ]  # fmt: skip
 
 
-def test_corrupt_fetch_fault_applies_to_responses_with_records() -> None:
+def test_corrupt_fetch_fault_changes_only_responses_with_data() -> None:
     rows = [PartitionData(0, ErrorCode.none, 5, 5, 0, BATCH), PartitionData(1, ErrorCode.none, 5, 5, 0, b"")]
     answer = FetchResponse(12, [FetchableTopicResponse(rows, "orders")])
     assert corrupt_fetched(answer, [FetchedRow("orders", None, 1)]) is None

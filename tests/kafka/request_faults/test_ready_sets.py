@@ -38,7 +38,7 @@ def test_every_rule_of_a_ready_made_fault_set_is_valid(name: str) -> None:
     assert {rule.part_of for rule in narrowed(name, {})} == {name}
 
 
-def test_fault_set_limited_to_a_topic_keeps_its_times_field() -> None:
+def test_fault_set_restricted_to_a_topic_still_applies_once() -> None:
     (rule,) = narrowed("ack-lost", {"topic": "orders", "node": "broker-1"})
     assert (rule.topic, rule.node, rule.times, rule.effect) == ("orders", "broker-1", 1, "drop_response")
 

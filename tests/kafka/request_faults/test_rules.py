@@ -61,12 +61,12 @@ def test_every_error_that_a_rule_can_return_is_a_kafka_error() -> None:
     assert {name for names in ERRORS.values() for name in names} <= KAFKA_ERRORS.keys()
 
 
-def test_responses_have_a_throttle_time_from_their_version_on() -> None:
+def test_throttle_time_exists_from_the_same_versions_as_in_kafka() -> None:
     # Produce and Fetch have a throttle time since KIP-124, Metadata since version 3 (see KIP-219).
     assert [throttle_since(api) for api in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA)] == [1, 1, 3]
 
 
-def test_rule_with_a_newer_versions_error_skips_older_requests() -> None:
+def test_rule_skips_request_versions_that_lack_its_error_code() -> None:
     fenced = rule(api="Heartbeat", effect="error", error="FENCED_INSTANCE_ID")
     assert [may_match(fenced, ApiKey.HEARTBEAT, version, "c", "") for version in (2, 3)] == [False, True]
 
@@ -119,6 +119,6 @@ def test_rule_selects_find_coordinator_requests_by_key_type() -> None:
         (ApiKey.DELETE_GROUPS, 2, {"groups_names": ["g"]}),
     ],
 )
-def test_rule_selects_by_group(api: ApiKey, version: int, values: dict[str, Any]) -> None:
+def test_rule_selects_requests_by_consumer_group(api: ApiKey, version: int, values: dict[str, Any]) -> None:
     message = request(api, version, **values)
     assert is_selected(message, group="g") and not is_selected(message, group="h")

@@ -21,7 +21,7 @@ KAFKA = {
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_api_versions_response_lists_the_ranges_of_kafka(version: int) -> None:
+def test_api_versions_response_lists_kafkas_version_ranges(version: int) -> None:
     listed = answer(request(ApiKey.API_VERSIONS, version))
     assert {int(row.api_key): (row.min_version, row.max_version) for row in listed.api_keys} == KAFKA
     assert [int(row.api_key) for row in listed.api_keys] == sorted(KAFKA)

@@ -109,7 +109,7 @@ def test_array_of_impossible_length_is_rejected(count: bytes) -> None:
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_compact_topic_name_has_the_limit_of_a_classic_string(version: int) -> None:
+def test_compact_topic_name_is_limited_to_32767_characters(version: int) -> None:
     def decoded(name: str) -> Any:
         topics = [{"name": name, "partition_data": []}]
         return decode_request(encode_request(1, "c", request(ApiKey.PRODUCE, version, topic_data=topics))[4:])
@@ -182,7 +182,7 @@ def metadata_as_ours(message: Any, version: int) -> MetadataResponse:
     )
 
 
-def test_partition_entry_is_packed_once_for_many_responses() -> None:
+def test_packed_partition_entry_is_reused_by_several_versions() -> None:
     row = MetadataResponsePartition(
         error_code=ErrorCode.none,
         partition_index=0,

@@ -62,7 +62,7 @@ def test_lost_requests_are_retried_and_marked_as_repeated(world: World, session:
     assert [outcome.repeated for outcome in outcomes] == [True] * 3 + [False] * 9
 
 
-def test_batches_return_errors_but_single_calls_raise_them(world: World, session: FakeSession, zk: Zk) -> None:
+def test_attempt_returns_errors_but_a_plain_call_raises_them(world: World, session: FakeSession, zk: Zk) -> None:
     assert world.call(zk.attempt(lambda: session.get("/no"))).error is ErrorCode.NO_NODE
     with pytest.raises(NoNode):
         world.call(zk.call(lambda: session.get("/no")))
@@ -82,7 +82,7 @@ def test_requests_of_a_closed_session_are_not_retried_forever(world: World, sess
         world.call(zk.call(lambda: session.get("/")))
 
 
-def test_batch_with_a_valid_fence_returns_errors_as_values(world: World, zk: Zk) -> None:
+def test_batch_with_a_current_fence_returns_an_error_per_write(world: World, zk: Zk) -> None:
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
     writer = FencedWriter(zk, 1, 1, 0, lambda event: None)
     ops = [Create("/a", b"1"), Create("/a", b"2"), SetData("/a", b"3", 7), Delete("/no"), SetData("/a", b"4", 0)]
@@ -97,7 +97,7 @@ def test_batch_with_a_valid_fence_returns_errors_as_values(world: World, zk: Zk)
     assert written[4].stat is not None and written[4].stat.version == 1
 
 
-def test_rejected_fence_is_journaled_and_stops_the_batch(world: World, session: FakeSession, zk: Zk) -> None:
+def test_stale_epoch_fence_is_journaled_and_stops_the_batch(world: World, session: FakeSession, zk: Zk) -> None:
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"2")
     emitted: list[Event] = []
@@ -148,7 +148,7 @@ def test_controller_events_run_in_order_until_queue_is_cleared(world: World) -> 
 # ---- the request queues to brokers ----------------------------------------------------------------------------
 
 
-def test_full_queue_is_an_error_and_unknown_brokers_are_skipped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_request_queue_raises_and_unknown_broker_is_skipped(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     from kio.schema.update_metadata.v8.request import UpdateMetadataRequest
 
     from tests.controller.controller_world import FakeChannel
@@ -180,7 +180,7 @@ def test_control_requests_use_the_inter_broker_listener(world: World) -> None:
     assert channels.endpoint(info._replace(endpoints=info.endpoints[:1]))[1:] == ("o", 1)
 
 
-def test_state_writes_sent_together_share_one_fenced_multi(world: World, zk: Zk, session: FakeSession) -> None:
+def test_simultaneous_state_writes_are_sent_in_few_fenced_multis(world: World, zk: Zk, session: FakeSession) -> None:
     names = paths(world, 120)
     events: list[Event] = []
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")

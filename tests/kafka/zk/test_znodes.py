@@ -66,7 +66,7 @@ def test_topic_znode_has_partitions_in_numeric_order() -> None:
     assert znodes.decode_topic(data) == TopicAssignment(TOPIC_ID, rows)
 
 
-def test_reassigned_and_old_version_topic_znodes_are_decoded() -> None:
+def test_topic_znodes_of_reassignments_and_version_1_are_decoded() -> None:
     rows = {0: ReplicaAssignment((3, 1), (3,), (1,))}
     data = znodes.encode_topic(TopicAssignment(None, rows))
     assert data == (b'{"version":2,"partitions":{"0":[3,1]},"adding_replicas":{"0":[3]},"removing_replicas":{"0":[1]}}')
@@ -162,7 +162,7 @@ def test_non_numeric_controller_epoch_decodes_to_none(epoch: bytes | None) -> No
     assert znodes.decode_controller_epoch(epoch) is None
 
 
-def test_topic_ids_have_22_characters_and_convert_to_uuids() -> None:
+def test_topic_ids_of_22_characters_convert_to_uuids_and_back() -> None:
     from random import Random
 
     random = Random(1)

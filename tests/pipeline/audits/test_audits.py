@@ -182,7 +182,7 @@ def test_replay_command_is_read_from_the_command_file(tmp_path: Path) -> None:
     assert replay_command(journal) == "zabka replay --seed 9 --set tickTime=250"
 
 
-def test_rewritten_run_in_a_lake_keeps_its_simulated_order() -> None:
+def test_renamed_simulated_run_keeps_its_order_in_a_lake() -> None:
     """The second journal of a simulated run keeps its order in a lake, although it was renamed.
 
     A stream renames it to `seed-7.jsonl~2`. By their clocks, its two lines would be in reverse order.
@@ -253,9 +253,7 @@ def test_directory_that_is_no_table_is_not_replaced_by_the_audit(tmp_path: Path)
     assert (tmp_path / "audits" / "mine.txt").read_text() == "mine"
 
 
-def test_audit_is_blocked_by_another_audit_but_not_by_a_stream(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_audits_exclude_each_other_but_run_beside_a_stream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from zabka.cli.audit import audited as command
 
     (tmp_path / "seed-1.jsonl").touch()

@@ -1,4 +1,4 @@
-"""Measures how often the intervals contain the true value, with known distributions.
+"""Measures how often estimated confidence intervals contain the true value of a known distribution.
 
 docs/campaigns contains the same table.
 """
@@ -63,7 +63,7 @@ def printed() -> dict[tuple[str, str, int], float]:
 
 
 @pytest.mark.parametrize(("kind", "name", "count"), ROWS)
-def test_measured_interval_coverage_equals_the_documented_one(kind: str, name: str, count: int) -> None:
+def test_measured_interval_coverage_reaches_its_minimum(kind: str, name: str, count: int) -> None:
     seen = coverage(kind, name, count)
     # The tolerance of 2.7 points is two and a half standard deviations with 400 samples. With few seeds and a skewed
     # distribution, the percentage stays below 95 %.

@@ -193,7 +193,7 @@ def test_topic_override_of_min_isr_counts_while_it_is_set() -> None:
     assert [(times.writable_us, times.under_min_isr_us) for times in found.partitions] == [(3_000_000, 3_000_000)]
 
 
-def test_min_isr_of_all_brokers_counts_while_it_is_set() -> None:
+def test_min_isr_set_for_all_brokers_counts_until_it_is_removed() -> None:
     events = (
         (0, "broker-1", elected(1, [1], 6)),
         (2_000, "broker-1", e.ConfigChanged("brokers/<default>", {"min.insync.replicas": "2"})),
@@ -254,7 +254,7 @@ def test_leader_resumed_before_an_election_is_not_a_failover() -> None:
     assert [times.writable_us for times in found.partitions] == [1_500_000]
 
 
-def test_removed_controller_that_resumes_does_not_end_a_failover() -> None:
+def test_resumed_former_controller_does_not_end_a_failover() -> None:
     paused: tuple[tuple[int, str, Event], ...] = (
         (0, "broker-1", e.BrokerRegistered(1, 3, 91)),
         (0, "broker-1", e.ControllerElected(1, 1, 1, 5)),

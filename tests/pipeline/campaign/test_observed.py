@@ -43,7 +43,7 @@ def entries() -> list[Entry]:
     ]
 
 
-def test_observed_sizes_settings_and_faults_are_recorded() -> None:
+def test_campaign_records_observed_sizes_settings_and_faults() -> None:
     seen = observe(entries())
     assert (seen.peers, seen.brokers) == (3, 4)
     assert seen.settings == {

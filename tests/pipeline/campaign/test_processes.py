@@ -53,7 +53,7 @@ def test_worker_processes_return_the_same_rows_in_order() -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_spark_returns_the_same_rows_as_local_processes(tmp_path: Path) -> None:
+def test_campaign_on_spark_returns_the_same_rows_as_locally(tmp_path: Path) -> None:
     local: list[bytes] = []
     process_players(2)(RUNS, local.append)
     of_spark: list[bytes] = []

@@ -52,7 +52,7 @@ def found(shift_ms: float, expiries: float, *, problems: list[str] | None = None
     return results(campaign, runs, Ended(list(campaign.seed_numbers()), 1, 1, "every seed was played"))
 
 
-def test_difference_is_reported_with_both_means_and_its_cost() -> None:
+def test_difference_is_reported_with_both_means_and_added_cost() -> None:
     decision, cost, evidence = answer(found(-4_000, 2.0))
     # The means are those of the values 100 x (1..12) + 5,000, and of the same values minus 4,000.
     assert "zookeeper.session.timeout.ms=2000 with 1,650 ms" in decision
@@ -61,7 +61,7 @@ def test_difference_is_reported_with_both_means_and_its_cost() -> None:
     assert "24 runs, 2 settings on the same 12 seeds each, and every invariant held" in evidence
 
 
-def test_missing_difference_is_reported_as_undecided() -> None:
+def test_absence_of_a_difference_is_reported_as_undecided() -> None:
     decision = answer(found(0, 0))[0]
     assert decision.startswith("Not enough seeds to tell a difference in failover of a partition, mean")
     assert decision.endswith("the smallest p is that of 2000, 0 (0 to 0), p = 1.0000.")
@@ -119,7 +119,7 @@ def test_metric_with_few_values_states_the_number_of_values() -> None:
     assert page.count("A mark without an interval rests on one seed.") == 1
 
 
-def test_metric_with_equal_values_is_stated_but_not_drawn() -> None:
+def test_metric_equal_in_all_runs_is_stated_without_a_chart() -> None:
     # A fault that affects 22 % of all seeds affects none of twelve seeds with probability 1 in 20: 0.78^12 =
     # 0.05.
     seen = found(-4_000, 0)
@@ -212,7 +212,7 @@ def test_report_contains_its_version_commit_date_and_seeds() -> None:
     assert "seeds 1-7 of 1-12<" in report(early, TEXT, MADE)
 
 
-def test_report_without_a_git_checkout_names_the_code_digest(tmp_path: Path) -> None:
+def test_report_made_outside_git_contains_the_code_digest(tmp_path: Path) -> None:
     made = provenance(tmp_path)
     assert re.fullmatch(r"code [0-9a-f]{12}", made.code) and re.fullmatch(r"\d{4}-\d\d-\d\d", made.date)
     assert made.version == metadata.version("zabka")
@@ -234,7 +234,7 @@ def test_report_in_a_git_checkout_names_its_commit(tmp_path: Path) -> None:
     assert provenance(tmp_path).code == f"commit {commit}, changed since"
 
 
-def test_means_use_the_same_seeds_and_show_failover_counts() -> None:
+def test_report_means_use_the_seeds_measured_in_both_settings() -> None:
     seen = found(-4_000, 2.0)
     failover = Failover(PARTITION, "orders-0", "broker-1", "crash", 0, total_ms=5.0, ended_by=ELECTED)
     runs = {}
@@ -269,7 +269,7 @@ def test_chart_has_a_dot_for_each_seed() -> None:
     assert len(re.findall(r'<circle class="seed s1" ', drawing)) == 24
 
 
-def test_cost_over_several_settings_needs_a_smaller_p_value() -> None:
+def test_cost_among_several_settings_needs_a_smaller_p_value() -> None:
     text = TEXT.replace("[6000, 2000]", "[6000, 2000, 4000]")
     seen = found(0, 0, text=text)
     for run in seen.runs:
@@ -381,7 +381,7 @@ def test_tables_contain_every_run_metric_and_violation(tmp_path: Path) -> None:
     assert dict(runs[0]["figures"]) == {"failover_ms": 5_100.0, "false_expiries": 1.0}
 
 
-def test_replay_command_in_the_report_uses_first_baseline_run() -> None:
+def test_report_replays_the_first_run_of_the_baseline() -> None:
     page = report(found(-4_000, 2.0), TEXT, MADE)
     assert "zabka replay --seed 1" in page
     assert run_of_report(page) == (1, {"failover_ms": 5_100.0, "false_expiries": 1.0})

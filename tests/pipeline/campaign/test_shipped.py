@@ -30,7 +30,7 @@ def test_baseline_run_has_the_figures_of_the_committed_report(file: Path) -> Non
 
 
 @pytest.mark.parametrize("file", SHIPPED)
-def test_committed_report_contains_its_file_name_and_origin(file: Path) -> None:
+def test_committed_report_contains_its_campaign_file_and_origin(file: Path) -> None:
     """A report in the repository contains its campaign file, and the version, commit, date and seeds."""
     page = file.with_suffix(".html").read_text()
     lines = file.read_text().splitlines()

@@ -25,7 +25,7 @@ def test_p_value_of_equal_signs_is_two_over_two_to_the_n() -> None:
     assert sign_flip_p(np.arange(1.0, 11.0)) == 2 / 2**10
 
 
-def test_sampled_p_value_is_positive_and_near_the_exact_value() -> None:
+def test_sampled_p_value_is_close_to_the_exact_p_value() -> None:
     values = np.random.default_rng(1).normal(0.6, 1.0, EXACT_SEEDS + 3)
     signs = 1 - 2 * ((np.arange(2 ** len(values))[:, None] >> np.arange(len(values))) & 1).astype(np.int8)
     exact = np.mean(np.abs(signs @ values) >= abs(values.sum()) * (1 - 1e-12))
@@ -52,14 +52,14 @@ def test_differences_of_zero_are_not_significant() -> None:
     assert (seen.seeds, seen.mean, seen.low, seen.high, seen.p) == (2, 0.0, None, None, 1.0)
 
 
-def test_difference_uses_only_the_seeds_of_both_settings() -> None:
+def test_difference_uses_only_seeds_run_with_both_settings() -> None:
     assert difference({1: 5.0, 4: 100.0}, {1: 4.0, 2: -50.0}, 0.95).mean == 1.0
     assert difference({4: 100.0}, {1: 4.0}, 0.95).mean is None
 
 
 @pytest.mark.parametrize("count", [7, 12, 25])
 @pytest.mark.parametrize("kind", ["continuous", "integers with ties"])
-def test_interval_excludes_zero_exactly_if_p_value_is_small(count: int, kind: str) -> None:
+def test_interval_excludes_zero_exactly_if_p_is_below_5_percent(count: int, kind: str) -> None:
     draw = np.random.default_rng(count)
     seen = set()
     for _ in range(60):
@@ -82,7 +82,7 @@ def test_interval_ends_where_the_p_value_crosses_the_level(count: int) -> None:
         assert sign_flip_p(values - end - inwards) > 0.1 >= sign_flip_p(values - end + inwards)
 
 
-def test_interval_needs_as_many_seeds_as_a_significant_p_value() -> None:
+def test_interval_and_significant_p_need_equally_many_seeds() -> None:
     # With five differences in the same direction, p = 2 / 2^5; with six, p = 2 / 2^6.
     five, six = ({seed: 1.0 + seed for seed in range(count)} for count in (5, 6))
     assert difference(five, dict.fromkeys(five, 0.0), 0.95).low is None
@@ -91,7 +91,7 @@ def test_interval_needs_as_many_seeds_as_a_significant_p_value() -> None:
     assert difference(six, dict.fromkeys(six, 0.0), 0.95).low == 1.0
 
 
-def test_rare_value_has_a_binomial_interval() -> None:
+def test_frequency_of_a_rare_value_has_a_binomial_interval() -> None:
     found = estimate([0.0] * 38 + [7.0, 5.0], 0.95)
     assert (found.mean, found.low, found.high) == (0.3, None, None)
     # By Clopper and Pearson, the binomial tails beyond each end of the interval have 2.5 %.
@@ -131,7 +131,7 @@ def test_repeated_interim_analyses_keep_the_false_positive_rate() -> None:
     assert wrong / campaigns <= 0.10
 
 
-def test_pairing_detects_differences_below_the_seed_variance() -> None:
+def test_pairing_seeds_detects_differences_below_their_variance() -> None:
     fortune = np.random.default_rng(2).normal(0.0, 50.0, 12)
     paired = {0: dict(enumerate(fortune)), 1: dict(enumerate(fortune + 1.0 + 0.1 * np.arange(12) / 12))}
     found = compare(paired, level=0.05, equal_within=0.0)
@@ -147,7 +147,7 @@ def test_difference_below_the_margin_is_reported_as_equal() -> None:
     assert [c.verdict for c in compare(paired, level=0.05, equal_within=0.01)] == [Verdict.OPEN]
 
 
-def test_rare_loss_is_reported_as_equal_in_at_most_5_percent() -> None:
+def test_rare_loss_is_wrongly_called_equal_in_at_most_5_percent() -> None:
     draw = np.random.default_rng(11)
     campaigns, looks, wrong = 200, (8, 16, 40), 0
     for _ in range(campaigns):
@@ -165,6 +165,6 @@ def test_rare_loss_is_reported_as_equal_in_at_most_5_percent() -> None:
     assert wrong / campaigns <= 0.05
 
 
-def test_campaign_without_a_decided_comparison_continues() -> None:
+def test_campaign_continues_while_no_comparison_is_decided() -> None:
     assert not is_clear(compare({0: {1: 1.0}}, level=0.05, equal_within=0.0))
     assert not is_clear(compare({0: {1: 1.0}, 1: {}}, level=0.05, equal_within=0.0))

@@ -107,7 +107,7 @@ def test_isr_join_with_another_broker_epoch_is_a_violation(known: int | None, sa
 
 
 @pytest.mark.parametrize(("known", "said"), [(FIRST_LIFE, []), (SECOND_LIFE, ["OneLifeJoins"])])
-def test_isr_proposal_for_expired_broker_has_its_last_epoch(known: int, said: list[str]) -> None:
+def test_isr_proposal_for_expired_broker_needs_its_last_epoch(known: int, said: list[str]) -> None:
     court = Court(lives={2: known})
     court.create("/brokers/ids/2")
     court.delete("/brokers/ids/2")

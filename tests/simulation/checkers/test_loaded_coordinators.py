@@ -93,7 +93,7 @@ class Broker:
         self.answers(COMMIT, topics=rows)
 
 
-def test_coordinator_can_reply_after_it_has_read_every_log_byte() -> None:
+def test_coordinator_must_read_its_whole_log_before_it_replies() -> None:
     broker = Broker()
     broker.leads()
     broker.commits(LOADING)
@@ -182,7 +182,7 @@ def test_transaction_coordinators_and_nested_errors_are_checked(error: int, foun
     assert len(broker.said) == found
 
 
-def test_coordinator_can_read_its_log_in_parts() -> None:
+def test_log_is_read_completely_if_every_part_was_read() -> None:
     ranges = Ranges(10)
     ranges.read(3, 5)
     ranges.read(8, 20)

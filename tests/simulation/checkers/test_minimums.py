@@ -32,7 +32,7 @@ def minimums(*, registered_us: int = 0, known_us: int = 0) -> Minimums:
     ("now_us", "least"),
     [(CHANGED_US, 2), (CHANGED_US + HEARD_US - 1, 2), (CHANGED_US + HEARD_US, 3)],
 )
-def test_changed_min_isr_is_required_after_two_session_timeouts(now_us: int, least: int) -> None:
+def test_changed_min_isr_is_checked_after_two_session_timeouts(now_us: int, least: int) -> None:
     assert minimums().least(1, "t", now_us) == least
 
 

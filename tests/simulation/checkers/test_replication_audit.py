@@ -219,7 +219,7 @@ def test_power_loss_excuses_losses_only_after_reregistration() -> None:
 # -- logs on disk
 
 
-def test_checkers_replica_log_matches_appends_and_truncations() -> None:
+def test_log_read_by_the_checker_follows_appends_and_truncations() -> None:
     directory = MemoryLogDirectory()
     directory.create_partition("t-0")
     log = ReplicaLog(directory, "t-0")

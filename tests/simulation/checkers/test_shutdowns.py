@@ -77,7 +77,7 @@ def test_election_of_a_broker_in_shutdown_is_detected(
     assert controller.checked.counts == ({NAME: 1} if after.controller_epoch == EPOCH else {})
 
 
-def test_controller_that_moves_a_leader_knows_of_the_shutdown() -> None:
+def test_stopping_broker_cannot_rejoin_isr_after_leaders_moved() -> None:
     controller = Controller()
     controller.asked()
     controller.writes(state(1, (1,)), state(1, (1, 2)))
@@ -87,7 +87,7 @@ def test_controller_that_moves_a_leader_knows_of_the_shutdown() -> None:
     assert len(controller.said) == 1
 
 
-def test_rejected_or_outdated_shutdown_request_is_ignored() -> None:
+def test_shutdown_request_rejected_or_of_an_old_epoch_is_ignored() -> None:
     for broker_epoch, error in ((BROKER_EPOCH, ErrorCode.not_controller), (BROKER_EPOCH - 1, ErrorCode.none)):
         controller = Controller()
         controller.asked(broker_epoch)

@@ -26,11 +26,14 @@ from zabka.simulation.checkers.transaction_anomalies import (
 
 P, Q = TopicPartition("in", 0), TopicPartition("in", 1)
 LATE = 1_000
-"""A place in time after all others."""
+"""Point in time after all other events of a test history."""
 
 
 def appending(name: str, places: tuple[int, int, int] = (1, 10, 60), **appends: TopicPartition) -> Transaction:
-    """Return a committed transaction. `places` are the times of its begin, its commit request and the reply."""
+    """Return a committed transaction.
+
+    `places` are the times at which it begins, requests its commit, and receives the reply.
+    """
     return Transaction(name, appends, (), *places)
 
 
@@ -88,13 +91,13 @@ def test_aborted_record_in_the_final_read_is_forbidden() -> None:
     assert found(analyse(history(aborted, p=log("a")))) == ([Kind.ABORTED_READ], {})
 
 
-def test_aborted_record_in_a_loops_input_is_forbidden() -> None:
+def test_copy_loop_that_reads_an_aborted_record_is_an_anomaly() -> None:
     aborted = Transaction("t", {"a": P}, (), 1, is_aborted=True)
     reader = loop("m", read(P, 0, 1, "a", at=5), o=Q)
     assert found(analyse(history(aborted, reader, q=log("o")))) == ([Kind.ABORTED_READ], {})
 
 
-def test_read_that_passes_one_record_of_a_txn_is_intermediate() -> None:
+def test_read_of_only_some_records_of_a_txn_is_intermediate() -> None:
     """The consumer received "b", but not "a" of the same transaction before it."""
     both, other = appending("t", a=P, b=P), appending("u", c=P)
     poll = Read(P, 0, {1: "b", 2: "c"}, 3, LATE + 1)
@@ -103,7 +106,7 @@ def test_read_that_passes_one_record_of_a_txn_is_intermediate() -> None:
     assert found(analyse(history(excused, other, reads=(poll,), p=log("a", "b", "c")))) == ([], {})
 
 
-def test_read_that_passes_a_whole_transaction_has_another_order() -> None:
+def test_read_past_an_unread_transaction_has_incompatible_order() -> None:
     poll = Read(P, 0, {1: "c"}, 2, LATE + 1)
     transactions = appending("t", a=P), appending("u", c=P)
     assert found(analyse(history(*transactions, reads=(poll,), p=log("a", "c")))) == ([Kind.INCOMPATIBLE_ORDER], {})
@@ -143,7 +146,7 @@ def test_interleaved_appends_of_successive_txns_are_forbidden() -> None:
     assert analysis.forbidden[0].detail in ("u -ww in in-1-> t -rt-> u", "t -rt-> u -ww in in-1-> t")
 
 
-def test_two_transactions_that_read_each_other_are_forbidden() -> None:
+def test_circular_reads_of_two_transactions_are_forbidden() -> None:
     """Circular information flow: each loop reads a record of the other one."""
     one, two = loop("t", read(Q, 0, 1, "b"), a=P), loop("u", read(P, 0, 1, "a"), b=Q)
     analysis = analyse(history(one, two, p=log("a"), q=log("b")))
@@ -152,7 +155,7 @@ def test_two_transactions_that_read_each_other_are_forbidden() -> None:
     assert "t -wr-> u -wr-> t" in analysis.forbidden[0].detail or "u -wr-> t -wr-> u" in analysis.forbidden[0].detail
 
 
-def test_loop_that_appends_before_its_input_is_forbidden() -> None:
+def test_copied_record_before_its_input_transaction_is_forbidden() -> None:
     """A loop reads all of its input before it appends, so its record follows all records of the input's transaction."""
     source, reader = appending("t", a=P, b=Q), loop("m", read(P, 0, 1, "a"), o=Q)
     after = history(source, reader, p=log("a"), q=log("b", "o"))
@@ -174,7 +177,7 @@ def test_flow_through_an_overlapping_transaction_is_permitted() -> None:
     assert with_flow[1][Kind.CIRCULAR_FLOW] == 1
 
 
-def test_loop_depends_on_the_loop_whose_offset_it_read() -> None:
+def test_loop_depends_on_the_loop_that_committed_its_offset() -> None:
     """A loop depends on the loop that committed the offset at which it starts.
 
     The second consume-and-produce loop starts at the offset that the first one committed. If the second loop's commit
@@ -197,7 +200,7 @@ def test_read_of_one_partition_of_a_transaction_is_read_skew() -> None:
     assert found(analyse(history(source, other, reader, p=log("a"), q=log("x", "b")))) == ([], {Kind.READ_SKEW: 1})
 
 
-def test_loops_that_each_miss_the_others_appends_are_counted() -> None:
+def test_write_skew_between_two_loops_is_counted() -> None:
     """Write skew: each loop reads a partition before the other one appends to it."""
     source = appending("t", x=P, y=Q)
     one, two = loop("m", read(P, 0, 1, "x"), a=Q), loop("n", read(Q, 0, 1, "y"), b=P)
@@ -238,7 +241,7 @@ def _writer(given: History, value: str) -> int:
 
 
 def _edges_by_definition(given: History) -> tuple[Edges, Edges, Edges]:
-    """Return ww, wr and rw, each by its definition and for all pairs."""
+    """Return the ww, wr and rw edges, computed from their definitions for all pairs of transactions."""
     pairs = list(permutations(range(len(given.transactions)), 2))
     ww: Edges = {}
     wr: Edges = {}
@@ -281,13 +284,13 @@ def _on_cycle(count: int, edge: tuple[int, int], *allowed: Edges) -> bool:
 
 STEPS = ("begin", "append", "ask", "commit", "reply")
 Moment = tuple[int, str, tuple[TopicPartition, int] | None]
-"""A transaction, one of STEPS, and for an append the partition and offset."""
+"""An event: the transaction's index, one of STEPS and, for an append, the partition and offset."""
 
 
 def _contradicts_time(given: History, wr: Edges) -> bool:
     """Return whether an event would have to precede itself.
 
-    This is a direct computation: which event precedes which, for all pairs, and the transitive closure of that.
+    Compute directly which event precedes which, for all pairs of events, and then the transitive closure.
     """
     events: list[Moment] = [
         (i, step, None) for i in range(len(given.transactions)) for step in STEPS if step != "append"
@@ -317,7 +320,7 @@ def _contradicts_time(given: History, wr: Edges) -> bool:
 
 @settings(max_examples=300, deadline=None)
 @given(histories())
-def test_analysis_equals_a_computation_by_definition(given_history: History) -> None:
+def test_anomaly_analysis_agrees_with_a_brute_force_computation(given_history: History) -> None:
     count = len(given_history.transactions)
     ww, wr, rw = _edges_by_definition(given_history)
     inferred = Dependencies(given_history)

@@ -155,7 +155,7 @@ def test_each_input_record_must_be_in_committed_output_once(
     assert rules(loops(change), [STORE]) == []
 
 
-def test_offset_in_a_txn_is_returned_only_if_commit_requested() -> None:
+def test_offset_in_a_txn_is_seen_only_if_a_commit_was_requested() -> None:
     history = TransactionHistory()
     attempt = a_loop(history, "a", 1, Outcome.OPEN)
     history.offset_returned(P0, 1, attempt.number)

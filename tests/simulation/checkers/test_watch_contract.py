@@ -139,7 +139,7 @@ def test_one_time_watch_fires_once_and_persistent_one_each_time() -> None:
     assert server.said == []
 
 
-def test_end_of_a_session_must_fire_child_watches_of_parents() -> None:
+def test_session_end_must_fire_child_watches_of_parent_znodes() -> None:
     server = Server()
     server.commit(CreateTxn("/a/e", b"", OPEN_ACL, True, 1))
     server.watch("/a/e")
@@ -184,7 +184,7 @@ def test_set_watches_reports_changes_after_its_zxid(since: int, due: EventType |
         assert (server.said == []) == (sent == due)
 
 
-def test_reply_received_before_its_commit_event_is_checked_later() -> None:
+def test_reply_ahead_of_its_commit_event_is_checked_later() -> None:
     server = Server()
     server.watch()
     server.zxid += 1

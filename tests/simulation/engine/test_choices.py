@@ -24,7 +24,7 @@ def test_empty_choices_give_the_same_draws_as_the_seed() -> None:
     assert mixed_draws(derive_random(ReplayedSeed(Choices(7)), "x")) == mixed_draws(derive_random(7, "x"))
 
 
-def test_replayed_seed_can_be_used_like_its_number() -> None:
+def test_replayed_seed_works_like_an_integer_seed() -> None:
     assert ReplayedSeed(Choices(19)) % 10 == 9
     assert f"{ReplayedSeed(Choices(19))}" == "19"
 
@@ -55,7 +55,7 @@ def test_choice_stream_continues_with_the_draws_of_its_tail_seed() -> None:
     assert [random.getrandbits(32) for _ in range(5)] == [theirs.getrandbits(32) for _ in range(5)]
 
 
-def test_choice_stream_can_begin_with_draws_of_the_seed() -> None:
+def test_choice_stream_can_use_two_seeds_one_after_the_other() -> None:
     random, own, theirs = played(Stream(own=3, tail=99)), derive_random(7, "x"), derive_random(99, "x")
     expected = [own.random() for _ in range(3)] + [theirs.random() for _ in range(2)]
     assert [random.random() for _ in range(5)] == expected

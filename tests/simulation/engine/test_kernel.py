@@ -27,7 +27,7 @@ def test_calls_run_in_order_of_due_time_and_then_of_scheduling() -> None:
     assert scheduler.now_us == 100
 
 
-def test_running_call_can_advance_the_clock_if_no_other_is_due() -> None:
+def test_running_call_can_advance_the_clock_until_next_due_call() -> None:
     scheduler, seen = Scheduler(), list[tuple[str, bool, int]]()
 
     def first() -> None:
@@ -50,7 +50,7 @@ def test_running_call_can_advance_the_clock_if_no_other_is_due() -> None:
     ]
 
 
-def test_single_step_does_not_advance_the_clock_after_its_call() -> None:
+def test_call_in_a_single_step_cannot_advance_the_clock() -> None:
     scheduler, seen = Scheduler(), list[bool]()
     scheduler.at(10, lambda: seen.append(scheduler.continue_at(15)))
     scheduler.step()

@@ -54,7 +54,7 @@ def test_wall_clock_and_monotonic_clock_advance_together(world: SmallWorld) -> N
     assert wall == pytest.approx(mono, abs=1e-6)
 
 
-def test_call_soon_callbacks_run_in_order_and_in_a_later_turn(world: SmallWorld) -> None:
+def test_call_soon_callbacks_run_in_order_in_a_later_iteration(world: SmallWorld) -> None:
     order: list[str] = []
 
     async def program() -> None:
@@ -160,7 +160,7 @@ def test_paused_process_runs_nothing_until_it_is_resumed(world: SmallWorld) -> N
     assert ticks[2] == pytest.approx(12.5, abs=0.001)
 
 
-def test_time_spent_in_disk_calls_delays_later_turns(world: SmallWorld) -> None:
+def test_slow_disk_call_delays_later_callbacks(world: SmallWorld) -> None:
     async def program() -> float:
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[float] = loop.create_future()
@@ -189,7 +189,7 @@ def test_sigterm_calls_the_registered_signal_handler(world: SmallWorld) -> None:
     assert world.ended[HERE] == "told"
 
 
-def test_cleanup_after_a_simulation_creates_no_real_event_loop(
+def test_cleanup_of_a_killed_process_creates_no_real_event_loop(
     world: SmallWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A `finally` that runs when the simulation ends creates no real event loop, although it can use asyncio.

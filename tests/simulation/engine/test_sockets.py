@@ -197,7 +197,7 @@ def test_bytes_sent_during_a_link_cut_arrive_once_and_in_order(world: SmallWorld
     assert server.received == b"one two"
 
 
-def test_cut_of_one_direction_does_not_affect_the_other(world: SmallWorld) -> None:
+def test_one_way_cut_does_not_affect_the_other_direction(world: SmallWorld) -> None:
     caller, server = connect(world)
     assert caller.transport is not None
     assert server.transport is not None

@@ -40,7 +40,7 @@ def of_kind(tap: MessageTap, *kinds: str) -> list[Message]:
 
 
 @pytest.mark.parametrize("seed", [WHOLE, IN_PIECES])
-def test_message_tap_does_not_change_the_history(seed: int) -> None:
+def test_recording_messages_does_not_change_the_history(seed: int) -> None:
     hashes = []
     for tap in (None, MessageTap()):
         _, lines = run_with_journal(seed, "ensemble", tap=tap)

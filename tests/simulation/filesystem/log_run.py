@@ -43,7 +43,7 @@ class Violation(AssertionError):
 
 
 class LogRun:
-    """Random actions of one seed on a real partition log."""
+    """A run of random actions on a real partition log. The seed determines the actions."""
 
     def __init__(self, seed: int, actions: int = 150) -> None:
         self.random = derive_random(seed, "log run")
@@ -73,7 +73,7 @@ class LogRun:
         self._epoch = 1
         self._failed_syncs = 0
         self._sure = NO_LIMIT
-        """Lowest offset for which a flush guarantees nothing.
+        """Lowest offset whose durability no flush can guarantee.
 
         After a failed flush, the kernel treats the file's blocks as clean, so that the next flush skips them.
         """

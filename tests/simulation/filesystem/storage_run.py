@@ -55,7 +55,7 @@ class Violation(AssertionError):
 
 
 class StorageRun:
-    """Random operations of one seed on the real storage."""
+    """A run of random operations on the real storage of a peer. The seed determines the operations."""
 
     def __init__(self, seed: int, actions: int = 120, kinds: tuple[str, ...] | None = None) -> None:
         self.random = derive_random(seed, "storage run")
@@ -377,7 +377,7 @@ class StorageRun:
         self.reached["acknowledged"] += len(tokens)
 
     def truncated(self, recovery: Recovery, at: int, cut: list[int]) -> None:
-        """Check the history that remains after a truncation that is now durable."""
+        """Check the remaining history, now that a truncation of the log is durable."""
         self._acknowledged = max(self._acknowledged, at)
         self._cut += cut
         epoch = self._epoch
@@ -416,7 +416,7 @@ class StorageRun:
 
 
 class _Process:
-    """One process of the peer, with its storage."""
+    """One process of the tested peer, from its start to its end, with its storage."""
 
     def __init__(self, run: StorageRun, directories: Directories, files: ProcessFiles) -> None:
         self._run = run

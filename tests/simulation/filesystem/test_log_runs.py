@@ -18,7 +18,7 @@ SEEDS = range(80)
 SEEDS_FOR_A_BUG = range(300)
 
 
-def test_log_runs_lose_no_flushed_batch_and_invent_none() -> None:
+def test_simulated_log_never_loses_or_invents_a_flushed_batch() -> None:
     reached: Counter[str] = Counter()
     for seed in SEEDS:
         reached += LogRun(seed).run()

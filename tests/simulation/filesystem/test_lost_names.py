@@ -81,7 +81,7 @@ def test_flush_of_a_file_left_by_a_killed_process_is_durable(host: Host) -> None
     assert host.epochs() == [1]
 
 
-def test_flush_of_a_segment_left_by_a_killed_process_is_durable(host: Host) -> None:
+def test_flush_covers_segments_written_before_a_process_kill(host: Host) -> None:
     host.append(1, LARGE, LARGE)
     host.kill()
     host.append(2, SMALL)
@@ -120,7 +120,7 @@ def test_log_restarted_at_another_offset_has_no_old_records(host: Host) -> None:
     assert (host.epochs(), host.log.start_offset) == ([], 100)
 
 
-def test_records_removed_after_damage_do_not_reappear(host: Host) -> None:
+def test_records_truncated_after_damage_do_not_reappear(host: Host) -> None:
     host.append(1, LARGE, LARGE, LARGE)
     host.log.flush()
     host.log.segments[0].file.truncate(LARGE // 2)
@@ -131,7 +131,7 @@ def test_records_removed_after_damage_do_not_reappear(host: Host) -> None:
     assert host.epochs() in ([], [1], [2])
 
 
-def test_old_batches_are_not_read_after_they_were_replaced() -> None:
+def test_replaced_batches_left_on_disk_are_not_read_again() -> None:
     """Old batches that remain on disk are not read after the new batches that replaced them.
 
     All batches have the same length, so an old batch can directly follow the new one.
@@ -152,7 +152,7 @@ def test_old_batches_are_not_read_after_they_were_replaced() -> None:
     assert "a batch is of an earlier leader epoch than the one before" in reasons
 
 
-def test_batch_without_a_leader_epoch_can_follow_any_epoch(host: Host) -> None:
+def test_batch_without_leader_epoch_is_read_after_any_epoch(host: Host) -> None:
     host.append(3, SMALL)
     host.append(0, SMALL)
     stored = bytearray(host.log.read(1, 1 << 20, 2, True))

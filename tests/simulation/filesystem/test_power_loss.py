@@ -140,7 +140,7 @@ def test_unsynced_truncation_can_be_undone_by_a_power_loss() -> None:
 
 
 @pytest.mark.parametrize(("journal", "left"), [(False, {None, b"x"}), (True, {b"x"})], ids=["posix", "journal"])
-def test_synced_file_with_unsynced_name_survives_with_a_journal(journal: bool, left: set[bytes | None]) -> None:
+def test_unsynced_name_survives_on_a_journaling_file_system(journal: bool, left: set[bytes | None]) -> None:
     def act(files: Files, volume: Volume) -> None:
         write_bytes(FILE, b"x", files)
         sync_file(FILE, files)
@@ -167,7 +167,7 @@ def test_rename_is_atomic() -> None:
     ],
     ids=["posix", "journal"],
 )
-def test_unsynced_removals_survive_in_order_only_with_a_journal(journal: bool, states: set[tuple[bool, bool]]) -> None:
+def test_unsynced_unlinks_survive_in_order_only_with_journaling(journal: bool, states: set[tuple[bool, bool]]) -> None:
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"1")
         durable(files, b"2", OTHER)
@@ -212,7 +212,7 @@ def test_blocks_of_a_failed_sync_are_skipped_by_the_next_sync() -> None:
     assert contents(after_power_loss(act)) == {b"a" * SECTOR_BYTES, b"b" * SECTOR_BYTES}
 
 
-def test_data_rewritten_after_a_failed_sync_is_synced_next() -> None:
+def test_data_written_again_after_a_failed_sync_can_be_synced() -> None:
     def act(files: Files, volume: Volume) -> None:
         durable(files, b"a" * SECTOR_BYTES)
         descriptor = overwrite(files, b"b" * SECTOR_BYTES)
@@ -299,7 +299,7 @@ def test_bit_rot_changes_the_bytes_that_are_read_from_disk() -> None:
     assert read_bytes(FILE, ProcessFiles(volume)) == b"\0\0\0\x04" + bytes(6)
 
 
-def test_bit_rot_is_hidden_by_a_cached_block() -> None:
+def test_bit_rot_is_hidden_while_the_block_is_cached() -> None:
     volume = volume_of(1)
     files = ProcessFiles(volume)
     durable(files, b"\0" * SECTOR_BYTES)

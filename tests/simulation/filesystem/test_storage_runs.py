@@ -35,14 +35,14 @@ SEEDS_FOR_A_BUG = range(400)
 
 @pytest.fixture(autouse=True)
 def disks_are_soon_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reduce the number of syncs after which a disk can count as fast from 64 to 4.
+    """Reduce from 64 to 4 the number of syncs after which a disk can count as fast.
 
     The processes of a run end before they have made 64 syncs.
     """
     monkeypatch.setattr(sync_pace, "WINDOW", 4)
 
 
-def test_storage_runs_lose_no_acknowledged_write_and_invent_none() -> None:
+def test_storage_runs_neither_lose_nor_invent_writes() -> None:
     reached: Counter[str] = Counter()
     for seed in SEEDS:
         reached += StorageRun(seed).run()

@@ -75,7 +75,7 @@ def test_callback_of_a_worker_waits_for_its_disk_operations() -> None:
     assert written_us < 1000 and synced_us > 1_000_000
 
 
-def test_job_woken_during_its_step_continues_after_that_step() -> None:
+def test_job_woken_during_a_disk_sync_continues_after_it() -> None:
     host = Host()
     host.volume.stall_next_sync(1_000_000)
 
@@ -92,7 +92,7 @@ def test_job_woken_during_its_step_continues_after_that_step() -> None:
     assert host.told[0][0] > 1_000_000
 
 
-def test_job_waits_until_it_is_woken() -> None:
+def test_waiting_job_continues_only_when_it_is_woken() -> None:
     host = Host()
 
     def job() -> Job:
@@ -165,7 +165,7 @@ def test_killed_process_runs_no_further_step_and_gets_no_report() -> None:
     assert read_bytes(FILE, ProcessFiles(host.volume)) == b"x"
 
 
-def test_power_loss_during_a_step_ends_the_process_at_that_point() -> None:
+def test_power_loss_during_a_job_step_ends_its_process_there() -> None:
     host = Host()
 
     def job() -> Job:

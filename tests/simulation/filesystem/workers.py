@@ -90,7 +90,7 @@ class SimWorkers:
     def post(self, callback: Callable[..., object], *args: object) -> None:
         """Schedule a callback in the event loop.
 
-        It is called at the time at which the operations that this step has executed so far have ended.
+        It is called when all operations that this step has executed so far have ended.
         """
         at_us = self._scheduler.now_us + (self._files.took_us if self._began_us is not None else 0)
         self._scheduler.post(at_us, lambda: callback(*args) if self._files.is_alive else None)

@@ -14,7 +14,7 @@ LONE = sorted(name for name, scenario in LIBRARY.items() if isinstance(scenario,
 
 
 def moments(name: str) -> tuple[Event | None, Event | None]:
-    """Run a script. Return its decisive events without and with the bug."""
+    """Run a script without and with its bug. Return the decisive event of each run, or None if it has none."""
     verdict = play(LIBRARY[name])
     found = decisive(LIBRARY[name], verdict)
     bug = None if verdict.shown is None or found.outage is None else verdict.shown.journal[found.outage - 1].event
@@ -39,7 +39,7 @@ def test_decisive_event_of_controller_killed_is_an_election() -> None:
 
 
 @pytest.mark.parametrize("name", LONE)
-def test_last_peer_to_join_is_decisive_in_a_protocol_script(name: str) -> None:
+def test_decisive_event_of_a_protocol_script_is_the_last_join(name: str) -> None:
     """In scripts about the protocol, the decisive event is that the last peer joins.
 
     The peer then has the history that the script expects. Only the script with the frozen leader has an election at its

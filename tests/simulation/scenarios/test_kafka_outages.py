@@ -1,4 +1,4 @@
-"""Outages of Kafka: for each historical behavior, a script shows a problem with it and none without it.
+"""Outages of Kafka: a script must show a problem with its historical behaviour, and no problem without it.
 
 `tests.simulation.scenarios.test_scenarios.test_scenario_runs_without_problems` checks that each script passes.
 """
@@ -32,7 +32,7 @@ def test_every_replayable_outage_is_in_the_library() -> None:
     assert [outage for outage in REPLAYABLE if outage not in known] == []
 
 
-def test_script_whose_bug_is_harmless_is_reported_as_a_problem() -> None:
+def test_script_that_passes_despite_its_bug_is_reported() -> None:
     """A script whose bug has no effect is reported as a problem.
 
     In this test, the hypothesis of the script holds even with the bug.
@@ -45,13 +45,13 @@ def test_script_whose_bug_is_harmless_is_reported_as_a_problem() -> None:
     assert any("should have shown" in problem for problem in play(harmless).problems)
 
 
-def test_outage_is_reported_with_and_without_its_bug(capsys: pytest.CaptureFixture[str]) -> None:
+def test_outage_script_is_reported_with_and_without_its_bug(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["kafka-708"], None) == 0
     said = capsys.readouterr().out
     assert "kafka-708: held" in said
     assert "with zabka.historical=empty-isr" in said and "the ISR is empty" in said
 
 
-def test_two_outage_scripts_have_steps_only_for_their_bug() -> None:
+def test_only_two_outage_scripts_have_steps_just_for_their_bug() -> None:
     by_hand = [s.name for s in OUTAGES if any(isinstance(step, WithBug) for step in s.steps)]
     assert by_hand == ["kafka-2729", "kafka-14190"]

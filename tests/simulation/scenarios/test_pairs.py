@@ -52,7 +52,7 @@ def names(pair: Pair) -> str:
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=names)
-def test_script_detects_its_bug_with_the_expected_message(pair: Pair) -> None:
+def test_script_detects_its_injected_bug_as_expected(pair: Pair) -> None:
     """A script reports its bug with the expected string.
 
     The script passes without the bug, and a normal cluster start passes with the bug, so the failure is due to the
@@ -74,14 +74,14 @@ def test_every_script_detects_its_injected_bug(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_injected_bug_names_expected_messages_and_existing_code(name: str) -> None:
+def test_injected_bug_has_expected_messages_and_can_be_applied(name: str) -> None:
     assert BUGS[name].shows and all(BUGS[name].shows)
     with BUGS[name]():
         pass
 
 
 @pytest.mark.parametrize("path", BUGS_FILES, ids=lambda path: path.stem)
-def test_injected_bugs_patch_code_only_with_the_broken_helper(path: Path) -> None:
+def test_injected_bugs_patch_code_only_through_the_broken_helper(path: Path) -> None:
     tree = ast.parse(path.read_text())
     imported = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     imported += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
@@ -90,14 +90,14 @@ def test_injected_bugs_patch_code_only_with_the_broken_helper(path: Path) -> Non
     assert "setattr(" not in path.read_text()
 
 
-def test_injected_bug_in_the_simulator_is_rejected() -> None:
+def test_injected_bug_cannot_change_the_simulator() -> None:
     with pytest.raises(NotServingCode), broken(volume.Volume, lose_power=lambda self: None):
         pass
     with pytest.raises(NotServingCode), broken(volume, SYNC_US_MAX=1):
         pass
 
 
-def test_injected_bug_whose_rule_was_removed_is_rejected() -> None:
+def test_injected_bug_in_a_missing_method_is_rejected() -> None:
     with pytest.raises(AttributeError), broken(Quorum, no_such_rule=lambda self: None):
         pass
 

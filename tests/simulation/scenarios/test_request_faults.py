@@ -36,7 +36,7 @@ def uses(verdict: Verdict) -> list[Entry]:
 REFUSED = rule(api="Produce", topic="orders", effect="error", error="INVALID_REQUIRED_ACKS", times=2)
 
 
-def test_script_step_makes_a_producer_receive_a_fault_error() -> None:
+def test_fault_step_makes_a_producer_receive_the_injected_error() -> None:
     verdict = played(
         *OPENED,
         Disturb(REFUSED),

@@ -36,7 +36,7 @@ def test_every_serious_bug_has_a_scenario() -> None:
 
 
 @pytest.mark.parametrize("name", ["zookeeper-4712", "diff-over-a-purge", "zookeeper-710"])
-def test_scenario_written_to_a_file_reads_back_equal(name: str, tmp_path: Path) -> None:
+def test_scenario_file_is_read_back_as_the_same_scenario(name: str, tmp_path: Path) -> None:
     path = tmp_path / "scenario.json"
     write_scenario(LIBRARY[name], path)
     assert read_scenario(path) == LIBRARY[name]
@@ -78,7 +78,7 @@ def test_json_report_of_a_run_has_the_hash_of_its_journal(capsys: pytest.Capture
     assert found["outage"] is None and found["seed"] is None, "over the bare protocol nothing is left to a seed"
 
 
-def test_settings_override_those_of_a_script_if_they_are_valid() -> None:
+def test_valid_settings_override_the_settings_of_a_script() -> None:
     bug = "unclean.leader.election.enable=true"
     with_bug = configured(LIBRARY["jepsen-2013"], [bug, "tickTime=250"])
     assert isinstance(with_bug, WorldScenario)
@@ -88,7 +88,7 @@ def test_settings_override_those_of_a_script_if_they_are_valid() -> None:
             configured(LIBRARY[name], [setting])
 
 
-def test_file_step_fails_in_a_script_without_files() -> None:
+def test_disk_file_step_fails_in_a_script_without_files() -> None:
     played = play(CoreScenario("wrong", "", "There are files.", steps=(Start(), Purge(1))))
     assert played.problems == ["step 2 (Purge): this script's disks are no files"]
 

@@ -49,7 +49,7 @@ def test_abort_at_the_timeout_is_caused_by_a_killed_producer() -> None:
     assert told(chain) == ["marker_written", "PrepareAbort, timed out", "fault_injected"]
 
 
-def test_blocked_consumer_is_caused_by_the_late_record() -> None:
+def test_blocked_consumer_is_traced_to_the_late_record() -> None:
     shown = played("late-produce").shown
     assert shown is not None
     chain = chain_of(shown.journal, e.LastStableOffsetHeld)
@@ -62,7 +62,7 @@ def test_blocked_consumer_is_caused_by_the_late_record() -> None:
     assert isinstance(begun, e.TransactionBegun) and not begun.is_verified
 
 
-def test_verification_rejects_a_late_record_of_a_transaction() -> None:
+def test_transaction_verification_rejects_a_late_produce() -> None:
     begun = [entry.event for entry in played("late-produce").journal if isinstance(entry.event, e.TransactionBegun)]
     assert [event.is_verified for event in begun] == [True]
     assert not any(isinstance(entry.event, e.LastStableOffsetHeld) for entry in played("late-produce").journal)
@@ -75,7 +75,7 @@ def test_marker_of_the_next_coordinator_is_caused_by_the_crash() -> None:
     assert found[-1] == "fault_injected" and chain.end is End.FAULT
 
 
-def test_advance_of_the_lso_is_caused_by_the_marker() -> None:
+def test_lso_advance_is_traced_to_the_transaction_marker() -> None:
     leader = [
         entry
         for entry in played("producer-killed").journal

@@ -25,7 +25,7 @@ def test_script_runs_on_a_thread_with_a_running_event_loop() -> None:
     assert asyncio.run(play_here()).problems == []
 
 
-def test_other_threads_see_real_time_while_a_script_runs() -> None:
+def test_threads_outside_a_running_script_see_real_time() -> None:
     over = threading.Event()
     apart_s: list[float] = []
 

@@ -72,7 +72,7 @@ def test_recorded_choices_reproduce_the_history_of_the_seed(scenario: str) -> No
         *(pytest.param(name, marks=pytest.mark.long) for name in ("swarm-ensemble", "swarm-disks")),
     ],
 )
-def test_swarm_seeds_have_no_violation(scenario: str) -> None:
+def test_seeds_of_the_swarm_scenario_have_no_violation(scenario: str) -> None:
     for seed in range(3):
         assert run_choices(Choices(seed), scenario, SETTINGS).problems == []
 
@@ -91,7 +91,7 @@ def test_choice_sequence_of_zeros_runs_no_action() -> None:
 # -- modified choice sequences
 
 
-def test_mutated_choice_sequence_contains_whole_actions() -> None:
+def test_mutation_of_choice_sequence_keeps_actions_whole() -> None:
     choices = Choices(1, {ACTIONS: Stream(words=tuple(range(1, 6 * ACTION_NUMBERS + 1)))})
     for seed in range(200):
         words = mutated(choices, choices, Random(seed)).streams[ACTIONS].words
@@ -107,7 +107,7 @@ def test_corpus_keeps_choices_that_reach_a_new_or_higher_count() -> None:
     assert [kept.choices.seed for kept in corpus.kept] == [1, 3, 4]
 
 
-def test_corpus_selects_choices_with_rare_features_more_often() -> None:
+def test_corpus_prefers_choices_that_reach_rare_features() -> None:
     corpus, random = Corpus(), Random(1)
     corpus.keep_run(Choices(1), {10: 1})
     corpus.keep_run(Choices(2), {20: 1})
@@ -127,7 +127,7 @@ def test_run_continues_from_the_step_that_reached_a_rare_feature() -> None:
     assert [corpus.place(kept, random) for _ in range(20)].count(9) > 15
 
 
-def test_choices_without_positions_continue_from_the_start() -> None:
+def test_run_without_recorded_positions_continues_from_its_start() -> None:
     corpus = Corpus()
     kept = corpus.keep_run(Choices(1), {10: 1})
     assert kept is not None
@@ -291,7 +291,7 @@ def test_every_injected_ensemble_bug_can_be_loaded_by_name() -> None:
             pass
 
 
-def test_table_of_searches_has_every_bug_once() -> None:
+def test_search_table_lists_every_bug_once() -> None:
     names = [bug.name for bug in search_table.bugs()]
     assert len(names) == len(dict.fromkeys(names))
     named = search_table.OF_CLIENTS + search_table.OF_THE_PROTOCOL
@@ -308,13 +308,13 @@ def test_search_reports_a_finding_caused_by_the_injected_bug() -> None:
     assert "which is not the oldest one proposed" in tried.problem
 
 
-def test_search_for_the_table_ends_at_its_limits() -> None:
+def test_search_for_the_table_of_bugs_ends_at_its_limits() -> None:
     bug = next(bug for bug in search_table.bugs() if bug.name == BUG)
     assert search_table.search(bug, search_table.Limits(runs=2)).runs == 2
     assert search_table.search(bug, search_table.Limits(runs=2, cpu_s=1e-9)).runs == 1
 
 
-def test_table_of_searches_is_continued_from_its_file(tmp_path: Path) -> None:
+def test_search_table_is_resumed_from_its_file(tmp_path: Path) -> None:
     bug = next(bug for bug in search_table.bugs() if bug.name == BUG)
     into, limits = tmp_path / "searches.jsonl", search_table.Limits(runs=2)
     search_table.Searches(limits, into).make(bug, search_table.SEARCH, 0)

@@ -77,7 +77,7 @@ def test_restarted_machine_can_have_a_damaged_log_record(cores: BareFileEnsemble
     assert flips == [Rot(2, "1.1"), Rot(2, "1.2")]
 
 
-def test_disks_with_different_accepted_epochs_are_not_equal(cores: BareFileEnsemble) -> None:
+def test_disks_with_different_accepted_epochs_count_as_different(cores: BareFileEnsemble) -> None:
     others = (2, 3)
     assert file_actions.hold_the_same(cores, others)
     disk = cores.nodes[1].disk
@@ -85,7 +85,7 @@ def test_disks_with_different_accepted_epochs_are_not_equal(cores: BareFileEnsem
     assert not file_actions.hold_the_same(cores, others)
 
 
-def test_impossible_action_is_replaced_by_another_kind_of_action(cores: BareFileEnsemble) -> None:
+def test_impossible_action_is_replaced_by_another_action_type(cores: BareFileEnsemble) -> None:
     assert list(file_actions.returns(cores)) == []
     instead = list(file_actions.or_else(file_actions.returns, file_actions.stops, cores))
     assert instead == list(file_actions.stops(cores))
@@ -113,7 +113,7 @@ def test_initial_writes_leave_an_ensemble_that_serves_in_epoch_2(tmp_path: Path,
     cores.close()
 
 
-def test_returning_peer_with_a_slow_disk_serves_after_its_sync(cores: BareFileEnsemble) -> None:
+def test_returning_peer_serves_only_after_its_slow_disk_synced(cores: BareFileEnsemble) -> None:
     quiet = Quiet()
     take(cores, next(stretch for stretch in file_actions.stops(cores)), quiet)
     at_once, slowly = file_actions.returns(cores)
@@ -157,7 +157,7 @@ def test_peer_return_is_interrupted_after_one_leader_packet(cores: BareFileEnsem
     assert cores.files(3).history() == cores.files(2).history()
 
 
-def test_interrupted_return_detects_snapshot_during_a_truncation(
+def test_interrupted_return_detects_premature_snapshot_repair(
     cores: BareFileEnsemble,
 ) -> None:
     with INJECTED["a spoiled snapshot is made good at once"]():
@@ -216,10 +216,10 @@ def five(tmp_path: Path) -> Iterator[BareFileEnsemble]:
     made.close()
 
 
-def test_failed_return_of_a_peer_leaves_a_write_on_a_minority(five: BareFileEnsemble) -> None:
-    """If a peer stops while it returns to its leader, only a minority has the write.
+def test_peer_stopped_while_rejoining_leaves_write_on_a_minority(five: BareFileEnsemble) -> None:
+    """If a peer stops while it returns to its leader, the leader's last write is only on a minority.
 
-    The other servers then elect a leader without this peer and its former leader.
+    The other servers then elect a new leader, without this peer and without the former leader.
     """
     take(five, (*down(1, five), *(Write(5), Run()) * 2))
     vain = list(file_actions.returns_in_vain(five))
@@ -231,9 +231,7 @@ def test_failed_return_of_a_peer_leaves_a_write_on_a_minority(five: BareFileEnse
     assert list(serving(five)) == [2, 3, 4]
 
 
-def test_failed_return_stops_a_running_peer_and_needs_5_servers(
-    five: BareFileEnsemble, cores: BareFileEnsemble
-) -> None:
+def test_failed_return_action_stops_a_peer_only_with_5_servers(five: BareFileEnsemble, cores: BareFileEnsemble) -> None:
     """The action "failed return" stops a running peer, and is possible only with five servers.
 
     With three servers, there is no quorum without the returning peer and the leader.
@@ -255,7 +253,7 @@ def test_isolated_leader_leads_again_in_the_same_process(cores: BareFileEnsemble
     ] * 2
 
 
-def test_missed_records_of_an_absent_server_can_be_damaged(cores: BareFileEnsemble) -> None:
+def test_records_that_an_absent_server_missed_can_be_damaged(cores: BareFileEnsemble) -> None:
     ordinary = [
         stretch for stretch in file_actions.absences(cores, 1) if Start((2,)) in stretch or Start((1,)) in stretch
     ]
@@ -275,7 +273,7 @@ def down(peer: int, cores: BareFileEnsemble) -> Stretch:
     return (Crash((peer,)), Run(), Confer(others), Run())
 
 
-def test_returning_server_detects_reading_past_log_damage(cores: BareFileEnsemble, tmp_path: Path) -> None:
+def test_return_after_absence_detects_reading_past_log_damage(cores: BareFileEnsemble, tmp_path: Path) -> None:
     """The action "return after absence" detects the bug that reading continues after damage in the log.
 
     The leader's log has a gap at the end of an epoch, which the zxids alone do not show.

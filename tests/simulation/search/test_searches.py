@@ -1,7 +1,4 @@
-"""A leader appended a transaction marker, which ends a producer's transaction, at `offset`.
-
-`first_offset` is the offset of the transaction's first record in this partition, or -1 if it has no record there.
-"""
+"""Exhaustive and random searches of the bare protocol: forks, bounds, injected bugs and transcripts."""
 
 from __future__ import annotations
 
@@ -161,7 +158,7 @@ def test_interrupted_search_reports_its_progress() -> None:
     assert found.depth > 1
 
 
-def test_cached_transitions_equal_executed_transitions() -> None:
+def test_cached_transition_gives_the_same_state_as_executed_one() -> None:
     """A transition from the cache leads to the same state as an executed one.
 
     So the shortcuts of a search do not change its result.
@@ -186,7 +183,7 @@ def test_cached_transitions_equal_executed_transitions() -> None:
     assert recover(direct) == []
 
 
-def test_proposal_in_flight_is_truncated_and_sent_again() -> None:
+def test_logged_proposal_of_a_returning_peer_is_sent_again() -> None:
     """A peer truncates a logged proposal when it returns, and gets it again.
 
     Found by the search: server 2 has logged a write that 1 and 3 commit while 2 returns. Server 2 must truncate it
@@ -268,7 +265,7 @@ def test_random_protocol_steps_have_no_violation() -> None:
     run_state_machine_as_test(ZabMachine, settings=QUICK)  # type: ignore[no-untyped-call]
 
 
-def test_violation_of_random_steps_is_shrunk_and_saved(tmp_path: Path) -> None:
+def test_violation_found_by_random_steps_is_shrunk_and_saved(tmp_path: Path) -> None:
     class Saving(ZabMachine):
         save_to = tmp_path / "failure.json"
 

@@ -71,7 +71,7 @@ def test_whole_broker_seed_keeps_invariants_and_recovers(seed: int) -> None:
     assert outcome.acknowledged_records > 0
 
 
-def test_whole_broker_seed_does_not_depend_on_the_hash_seed() -> None:
+def test_whole_broker_run_does_not_depend_on_python_hash_seed() -> None:
     code = (
         "from hashlib import sha256; from zabka.simulation.run import run_with_journal; "
         "print(sha256(b''.join(run_with_journal(1, 'whole-cluster')[1])).hexdigest())"

@@ -224,7 +224,7 @@ def test_recorded_messages_agree_with_the_journal(told: Performed) -> None:
 # -- the tap changes no history ----------------------------------------------------------------------------------------
 
 
-def test_message_tap_does_not_change_the_history(told: Performed) -> None:
+def test_message_recording_does_not_change_the_history(told: Performed) -> None:
     _, journal, *_ = told
     scenario = WHOLE_CLUSTER if any(entry.node.startswith("broker-") for entry in journal) else WHOLE
     _, lines = run_with_journal(SEED[scenario], scenario)

@@ -211,7 +211,7 @@ def acknowledged_before_the_sync() -> Iterator[None]:
 
 
 @pytest.mark.long
-def test_acknowledged_write_that_was_not_synced_is_detected() -> None:
+def test_write_acknowledged_before_its_sync_is_detected() -> None:
     problems = serve_seed(1, [acknowledged_before_the_sync()]).problems()
 
     assert any(
@@ -221,7 +221,7 @@ def test_acknowledged_write_that_was_not_synced_is_detected() -> None:
 
 
 @pytest.mark.long
-def test_shrinking_a_failure_of_a_whole_ensemble_keeps_one_fault() -> None:
+def test_shrunk_ensemble_failure_contains_only_the_needed_fault() -> None:
     wanted = Requested(WHOLE)
     with acknowledged_before_the_sync():
         ran = run_choices(Choices(1), WHOLE, wanted.world())

@@ -31,7 +31,7 @@ def records(*offsets: int) -> list[Record]:
     return [Record(None, str(offset).encode(), 0, offset) for offset in offsets]
 
 
-def test_group_member_can_continue_or_reread_after_another_one() -> None:
+def test_group_member_can_resume_or_reread_after_another_member() -> None:
     group, history = a_group()
     group.took("member-1", 1, 1, P0, records(0, 1, 2))
     group.took("member-2", 2, 1, P0, records(1, 2, 3))
@@ -60,7 +60,7 @@ PASSED_OVER = "orders-0 offset 2 was acknowledged, and passed over by the group"
 
 
 @pytest.mark.parametrize(("number", "found"), [(OWN, [PASSED_OVER]), (1 - OWN, [OVERLAP, PASSED_OVER])])
-def test_loss_of_the_offsets_log_excuses_only_generation_errors(number: int, found: list[str]) -> None:
+def test_loss_of_the_offsets_log_permits_only_generation_errors(number: int, found: list[str]) -> None:
     with patch.object(ReplicationAudit, "forgiven", lambda _: {f"{CONSUMER_OFFSETS}-{number}": None}):
         world, replicas = World(0), ReplicaAssignment((1,))
         group, _ = a_group(world)

@@ -101,8 +101,8 @@ def test_faults_are_injected_between_a_decision_and_its_markers() -> None:
         ("started producer keeps the open transaction", Kind.UNFINISHED_READ),
     ],
 )
-def test_injected_bug_shows_as_an_anomaly(bug: str, kind: Kind) -> None:
-    """Transactions' dependencies alone show the bug, without any other rule."""
+def test_injected_bug_causes_a_transaction_anomaly(bug: str, kind: Kind) -> None:
+    """The dependencies between the transactions reveal the injected bug, without any other rule."""
     injected_bug = INJECTED[bug]._replace(shows=(f"{ANOMALIES}: {kind}: ",))
     assert search("chaos", injected_bug, 10, world_settings(OF_TRANSACTIONS), SHOWN_BY[bug]).seeds is not None
 

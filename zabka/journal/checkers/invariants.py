@@ -218,7 +218,7 @@ class EndedSessionsWriteNothing:
         self._ended: dict[int, int] = {}
         """The zxid of each session's closeSession transaction."""
         self._last_write: dict[int, int] = {}
-        """The highest zxid of each session's transactions other than closeSession."""
+        """The highest zxid of each session's transactions, not counting its closeSession."""
 
     def see(self, entry: Entry) -> Iterator[str]:
         """Compare the zxid of a session's end with the zxids of its other transactions.

@@ -50,7 +50,7 @@ class Verdict(NamedTuple):
 
 
 class _Event:
-    """The call or the return of an operation that has no place in the order yet.
+    """The call or the return of an operation that the checker has not placed in the order yet.
 
     These events form a doubly linked list.
     """

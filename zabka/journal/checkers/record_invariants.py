@@ -33,7 +33,10 @@ class _Loss:
     def __init__(self, in_sync: dict[int, int], is_known: bool) -> None:
         self.batches: dict[LoggedBatch, None] = {}
         self.in_sync = in_sync
-        """In-sync brokers, each with the zxid of the write since which it counts as in sync."""
+        """Brokers that still count as in sync after the power loss.
+
+        For each of them, the value is the zxid of the write since which it counts as in sync.
+        """
         self.is_known = is_known
         """Whether the journal has every write of the partition's state since the power loss."""
         self.left_isr = False

@@ -85,7 +85,10 @@ class DeliveryOrder:
         self._at: dict[str, int] = {}
 
     def see(self, entry: Entry) -> Iterator[str]:
-        """Compare a transaction's position in the common delivery order with that of the peer's last delivery."""
+        """Check that a peer delivers transactions in the common order.
+
+        Each transaction's position in this order is compared with that of the peer's previous delivery.
+        """
         event, node = entry.event, entry.node
         if isinstance(event, e.TxnCommitted):
             yield from self._delivered(node, event.zxid)
@@ -176,7 +179,7 @@ class CommittedLog:
 
     @property
     def last(self) -> int:
-        """Newest transaction that any peer has delivered, 0 before the first delivery."""
+        """Zxid of the newest transaction that any peer has delivered; 0 before the first delivery."""
         return self._committed[-1] if self._committed else 0
 
     def see(self, entry: Entry) -> Iterator[str]:

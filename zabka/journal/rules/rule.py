@@ -30,7 +30,7 @@ _KIPS = {
     903: "%3A+Replicas+with+stale+broker+epoch+should+not+be+allowed+to+join+the+ISR",
     966: "%3A+Eligible+Leader+Replicas",
 }
-"""For each KIP, the part of its page's name after the number."""
+"""For each KIP, the part of its page's name that follows the number."""
 ZAB_PAPER: Final = "https://doi.org/10.1109/DSN.2011.5958223"
 SHORT_PAPER: Final = "https://doi.org/10.1145/1529974.1529978"
 

@@ -22,7 +22,7 @@ BROKER_RESOURCE = 4
 SET = 0
 DELETE = 1
 ANSWER_MS = 1_000
-"""Time in ms that a client waits for a reply after the controller's timeout for the request has ended."""
+"""Additional time in ms for which a client waits for a reply after the request's timeout at the controller."""
 
 
 class ConfigEntry(NamedTuple):

@@ -43,7 +43,7 @@ async def find_coordinator(
 
 
 def coordinators_request(key_type: KeyType, keys: Sequence[str]) -> KafkaMessage:
-    """Return the request for the coordinators of groups or of transactional ids."""
+    """Return a FindCoordinator request for these groups or transactional ids."""
     return request(ApiKey.FIND_COORDINATOR, 4, key_type=int(key_type), coordinator_keys=list(keys))
 
 

@@ -66,7 +66,7 @@ class GroupAdmin:
             raise KafkaUnavailable(str(broken)) from None
 
     async def listed(self) -> list[GroupListing]:
-        """Return the groups that all live brokers list, sorted by name."""
+        """Ask every live broker for its groups, and return all of them, sorted by name."""
         cluster = await self._client.metadata([])
         found: dict[str, GroupListing] = {}
         for endpoint in cluster.brokers.values():
@@ -137,7 +137,7 @@ class GroupAdmin:
 
 
 def list_request() -> KafkaMessage:
-    """Return the request for the groups of one broker."""
+    """Return the ListGroups request, with which one broker is asked for its groups."""
     return request(ApiKey.LIST_GROUPS, 5)
 
 
@@ -147,7 +147,7 @@ def listings_of(answer: KafkaMessage) -> list[GroupListing]:
 
 
 def describe_request(group_ids: Sequence[str]) -> KafkaMessage:
-    """Return the request for the members of groups."""
+    """Return a DescribeGroups request for these groups."""
     return request(ApiKey.DESCRIBE_GROUPS, 5, groups=list(group_ids))
 
 
@@ -174,7 +174,7 @@ def _described(row: KafkaMessage, coordinator: Endpoint) -> GroupInfo | KafkaReq
 
 
 def offsets_request(group_ids: Sequence[str]) -> KafkaMessage:
-    """Return the request for all committed offsets of groups."""
+    """Return an OffsetFetch request for all committed offsets of these groups."""
     rows = [{"group_id": group_id, "topics": None} for group_id in group_ids]
     return request(ApiKey.OFFSET_FETCH, 8, groups=rows, require_stable=False)
 

@@ -229,9 +229,9 @@ class GroupMember:
         await self.commit_alone(offsets)
 
     async def commit_alone(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these positions, even for a consumer with manual assignment, which has no generation.
+        """Commit these positions. This also works for a consumer with manual assignment.
 
-        Such a consumer has never joined the group.
+        Such a consumer has never joined the group, and so has no generation.
         """
         topics: dict[str, list[dict[str, object]]] = {}
         for (topic, partition), offset in offsets.items():

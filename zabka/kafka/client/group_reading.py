@@ -95,7 +95,7 @@ async def read_groups(
 
 
 class _Reading:
-    """One reading of all groups."""
+    """One read of the state of all groups, with its deadline and the brokers that did not reply."""
 
     def __init__(self, client: KafkaClient, runtime: Runtime, deadline_ms: int) -> None:
         self._client = client
@@ -202,7 +202,7 @@ class _Reading:
     def _answered(
         self, coordinators: Mapping[str, Endpoint], rows: Mapping[str, T | KafkaRequestFailed]
     ) -> dict[str, T]:
-        """Return the groups without an error. The others are unknown."""
+        """Return the replies for the groups without an error. Record all other groups as unknown."""
         found: dict[str, T] = {}
         for name, coordinator in coordinators.items():
             row = rows.get(name)

@@ -20,7 +20,10 @@ from zabka.kafka.record_batch import BatchUnreadable, Record
 TICK_MS = 50
 """Batching interval: records that are due within one tick are sent in one batch per partition."""
 PENDING_MAX = 1_000
-"""Maximum number of records that wait for one partition; above it, none are produced for this partition."""
+"""Maximum number of records that wait for one partition.
+
+While so many records wait, no further records are produced for this partition.
+"""
 BATCH_RECORDS_MAX = 500
 PRODUCE_TIMEOUT_MS = 10_000
 """Time after which a batch without a reply counts as failed."""

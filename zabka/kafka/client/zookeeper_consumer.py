@@ -27,7 +27,7 @@ from zabka.kafka.zk.registration import create_recursive
 
 POLL_PERIOD_MS = 100
 COMMIT_PERIOD_MS = 1_000
-"""auto.commit.interval.ms. The old consumer's default is a minute."""
+"""auto.commit.interval.ms, shorter than the old consumer's default of one minute."""
 REBALANCE_BACKOFF_MS = 500
 """Delay before the next attempt to claim partitions that another member still owns."""
 FETCH_TIMEOUT_MS = 5_000

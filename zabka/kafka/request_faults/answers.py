@@ -83,7 +83,7 @@ _NONE: Mapping[str, Any] = {
     "generation_id": -1, "base_offset": -1, "offset": -1, "timestamp": -1, "leader_epoch": -1, "end_offset": -1,
     "committed_offset": -1, "low_watermark": -1, "node_id": -1, "port": -1, "producer_id": -1, "producer_epoch": -1,
 }  # fmt: skip
-"""Values of the other fields in the rows of an error response."""
+"""Values of the fields in an error response other than the error code and the names of the row."""
 _CRC_AT, _CRC_OF_OLD_AT, _MAGIC_AT = 17, 12, 16
 
 

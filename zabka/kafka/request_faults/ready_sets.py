@@ -21,7 +21,7 @@ NARROWING = (
     "node", "client_id", "listener", "topic", "partition", "group", "transactional_id", "path", "principal",
     *_TIMES, "delay_ms", "throttle_ms",
 )  # fmt: skip
-"""Fields with which a user can restrict the rules of a set."""
+"""Fields with which a user can restrict the request faults of a ready-made set."""
 
 
 class ReadySet(NamedTuple):

@@ -145,7 +145,7 @@ def _timedelta_from_ms(value: int) -> Any:
 
 
 def _nested_class(hint: Any) -> tuple[type[Any] | None, bool]:
-    """Return the dataclass of a field's values, or None if they are no dataclass instances.
+    """Return the dataclass of a field's values, or None if the values are not instances of a dataclass.
 
     Also return whether the field is a tuple of such values.
     """

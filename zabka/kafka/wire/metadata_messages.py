@@ -51,7 +51,7 @@ class MetadataResponsePartition(msgspec.Struct, gc=False):
     packed: bytes = b""
 
     def bytes_of(self, version: int) -> bytes:
-        """Return the encoding of the partition in that version."""
+        """Return the encoding of this partition in the given version of the Metadata response."""
         layout = _layout(version)
         if layout != self.layout:
             self.packed, self.layout = _pack_row(self, version), layout

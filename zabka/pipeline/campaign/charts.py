@@ -95,10 +95,10 @@ def _written(value: float, digits: int) -> str:
 
 
 def chart(title: str, x: Axis, y: Axis, series: Sequence[Series], *, lines: bool, bars: bool) -> str:
-    """Return a chart of marks, each with its interval and the values of single seeds.
+    """Return a chart of marks, each with its confidence interval and the values of individual seeds.
 
-    With `lines`, lines join the marks; this requires an x axis that is a scale. With `bars`, each mark is at the end of
-    a bar.
+    With `lines`, a line joins the marks of a series. The x axis must then be a scale. With `bars`, each mark is at the
+    end of a bar.
     """
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = _frame(title, x, y, right, bottom)

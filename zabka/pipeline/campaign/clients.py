@@ -15,9 +15,9 @@ from zabka.pipeline.campaign.partition_times import Window
 class ClientView(msgspec.Struct):
     """Results of one producer, identified by its topic. Only sends that began within the window count.
 
-    `refused` is the number of sends without an acknowledgement; their records may be in the log nevertheless. Latencies
-    are those of acknowledged sends, None if there are none. `silence_ms` is the longest time without any
-    acknowledgement. `waited_ms` is the time in which the producer wanted to write and could not
+    `refused` is the number of sends without an acknowledgement; their records may be in the log nevertheless. The
+    latencies are those of acknowledged sends, or None if no send was acknowledged. `silence_ms` is the longest time
+    without any acknowledgement. `waited_ms` is the time in which the producer wanted to write and could not
     (`zabka.kafka.client.waiting`). It measures an outage better than the share of failed sends, because a waiting
     producer sends nothing else.
     """

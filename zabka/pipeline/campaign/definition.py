@@ -62,9 +62,12 @@ class Campaign(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     question: str
     seeds: str
     decide: str
-    """Name of the figure that answers the campaign's question."""
+    """Name of the figure (computed number) that answers the campaign's question."""
     also: list[str] = []
-    """Names of other figures to report. They can get worse with the best setting, which is its cost."""
+    """Names of other figures to report.
+
+    If one of them gets worse with the best setting, this is the cost of the setting.
+    """
     scenario: str = "chaos"
     settings: dict[str, Value] = {}
     grid: dict[str, list[Value]] = {}

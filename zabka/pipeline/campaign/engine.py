@@ -73,7 +73,7 @@ def comparisons(campaign: Campaign, runs: Mapping[tuple[int, int], Played], seed
 def costs(
     campaign: Campaign, runs: Mapping[tuple[int, int], Played], seeds: Sequence[int]
 ) -> dict[str, list[Comparison]]:
-    """Compare every figure in `also` with the baseline, on these seeds."""
+    """Compare every point of the campaign with the baseline in every figure of `also`, on these seeds."""
     level = cost_level(campaign.stop.confidence, len(campaign.look_sizes()), len(campaign.also))
     return {figure: _compared(campaign, runs, seeds, figure, level) for figure in campaign.also}
 

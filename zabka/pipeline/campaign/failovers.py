@@ -34,7 +34,7 @@ class Failover(msgspec.Struct):
     detect_ms: float | None = None
     """Time until the session of the lost process was closed."""
     elect_ms: float | None = None
-    """Time until another process was elected."""
+    """Time until another process was elected as controller or partition leader."""
     total_ms: float | None = None
     """Time until the new controller is ready, or until the new partition leader has taken over its partition."""
     ended_by: str | None = None
@@ -52,7 +52,7 @@ class Failovers:
         self.found: list[Failover] = []
         self._open: dict[str, Failover] = {}
         self._deposed: set[str] = set()
-        """Subjects of open failovers (controller or partition) whose lost process has meanwhile lost its role.
+        """Subjects (controller or partition) of open failovers in which the failed process has lost its role.
 
         The role is that of the controller or of the partition's leader.
         """

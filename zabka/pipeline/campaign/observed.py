@@ -46,7 +46,7 @@ class Observed(msgspec.Struct):
     """Number of topics for each pair of partition count and replication factor."""
     faults: Counter[str] = msgspec.field(default_factory=Counter)
     other_faults: Counter[str] = msgspec.field(default_factory=Counter)
-    """Number of faults of each kind that the simulated world does not have."""
+    """Number of observed faults of each kind that cannot be injected in the simulated world."""
     lasted_ms: list[int] = []
     first_us: int = 0
     last_us: int = 0

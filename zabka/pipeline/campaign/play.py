@@ -79,7 +79,7 @@ def play(run: Run) -> Played:
 
 
 def asked(world: WorldSettings, harmed_us: tuple[int, int], entries: list[Entry]) -> Asked:
-    """Return the parameters of the measures.
+    """Return the parameters with which a run is measured.
 
     The window is the time of the faults (`harmed_us`), or the whole history if there were no faults.
     """

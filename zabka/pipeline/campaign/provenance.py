@@ -1,4 +1,4 @@
-"""Version, commit and date of a report, with which it can be reproduced."""
+"""Version, commit and date that identify the code with which a report can be reproduced."""
 
 from __future__ import annotations
 

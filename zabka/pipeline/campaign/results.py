@@ -39,7 +39,7 @@ class Results(msgspec.Struct):
     differences: dict[str, list[Difference]]
     """For each figure, the difference of every point from point 0, including point 0 itself."""
     comparisons: list[Comparison]
-    """Comparison of the deciding figure of every other point with point 0."""
+    """Comparisons of every other point with point 0 in the deciding figure."""
     costs: dict[str, list[Comparison]]
     """Comparisons of the figures in `also` with point 0."""
     best: int

@@ -45,7 +45,7 @@ def ended(found: Results) -> Standing:
 
 
 def write(directory: Path, stands: Standing) -> None:
-    """Write the state atomically."""
+    """Write the campaign's state into `directory`, atomically."""
     aside = directory / f".{STANDING}"
     aside.write_bytes(msgspec.json.encode(stands))
     aside.replace(directory / STANDING)

@@ -43,7 +43,7 @@ FINEST_P = 1 / (1 + FLIPS * ROUNDS_MAX)
 """Smallest p-value that sampling can yield."""
 EXACT_SEEDS = 13
 POWER = 0.8
-"""Probability of finding a difference of the size `detectable`."""
+"""Probability with which a real difference of the size `detectable` is found."""
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ def share_interval(seeds: int, of: int, confidence: float) -> tuple[float, float
 
 
 def student_t(values: np.ndarray, confidence: float) -> tuple[float, float]:
-    """Return the confidence interval of a mean by Student's t."""
+    """Return the confidence interval of a mean, computed with Student's t-distribution."""
     half = stats.t.ppf((1 + confidence) / 2, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values))
     return float(values.mean() - half), float(values.mean() + half)
 
@@ -135,7 +135,7 @@ def _ts(samples: np.ndarray) -> np.ndarray:
 
 
 def difference(of: Mapping[int, float], baseline: Mapping[int, float], confidence: float) -> Difference:
-    """Return the paired difference of two settings, whose values are by seed."""
+    """Return the paired difference between two settings, whose values are keyed by seed."""
     values = _paired(of, baseline)
     if not len(values):
         return Difference(0, None, None, None, 1.0)

@@ -56,18 +56,19 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def level_of(confidence: float, looks: int, points: int) -> float:
-    """Return the significance level for calling a setting different.
+    """Return the significance level at which a setting counts as different.
 
-    A difference counts if its p-value is at most this level. The level depends on the number of looks and of points.
+    A difference counts if its p-value is at most this level. The level depends on the number of interim analyses
+    (`looks`) and the number of points (`points`).
     """
     return (1 - confidence) / (looks * max(1, points - 1))
 
 
 def cost_level(confidence: float, looks: int, figures: int) -> float:
-    """Return the significance level for calling a setting's cost different in one figure.
+    """Return the significance level at which a setting's cost counts as different in one figure.
 
-    A difference counts if its p-value is at most this level. The level is divided by the number of looks and the number
-    of figures.
+    A difference counts if its p-value is at most this level. The level is divided by the number of interim analyses
+    (`looks`) and the number of figures.
     """
     return (1 - confidence) / (looks * max(1, figures))
 

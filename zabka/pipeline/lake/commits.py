@@ -187,7 +187,7 @@ def merged(lines: Iterable[Lines]) -> list[Lines]:
 
 
 def gaps(lines: Iterable[Lines]) -> list[Gap]:
-    """Return the lines that are missing before the last line of each node."""
+    """Return, for each node, the ranges of lines that are missing before its last line."""
     found = []
     before = Lines("", "", 0, 0)
     for span in merged(lines):

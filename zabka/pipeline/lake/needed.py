@@ -1,9 +1,9 @@
-"""The rows of a lake that the tables need: one line in a hundred, collected as batches arrive.
+"""The rows of a lake that the tables need (about 1 % of the lines), collected as batches arrive.
 
-If no table needs the type of a line, the line shows only that a history continues. Therefore only the latest of these
-lines by either clock is kept for each run. Such a line also shows that a process ran. So for each node, its first line
-after a simulated pause and its last line before a start are kept. Frequent reports of replicas are treated like such
-lines; in addition, a few reports are kept for their content (`reports`).
+A line whose type no table needs shows only how long a history lasted, and that a process was running. Of these lines,
+only the following are kept: for each run, the latest one by wall clock and the latest one by monotonic clock; for each
+node, the first one after a simulated pause and the last one before a start. Replica reports are frequent and treated in
+the same way, except the few whose content a table needs (`reports`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ SIGN_OF_LIFE = "word"
 They are its first row after a pause, and its last row before a start.
 """
 BODIES = ("by wall", "by mono")
-"""Bodies of the rows of a run's latest entries by wall clock and by monotonic clock.
+"""Values of `body` in two rows of a run: its latest entry by wall clock, and by monotonic clock.
 
-The bodies differ, so that the two rows do not count as the same entry.
+The values differ, so that the two rows do not count as the same entry.
 """
 
 

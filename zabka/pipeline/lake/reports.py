@@ -32,7 +32,7 @@ class _Report(NamedTuple):
 
 
 class Reports:
-    """The reports that tables need, of all nodes, in order of arrival."""
+    """The replica reports of all nodes that the tables need, in order of arrival."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str, int], dict[str, Any]] = {}
@@ -42,7 +42,10 @@ class Reports:
         """The last two needed reports of each replica in its current role."""
 
     def add(self, rows: pa.Table) -> None:
-        """Add the reports in these rows. A row of `leadership_taken` or `followership_taken` begins a new role."""
+        """Add the reports in these rows.
+
+        A row of `leadership_taken` or `followership_taken` begins a new role of its replica.
+        """
         chosen = rows.filter(pc.is_in(rows["type"], pa.array([REPORTS, *_TAKEN])))
         for row in sorted(chosen.to_pylist(), key=lambda row: (row["run"], row["node"], row["node_seq"])):
             entry = check_line(row["body"].encode())
@@ -73,5 +76,5 @@ class Reports:
             del self._users[line], self._rows[line]
 
     def rows(self) -> pa.Table:
-        """Return the lines with needed reports, with the columns of `zabka-journal`."""
+        """Return the lines whose reports are needed, as a table with the columns of `zabka-journal`."""
         return pa.Table.from_pylist(list(self._rows.values()), schema=ARROW_SCHEMA)

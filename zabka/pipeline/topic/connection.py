@@ -52,7 +52,7 @@ def parse_place(text: str) -> TopicPlace:
 
 @asynccontextmanager
 async def connected(place: TopicPlace) -> AsyncIterator[AdminClient]:
-    """Yield a client of those brokers."""
+    """Yield an admin client for the brokers in `place.bootstrap`."""
     brokers = [(host.strip("[]"), int(port)) for host, _, port in
                (each.rpartition(":") for each in place.bootstrap.split(","))]  # fmt: skip
     channel = AsyncioChannel("zabka-pipeline")

@@ -100,7 +100,7 @@ class Publisher:
     def _files(self) -> dict[str, tuple[Path, str]]:
         """Return the files that have lines, each with its mark (a checksum of its first line).
 
-        Raises Recreated before any line is published.
+        Raises Recreated if a file does not continue what the topic contains. No line has been published then.
         """
         found: dict[str, tuple[Path, str]] = {}
         recreated: list[str] = []

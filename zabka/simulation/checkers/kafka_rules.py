@@ -26,7 +26,7 @@ NEVER_REGISTERED = -1
 
 
 class KafkaRules:
-    """Checks these rules for all partitions of one simulated world."""
+    """Checks the rules in this module for all partitions of one simulated world."""
 
     def __init__(
         self, znodes: KafkaZnodes, nodes: Mapping[int, AuditedBroker], checked: CheckCounts, violated: Violated
@@ -124,7 +124,7 @@ class KafkaRules:
         return None if running is None else running.replicas.partitions.get(name)
 
     def _life_known_to(self, controller_epoch: int, broker: int) -> int | None:
-        """Return a broker's epoch as the controller with this controller epoch knows it, or None."""
+        """Return a broker's epoch as the controller with this controller epoch knows it, or None if unknown."""
         for node in self._nodes.values():
             term = None if node.broker is None else node.broker.controller.term
             if term is not None and term.context.epoch == controller_epoch:

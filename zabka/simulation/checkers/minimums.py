@@ -24,7 +24,7 @@ class Minimums:
         """Values of each entity (topics/T, brokers/N), each with its start time. None means no override."""
         self._registered: dict[int, int] = {}
         self._known: dict[tuple[int, str], int] = {}
-        """Time at which a broker's process learned of a topic."""
+        """Time at which each broker's process learned of each topic."""
 
     # -- events ------------------------------------------------------------------------------------------------------
 

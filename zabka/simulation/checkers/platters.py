@@ -128,7 +128,7 @@ class Platters:
 
 
 class DurableReports:
-    """Checks what single peers report: durable transactions and epochs, snapshots, and synchronised histories."""
+    """Checks what individual peers report: durable transactions and epochs, snapshots, synchronised histories."""
 
     def __init__(self, disks: PeerDisks, record: Record, emit: Callable[[InvariantViolated], object]) -> None:
         self._disks = disks

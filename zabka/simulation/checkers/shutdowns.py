@@ -119,7 +119,7 @@ class ShutdownConnection:
                 )
 
     def sent(self, data: bytes) -> None:
-        """Record the responses to shutdown requests in bytes that the broker sent."""
+        """Find responses to shutdown requests in `data`, which the broker sent, and record them."""
         for frame in self._responses.read(data):
             if self._asked and self._asked[0].correlation_id == response_correlation_id(frame):
                 asked = self._asked.popleft().payload

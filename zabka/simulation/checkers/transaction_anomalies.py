@@ -62,7 +62,7 @@ from zabka.journal.events import TopicPartition
 
 
 class Kind(StrEnum):
-    """Names of anomalies, after Adya and Elle where they have one."""
+    """Kinds of anomalies. An anomaly that Adya or Elle has named keeps that name."""
 
     ABORTED_READ = "G1a"
     UNFINISHED_READ = "unfinished read"
@@ -108,7 +108,7 @@ class Transaction(NamedTuple):
 
     @property
     def places(self) -> list[int]:
-        """Return the positions in time of the transaction's begin, of the commit request and of the reply.
+        """Return the positions in time of the transaction's start, of its commit request and of the reply.
 
         Positions that are None are omitted.
         """

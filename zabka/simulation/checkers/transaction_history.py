@@ -65,14 +65,17 @@ class Attempt:
     A value can be in the log even if the producer got no reply.
     """
     inputs: dict[str, tuple[TopicPartition, int]] = field(default_factory=dict)
-    """Inputs of a read-process-write loop whose outputs are in this transaction: partition and offset by value."""
+    """Inputs of a read-process-write loop whose outputs are in this transaction.
+
+    Each record value is mapped to the partition and offset from which it was read.
+    """
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     kept_in: TopicPartition | None = None
     """Partition of `__consumer_offsets` that stores the committed input offsets, or None if there are none."""
     is_commit_asked: bool = False
     outcome: Outcome = Outcome.OPEN
     began: int = 0
-    """Position of the transaction's begin in the sequence of this history's observations.
+    """Position of the transaction's start in this history's sequence of observations.
 
     The next two fields are positions in the same sequence.
     """
@@ -131,7 +134,7 @@ class TransactionHistory:
         attempt.is_commit_asked, attempt.asked, attempt.outcome = commit, next(self._places), Outcome.UNKNOWN
 
     def ended(self, attempt: Attempt) -> None:
-        """Note that the end that a producer asked for was acknowledged."""
+        """Record that the coordinator acknowledged the end of the transaction that the producer requested."""
         attempt.outcome = Outcome.COMMITTED if attempt.is_commit_asked else Outcome.ABORTED
         attempt.ended = next(self._places)
 
@@ -255,7 +258,7 @@ class TransactionHistory:
             yield from (f"{ANOMALIES}: {kind}: {detail}" for kind, detail in analysis.forbidden)
 
     def as_appends(self, is_excused: IsExcused) -> History:
-        """Return the history as appends to lists and reads of them."""
+        """Return the history in the form for the search for anomalies: appends to lists, and reads of these lists."""
         transactions = [
             Transaction(
                 str(each), each.records, each.reads, each.began,

@@ -279,7 +279,7 @@ class ServingWorld:
 
 
 def nothing() -> None:
-    """Undo a fault that was left out."""
+    """Do nothing, because a fault that was left out has no effect to undo."""
 
 
 def server_line(peer: int, *, observer: bool = False) -> str:

@@ -78,7 +78,7 @@ class PeerMachine(ServerMachine):
 
     @property
     def serves(self) -> bool:
-        """Whether the peer is the established leader or follows it."""
+        """Whether the peer is the established leader, or follows the established leader."""
         running = self.running
         return self.process is not None and running is not None and running.peer.status().serving
 

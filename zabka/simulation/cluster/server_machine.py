@@ -69,7 +69,7 @@ class ProcessLog:
         """Ignore a warning: warnings are about other nodes or the machine, not about bugs of this process."""
 
     def error(self, said: str, **facts: object) -> None:
-        """Report an error to the world: unlike a warning, an error can be a bug of this process."""
+        """Report an error to the world. Unlike a warning, an error can be caused by a bug in this process."""
         self._on_error(said, facts)
 
 
@@ -87,9 +87,9 @@ class ServerMachine(Machine):
         super().__init__(ground, name, address, main, on_exit=self._ended, skew_us=skew_ms * 1000)
         self.record = record
         self.gave_up = 0
-        """How often the process has exited although it was not killed."""
+        """Number of times that the process exited by itself, without being killed."""
         self.told_to_stop = 0
-        """How often the current or last process received SIGTERM."""
+        """Number of SIGTERM signals that the current or last process received."""
         self.is_wanted = False
         """Whether the supervisor restarts the process when it ends."""
         self.faults = FaultTable(node=name)
@@ -99,10 +99,7 @@ class ServerMachine(Machine):
         self._troubles = troubles
         self._restart_due = False
         self._started_on = self.volume, 0
-        """The disk at the start of the process, and the number of faults that operations on it had met by then.
-
-        Only injected faults are counted.
-        """
+        """Disk on which the process was started, and the number of injected faults on that disk until then."""
 
     def start(self) -> None:
         """Switch the machine on, and run the program unless it is already running."""
@@ -152,7 +149,7 @@ class ServerMachine(Machine):
         super().kill()
 
     def lose_power(self) -> None:
-        """Cut the power.  The machine is not restarted."""
+        """Cut the machine's power. The supervisor does not restart the machine."""
         self.is_wanted = False
         self.note_end()
         super().lose_power()

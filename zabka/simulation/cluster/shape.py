@@ -9,7 +9,10 @@ CHANGES_CHANCE = 0.25
 
 
 class Shape(NamedTuple):
-    """Shape of an ensemble: `peers` servers, of which the last `observers` start as observers; zoo.cfg keys."""
+    """Shape of an ensemble: its servers and their zoo.cfg keys.
+
+    Of the `peers` servers, the last `observers` start as observers.
+    """
 
     peers: int
     observers: int

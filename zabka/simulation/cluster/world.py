@@ -126,7 +126,7 @@ class World(ClusterWorld):
     def in_virtual_time(self) -> Iterator[None]:
         """Replace the host's clocks and random numbers during a `with` block in which virtual time passes.
 
-        If a test's program that runs in this world enters the block, the program waits while the world runs.
+        A test's program that runs in this world can enter the block too. The program then waits while the world runs.
         """
         if self._is_running:
             with self.ground.turn.handed_over():

@@ -17,7 +17,7 @@ from zabka.simulation.engine.scheduler import Scheduler
 
 
 class Action(Enum):
-    """What a rule does with a frame."""
+    """Action that a rule applies to a frame."""
 
     HOLD = "hold"
     DROP = "drop"
@@ -85,7 +85,7 @@ class Rule:
 
 
 class Gates:
-    """The gate rules of one world."""
+    """The rules by which gates hold, drop, delay or reorder the frames of one world."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler

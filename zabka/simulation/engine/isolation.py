@@ -56,8 +56,9 @@ class Isolation:
 
     def __init__(self, seed: random.Random, turn: Turn) -> None:
         self.loops: dict[ProgramLoop, str] = {}
-        """Names of the machines of the test's programs, keyed by the program's event loop. No other process is
-        restricted.
+        """Event loops of the test's programs, each with the name of its machine.
+
+        Only these programs are isolated from the host.
         """
         self.steps: list[Step] | None = None
         """Traced event loop iterations of the programs, or None if they are not traced."""

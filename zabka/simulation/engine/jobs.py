@@ -60,7 +60,7 @@ class LoopWorkers:
 
 
 class _LoopWork:
-    """A running job."""
+    """A job that has started and whose steps run in a process's simulated event loop."""
 
     def __init__(self, loop: ProcessLoop, job: Job, random: Random) -> None:
         self._loop = loop

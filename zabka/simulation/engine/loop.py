@@ -41,7 +41,7 @@ Context_ = dict[str, Any]
 
 
 OWN_HOSTS = ("localhost", "127.0.0.1", "0.0.0.0")
-"""Host names with which a process means its own machine."""
+"""Host names that refer to the machine of the process that uses them."""
 
 
 class Timed(Protocol):
@@ -315,7 +315,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def create_task(  # type: ignore[override]
         self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        """Start a task. If it has no name, it is named by its number within the process."""
+        """Start a task. A task without a given name is named by its number within the process."""
         self._task_number += 1
         task = asyncio.Task(coro, loop=self, name=name or f"task {self._task_number}", context=context)
         self.keep(task)
@@ -385,7 +385,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     # -- the executor ------------------------------------------------------------------------------------------------
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """Call the function later, outside the loop's turns, in place of a thread."""
+        """Call the function later, outside the loop's turns. No thread is used."""
         future = self.create_future()
 
         def work() -> None:

@@ -45,7 +45,7 @@ class TapFeed:
         self._names[address] = name
 
     def notes(self, node: str, clock: Clock) -> ProcessNotes:
-        """Return the message recorder for one process on that machine."""
+        """Return the message recorder for one process on the machine `node`."""
         return ProcessNotes(self, node, clock)
 
     def name_of(self, transport: Transport) -> str:
@@ -108,7 +108,7 @@ class ProcessNotes(MessageNotes):
         return self._clock.world_us()
 
     def note(self, us: int, sent: bool, line: MessageLine, key: str, content: Content, size: int | None) -> None:
-        """Report a message to the tap."""
+        """Report a message that this process sent or received. Ignore it if the process was killed."""
         assert line.other is not None, "every line of a world is told whose it is"
         if self._clock.killed:
             return

@@ -32,7 +32,7 @@ class Clocked(Protocol):
 
 
 class Turn:
-    """Holds the process of a world that is currently running its turn, or None between turns."""
+    """Holds the process whose turn is running in a world; None between turns."""
 
     def __init__(self) -> None:
         self.taker: Clocked | None = None

@@ -57,7 +57,7 @@ class ClusterNemesis(ServingNemesis):
         return self.world.servers()
 
     def pick(self) -> ServerMachine:
-        """Draw the machine of a broker or, less often, of a peer."""
+        """Return the machine of a randomly chosen broker or, less often, of a peer."""
         return self.pick_broker() if self.random.random() < BROKERS_CHANCE else self.pick_peer()
 
     def pick_broker(self) -> BrokerMachine:

@@ -13,7 +13,7 @@ LATE_WINDOW_MS = 700
 
 
 def cut_one_way(nemesis: Nemesis) -> None:
-    """Cut one direction between two nodes."""
+    """Cut one direction of the link between two nodes."""
     source, target = _two_nodes(nemesis)
     nemesis.until_healed(nemesis.world.cut(source, target, both_ways=False))
 

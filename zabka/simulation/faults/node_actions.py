@@ -1,4 +1,4 @@
-"""Actions of the search on processes, links and disks, possible in any world."""
+"""Actions on processes, links and disks that the search can use in any world."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def crash_soon(stage: Stage, words: ActionNumbers) -> str:
 
 
 def slow_disk(stage: Stage, words: ActionNumbers) -> str:
-    """Slow down a peer's disk until the link faults are undone."""
+    """Slow down a peer's disk. The disk is fast again when the link faults are undone."""
     peers = stage.world.peer_names()
     name = peers[words.below(WHICH, len(peers))]
     factor = 10 + words.below(MEASURE, DISK_FACTOR_MAX)

@@ -103,7 +103,7 @@ class ServingNemesis:
         return list(self.world.peers.values())
 
     def pick(self) -> ServerMachine:
-        """Draw a server's machine."""
+        """Return the machine of a randomly chosen server."""
         return self.pick_peer()
 
     def pick_peer(self) -> PeerMachine:

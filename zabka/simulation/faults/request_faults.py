@@ -35,7 +35,7 @@ ERRORS: dict[str, tuple[str, ...]] = {
     "OffsetFetch": _COORDINATOR,
     "InitProducerId": _COORDINATOR,
 }
-"""Errors that can be returned to clients of brokers, by API."""
+"""Errors that request faults can return to clients of brokers, keyed by API."""
 OF_CLIENTS = (*ERRORS, "Metadata", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit")
 OF_BROKERS = (
     "Fetch", "OffsetForLeaderEpoch", "AlterPartition", "LeaderAndIsr", "UpdateMetadata", "StopReplica",
@@ -75,7 +75,7 @@ def _add(nemesis: Nemesis, **fields: Any) -> None:
 
 
 def refused_request(nemesis: Nemesis) -> None:
-    """Return an error to a client of a broker."""
+    """Make a broker return an error to a client."""
     api = _pick(nemesis, tuple(ERRORS))
     _add(nemesis, api=api, effect="error", error=_pick(nemesis, ERRORS[api]))
 

@@ -25,7 +25,7 @@ class Parts(NamedTuple):
 
 
 def parts(world: World, focus: TopicPartition) -> Parts:
-    """Return which nodes have the roles for the partition `focus`."""
+    """Return the names of the nodes that have each role, such as the leader of the partition `focus`."""
     state = world.replication.znodes.states.get(focus)
     assignment = world.replication.znodes.topics.get(focus.topic)
     replicas = assignment.partitions[focus.partition].replicas if assignment and state else ()

@@ -49,7 +49,7 @@ class Elect(CoreStep, frozen=True):
     peers: tuple[int, ...]
 
     def play(self, cores: BareEnsemble) -> None:
-        """Exchange election messages until all these peers have a leader."""
+        """Exchange election messages until all peers of this step have a leader."""
         if not elect(cores, self.peers):
             raise StepFailed(f"{self.peers} elected nobody")
 
@@ -105,7 +105,7 @@ class Lose(CoreStep, frozen=True):
     link: int = 0
 
     def play(self, cores: BareEnsemble) -> None:
-        """Deliver the close of the connection, without the packets before it."""
+        """Deliver the close of a connection, without the packets that were sent before it."""
         carrying = cores.carrying(self.source, self.target)
         if not 0 <= self.link < len(carrying) or carrying[self.link].under_way_to(self.target)[-1] is not None:
             raise StepFailed(f"no connection that {self.source} has closed carries anything to {self.target}")
@@ -127,7 +127,7 @@ class SyncDisk(CoreStep, frozen=True):
 
 
 class Write(CoreStep, frozen=True):
-    """Let a client of that peer send `count` writes."""
+    """Let a client of one peer send `count` writes."""
 
     peer: int
     count: int = 1
@@ -144,7 +144,7 @@ class Sync(CoreStep, frozen=True):
     peer: int
 
     def play(self, cores: BareEnsemble) -> None:
-        """Send the sync request to that peer."""
+        """Send the sync request to the peer of this step."""
         cores.sync(self.peer)
 
 
@@ -155,7 +155,7 @@ class Crash(CoreStep, frozen=True):
     written: int = 0
 
     def play(self, cores: BareEnsemble) -> None:
-        """Kill the processes of these peers."""
+        """Kill the processes of this step's peers."""
         for peer in self.peers:
             if cores.nodes[peer].peer is not None:
                 waiting = len(cores.nodes[peer].queue)
@@ -163,7 +163,7 @@ class Crash(CoreStep, frozen=True):
 
 
 class Isolate(CoreStep, frozen=True):
-    """Reset every connection of that peer, and notify both ends of each connection."""
+    """Reset every connection of a peer, and notify both ends of each connection."""
 
     peer: int
 

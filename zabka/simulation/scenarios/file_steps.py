@@ -103,7 +103,7 @@ class LoseNewestLog(FileStep, frozen=True):
 
 
 class Replace(FileStep, frozen=True):
-    """Replace a server that is down by an empty server."""
+    """Replace a server that is down with an empty one."""
 
     peer: int
 

@@ -207,7 +207,7 @@ class Delay(WorldStep, frozen=True):
     delay_ms: int
 
     def play(self, stage: Stage) -> None:
-        """Delay the link to each of the other nodes."""
+        """Delay the links between `node` and each of `others`."""
         node = stage.node(self.node)
         for other in stage.nodes(self.others, but=node):
             stage.heals.append(((node, other), stage.world.delay(node, other, self.delay_ms)))

@@ -108,7 +108,7 @@ class TransactionIs(WorldStep, frozen=True):
     within_ms: int = STATE_MS
 
     def play(self, stage: Stage) -> None:
-        """Query the coordinator until it reports that state."""
+        """Query the coordinator until it reports the state `state`."""
         admin = TransactionAdmin(stage.kafka.admin, stage.kafka_machine.runtime())
         deadline_ms = stage.world.now_ms + self.within_ms
         while True:
@@ -159,7 +159,7 @@ class HeldBack(WorldStep, frozen=True):
     within_ms: int = STATE_MS
 
     def play(self, stage: Stage) -> None:
-        """Advance time until the leader has written that report to the journal."""
+        """Advance time until the leader has journalled that the last stable offset is held back."""
         partition = partition_of(self.partition)
         try:
             stage.world.until(
@@ -175,7 +175,7 @@ class MarkersInOrder(WorldStep, frozen=True):
     partition: str
 
     def play(self, stage: Stage) -> None:
-        """Compare each marker with the producer's previous marker."""
+        """Check that the coordinator epochs of each producer's markers never decrease."""
         newest: dict[int, int] = {}
         for marker in stage.reported(MarkerWritten, partition_of(self.partition)):
             before = newest.get(marker.producer_id, marker.coordinator_epoch)

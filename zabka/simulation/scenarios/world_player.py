@@ -40,7 +40,7 @@ def play(scenario: WorldScenario, tap: MessageTap | None = None, tap_of_bug: Mes
 
 
 def _shape(scenario: WorldScenario, broker_keys: dict[str, str]) -> ClusterShape:
-    """Return the shape of the script's cluster.  Nothing in it is random."""
+    """Return the shape of the cluster that the scenario describes. It contains no random values."""
     own = scenario.peer_keys
     ensemble = Shape(
         peers=scenario.peers,
@@ -127,7 +127,8 @@ def _taken(stage: Stage, text: str) -> StepTaken:
 def _announced(stage: Stage, step: AnyWorldStep) -> list[StepTaken]:
     """Return the records of the step that is performed next.
 
-    For a `WithBug` step, these are its inner steps in the run with the bug, and none in the run without it.
+    For a `WithBug` step, return the records of its inner steps in the run with the bug, and none in the run without the
+    bug.
     """
     if isinstance(step, WithBug):
         return [_taken(stage, step_text(inner, stage.names)) for inner in step.steps] if stage.with_bug else []

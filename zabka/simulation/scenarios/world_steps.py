@@ -56,7 +56,7 @@ class Restart(WorldStep, frozen=True):
     nodes: tuple[str, ...] = ()
 
     def play(self, stage: Stage) -> None:
-        """Start each of these nodes that is down."""
+        """Start those nodes of this step that are down."""
         for node in stage.nodes(self.nodes) or [machine.name for machine in stage.world.servers()]:
             stage.server(node).switch_on()
 
@@ -139,7 +139,7 @@ class Drop(WorldStep, frozen=True):
     count: int = 1
 
     def play(self, stage: Stage) -> None:
-        """Drop the next messages of that kind."""
+        """Drop the next messages of this step's kind."""
         stage.add_message_fault(self.source, self.target, self.kind, partial(stage.messages.drop, count=self.count))
 
 
@@ -152,7 +152,7 @@ class DelayMessages(WorldStep, frozen=True):
     delay_ms: int
 
     def play(self, stage: Stage) -> None:
-        """Delay all messages of that kind from now on."""
+        """Delay all messages of this step's kind from now on."""
         delay = partial(stage.messages.delay, delay_ms=self.delay_ms)
         stage.add_message_fault(self.source, self.target, self.kind, delay)
 
@@ -166,7 +166,7 @@ class Reorder(WorldStep, frozen=True):
     count: int = 1
 
     def play(self, stage: Stage) -> None:
-        """Send the next messages of that kind after the messages that follow them."""
+        """Send the next messages of this step's kind after the messages that follow them."""
         reorder = partial(stage.messages.reorder, count=self.count)
         stage.add_message_fault(self.source, self.target, self.kind, reorder)
 
@@ -222,7 +222,7 @@ class Serving(WorldStep, frozen=True):
 
 
 class Join(WorldStep, frozen=True):
-    """Connect a client to one of these peers."""
+    """Connect a client to one of `peers`."""
 
     client: str
     peers: tuple[int, ...] = (1, 2, 3)
@@ -285,7 +285,7 @@ class Becomes(WorldStep, frozen=True):
     state: str
 
     def play(self, stage: Stage) -> None:
-        """Advance time until the session has that state."""
+        """Advance time until the client's session has the state `state`."""
         client = stage.client(self.client)
         try:
             stage.world.until(lambda: client.state.value == self.state, PATIENCE_MS, self.state)

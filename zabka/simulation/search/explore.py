@@ -92,7 +92,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Left(msgspec.Struct, frozen=True):
-    """How many events of each kind are still allowed."""
+    """Number of events of each kind that the search still allows."""
 
     writes: int
     crashes: int
@@ -339,4 +339,7 @@ _BOUNDED: dict[str, Callable[[BareEnsemble], Iterator[CoreSteps]]] = {
     "breaks": explore_steps.breaks,
     "timeouts": explore_steps.timeouts,
 }
-"""Functions that yield the steps of limited number, keyed by the field of `Left` with the remaining number."""
+"""Functions that yield the steps of kinds that are limited in number.
+
+The key of each function is the field of `Left` with the number of such steps that are still allowed.
+"""

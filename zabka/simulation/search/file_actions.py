@@ -42,7 +42,7 @@ from zabka.simulation.steps.bare_ensemble import BareEnsemble
 from zabka.simulation.steps.bare_file_ensemble import BareFileEnsemble
 
 RETAINED = 3
-"""Number of newest snapshots that autopurge keeps (its minimum)."""
+"""Number of newest snapshots that autopurge keeps. It is the lowest number that autopurge accepts."""
 LOADS = (1, 2, 3, 5, 9)
 """Possible numbers of successive writes.  The largest number fills one or two log files."""
 ABSENCES = ((1, 2, 4), (1, 3))
@@ -209,7 +209,10 @@ def or_else(wanted: Possible, otherwise: Possible, cores: BareEnsemble) -> Itera
 
 
 def stops(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield crashes of one process. All other peers are notified, and elect a leader if they have none."""
+    """Yield series of steps in which one process crashes.
+
+    All other peers are notified, and elect a leader if they have none.
+    """
     up = _up(cores)
     for peer in up:
         yield (Crash((peer,)), Run(), Confer(tuple(other for other in up if other != peer)), Run())
@@ -279,7 +282,7 @@ def depositions(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def last_writes(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield steps in which a leader's last writes reach only its own disk, or also one other disk.
+    """Yield steps in which a leader's last writes reach only its own disk, or its own and one other disk.
 
     The leader is partitioned and in some cases dies, and the others elect another leader.
     """
@@ -323,7 +326,7 @@ def half_open(cores: BareEnsemble) -> Iterator[Break]:
 def impatience(cores: BareEnsemble) -> Iterator[Stretch]:
     """Yield, for each running peer, the steps in which it times out and leaves its role.
 
-    The peer becomes LOOKING, together with the peers that thereby lose their leader.
+    The peer becomes LOOKING. Peers that lose their leader because of this become LOOKING too.
     """
     up = _up(cores)
     for peer in up:
@@ -331,12 +334,12 @@ def impatience(cores: BareEnsemble) -> Iterator[Stretch]:
 
 
 def vanishing(cores: BareEnsemble) -> Iterator[FileSteps]:
-    """Yield power losses of one machine of which no peer is notified."""
+    """Yield power losses of one machine. No other peer is notified of the loss."""
     yield from map(Vanish, _up(cores))
 
 
 def purges(cores: BareEnsemble) -> Iterator[Stretch]:
-    """Yield autopurge on all running peers."""
+    """Yield the steps that run autopurge on all running peers."""
     yield tuple(Purge(peer, RETAINED) for peer in _up(cores))
 
 

@@ -36,9 +36,9 @@ ELECTIONS_MAX = 5
 UNHURRIED = 0.6
 """Share of runs that consist only of actions, without single steps."""
 OLD = 0.5
-"""Share of runs whose servers were restarted before the run."""
+"""Share of runs whose ensemble has accepted a few writes and been restarted before the search begins."""
 PURGING = 0.5
-"""Share of the action-only runs in which autopurge follows every load."""
+"""Share of the action-only runs in which autopurge follows each series of writes."""
 IN_MEMORY = Path("/dev/shm")
 
 

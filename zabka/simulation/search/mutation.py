@@ -15,7 +15,7 @@ from zabka.simulation.faults.actions import ACTION_NUMBERS, ACTIONS
 from zabka.simulation.search.protocol import STEP_WORDS, STEPS
 
 MIDDLE = (ACTIONS, STEPS, "nemesis")
-"""Streams in which most changes are made."""
+"""Streams in which the search makes most of its changes."""
 MIDDLE_CHANCE = 0.75
 CHANGES_MAX = 4
 SPAN_MAX = 6
@@ -74,7 +74,10 @@ def _with_other_luck(choices: Choices, random: Random) -> Choices:
 
 
 def _span(words: ActionNumbers, unit: int, random: Random) -> tuple[int, int]:
-    """Choose a few successive actions or steps of `unit` words each. Return the indexes where they begin and end."""
+    """Choose a few successive actions or steps, each of which consists of `unit` words.
+
+    Return the indexes of the words at which they begin and end.
+    """
     units = max(1, len(words) // unit)
     begin = random.randrange(units)
     length = 1 + int(random.random() ** 3 * min(SPAN_MAX, units - begin))

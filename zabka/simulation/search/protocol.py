@@ -136,7 +136,7 @@ def _run(cores: BareEnsemble) -> Iterator[CoreSteps]:
 
 
 def hold(cores: BareEnsemble) -> Iterator[CoreSteps]:
-    """Placeholder in the list of step kinds for `Quiet.turn`; yields no steps."""
+    """Placeholder for `Quiet.turn` in the list of step kinds. It yields no steps."""
     yield from ()
 
 

@@ -119,7 +119,7 @@ class Shrinking:
             yield self.choices.changed(purpose, Stream(words=left, tail=stream.tail, ends=stream.ends))
 
     def _level(self, purpose: str) -> None:
-        """Set every recorded value to zero that does not matter for the violation."""
+        """Set to zero every recorded value that does not matter for the violation."""
         for place in range(len(self.choices.streams[purpose].words)):
             stream = self.choices.streams[purpose]
             if stream.words[place]:

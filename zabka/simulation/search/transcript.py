@@ -67,7 +67,7 @@ def transcript(peers: int, steps: Iterable[CoreSteps]) -> Iterator[str]:
 
 
 def step_text(cores: BareEnsemble, step: CoreSteps) -> str:
-    """Return a text for one step."""
+    """Return a text that describes one step."""
     if isinstance(step, Deliver | Lose):
         under_way = cores.carrying(step.source, step.target)
         packet = under_way[step.link].under_way_to(step.target)[0] if step.link < len(under_way) else None

@@ -125,9 +125,9 @@ class BareEnsemble:
         return [link for link in self.links if link.joins(source, target) and link.under_way_to(target)]
 
     def next_to(self, source: int, target: int) -> tuple[LinkId, Packet | None] | None:
-        """Return the oldest packet in flight from source to target and its connection, or None if there is none.
+        """Return the oldest packet in flight from source to target, with its connection; None if there is none.
 
-        If the other end has closed the connection, the packet that stands for this close is None.
+        If the other end has closed the connection, the packet is None and stands for the close.
         """
         for link in self.links:
             if link.joins(source, target) and (queue := link.under_way_to(target)):
@@ -185,7 +185,7 @@ class BareEnsemble:
         return self.asked
 
     def notify(self, position: int = 0) -> None:
-        """Deliver the election message at index `position` of those in flight."""
+        """Deliver the election message in flight with the index `position`."""
         source, target, notification = self.notifications[position]
         self.notifications = self.notifications[:position] + self.notifications[position + 1 :]
         if self.is_up(target):

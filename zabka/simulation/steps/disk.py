@@ -15,7 +15,7 @@ DISK_EFFECTS: tuple[type[effects.Effect], ...] = (
     effects.Append, effects.Barrier, effects.SaveAcceptedEpoch, effects.SaveCurrentEpoch, effects.SaveDoubt,
     effects.SaveMembership, effects.SaveNextMembership, effects.SaveSnapshot, effects.TruncateLog,
 )  # fmt: skip
-"""Types of effects of the protocol code that are disk operations."""
+"""Types of the effects by which the protocol code requests disk operations."""
 
 
 class NodeDisk(Protocol):

@@ -211,7 +211,7 @@ class FileDisk:
         self._heard["durable"] += 1
 
     def on_truncated(self, recovery: Recovery) -> None:
-        """Store what the storage loaded again after it truncated the log."""
+        """Keep the state that the storage loaded after it truncated the log."""
         self._truncated = recovery
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
@@ -269,9 +269,9 @@ class FileDisk:
     def outline(self) -> tuple[int, ...]:
         """Return properties by which a search distinguishes disks that have equal histories.
 
-        These are the numbers of log and snapshot files, whether the oldest log file begins with the first transaction
-        of an epoch, by how many epochs (at most 2) the start of this file is later than the start of the history, and
-        which damage exists.
+        The properties are the number of log files, the number of snapshot files, whether the oldest log file begins
+        with the first transaction of an epoch, the number of epochs (at most 2) between the start of the history and
+        the start of this file, and the existing damage.
         """
         return (*self._bytes.outline, bool(self._flipped), bool(self._taken))
 

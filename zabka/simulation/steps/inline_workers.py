@@ -41,7 +41,7 @@ class InlineWorkers:
 
 
 class _Held:
-    """A running job."""
+    """A job that has been started and may still have steps to run."""
 
     def __init__(self, job: Job, name: str) -> None:
         self._job: Job | None = job

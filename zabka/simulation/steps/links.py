@@ -33,7 +33,7 @@ class CoreLink:
         self._key: tuple[object, ...] | None = None
 
     def under_way_to(self, peer: int) -> UnderWay:
-        """Return the packets and closes in flight to that end."""
+        """Return the packets and connection closes that are in flight to `peer`."""
         return self.to_opener if peer == self.opener else self.to_acceptor
 
     def is_open_at(self, peer: int) -> bool:
@@ -83,7 +83,7 @@ class CoreLink:
         return self.with_queue(to, (*queue, packet))
 
     def closed_at(self, peer: int) -> CoreLink:
-        """Return this link with the end of `peer` closed, so that this end receives nothing more."""
+        """Return this link after `peer` has closed its end: `peer` receives nothing more on it."""
         if peer == self.opener:
             return self._but(to_opener=(), opener_open=False)
         return self._but(to_acceptor=(), acceptor_open=False)

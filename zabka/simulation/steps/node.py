@@ -51,10 +51,14 @@ class Steady:
 class Outcome(msgspec.Struct, frozen=True, eq=False):
     """The results of one input to a node.
 
-    `traffic` contains, in order, the packets sent on links, and None where a link was closed, `dials` the servers to
-    connect to, `notes` the election messages, and `events` the journal events. `answers` lists the replies as request
-    numbers and zxids, `commits` the commits sent to learners, and `problems` the broken protocol rules. `waited_ms` is
-    the time that passed.
+    - `traffic`: the packets sent on links, in order; None means that a link was closed
+    - `dials`: the servers to connect to
+    - `notes`: the election messages
+    - `events`: the journal events
+    - `answers`: the replies, as request numbers and zxids
+    - `commits`: the commits sent to learners
+    - `problems`: the protocol rules that were broken
+    - `waited_ms`: the time that passed
     """
 
     traffic: tuple[tuple[LinkId, Packet | None], ...] = ()
@@ -68,7 +72,7 @@ class Outcome(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Collected:
-    """Collects the results of an input while it is handled."""
+    """Collects the results of one input while the node handles it."""
 
     __slots__ = ("answers", "commits", "dials", "events", "notes", "problems", "reads", "traffic")
 
@@ -135,7 +139,7 @@ class CoreNode:
         return self._status
 
     def twin(self) -> CoreNode:
-        """Return a copy of the node whose process is independent of the original."""
+        """Return a copy of the node. Its process is independent of the original's process."""
         other = copy(self)
         other.timers = dict(self.timers)
         other.number = 0

@@ -28,7 +28,10 @@ from zabka.simulation.steps.node import CoreNode, Outcome
 
 
 def _counts(checker: object) -> frozenset[str]:
-    """Return the names of a checker's counters, which its digest ignores: they do not affect later checks."""
+    """Return the names of a checker's counters.
+
+    They do not affect later checks, so the checker's digest ignores them.
+    """
     return frozenset(("checked",))
 
 
@@ -66,7 +69,7 @@ class Monitor:
 
 
 class Transitions(Protocol):
-    """Interface of the ways to change nodes and monitors."""
+    """Interface that applies inputs to nodes, checks their journal entries with a monitor, and forks both."""
 
     def apply_input(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
         """Apply an input to a node; return the resulting node and the outcome of the input."""
@@ -93,7 +96,7 @@ class DirectTransitions:
     def watch(
         self, monitor: Monitor, peer: int, outcome: Outcome, entries: Callable[[], list[Entry]]
     ) -> tuple[Monitor, list[str]]:
-        """Check the entries with the monitor, which changes in place."""
+        """Check the entries with the monitor. The monitor itself changes; it is not copied."""
         return monitor, monitor.see(entries())
 
     def fork(self, nodes: dict[int, CoreNode], monitor: Monitor) -> tuple[dict[int, CoreNode], Monitor]:

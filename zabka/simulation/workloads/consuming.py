@@ -58,7 +58,7 @@ class Consuming:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether all members run in the same generation."""
+        """Return whether all members are in the same generation."""
         consumers = [member.consumer for member in self.members]
         statuses = [consumer.status() for consumer in consumers if consumer is not None]
         if len(statuses) < len(consumers):

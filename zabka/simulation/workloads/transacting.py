@@ -176,7 +176,10 @@ class Transacting:
         self._loops: list[ReadProcessWrite] = []
         self._done: dict[str, None] = {}
         self._movers = [f"mover-{number}" for number in range(1, MOVERS + 1)]
-        """The machines of the movers.  Their names are also the movers' transactional ids."""
+        """Names of the machines on which the movers run. They are also the movers' transactional ids.
+
+        A mover is a client that copies records from one topic to another.
+        """
         self._stuck: dict[str, None] = {}
         """Partitions whose log still has an open transaction at the end."""
         for name in PAYERS:
@@ -328,7 +331,7 @@ class Transacting:
         return sum(loop.processed for loop in self._loops)
 
     def stop(self) -> None:
-        """Make the payers stop after their current transaction."""
+        """Make the payers (the producers that write payments) stop after their current transaction."""
         self._stopping = True
 
     @property
@@ -366,8 +369,8 @@ class Transacting:
     def is_excused(self, partitions: Iterable[TopicPartition], *transactional_ids: str) -> bool:
         """Return whether one of these partitions lost records in a way that Kafka allows.
 
-        The partitions of `__transaction_state` for the transactional ids count as well. A partition also counts if it
-        still has an open transaction at the end of the run after such a loss.
+        The partitions of `__transaction_state` for the transactional ids count as well. A partition that had such a
+        loss also counts if its log still has an open transaction at the end of the run.
         """
         used = [*partitions, *map(self._logs.state_partition, transactional_ids)]
         excused = self._replication.forgiven() | self._stuck

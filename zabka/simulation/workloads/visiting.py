@@ -80,13 +80,13 @@ class Visiting:
             visitor.vanish()
 
     def nothing_is_left(self) -> bool:
-        """Return whether every visitor's ephemeral has been deleted on all peers."""
+        """Return whether the ephemeral znode of every visitor has been deleted on all peers."""
         trees = [running.service.tree for running in self._world.running()]
         return not any(path.startswith(PREFIX) for tree in trees for path in tree.nodes)
 
 
 class _Visitor:
-    """One machine that runs one visitor after another."""
+    """One machine that runs one visitor (a client that leaves or crashes soon) after another."""
 
     def __init__(self, world: World, machine: str) -> None:
         self._world = world

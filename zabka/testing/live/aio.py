@@ -82,7 +82,10 @@ class AsyncCalls(AsyncWaits):
         isolation_level: IsolationLevel = "read_uncommitted",
         timeout_s: float = 10.0,
     ) -> list[Record]:
-        """Return every committed record of a partition, or of all partitions in order."""
+        """Return the committed records of a partition, or those of all partitions in partition order.
+
+        These are the records below the high watermark or, with read_committed, below the last stable offset.
+        """
         return await asyncio.to_thread(
             self._cluster.records, topic, partition, isolation_level=isolation_level, timeout_s=timeout_s
         )

@@ -47,7 +47,7 @@ class RequestFaults:
         return sum(int(fault["used"]) for fault in self._api.get(FAULTS) if fault["id"] in self.ids)
 
     def heal(self) -> None:
-        """Remove these faults."""
+        """Remove the request faults that this object represents."""
         for fault_id in self.ids:
             self._api.request("DELETE", f"{FAULTS}/{fault_id}")
 

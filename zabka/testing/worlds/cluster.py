@@ -254,7 +254,7 @@ def start_simulated(
 def running_world(
     *, seed: int = 0, peers: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None
 ) -> Iterator[SimulatedCluster]:
-    """Run a world during a `with` block. This does not require pytest, and is possible in a hypothesis test.
+    """Run a world during a `with` block. This works without pytest, and also in a test with Hypothesis.
 
     Raises ClusterFailed if the world cannot be created, and at the end of the block if the world has violated an
     invariant.

@@ -30,7 +30,7 @@ PARAMETERS = "zabka_simulated"
 
 
 class Selection(NamedTuple):
-    """Which seeds of a test to run, and which faults to inject."""
+    """Selection of the seeds with which a test runs, and of the faults to inject."""
 
     command: Command | None = None
     seeds: Iterable[int] | None = None

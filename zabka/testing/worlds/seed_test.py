@@ -29,7 +29,7 @@ class Parameters(NamedTuple):
     peers: int
     brokers: int
     faults: tuple[str, ...] | None
-    """The kinds of faults."""
+    """Kinds of faults to inject; None means no faults."""
     faults_s: float
     limit_s: float
     settings: Mapping[str, str]

@@ -104,7 +104,7 @@ class SimulatedWorld:
         return self._caller().write(ProgramNoted(kind, {name: str(value) for name, value in fields.items()}, caused_by))
 
     def path(self, name: str = "/", machine: str | None = None) -> SimPath:
-        """Return a path on a disk: of the calling program's machine, or of another program's `machine`.
+        """Return a path on the disk of `machine`, by default the machine of the calling program.
 
         The content of the disk stays after the program has ended.
         """
@@ -144,7 +144,7 @@ class SimulatedWorld:
         return min((each.deadline_us for each in self._awaited if not each.done.done()), default=None)
 
     def fail_awaited(self, failure: ClusterFailed) -> bool:
-        """Raise the failure of a program in the test function, at the call in which it waits.
+        """Raise the failure of a program from the call in which the test function waits.
 
         Return False if the test function does not wait.
         """

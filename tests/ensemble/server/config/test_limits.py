@@ -82,7 +82,7 @@ def test_renewed_session_can_be_configured_to_cost_fewer_tokens() -> None:
     assert admitted(ConnectionThrottle(settings, lambda: 0.5, 0), 0, 9, renews=True) == 3
 
 
-def test_continuous_pressure_increases_the_drop_probability() -> None:
+def test_continuous_connection_pressure_raises_drop_probability() -> None:
     settings = ThrottleSettings(tokens=1, fill_time_ms=1000, freeze_time_ms=10, drop_increase=0.25, drop_decrease=0.5)
     throttle = ConnectionThrottle(settings, lambda: 0.4, 0)
     throttle.admits(0, renews=False)
@@ -94,7 +94,7 @@ def test_continuous_pressure_increases_the_drop_probability() -> None:
     assert throttle.drop_chance == 0.0
 
 
-def test_session_requests_are_counted_by_type() -> None:
+def test_new_and_resumed_sessions_are_counted_separately() -> None:
     limited = admission(throttle=ThrottleSettings(tokens=2, fill_time_ms=10**6))
     sessions = [limited.may_begin(ConnectRequest(0, 0, 1000, session, None), 0) for session in (0, 7, 0)]
     counts = limited.counts
@@ -149,7 +149,7 @@ def test_waiting_requests_of_a_closed_connection_are_dropped() -> None:
 
 
 @pytest.mark.parametrize(("host", "counted"), [("127.0.0.1", (1, 0)), ("::1", (1, 0)), ("10.0.0.1", (0, 1))])
-def test_connections_without_tls_are_counted(host: str, counted: tuple[int, int]) -> None:
+def test_local_and_remote_connections_without_tls_are_counted(host: str, counted: tuple[int, int]) -> None:
     limited = admission()
     limited.count_plain(host)
     assert (limited.counts.non_mtls_local_conn_count, limited.counts.non_mtls_remote_conn_count) == counted

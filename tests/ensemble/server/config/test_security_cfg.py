@@ -92,7 +92,7 @@ def test_tls_is_configured_with_zookeepers_keys(tmp_path: Path) -> None:
     assert config.warnings == ()
 
 
-def test_hostname_verification_is_disabled_for_both_sides(tmp_path: Path) -> None:
+def test_quorum_hostname_verification_can_be_disabled(tmp_path: Path) -> None:
     config = read(
         tmp_path, "portUnification=true", "ssl.quorum.keyStore.location=/q.pem",
         "ssl.quorum.trustStore.location=/qt.pem", "ssl.quorum.hostnameVerification=false",

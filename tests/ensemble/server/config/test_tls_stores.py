@@ -190,7 +190,7 @@ def test_cipher_suites_determine_the_enabled_protocols(issuer: Issuer) -> None:
         TlsStore(settings(issuer, ciphers=ALL_MODERN, versions=("TLSv1.2",)))
 
 
-def test_mandatory_tls_1_3_suites_are_reported_once(issuer: Issuer) -> None:
+def test_unavoidable_tls_1_3_suites_are_reported_once(issuer: Issuer) -> None:
     warnings: list[str] = []
     TlsStore(settings(issuer, ciphers=ALL_MODERN[:2]), warnings.append)
     assert warnings == [

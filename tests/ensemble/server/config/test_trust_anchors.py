@@ -80,7 +80,7 @@ def test_expired_trust_anchor_is_reported(chains: Chains) -> None:
     ]
 
 
-def test_servers_check_each_others_certificate_dates(chains: Chains) -> None:
+def test_servers_reject_each_others_expired_certificates(chains: Chains) -> None:
     like_java = store(chains, trusts_expired=True)
     security = PeerSecurity(like_java, dials=True, accepts_plain=False)
     taken = shaken(like_java, client_with(chains.by_expired_anchor[0]))

@@ -60,7 +60,7 @@ def test_servers_are_read_with_roles_and_client_ports(tmp_path: Path) -> None:
     ]
 
 
-def test_zabka_keys_are_read(tmp_path: Path) -> None:
+def test_zoo_cfg_keys_of_zabka_are_read(tmp_path: Path) -> None:
     extra = "clientPort=1\nzabka.journal.dir=/j\nzabka.journal.level=full\nzabka.control.socket=/s\n"
     config = parse(config_text(tmp_path, extra, None))
     assert (config.journal_dir, config.journal_full, config.control_socket) == (Path("/j"), True, "/s")
@@ -171,7 +171,7 @@ def test_server_line_is_parsed_with_all_its_parts() -> None:
     assert parse_server_line("[fe80::1]:1:2:observer;[::]:3") == ServerLine("fe80::1", 1, 2, True, "::", 3)
 
 
-def test_cnx_timeout_is_checked_only_in_an_ensemble(tmp_path: Path) -> None:
+def test_invalid_cnx_timeout_is_rejected_only_in_an_ensemble(tmp_path: Path) -> None:
     """A standalone server ignores an invalid cnxTimeout.
 
     Only QuorumCnxManager reads this key, and a standalone server has no QuorumCnxManager.
@@ -181,7 +181,7 @@ def test_cnx_timeout_is_checked_only_in_an_ensemble(tmp_path: Path) -> None:
         parse(config_text(tmp_path, THREE + "cnxTimeout=soon", "2"))
 
 
-def test_admin_server_starts_unless_the_key_is_false(tmp_path: Path) -> None:
+def test_admin_server_starts_unless_its_enable_key_is_false(tmp_path: Path) -> None:
     """The admin server starts unless admin.enableServer is exactly false (AdminServerFactory).
 
     The other admin keys are checked only if the admin server starts.

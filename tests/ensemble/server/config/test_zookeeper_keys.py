@@ -30,7 +30,7 @@ def _shown(value: object) -> str:
 
 
 def _outcome(key: Key, text: str, directory: Path) -> tuple[str | None, tuple[str, ...]]:
-    """Return our value of a key (None if rejected), and the warnings."""
+    """Return the value that our server reads for a key (None if it rejects the text), and its warnings."""
     (directory / "myid").write_text("1\n")
     try:
         config = parse(zoo_cfg(key, text, str(directory), for_java=False))
@@ -51,7 +51,7 @@ def test_each_zoo_cfg_value_is_handled_as_in_zookeeper(tmp_path: Path, key: Key,
     assert _outcome(key, text, tmp_path)[0] == expected
 
 
-def test_zookeeper_results_exist_for_every_key_and_value() -> None:
+def test_zookeeper_outcome_is_known_for_every_key_and_value() -> None:
     assert {key.name: set(key.texts) for key in KEYS} == {name: set(outcomes) for name, outcomes in JAVA.items()}
     assert DIFFERENT.keys() <= {(key.name, text) for key in KEYS for text in key.texts}
 

@@ -56,7 +56,7 @@ def test_silent_address_does_not_delay_connecting() -> None:
     asyncio.run(scenario())
 
 
-def test_rejecting_address_is_skipped_and_last_error_is_raised() -> None:
+def test_closed_address_is_skipped_and_the_last_error_is_raised() -> None:
     async def scenario() -> None:
         closed = free_ports(2)
         server, port = await port_of("127.0.2.1")

@@ -232,7 +232,7 @@ def test_clients_with_requests_in_flight_are_paused_at_the_limit() -> None:
     run(test, outstanding=4)
 
 
-def test_requests_of_a_closed_connection_no_longer_count() -> None:
+def test_requests_of_a_closed_connection_do_not_use_the_limit() -> None:
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
         await one.ask(1, 2)
@@ -363,7 +363,7 @@ def test_queued_large_request_counts_towards_its_limit() -> None:
     assert port.admission.counts.large_requests_rejected == 1
 
 
-def test_large_request_no_longer_counts_once_it_has_a_reply() -> None:
+def test_answered_large_request_no_longer_counts_for_its_limit() -> None:
     async def test(port: Port) -> None:
         (one,) = await port.clients(1)
         await one.ask(1, 2, size=600)

@@ -42,7 +42,7 @@ def connected(port: Port, connection: ConnectionId, session: int) -> None:
     port.port.flush()
 
 
-def test_session_fault_applies_to_the_open_connection() -> None:
+def test_session_fault_applies_to_an_already_open_connection() -> None:
     async def test(port: Port) -> None:
         client, other = await port.clients(2)
         port.listener.sessions = {FIRST: SessionId(0xAB), SECOND: SessionId(0xAC)}

@@ -82,7 +82,7 @@ def test_recursive_watch_messages_equal_those_of_the_java_client(peer: Ensemble)
 
 
 class Sink:
-    """Fake connection that records only when it is written to."""
+    """Fake connection: instead of sending its output, `flush` adds the connection's number to `written`."""
 
     def __init__(self, number: int, written: list[int]) -> None:
         self.number, self.written = number, written

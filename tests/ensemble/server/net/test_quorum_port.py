@@ -21,7 +21,7 @@ PROPOSAL = Proposal([Txn(SessionId(9), 1, Zxid(1), 0, OpCode.SET_DATA, SetDataTx
 
 
 class FakeTransport:
-    """Transport that records to which links data was written."""
+    """Transport that records the links on which data was written."""
 
     def __init__(self, name: str, written: list[str]) -> None:
         self.name = name

@@ -250,7 +250,7 @@ def test_wrong_learner_password_is_logged_by_both_sides(tmp_path: Path) -> None:
     assert len(leader.complaints) == 2
 
 
-def test_quorum_sasl_can_be_required_one_server_at_a_time(tmp_path: Path) -> None:
+def test_servers_can_start_to_require_sasl_one_after_the_other(tmp_path: Path) -> None:
     without, lenient = secured(None, False, tmp_path), secured(settings(learner=False, server=False), False, tmp_path)
     calling = secured(settings(server=False), False, tmp_path)
     for leader, learner in ((lenient, without), (without, lenient), (lenient, calling), (calling, lenient)):

@@ -48,7 +48,7 @@ class Numbered:
     ("limit", "last", "last_of_few"),
     [(1200, 899, 999), (100_000, 98_349, 98_899), (resource.RLIM_INFINITY, 2**31 - 1, 2**31 - 1)],
 )
-def test_last_descriptors_are_reserved_for_the_log_and_servers(limit: int, last: int, last_of_few: int) -> None:
+def test_clients_cannot_use_descriptors_kept_for_log_and_servers(limit: int, last: int, last_of_few: int) -> None:
     """Client connections cannot use the last file descriptors.
 
     The very last one is for the transaction log, and those before it are for connections of other servers.
@@ -78,7 +78,7 @@ def test_connections_closed_for_lack_of_descriptors_are_logged() -> None:
     assert log.warning.call_count == 2
 
 
-def test_unlimited_descriptors_count_as_open_max() -> None:
+def test_open_max_is_used_if_the_limit_cannot_be_unlimited() -> None:
     """If the file descriptor limit cannot be set to infinity, OPEN_MAX is used.
 
     This is the case on macOS, whose manual recommends the lower of the limit and OPEN_MAX.

@@ -197,7 +197,7 @@ def test_stalled_handshake_times_out_and_delays_no_client(authority: Authority) 
     assert (len(gate.failures), gate.inside) == (5, 1)
 
 
-def test_handshakes_and_connections_are_limited_early(authority: Authority) -> None:
+def test_tls_handshakes_and_connections_are_limited(authority: Authority) -> None:
     store, gate = TlsStore(settings(authority)), Gate(capacity=2)
 
     async def test(port: int, listener: TlsListener) -> None:
@@ -332,7 +332,7 @@ def test_servers_check_host_names_in_each_others_certificates(authority: Authori
         ([], "", "", False),
     ],
 )
-def test_certificate_names_are_alternative_or_common_names(
+def test_host_must_match_alternative_names_or_else_common_name(
     alternatives: list[tuple[str, str]], common: str, name: str, expected: bool
 ) -> None:
     certificate = {"subject": ((("commonName", common),),), "subjectAltName": tuple(alternatives)}

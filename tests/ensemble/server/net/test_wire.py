@@ -145,7 +145,7 @@ def test_cumulative_acks_and_commits_keep_their_packet_order(step: int) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 13, 1_000_000])
-def test_forwarded_request_keeps_identities_of_its_connection(step: int) -> None:
+def test_forwarded_request_keeps_the_identities_of_its_client(step: int) -> None:
     """Requests sent over one quorum connection keep their identities, no matter in which chunks the leader receives
     them.
 
@@ -177,7 +177,7 @@ def test_sync_replies_are_matched_to_requests_in_order() -> None:
         learner.feed(struct.pack(">iqii", 7, 0, -1, -1))
 
 
-def test_packets_have_zookeepers_bytes() -> None:
+def test_packet_bytes_equal_those_of_zookeeper() -> None:
     learner, leader = QuorumCodec(learner=True), QuorumCodec(learner=False)
     assert learner.encode(FollowerInfo(Epoch(1), PeerId(2))) == (
         struct.pack(">iqi", 11, 1 << 32, 20) + struct.pack(">qiq", 2, 0x10000, 0) + b"\xff\xff\xff\xff"

@@ -13,7 +13,7 @@ def state(name: str, phase: str) -> PeerStateChanged:
     return PeerStateChanged(name, phase, 1, 1, 1, 1, 0)
 
 
-def test_election_time_ends_at_the_role_and_outage_at_broadcast() -> None:
+def test_election_ends_at_leading_but_outage_ends_at_broadcast() -> None:
     history = PeerHistory()
     for at_ms, event in (
         (1000, state("LOOKING", "ELECTION")),

@@ -139,7 +139,7 @@ def test_four_letter_word_can_arrive_in_pieces_with_a_line_end(peer: Watched) ->
         assert connection.recv(100) == b"imok"
 
 
-def test_trace_mask_is_read_from_eight_bytes_after_the_command(peer: Watched) -> None:
+def test_stmk_reads_the_trace_mask_from_the_next_eight_bytes(peer: Watched) -> None:
     assert exchange(peer.client_ports[1], b"stmk" + (256).to_bytes(8, "big")) == b"256"
     assert peer.word(1, "gtmk") == "256"
     assert exchange(peer.client_ports[1], b"stmk") == b""
@@ -356,7 +356,7 @@ def test_with_a_limit_of_one_request_all_requests_get_replies(tmp_path: Path) ->
         peer.close()
 
 
-def test_hard_quota_rejections_are_counted_by_namespace(tmp_path: Path) -> None:
+def test_hard_quota_rejections_are_counted_per_top_level_znode(tmp_path: Path) -> None:
     peer = Watched(tmp_path)
     with peer.config(1).open("a") as config:
         config.write("enforceQuota=true\n")

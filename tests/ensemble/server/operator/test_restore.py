@@ -88,7 +88,7 @@ def test_restore_must_be_enabled_and_is_rate_limited(tmp_path: Path, counts: OnD
 
 
 @pytest.mark.parametrize(("accepted", "of"), [(1, 102), (5, 5), (4, 5), (9, 5), (4, 104)])
-def test_restored_epoch_is_later_than_concurrent_epochs(
+def test_restored_epoch_is_later_than_epochs_started_meanwhile(
     tmp_path: Path, counts: OnDemandCounts, accepted: int, of: int
 ) -> None:
     """A restored server starts several epochs after its accepted epoch, or in the backup's epoch if that is later.
@@ -293,7 +293,7 @@ def test_backup_of_epoch_1_is_restored_on_a_fresh_ensemble(tmp_path: Path) -> No
 
 @pytest.mark.long
 @pytest.mark.parametrize("writes", [True, False])
-def test_slow_restored_leader_replaces_the_next_epochs_leader(tmp_path: Path, writes: bool) -> None:
+def test_restored_leader_wins_although_another_was_elected(tmp_path: Path, writes: bool) -> None:
     """A restored leader wins the election although the other servers have elected another leader meanwhile.
 
     The restored leader takes seconds to load a large backup. During this time the other servers start the next epoch.

@@ -152,7 +152,7 @@ async def driver_with_two_links(
     return driver, clients, others, notes
 
 
-def test_requests_of_one_loop_iteration_form_one_turn() -> None:
+def test_requests_of_one_loop_iteration_are_handled_together() -> None:
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
         driver.on_client_messages(ONE, [a_request(1), a_request(2)])
@@ -168,7 +168,7 @@ def test_requests_of_one_loop_iteration_form_one_turn() -> None:
     assert asyncio.run(run()) == [turn, "commit", ["Append", "Barrier"], "applied", "answer"]
 
 
-def test_output_sent_during_a_turn_does_not_pause_its_client() -> None:
+def test_reply_in_the_same_iteration_does_not_pause_its_client() -> None:
     """Replies that are sent during a turn no longer count as outstanding when the port decides whether to read.
 
     The port does not check a client again if the client has no outstanding replies. With an outdated count, the port
@@ -199,7 +199,7 @@ def test_requests_sent_before_a_disconnect_are_processed() -> None:
 
 
 @pytest.mark.parametrize(("voters", "outstanding"), [((1, 2, 3, 4, 5), 1), ((1, 2, 3), 2), ((1, 2, 3), 1)])
-def test_fast_disk_syncs_right_after_the_quorum_messages(voters: tuple[int, ...], outstanding: int) -> None:
+def test_fast_disk_syncs_right_after_quorum_messages_are_handled(voters: tuple[int, ...], outstanding: int) -> None:
     async def run() -> list[Any]:
         driver, clients, _, notes = await driver_with_two_links(voters, PeerState.LEADING)
         cast(Any, driver)._peer.outstanding = outstanding
@@ -285,7 +285,7 @@ def test_sync_by_the_storage_thread_is_reported_immediately() -> None:
     assert asyncio.run(run()) == ["durable 2", "commit"]
 
 
-def test_group_commit_waits_for_later_packets_if_many_arrive() -> None:
+def test_commits_are_delayed_until_all_received_packets_are_read() -> None:
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
         driver.on_packets(LinkId(1), commits(1, 2, 3))
@@ -297,7 +297,7 @@ def test_group_commit_waits_for_later_packets_if_many_arrive() -> None:
     assert asyncio.run(run()) == [[1, 2, 3], [4], "commit", "commit"]
 
 
-def test_output_for_packets_waits_for_earlier_client_requests() -> None:
+def test_packets_are_processed_after_earlier_client_requests() -> None:
     async def run() -> list[Any]:
         driver, notes = await driver_and_notes()
         driver.on_client_messages(ONE, [a_request(1)])

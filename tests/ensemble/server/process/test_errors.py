@@ -239,7 +239,7 @@ def test_second_server_with_the_same_id_is_rejected_with_reason() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
-def test_server_at_configured_address_replaces_another_server() -> None:
+def test_server_at_its_configured_address_wins_an_id_conflict() -> None:
     async def scenario() -> None:
         listener = Listener()
         port, mine, address = await election_port(listener)
@@ -285,7 +285,7 @@ ANNOUNCED = encode_opening(1, ["127.0.0.1:OTHER"])
 
 
 @pytest.mark.parametrize("listed", [None, "127.0.0.1:1:2", "192.0.2.1:1:2"], ids=["unlisted", "port", "host"])
-def test_election_connection_back_uses_the_announced_address(listed: str | None) -> None:
+def test_server_connects_back_to_the_announced_election_address(listed: str | None) -> None:
     """A server connects back to the address that the other server has announced, not to the one in its own list.
 
     A new or moved server already has the new list, while the other servers do not.
@@ -296,7 +296,7 @@ def test_election_connection_back_uses_the_announced_address(listed: str | None)
     assert [peer_id for peer_id, _ in listener.unlisted] == ([1] if listed is None else [])
 
 
-def test_disconnected_unlisted_servers_do_not_count_for_limit() -> None:
+def test_limit_of_unlisted_servers_counts_only_connected_ones() -> None:
     """A server that is not in the member list counts against the limit only while it is connected.
 
     If disconnected servers counted as well, later servers would be rejected until this server restarts.
@@ -430,7 +430,7 @@ def test_data_moved_by_reconfig_is_rejected_at_old_addresses(tmp_path: Path) -> 
     claim(config_of(tmp_path, 1, "server.1=x:1:2\nserver.2=y:1:2\n"))
 
 
-def test_failed_reconfig_write_does_not_change_the_data_owner(tmp_path: Path) -> None:
+def test_failed_reconfig_write_does_not_change_data_dir_owner(tmp_path: Path) -> None:
     config = config_of(tmp_path, 1)
     claim(config)
     kept = mock.Mock()
@@ -440,7 +440,7 @@ def test_failed_reconfig_write_does_not_change_the_data_owner(tmp_path: Path) ->
     claim(config)
 
 
-def test_data_of_zookeeper_or_a_standalone_server_has_no_owner(tmp_path: Path) -> None:
+def test_standalone_server_does_not_claim_its_data_directory(tmp_path: Path) -> None:
     claim(config_of(tmp_path, 1, ""))
     claim(config_of(tmp_path, 3))
     assert json.loads((tmp_path / "version-2" / ".owner").read_text())["server"] == 3

@@ -156,7 +156,7 @@ def test_write_logged_only_by_a_dead_leader_is_truncated(trio: Ensemble) -> None
             assert client.get("/phantom")[0] == b"second"
 
 
-def test_thawed_leader_never_replies_to_sync_with_old_data(trio: Ensemble) -> None:
+def test_resumed_leader_never_replies_to_sync_with_old_data(trio: Ensemble) -> None:
     """A leader that was frozen does not reply to a sync with old data (ZOOKEEPER-1675, 2136, 3600).
 
     While it was frozen, its successor was elected. When it continues, it still acts as leader for a moment.

@@ -1,4 +1,4 @@
-"""Log messages at startup if stored data exceeds jute.maxbuffer."""
+"""Log messages that a peer writes at startup if stored data exceeds jute.maxbuffer."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ THIRTEEN = 13
 DOES_SOMETHING = ("kill", "pause", "cut", "delay", "stop", "elect", "reassign")
 """First words of script steps that have an effect on the cluster."""
 ASKED_BY = {"ElectLeaders": "elect", "ControlledShutdown": "stop"}
-"""First word of the script step that causes this request, keyed by request."""
+"""First word of the script step that causes each of these requests."""
 ANOTHER_SEED = 7
 
 
@@ -86,7 +86,7 @@ def test_correct_answers_are_spread_over_all_positions() -> None:
 
 
 @EACH
-def test_decision_shown_in_a_lesson_has_a_rule(lesson: Lesson) -> None:
+def test_decision_event_in_a_lesson_has_a_rule(lesson: Lesson) -> None:
     assert rule_of(scene_of(lesson).event) is not None
 
 
@@ -133,7 +133,7 @@ def test_history_without_the_event_of_a_lesson_raises_an_error() -> None:
         Scene(entries, Moment("leader_elected", {"leader_epoch": 99}))
 
 
-def test_changed_history_of_a_lesson_changes_the_correct_answer() -> None:
+def test_correct_answer_of_a_lesson_depends_on_its_history() -> None:
     """If the run's history changes, another answer of the lesson becomes correct.
 
     The correct answer is computed from the history, not stored in the lesson.
