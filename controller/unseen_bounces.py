@@ -48,7 +48,7 @@ async def fence_bounced(term: ControllerTerm, states: Mapping[TopicPartition, Wr
         if not fenced:
             return
         settled = await term.store.settled({partition: row.state for partition, row in fenced.items()})
-        # If the configuration allows it, a replica that has just left the ISR can be elected, because it has the records
+        # If the configuration allows it, a replica that has just left the ISR can be elected, because it has records
         # that the bounced replicas may have lost.
         updates = await term.store.update({p: given_way(state, fenced[p].doubtful) for p, state in settled.items()})
         _took_effect(term, found, updates)
