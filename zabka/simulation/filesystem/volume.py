@@ -49,7 +49,7 @@ class Volume:
     """The file system of one host; it persists across processes and power losses."""
 
     def __init__(self, random: Random, now_us: Callable[[], int] = lambda: 0) -> None:
-        self.random = random
+        self.random = self.latencies = random
         self.now_us = now_us
         self.has_journal = random.random() < 0.5
         """Whether directory operations become durable in order, and all of them at every sync (as on ext4 and XFS)."""
@@ -194,7 +194,7 @@ class Volume:
     def sync_us(self) -> int:
         """Return the duration of a sync in µs."""
         stall_us, self._stall_us = self._stall_us, 0
-        return (SYNC_US_MIN + draw_below(self.random, SYNC_US_MAX - SYNC_US_MIN)) * self.slow_factor + stall_us
+        return (SYNC_US_MIN + draw_below(self.latencies, SYNC_US_MAX - SYNC_US_MIN)) * self.slow_factor + stall_us
 
     def sync(self, node: Node) -> None:
         """Sync a file or a directory to the platter."""
