@@ -19,7 +19,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +29,8 @@ from zabka.simulation.engine.host_values import stamp_records_of_aiokafka, virtu
 from zabka.simulation.engine.program_loop import ProgramLoop, Step
 from zabka.simulation.engine.refusal import NotSimulated, not_simulated
 from zabka.simulation.engine.virtual_time import Clocked, Turn
+from zabka.simulation.filesystem.aio_files import path_of
+from zabka.simulation.filesystem.process_files import ProcessFiles
 
 _THREADS = Path("/proc/self/task")
 _NO_THREADS = "use asyncio tasks, asyncio.to_thread or loop.run_in_executor"
@@ -79,6 +81,8 @@ class Isolation:
             self._replace(owner, attribute, self._refusing(getattr(owner, attribute), name, instead))
         for name in ("fsync", "fdatasync"):
             self._replace(os, name, self._syncing(getattr(os, name)))
+        self._replace(os, "open", self._opening(os.open))
+        self._replace(os, "close", self._closing(os.close))
         self._replace(signal, "signal", self._setting_signal(signal.signal))
         self._replace(signal, "raise_signal", self._raising_signal(signal.raise_signal))
         random.setstate(self._state)
@@ -154,15 +158,44 @@ class Isolation:
         """
 
         def sync(descriptor: Any, /) -> None:
-            taker = self._taker()
+            files = self._files()
             number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
-            files: Any = taker.disk if isinstance(taker, ProgramLoop) else None
             if files is not None and files.has(number):
                 files.fsync(number)
             else:
                 original(descriptor)
 
         return sync
+
+    def _files(self) -> ProcessFiles | None:
+        """Return the disk of the running program, or None if no program is running."""
+        taker = self._taker()
+        return taker.disk if isinstance(taker, ProgramLoop) and isinstance(taker.disk, ProcessFiles) else None
+
+    def _opening(self, original: Callable[..., int]) -> Callable[..., int]:
+        """Return a replacement for open(2) that opens directories of the simulated disk, because programs sync them.
+
+        All other files are opened on the host.
+        """
+
+        def open_directory(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+            files = self._files()
+            if files is not None and dir_fd is None and flags & os.O_ACCMODE == os.O_RDONLY:
+                with suppress(OSError):
+                    return files.open(path_of(path), os.O_RDONLY | os.O_DIRECTORY)
+            return original(path, flags, mode, dir_fd=dir_fd)
+
+        return open_directory
+
+    def _closing(self, original: Callable[[int], None]) -> Callable[[int], None]:
+        def close(descriptor: int, /) -> None:
+            files = self._files()
+            if files is not None and files.has(descriptor):
+                files.close(descriptor)
+            else:
+                original(descriptor)
+
+        return close
 
 
 def _native_threads() -> int:

@@ -7,6 +7,7 @@ the hash of a plain task is its memory address.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from types import FrameType
@@ -17,11 +18,14 @@ from zabka.simulation.engine.loop import ProcessLoop
 from zabka.simulation.engine.refusal import LIBRARIES, not_simulated
 from zabka.simulation.engine.tls import Tls
 from zabka.simulation.engine.transports import SocketServer
+from zabka.simulation.filesystem import aio_files
+from zabka.simulation.filesystem.process_files import ProcessFiles
 
 _NO_SOCKETS = "use streams or protocols: asyncio.open_connection, loop.create_connection"
 _ONLY_TCP = "only TCP is simulated: use loop.create_connection and loop.create_server"
 _NO_COMMANDS = "replace the command in the test"
 _NO_FACTORY = "tasks are made by the loop, which numbers them"
+_NO_SUCH_FILES = "open the file by its path, or use another function of aiofiles.os"
 _NO_PIPES = "pipes are not simulated: replace them in the test"
 _REFUSED: dict[str, str] = {
     **dict.fromkeys(
@@ -131,6 +135,19 @@ class ProgramLoop(ProcessLoop):
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """Do nothing: there is no thread pool."""
+
+    # -- the executor ------------------------------------------------------------------------------------------------
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """Call the function later, in place of a thread.  If aiofiles calls this, it uses the disk of the machine."""
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        if caller.partition(".")[0] == aio_files.LIBRARY and isinstance(self.disk, ProcessFiles):
+            on_disk = aio_files.on_disk(func, self.disk)
+            if on_disk is None:
+                name = getattr(getattr(func, "func", func), "__name__", "a call")
+                raise not_simulated(f"{name} of aiofiles", _NO_SUCH_FILES)
+            func = on_disk
+        return super().run_in_executor(executor, func, *args)
 
     # -- the network -------------------------------------------------------------------------------------------------
 
