@@ -2,8 +2,8 @@
 
 A program of a test is not written for simulation. It reads the clocks of its simulated machine, and its random numbers
 depend on the seed (`host_values`). It may call functions that a world cannot simulate: such a call raises NotSimulated
-in the program, and the message names an alternative. If a C extension starts native threads, this is detected the next
-time the world stops.
+in the program, and the message names an alternative. If an unknown C extension starts native threads, this is detected
+the next time the world stops.
 
 The world's own servers do not need this: they get clocks and random numbers as arguments.
 """
@@ -14,9 +14,11 @@ import _thread
 import multiprocessing.process
 import os
 import random
+import select
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -25,6 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from zabka.simulation.engine.c_clients import CClients
 from zabka.simulation.engine.host_values import stamp_records_of_aiokafka, virtual_values
 from zabka.simulation.engine.program_loop import ProgramLoop, Step
 from zabka.simulation.engine.refusal import NotSimulated, not_simulated
@@ -34,16 +37,22 @@ from zabka.simulation.filesystem.process_files import ProcessFiles
 
 _THREADS = Path("/proc/self/task")
 _NO_THREADS = "use asyncio tasks, asyncio.to_thread or loop.run_in_executor"
+_NO_WAITS = "no thread can end it; use asyncio.Event, asyncio.Condition or asyncio.Queue"
+_NO_ALARMS = "use loop.call_later"
 _NO_COMMANDS = "replace the command in the test"
 _NO_DNS = "use loop.getaddrinfo, which knows the machines of the world"
 _REFUSED: tuple[tuple[Any, str, str, str], ...] = (
     (threading.Thread, "start", "threading.Thread.start", _NO_THREADS),
     (_thread, "start_new_thread", "_thread.start_new_thread", _NO_THREADS),
+    (threading.Condition, "wait", "a wait for a thread", _NO_WAITS),
+    (select, "select", "select.select", _NO_WAITS),
+    (signal, "alarm", "signal.alarm", _NO_ALARMS),
+    (signal, "setitimer", "signal.setitimer", _NO_ALARMS),
     (subprocess.Popen, "__init__", "subprocess.Popen", _NO_COMMANDS),
     (multiprocessing.process.BaseProcess, "start", "multiprocessing.Process.start", _NO_COMMANDS),
     *(
         (os, name, f"os.{name}", _NO_COMMANDS)
-        for name in ("system", "fork", "forkpty", "posix_spawn", "execv", "execve")
+        for name in ("system", "fork", "forkpty", "posix_spawn", "posix_spawnp", "execv", "execve")
     ),
     (socket.socket, "__init__", "socket.socket", "use asyncio.open_connection, or loop.create_connection"),
     *(
@@ -81,10 +90,15 @@ class Isolation:
             self._replace(owner, attribute, self._refusing(getattr(owner, attribute), name, instead))
         for name in ("fsync", "fdatasync"):
             self._replace(os, name, self._syncing(getattr(os, name)))
+        clients = CClients(self._refusing, self._replace)
+        clients.guard()
+        sys.meta_path.insert(0, clients)
+        self._entered.callback(sys.meta_path.remove, clients)
         self._replace(os, "open", self._opening(os.open))
         self._replace(os, "close", self._closing(os.close))
         self._replace(signal, "signal", self._setting_signal(signal.signal))
         self._replace(signal, "raise_signal", self._raising_signal(signal.raise_signal))
+        self._replace(os, "kill", self._killing(os.kill))
         random.setstate(self._state)
         stamp_records_of_aiokafka()
 
@@ -150,6 +164,19 @@ class Isolation:
                 raise SystemExit(128 + number)
 
         return send
+
+    def _killing(self, original: Callable[[int, int], None]) -> Callable[[int, int], None]:
+        """Return a replacement for kill(2) with which a program can send signals to itself."""
+
+        def kill(process: int, number: int, /) -> None:
+            if self._taker() is None:
+                original(process, number)
+            elif process != os.getpid():
+                raise not_simulated("os.kill", "call a method of the program, as world.start returns it")
+            elif number:
+                signal.raise_signal(number)
+
+        return kill
 
     def _syncing(self, original: Callable[[Any], None]) -> Callable[[Any], None]:
         """Return a replacement for fsync(2) that syncs the program's simulated files.

@@ -7,6 +7,7 @@ the hash of a plain task is its memory address.
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable, Coroutine
 from contextvars import Context
@@ -21,6 +22,7 @@ from zabka.simulation.engine.transports import SocketServer
 from zabka.simulation.filesystem import aio_files
 from zabka.simulation.filesystem.process_files import ProcessFiles
 
+_LOG = logging.getLogger("asyncio")
 _NO_SOCKETS = "use streams or protocols: asyncio.open_connection, loop.create_connection"
 _ONLY_TCP = "only TCP is simulated: use loop.create_connection and loop.create_server"
 _NO_COMMANDS = "replace the command in the test"
@@ -82,6 +84,8 @@ class ProgramLoop(ProcessLoop):
     _program = ""
     _stamps_records = False
     _debugs = False
+    slow_callback_duration = 0.1
+    """Seconds of virtual time after which a turn is reported in debug mode."""
 
     def trace(self, program: str, steps: list[Step] | None) -> None:
         """Append every event loop iteration of this program to `steps`; if `steps` is None, trace nothing."""
@@ -126,6 +130,26 @@ class ProgramLoop(ProcessLoop):
     def set_debug(self, enabled: bool) -> None:
         """Switch the debug mode on or off."""
         self._debugs = enabled
+
+    def _pay(self) -> None:
+        if self._debugs and self.busy_us() >= self.slow_callback_duration * 1e6:
+            _LOG.warning("Executing a turn of %s took %.3f seconds", self._program, self.busy_us() / 1e6)
+        super()._pay()
+
+    def run_forever(self) -> None:
+        """Raise RuntimeError, as a running loop of asyncio does."""
+        raise RuntimeError("This event loop is already running")
+
+    def run_until_complete(self, future: Any) -> Any:
+        """Raise RuntimeError, as a running loop of asyncio does."""
+        raise RuntimeError("This event loop is already running")
+
+    def close(self) -> None:
+        """Raise RuntimeError, as a running loop of asyncio does."""
+        raise RuntimeError("Cannot close a running event loop")
+
+    def set_default_executor(self, executor: Any) -> None:
+        """Do nothing: no executor is used."""
 
     def get_task_factory(self) -> None:
         """Return None: the loop itself makes numbered tasks."""
@@ -191,16 +215,20 @@ class ProgramLoop(ProcessLoop):
         sock: Any = None,
         ssl_handshake_timeout: float | None = None,
         ssl_shutdown_timeout: float | None = None,
+        start_serving: bool = True,
         **_: Any,
     ) -> SocketServer:
         """Listen at a port on this machine's only address, with TLS if `ssl` is given.  Raises OSError."""
         if sock is not None:
             raise not_simulated("create_server(sock=…)", _NO_SOCKETS)
         if ssl is None:
-            return await super().create_server(protocol_factory, host, port)
+            return await super().create_server(protocol_factory, host, port, start_serving=start_serving)
         tls = Tls(ssl, None, ssl_handshake_timeout, ssl_shutdown_timeout)
         return await super().create_server(
-            lambda: tls.protocol(self, protocol_factory(), None, is_server=True), host, port
+            lambda: tls.protocol(self, protocol_factory(), None, is_server=True),
+            host,
+            port,
+            start_serving=start_serving,
         )
 
     async def start_tls(
