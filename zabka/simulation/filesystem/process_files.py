@@ -142,7 +142,7 @@ class ProcessFiles:
         except OSError:
             volume.failed_syncs += 1
             if isinstance(opened.node, FileNode):
-                opened.node.fail_to_sync(volume.random)
+                volume.fail_to_sync(opened.node)
             raise
         volume.sync(opened.node)
 

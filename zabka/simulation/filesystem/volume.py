@@ -61,6 +61,8 @@ class Volume:
         self.locks: dict[Node, object] = {}
         """The holder of the lock on each locked file."""
         self.failed_syncs = 0
+        self.platter_changes = 0
+        """Number of times that the content of the platter can have changed so far."""
         self.faults_met = 0
         """Number of operations that failed because of an injected fault or a full disk."""
         self._root = DirectoryNode(0)
@@ -129,6 +131,7 @@ class Volume:
         node = self.find(path)
         if not isinstance(node, FileNode):
             raise trouble(errno.EISDIR, path)
+        self.platter_changes += 1
         node.flip(bit)
 
     # -- processes and power -----------------------------------------------------------------------------------------
@@ -145,6 +148,7 @@ class Volume:
         self.locks.clear()
         self._power_until = None
         self.changes += 1
+        self.platter_changes += 1
         self._changed.clear()
         directories, files = reached_from(self._root)
         for file in files:
@@ -198,11 +202,17 @@ class Volume:
 
     def sync(self, node: Node) -> None:
         """Sync a file or a directory to the platter."""
+        self.platter_changes += 1
         node.sync()
         if self.has_journal:
             for directory in self._changed.values():
                 directory.sync()
             self._changed.clear()
+
+    def fail_to_sync(self, node: FileNode) -> None:
+        """Write only some blocks of a file to the platter, although all count as clean afterwards."""
+        self.platter_changes += 1
+        node.fail_to_sync(self.random)
 
     def find(self, path: PurePath) -> Node:
         """Return the file or directory with that path. Raises OSError."""
