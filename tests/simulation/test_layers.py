@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2] / "zabka"
 LAYERS = (
     ("choices",),
     ("forked_seed",),
+    ("jitter",),
     ("draws",),
     ("filesystem",),
     ("engine",),

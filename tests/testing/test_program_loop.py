@@ -5,21 +5,29 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
+import queue
 import random
+import select
 import signal
 import socket
 import ssl
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer, SerializingProducer
+from confluent_kafka.admin import AdminClient
 
+from zabka.journal.events import ProgramLogged
 from zabka.simulation.engine.loop import WALL_START_US
+from zabka.simulation.engine.refusal import NotSimulated
 from zabka.testing import SimulatedWorld
 from zabka.testing.worlds.seed_test import Parameters, SeedRun, run_seed
 
@@ -75,12 +83,57 @@ def test_clock_step_changes_only_the_wall_clock() -> None:
 
         world.start("clock", clock)
         await asyncio.sleep(1.5)
-        world.cluster.world.services[-1].step_clock(-3_600_000_000)
+        fault = world.faults.step_clock("clock", -3_600)
         await asyncio.sleep(1)
         assert moments[2][0] - moments[1][0] < -3_598
         assert 0.9 < moments[2][1] - moments[1][1] < 1.1
+        fault.heal()
+        await asyncio.sleep(1)
+        assert moments[3][0] - moments[2][0] > 3_600
+        with pytest.raises(ValueError, match="peer-1 is not a program"):
+            world.faults.step_clock(world.peers[1], 1)
 
     passes(read)
+
+
+def test_program_with_a_slow_disk_waits_longer_for_its_syncs() -> None:
+    async def compare(world: SimulatedWorld) -> None:
+        took_s: list[float] = []
+
+        async def keeper(_: str) -> None:
+            began_s = time.monotonic()
+            world.path("/").sync()
+            await asyncio.sleep(0)
+            took_s.append(time.monotonic() - began_s)
+
+        service = world.start("keeper", keeper)
+        await world.until(lambda: len(took_s) == 1)
+        fault = world.faults.slow_disk(service, 1_000)
+        service.start()
+        await world.until(lambda: len(took_s) == 2)
+        fault.heal()
+        service.start()
+        await world.until(lambda: len(took_s) == 3)
+        assert took_s[1] > 0.08 and max(took_s[0], took_s[2]) < 0.002
+
+    passes(compare)
+
+
+def test_restart_of_a_program_kills_its_running_process() -> None:
+    async def restart(world: SimulatedWorld) -> None:
+        starts: list[float] = []
+
+        async def idle(_: str) -> None:
+            starts.append(world.now)
+            await asyncio.sleep(3_600)
+
+        service = world.start("idle", idle)
+        await asyncio.sleep(1)
+        service.restart()
+        await asyncio.sleep(1)
+        assert len(starts) == 2 and service.process == "running"
+
+    passes(restart)
 
 
 def test_unseeded_randomness_is_derived_from_the_worlds_seed() -> None:
@@ -127,6 +180,14 @@ async def listen_at_unix_socket() -> None:
     [
         (lambda: os.system("true"), "os.system", "replace the command"),
         (fork, "os.fork", "replace the command"),
+        (lambda: os.posix_spawnp("true", ["true"], {}), "os.posix_spawnp", "replace the command"),
+        (lambda: queue.Queue().get(timeout=60), "a wait for a thread", "asyncio.Queue"),
+        (lambda: threading.Event().wait(60), "a wait for a thread", "asyncio.Event"),
+        (lambda: select.select([], [], [], 60), "select.select", "asyncio.Event"),
+        (lambda: signal.alarm(1), "signal.alarm", "loop.call_later"),
+        (lambda: Producer({"bootstrap.servers": "x:1"}), "confluent_kafka.Producer", "use aiokafka"),
+        (lambda: AdminClient({"bootstrap.servers": "x:1"}), "confluent_kafka.AdminClient", "use aiokafka"),
+        (lambda: SerializingProducer({"bootstrap.servers": "x:1"}), "confluent_kafka.SerializingProducer", "aiokafka"),
         (lambda: subprocess.run(["true"], check=False), "subprocess.Popen", "replace the command"),
         (lambda: socket.getaddrinfo("localhost", 1), "socket.getaddrinfo", "loop.getaddrinfo"),
         (lambda: socket.gethostbyname("localhost"), "socket.gethostbyname", "loop.getaddrinfo"),
@@ -145,6 +206,33 @@ def test_unsupported_call_is_rejected_with_its_source_line(call: Callable[[], An
 
     with pytest.raises(RuntimeError, match=rf"{named} at {__file__}:\d+ does not work.*{instead}"):
         passes(calling)
+
+
+def test_confluent_imported_by_a_program_is_refused(tmp_path: Path) -> None:
+    """The test runs in a separate process, in which confluent-kafka is not imported yet."""
+    script = tmp_path / "reader.py"
+    script.write_text(IMPORTING_CONFLUENT)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True, timeout=120)
+    assert f"NotSimulated: confluent_kafka.Consumer at {script}:6 does not work" in done.stdout
+    assert done.stdout.splitlines()[-1] == "cimpl"
+
+
+IMPORTING_CONFLUENT = """
+from zabka.testing import ClusterFailed, running_world
+
+async def read(bootstrap):
+    from confluent_kafka import Consumer
+    Consumer({"bootstrap.servers": bootstrap, "group.id": "x"})
+
+with running_world(peers=1, brokers=0) as world:
+    world.start("read", read)
+    try:
+        world.let_pass(1)
+    except ClusterFailed as failure:
+        print(failure)
+import confluent_kafka
+print(confluent_kafka.Consumer.__module__)
+"""
 
 
 # ---- the event loop ------------------------------------------------------------------------------------------------
@@ -229,6 +317,54 @@ def test_asyncio_debug_mode_and_executor_work() -> None:
     passes(work)
 
 
+def test_debug_mode_reports_a_turn_that_takes_long() -> None:
+    async def work(_: SimulatedWorld) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_soon(time.sleep, 0.3)
+        await asyncio.sleep(1)
+        loop.set_debug(True)
+        loop.call_soon(time.sleep, 0.05)
+        await asyncio.sleep(1)
+        loop.call_soon(time.sleep, 0.2)
+        await asyncio.sleep(1)
+
+    logged = [entry.event for entry in run(work).entries if isinstance(entry.event, ProgramLogged)]
+    slow = [event.message for event in logged if event.logger == "asyncio"]
+    assert slow == ["Executing a turn of test-function took 0.200 seconds"]
+
+
+def test_running_loop_rejects_the_calls_that_asyncio_rejects() -> None:
+    async def call(_: SimulatedWorld) -> None:
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        for run in (loop.run_forever, lambda: loop.run_until_complete(done)):
+            with pytest.raises(RuntimeError, match="This event loop is already running"):
+                run()
+        with pytest.raises(RuntimeError, match="Cannot close a running event loop"):
+            loop.close()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        assert await asyncio.to_thread(sum, [1, 2]) == 3
+
+    passes(call)
+
+
+def test_server_accepts_no_connection_before_it_starts() -> None:
+    async def serve(_: SimulatedWorld) -> None:
+        server = await asyncio.start_server(lambda *_: None, port=80, start_serving=False)
+        assert not server.is_serving()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("localhost", 80)
+        await server.start_serving()
+        assert server.is_serving()
+        _, writer = await asyncio.open_connection("localhost", 80)
+        writer.close()
+        server.close()
+        await server.start_serving()
+        assert not server.is_serving()
+
+    passes(serve)
+
+
 def test_names_and_addresses_of_machines_are_resolved() -> None:
     async def resolve(world: SimulatedWorld) -> None:
         async def idle(_: str) -> None:
@@ -241,6 +377,22 @@ def test_names_and_addresses_of_machines_are_resolved() -> None:
         assert await loop.getnameinfo(address, socket.NI_NUMERICHOST) == (address[0], "80")
 
     passes(resolve)
+
+
+def test_program_can_send_a_signal_only_to_itself() -> None:
+    async def stop(world: SimulatedWorld) -> None:
+        async def leave(_: str) -> None:
+            stopped = asyncio.Event()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await stopped.wait()
+            with pytest.raises(NotSimulated, match=rf"os.kill at {__file__}:\d+ does not work"):
+                os.kill(os.getppid(), signal.SIGTERM)
+
+        service = world.start("leave", leave)
+        await world.until(lambda: service.has_returned, within=5)
+
+    passes(stop)
 
 
 def test_sigterm_calls_the_handler_of_its_program() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,13 +17,16 @@ import pytest
 
 from zabka.journal.events import FaultInjected, ProgramLogged, ProgramNoted
 from zabka.simulation.faults.program_faults import BROKER_FAULTS, MIXES, UnknownFaults, kinds_of
+from zabka.simulation.jitter import Span, spans_of, text_of, without
 from zabka.testing import ClusterFailed, SimulatedWorld, simulated
-from zabka.testing.worlds.decorator import Selection, numbers_of, numbers_text, selected
+from zabka.testing.worlds import shrinking
+from zabka.testing.worlds.decorator import Selection, numbers_of, numbers_text, selected, texts_of
 from zabka.testing.worlds.finding import Command
 from zabka.testing.worlds.seed_test import Parameters, run_seed
+from zabka.testing.worlds.world import TEST
 
 ALONE: dict[str, Any] = {"peers": 1, "brokers": 0}
-COMMAND = Command("the-test", lambda seed, faults: f"run {seed} {faults}")
+COMMAND = Command("the-test", lambda seed, chosen: " ".join(["run", str(seed), *texts_of(chosen).values()]))
 LOG = logging.getLogger("till")
 
 
@@ -74,12 +78,12 @@ def test_failing_seed_is_reported_with_its_replay_and_journal(tmp_path: Path) ->
         assert world.seed < 3, "no change"
 
     text = report_of(sell)
-    assert "the-test fails with seed 3 and no faults; run 2 times" in text
+    assert "the-test fails with seed 3 and no faults; run 3 times" in text
     assert "till: started as program" in text
     assert "till: logs INFO till: sold at" in text
     assert "till: billed: order=7" in text
     assert "test-function: AssertionError: no change" in text
-    assert "  run 3 None" in text
+    assert "  run 3 none" in text
     journal = tmp_path / ".zabka-seeds" / "the-test-seed-3.jsonl"
     assert b'"type":"program_noted"' in journal.read_bytes()
     command = [sys.executable, "-m", "zabka.cli.main", "why", "billed", "--journal", str(journal)]
@@ -101,10 +105,119 @@ def test_shrinking_removes_faults_not_needed_for_the_failure() -> None:
         assert len(starts) == 1
 
     text = report_of(count)
-    needed = next(line for line in text.splitlines() if line.startswith("  run 0 [")).split("[")[1].rstrip("]")
-    assert len(needed.split(",")) == 1
+    command = text.splitlines()[text.splitlines().index("run exactly this story:") + 1]
+    assert re.fullmatch(r"  run 0 \d+ none", command)
     assert "1 of " in text.splitlines()[0]
     assert "crash worker" in text
+
+
+RACE_S = 5
+RACE_AT_S = RACE_S + 2
+"""Virtual second at which a program of a race sends its message, after it has sent pings for RACE_S."""
+LATER_S = 50e-6
+"""How much later the second program sends its message."""
+
+
+async def start_race(world: SimulatedWorld, order: list[str]) -> asyncio.Server:
+    """Start two programs that send pings, and after some seconds a message, to the test function.
+
+    Without jitter, the message of the second program arrives second.
+    """
+
+    async def send(name: str, at_s: float) -> None:
+        reader, writer = await asyncio.open_connection(TEST, 80)
+        for _ in range(10 * RACE_S):
+            writer.write(b"ping\n")
+            await reader.readline()
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(at_s - world.now)
+        writer.write(name.encode() + b"\n")
+        await reader.readline()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            if line != b"ping\n":
+                order.append(line.decode().strip())
+            writer.write(b"pong\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, port=80)
+    world.start("one", lambda _: send("one", RACE_AT_S))
+    world.start("two", lambda _: send("two", RACE_AT_S + LATER_S))
+    return server
+
+
+async def race(world: SimulatedWorld) -> None:
+    order: list[str] = []
+    server = await start_race(world, order)
+    await asyncio.sleep(2 * RACE_S)
+    server.close()
+    world.note("arrived", order=order)
+    assert order == ["one", "two"]
+
+
+def failing_seed(**options: Any) -> int:
+    return next(seed for seed in range(20) if run_seed(parameters(**options), race, seed).failure is not None)
+
+
+def test_shrinking_limits_jitter_to_the_race_of_the_failure(tmp_path: Path) -> None:
+    seed = failing_seed()
+
+    @simulated(seeds=1, **ALONE)
+    async def run(world: SimulatedWorld) -> None:
+        await race(world)
+
+    with selected(Selection(COMMAND, [seed])):
+        text = report_of(run)
+    command = next(line for line in text.splitlines() if line.startswith(f"  run {seed} ") and "-" in line)
+    spans = spans_of(command.split()[-1])
+    journal = tmp_path / ".zabka-seeds" / f"the-test-seed-{seed}.jsonl"
+    shrunk = journal.read_bytes()
+    # The messages are sent 7 s after the start of the world, and arrive within milliseconds.
+    assert sum(span.end_us - span.begin_us for span in spans) < 50_000
+    assert any(span.end_us > 6_900_000 and span.begin_us < 7_100_000 for span in spans)
+    simplified, choices = re.findall(r"the schedule: (\d+) of (\d+) choices were simplified", text)[0]
+    assert 0.9 * int(choices) < int(simplified) < int(choices)
+    assert re.search(r"shrunk in [\d.]+ s of CPU time .at most 20 s for the faults and 20 s for the schedule", text)
+    with selected(Selection(COMMAND, [seed], jitter=spans)):
+        again = report_of(run)
+    assert "two runs" not in again and command in again
+    assert journal.read_bytes() == shrunk
+
+
+def test_failure_without_a_race_needs_no_jitter() -> None:
+    @simulated(seeds=1, **ALONE)
+    async def fail(world: SimulatedWorld) -> None:
+        await start_race(world, [])
+        await asyncio.sleep(3)
+        raise AssertionError
+
+    text = report_of(fail)
+    simplified, choices = re.findall(r"the schedule: (\d+) of (\d+) choices were simplified", text)[0]
+    assert simplified == choices != "0"
+    assert "run exactly this story:\n  run 0 none" in text
+
+
+def test_jitter_at_all_times_gives_the_history_of_the_seed() -> None:
+    plain = run_seed(parameters(), race, 1)
+    everywhere = run_seed(parameters(), race, 1, jitter=[Span(0, 1_000_000_000)])
+    nowhere = run_seed(parameters(), race, 1, jitter=[])
+    assert everywhere.digest == plain.digest != nowhere.digest
+    assert everywhere.choices > 100 and everywhere.simplified == 0
+    assert nowhere.choices == nowhere.simplified > 100
+
+
+def test_shrinking_shows_its_progress_and_stops_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shrinking, "PROGRESS_S", 0.0)
+    monkeypatch.setattr(shrinking, "JITTER_S_MAX", 0.05)
+    lines: list[str] = []
+    seed = failing_seed()
+    found = run_seed(parameters(), race, seed)
+    shrunk = shrinking.Shrinking(parameters(), race, seed, found, lines.append).shrink()
+    # The first attempt takes longer than the limit, so it is the last one.
+    assert shrunk.runs == 1
+    (line,) = lines
+    assert re.fullmatch(rf"zabka: shrinks the failure of seed {seed}: 1 runs, jitter in ([\d.]+) of \1 s", line)
 
 
 def test_seed_whose_runs_differ_is_reported_as_nondeterministic() -> None:
@@ -257,6 +370,19 @@ def test_fault_numbers_round_trip_through_a_string() -> None:
     assert [numbers_of(numbers_text(each)) for each in ([], [3], [3, 7])] == [[], [3], [3, 7]]
 
 
+def test_jitter_spans_round_trip_through_a_string() -> None:
+    spans = [Span(1, 3_120_000), Span(5_000_000, 6_500_000)]
+    assert text_of(spans) == "0.000001-3.12,5-6.5"
+    assert [spans_of(text_of(each)) for each in ([], spans)] == [[], spans]
+
+
+def test_span_can_be_left_out_of_longer_and_several_spans() -> None:
+    assert without([Span(0, 10)], Span(4, 6)) == [Span(0, 4), Span(6, 10)]
+    assert without([Span(0, 4), Span(6, 10)], Span(2, 8)) == [Span(0, 2), Span(8, 10)]
+    assert without([Span(0, 4)], Span(0, 4)) == []
+    assert without([Span(0, 4)], Span(4, 8)) == [Span(0, 4)]
+
+
 def test_pytest_can_run_a_single_seed_and_use_fixtures(tmp_path: Path) -> None:
     (tmp_path / "test_shop.py").write_text(PROJECT)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
@@ -273,8 +399,38 @@ def test_pytest_can_run_a_single_seed_and_use_fixtures(tmp_path: Path) -> None:
     assert "seed 1 has hash seed 0" in text
     assert "pytest test_shop.py::test_shop --zabka-seed 1" in text
     assert "1 passed" in outcome("--zabka-seed", "0")
+    text = outcome("--zabka-seed", "1", "--zabka-jitter", "0.5-0.6", "--zabka-faults", "none")
+    assert "the others, in these virtual seconds, were not: 0.5-0.6" in text
+    assert "pytest test_shop.py::test_shop --zabka-seed 1 --zabka-faults none --zabka-jitter 0.5-0.6" in text
 
 
+def test_progress_of_shrinking_is_shown_on_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(IMPATIENT)
+    (tmp_path / "test_slow.py").write_text(SLOW)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], capture_output=True, text=True,
+        check=False, cwd=tmp_path, env={**os.environ, "PYTHONHASHSEED": "7"}, timeout=300,
+    )  # fmt: skip
+    assert re.search(r"^zabka: shrinks the failure of seed 0: \d+ runs, jitter in ", done.stdout, re.MULTILINE)
+    assert "1 failed" in done.stdout
+
+
+IMPATIENT = """
+from zabka.testing.worlds import shrinking
+
+shrinking.PROGRESS_S, shrinking.JITTER_S_MAX = 0.0, 3.0
+"""
+SLOW = """
+import asyncio
+from zabka.testing import simulated
+
+@simulated(seeds=1, peers=1, brokers=0)
+async def test_slow(world):
+    sum(range(20_000_000))
+    began = world.now
+    await asyncio.sleep(0)
+    assert world.now - began < 11e-6, "the loop has jitter"
+"""
 PROJECT = """
 import asyncio, sys
 from zabka.testing import simulated

@@ -29,7 +29,9 @@ class Record:
         """The highest zxid that any peer has applied as committed."""
         self.entries: list[Entry] = []
         self.listeners: list[Callable[[Entry], None]] = []
-        """Functions called with every entry, after the watchdog has checked it."""
+        """Functions called with every entry, after the watchdog has checked it, and after those of `listen`."""
+        self._listening: list[tuple[Callable[[Entry], None], tuple[type[Event], ...] | None]] = []
+        self._listening_to: dict[type[Event], list[Callable[[Entry], None]]] = {}
         self.stops: list[Callable[[str, Event, bool], None]] = []
         """Functions that are called twice for each event of a node: before the event is written (True), and afterwards
         (False).
@@ -50,6 +52,19 @@ class Record:
         every.add(self.checked.counts)
         return every.counts
 
+    def listen(self, listener: Callable[[Entry], None], kinds: tuple[type[Event], ...] | None = None) -> None:
+        """Call a function with every entry whose event is of one of these types, or with every entry.
+
+        The functions are called in the order in which they were added.
+        """
+        self._listening.append((listener, kinds))
+        self._listening_to = {}
+
+    def _listeners_to(self, kind: type[Event]) -> list[Callable[[Entry], None]]:
+        found = [listener for listener, kinds in self._listening if kinds is None or issubclass(kind, kinds)]
+        self._listening_to[kind] = found
+        return found
+
     def write(self, node: str, wall_ms: int, event: Event) -> Cause:
         """Append a node's event, and return a reference to the event.  Later events can name it as their cause."""
         node_seq = self._node_seq[node] = self._node_seq.get(node, 0) + 1
@@ -61,6 +76,10 @@ class Record:
             self.last_committed = event.zxid
         apply(self.state, entry)
         self._watchdog.see(entry)
+        kind = type(event)
+        listening = self._listening_to.get(kind)
+        for listener in self._listeners_to(kind) if listening is None else listening:
+            listener(entry)
         for listener in self.listeners:
             listener(entry)
         return event_cause(node, node_seq)

@@ -45,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--zabka-seed", type=int, help="the seed of zabka_world [0], and the only one of simulated tests")
     group.addoption("--zabka-seeds", help="the seeds of simulated tests, as FIRST:END [0 to the test's number]")
     group.addoption("--zabka-faults", help="the numbers of the faults of simulated tests, such as 3,7, or none")
+    group.addoption("--zabka-jitter", help="the virtual seconds with jitter in simulated tests: 3.1-3.2,5-6, or none")
     group.addoption("--zabka-report", help="a file for the report of one simulated test, which this process runs")
     parser.addini(_INI, "KEY=VALUE: settings of the clusters of tests whose marker names none", type="linelist")
 

@@ -17,11 +17,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+if TYPE_CHECKING:
+    from zabka.testing.worlds.shrinking import Selected
+
 CHUNKS_PER_WORKER = 2
+POLL_S = 0.5
+"""Time in seconds between two looks at the progress of a child process."""
+_SELECTING = ("--zabka-seed", "--zabka-faults", "--zabka-jitter")
+"""Options that select the seed, the faults and the jitter of a simulated test."""
 _SEEDS = "zabka_seeds"
 _ATTRIBUTE = "zabka_simulated"
 _STRICT_XPASS = "[XPASS(strict)]"
@@ -62,6 +69,7 @@ def selected_seeds(item: pytest.Function) -> Iterator[None]:
     if parameters is None:
         yield
         return
+    from zabka.simulation.jitter import spans_of
     from zabka.testing.worlds.decorator import Selection, hash_seed_is_fixed, numbers_of, selected
     from zabka.testing.worlds.finding import Command
 
@@ -74,11 +82,13 @@ def selected_seeds(item: pytest.Function) -> Iterator[None]:
             item.obj = function
         return
     config = item.config
-    seed, faults = config.getoption("--zabka-seed"), config.getoption("--zabka-faults")
+    seed, faults, jitter = map(config.getoption, _SELECTING)
     selection = Selection(
-        Command(item.name, lambda seed, faults: _command(item, seed, faults)),
+        Command(item.name, lambda seed, chosen: _command(item, seed, chosen)),
         _range_of(item) if seed is None else [seed],
         None if faults is None else numbers_of(faults),
+        None if jitter is None else spans_of(jitter),
+        lambda line: _show_progress(config, line),
     )
     with selected(selection):
         yield
@@ -111,11 +121,33 @@ def _node_id(item: pytest.Function) -> str:
     return item.nodeid.removesuffix(f"[{callspec.id}]") + (f"[{'-'.join(rest)}]" if rest else "")
 
 
-def _command(item: pytest.Function, seed: int, faults: list[int] | None) -> str:
-    from zabka.testing.worlds.decorator import numbers_text
+def _command(item: pytest.Function, seed: int, chosen: Selected) -> str:
+    from zabka.testing.worlds.decorator import texts_of
 
-    chosen = ["--zabka-seed", str(seed), *([] if faults is None else ["--zabka-faults", numbers_text(faults)])]
-    return shlex.join(["pytest", _node_id(item), *chosen])
+    given = {"seed": str(seed), **texts_of(chosen)}
+    return shlex.join(
+        ["pytest", _node_id(item), *(part for name in given for part in (f"--zabka-{name}", given[name]))]
+    )
+
+
+def _show_progress(config: pytest.Config, line: str) -> None:
+    """Show a line of progress on the terminal.  A child process writes it to a file, which its parent process shows."""
+    report = config.getoption("--zabka-report")
+    if report is not None:
+        _progress_file(Path(report)).write_text(line)
+        return
+    terminal = config.pluginmanager.getplugin("terminalreporter")
+    capturing = config.pluginmanager.getplugin("capturemanager")
+    if terminal is None or capturing is None:
+        # A worker of pytest-xdist has no terminal.
+        return
+    with capturing.global_and_fixture_disabled():
+        terminal.ensure_newline()
+        terminal.write_line(line)
+
+
+def _progress_file(report: Path) -> Path:
+    return report.with_suffix(".progress")
 
 
 def _run_in_child(item: pytest.Function) -> None:
@@ -123,17 +155,9 @@ def _run_in_child(item: pytest.Function) -> None:
     __tracebackhide__ = True
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "report.json"
-        done = subprocess.run(
-            _child(item, path),
-            env={**os.environ, "PYTHONHASHSEED": "0"},
-            cwd=item.config.invocation_params.dir,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        code, output = _wait_for_child(item, path)
         if not path.exists():
-            pytest.fail(f"the child process of this test ended with {done.returncode}\n{done.stdout}", pytrace=False)
+            pytest.fail(f"the child process of this test ended with {code}\n{output}", pytrace=False)
         report = json.loads(path.read_text())
     if report["outcome"] == "xfailed":
         pytest.xfail(report["text"])
@@ -142,6 +166,32 @@ def _run_in_child(item: pytest.Function) -> None:
     if report["outcome"] != "passed":
         pytest.fail(report["text"], pytrace=False)
     sys.stdout.write(report["stdout"])
+
+
+def _wait_for_child(item: pytest.Function, report: Path) -> tuple[int, str]:
+    """Run the child process of an item, and show its progress.  Return its exit code and its output."""
+    progress, shown = _progress_file(report), ""
+    with subprocess.Popen(
+        _child(item, report),
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        cwd=item.config.invocation_params.dir,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as child:
+        try:
+            while True:
+                try:
+                    output, _ = child.communicate(timeout=POLL_S)
+                    return child.returncode, output
+                except subprocess.TimeoutExpired:
+                    line = progress.read_text() if progress.exists() else ""
+                    if line and line != shown:
+                        shown = line
+                        _show_progress(item.config, line)
+        except BaseException:
+            child.kill()
+            raise
 
 
 def _child(item: pytest.Function, report: Path) -> list[str]:
@@ -161,7 +211,8 @@ def _child(item: pytest.Function, report: Path) -> list[str]:
     seeds = _range_of(item)
     if seed is None and seeds is not None:
         command += ["--zabka-seeds", f"{seeds.start}:{seeds.stop}"]
-    for option, value in (("--zabka-seed", seed), ("--zabka-faults", config.getoption("--zabka-faults"))):
+    for option in _SELECTING:
+        value = config.getoption(option)
         command += [] if value is None else [option, str(value)]
     return command
 

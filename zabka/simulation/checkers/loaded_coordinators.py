@@ -136,6 +136,9 @@ class _Asked(NamedTuple):
 class LoadedCoordinators:
     """Checks all coordinators of one simulated world."""
 
+    watches = (e.NodeStarted, e.LeadershipTaken, e.FollowershipTaken)
+    """Types of events that `journalled` processes."""
+
     def __init__(
         self,
         scheduler: Scheduler,

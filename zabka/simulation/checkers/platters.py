@@ -40,9 +40,14 @@ class PeerDisks:
     `volume_of` returns the disk of a peer by the peer's number.
     """
 
+    watches = (e.FaultInjected, e.NodeStarted)
+    """Types of events that `journalled` processes."""
+
     def __init__(self, volume_of: Callable[[int], Volume]) -> None:
         self._volume_of = volume_of
         self._read: dict[int, DurableBytes] = {}
+        self._read_at: dict[int, tuple[Volume, int]] = {}
+        """The disk that was read last, and its number of platter changes then."""
         self._damaged_us: dict[int, int] = {}
         self._rotten: dict[int, None] = {}
         """Peers with a bit on their disk that was flipped after their last start."""
@@ -73,7 +78,11 @@ class PeerDisks:
     def read(self, peer: int) -> DurableBytes:
         """Return the transactions that are on a peer's platter now."""
         disk = self._read.setdefault(peer, DurableBytes())
-        disk.read(self._by_name(peer))
+        volume = self._volume_of(peer)
+        at = volume, volume.platter_changes
+        if self._read_at.get(peer) != at:
+            self._read_at[peer] = at
+            disk.read(volume.platter_directory(HISTORY))
         return disk
 
     def epoch(self, peer: int, file: str) -> int:
@@ -97,6 +106,9 @@ class Platters:
 
     The check is made only while the ensemble has its configured membership.
     """
+
+    watches = (e.WriteAcknowledged, e.TxnCommitted)
+    """Types of events that `journalled` processes."""
 
     def __init__(
         self, voters: range, disks: PeerDisks, checked: CheckCounts, emit: Callable[[InvariantViolated], object]
@@ -129,6 +141,11 @@ class Platters:
 
 class DurableReports:
     """Checks what individual peers report: durable transactions and epochs, snapshots, synchronised histories."""
+
+    watches = (
+        e.TxnLogged, e.EpochAccepted, e.EpochAdopted, e.HistoryReplaced, e.SnapshotTaken, e.LearnerSynced,
+    )  # fmt: skip
+    """Types of events that `journalled` processes."""
 
     def __init__(self, disks: PeerDisks, record: Record, emit: Callable[[InvariantViolated], object]) -> None:
         self._disks = disks

@@ -25,6 +25,9 @@ BROADCAST = "BROADCAST"
 class Serving:
     """Checks all servers of one simulated world."""
 
+    watches = (e.NodeStarted, e.LeaderEstablished, e.PeerStateChanged, e.BrokerRegistered)
+    """Types of events that `journalled` processes."""
+
     def __init__(self, checked: CheckCounts, emit: Callable[[InvariantViolated], object]) -> None:
         self._checked = checked
         self._emit = emit

@@ -32,6 +32,9 @@ _REQUEST = Struct(">h")
 class Shutdowns:
     """Checks all controlled shutdowns of one simulated world."""
 
+    watches = (e.ControllerElected,)
+    """Types of events that `journalled` processes."""
+
     def __init__(self, znodes: KafkaZnodes, checked: CheckCounts, emit: Callable[[InvariantViolated], object]) -> None:
         self._znodes = znodes
         self._checked = checked

@@ -110,16 +110,16 @@ class ClusterWorld(ServingWorld):
         """Brokers that run without one of their log directories."""
         self._is_watched = False
         """Whether a simulated operator restarts brokers that report an offline log directory."""
-        self.record.listeners.append(self._follow_directories)
+        self.record.listen(self._follow_directories, (LogDamageFound, NodeStarted))
         minimums = Minimums(int(shape.keys.get(MINIMUM, "1")), int(shape.keys["zookeeper.session.timeout.ms"]))
         self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.checked, self.emit, minimums)
-        self.record.listeners.append(self.replication.journalled)
+        self.record.listen(self.replication.journalled)
         coordinators = LoadedCoordinators(
             self.scheduler, self.brokers, self.replication.znodes, self.record.checked, self.emit
         )
-        self.record.listeners.append(coordinators.journalled)
+        self.record.listen(coordinators.journalled, LoadedCoordinators.watches)
         shutdowns = Shutdowns(self.replication.znodes, self.record.checked, self.emit)
-        self.record.listeners.append(shutdowns.journalled)
+        self.record.listen(shutdowns.journalled, Shutdowns.watches)
         self.replication.listeners.append(shutdowns.changed)
         for broker, machine in self.brokers.items():
             machine.on_read = coordinators.was_read

@@ -49,7 +49,7 @@ class ServingWorld:
         self.omitted: list[FaultInjected] = []
         """The faults that were left out so far."""
         self.reached = Reached()
-        self.record.listeners.append(self.reached.see)
+        self.record.listen(self.reached.see, Reached.watches)
         self.peers: dict[int, PeerMachine] = {}
         skews = derive_random(seed, "skew")
         for peer in range(1, shape.peers + 1):
@@ -61,18 +61,19 @@ class ServingWorld:
         self.clients: dict[str, Machine] = {}
         self._watches = WatchContract(self.record.checked, self.emit)
         self.serving = Serving(self.record.checked, self.emit)
-        self.record.listeners.append(self.serving.journalled)
+        self.record.listen(self.serving.journalled, Serving.watches)
         for machine in self.peers.values():
             for observe in (self._watches.connection, self.serving.peer_connection):
                 self.ground.network.observe(machine.address, CLIENT_PORT, partial(observe, machine.name))
         self._last_committed = 0
-        self.record.listeners.append(self._receives_commit)
+        self.record.listen(self._receives_commit, (TxnCommitted,))
         self.disks = PeerDisks(lambda peer: self.peers[peer].volume)
-        self.record.listeners.append(self.disks.journalled)
-        self.record.listeners.append(DurableReports(self.disks, self.record, self.emit).journalled)
+        self.record.listen(self.disks.journalled, PeerDisks.watches)
+        reports = DurableReports(self.disks, self.record, self.emit)
+        self.record.listen(reports.journalled, DurableReports.watches)
         if not shape.changes_members:
             platters = Platters(range(1, shape.voters + 1), self.disks, self.record.checked, self.emit)
-            self.record.listeners.append(platters.journalled)
+            self.record.listen(platters.journalled, Platters.watches)
 
     def _zoo_cfg(self) -> dict[str, str]:
         """Return the keys of every peer's zoo.cfg, without dataDir.  All peers start with the same membership."""

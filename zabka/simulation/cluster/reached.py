@@ -31,6 +31,9 @@ CLUSTER_PLACES = (TAIL_CUT, LOST, DIVERGED, GIVEN_UP, ISR_CHANGED, ELECTED, FENC
 class Reached:
     """Counts rare situations of peers, from recorded events and from the counters of leaders whose process ends."""
 
+    watches = (e.LearnerSynced, e.TxnLogTruncated, e.LogDamageFound)
+    """Types of events that `see` processes."""
+
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(PLACES, 0))
         self._purged: dict[str, None] = {}

@@ -253,10 +253,10 @@ class World(ClusterWorld):
         return end_fault
 
     def slow_disk(self, name: str, factor: int) -> Callable[[], None]:
-        """Slow down a node's disk by that factor, and return a function that restores its speed."""
+        """Slow down the disk of a node or a program, and return a function that restores its speed."""
         if self.leaves_out("slow_disk", name):
             return nothing
-        fault_id, volume = self.announce("slow_disk", name), self.node(name).volume
+        fault_id, volume = self.announce("slow_disk", name), self.machine(name).volume
         volume.slow_factor = factor
 
         def end_fault() -> None:

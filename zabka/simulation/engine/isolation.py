@@ -2,8 +2,8 @@
 
 A program of a test is not written for simulation. It reads the clocks of its simulated machine, and its random numbers
 depend on the seed (`host_values`). It may call functions that a world cannot simulate: such a call raises NotSimulated
-in the program, and the message names an alternative. If a C extension starts native threads, this is detected the next
-time the world stops.
+in the program, and the message names an alternative. If an unknown C extension starts native threads, this is detected
+the next time the world stops.
 
 The world's own servers do not need this: they get clocks and random numbers as arguments.
 """
@@ -14,34 +14,45 @@ import _thread
 import multiprocessing.process
 import os
 import random
+import select
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from zabka.simulation.engine.c_clients import CClients
 from zabka.simulation.engine.host_values import stamp_records_of_aiokafka, virtual_values
 from zabka.simulation.engine.program_loop import ProgramLoop, Step
 from zabka.simulation.engine.refusal import NotSimulated, not_simulated
 from zabka.simulation.engine.virtual_time import Clocked, Turn
+from zabka.simulation.filesystem.aio_files import path_of
+from zabka.simulation.filesystem.process_files import ProcessFiles
 
 _THREADS = Path("/proc/self/task")
 _NO_THREADS = "use asyncio tasks, asyncio.to_thread or loop.run_in_executor"
+_NO_WAITS = "no thread can end it; use asyncio.Event, asyncio.Condition or asyncio.Queue"
+_NO_ALARMS = "use loop.call_later"
 _NO_COMMANDS = "replace the command in the test"
 _NO_DNS = "use loop.getaddrinfo, which knows the machines of the world"
 _REFUSED: tuple[tuple[Any, str, str, str], ...] = (
     (threading.Thread, "start", "threading.Thread.start", _NO_THREADS),
     (_thread, "start_new_thread", "_thread.start_new_thread", _NO_THREADS),
+    (threading.Condition, "wait", "a wait for a thread", _NO_WAITS),
+    (select, "select", "select.select", _NO_WAITS),
+    (signal, "alarm", "signal.alarm", _NO_ALARMS),
+    (signal, "setitimer", "signal.setitimer", _NO_ALARMS),
     (subprocess.Popen, "__init__", "subprocess.Popen", _NO_COMMANDS),
     (multiprocessing.process.BaseProcess, "start", "multiprocessing.Process.start", _NO_COMMANDS),
     *(
         (os, name, f"os.{name}", _NO_COMMANDS)
-        for name in ("system", "fork", "forkpty", "posix_spawn", "execv", "execve")
+        for name in ("system", "fork", "forkpty", "posix_spawn", "posix_spawnp", "execv", "execve")
     ),
     (socket.socket, "__init__", "socket.socket", "use asyncio.open_connection, or loop.create_connection"),
     *(
@@ -80,8 +91,15 @@ class Isolation:
             self._replace(owner, attribute, self._refusing(getattr(owner, attribute), name, instead))
         for name in ("fsync", "fdatasync"):
             self._replace(os, name, self._syncing(getattr(os, name)))
+        clients = CClients(self._refusing, self._replace)
+        clients.guard()
+        sys.meta_path.insert(0, clients)
+        self._entered.callback(sys.meta_path.remove, clients)
+        self._replace(os, "open", self._opening(os.open))
+        self._replace(os, "close", self._closing(os.close))
         self._replace(signal, "signal", self._setting_signal(signal.signal))
         self._replace(signal, "raise_signal", self._raising_signal(signal.raise_signal))
+        self._replace(os, "kill", self._killing(os.kill))
         random.setstate(self._state)
         stamp_records_of_aiokafka()
 
@@ -148,6 +166,19 @@ class Isolation:
 
         return send
 
+    def _killing(self, original: Callable[[int, int], None]) -> Callable[[int, int], None]:
+        """Return a replacement for kill(2) with which a program can send signals to itself."""
+
+        def kill(process: int, number: int, /) -> None:
+            if self._taker() is None:
+                original(process, number)
+            elif process != os.getpid():
+                raise not_simulated("os.kill", "call a method of the program, as world.start returns it")
+            elif number:
+                signal.raise_signal(number)
+
+        return kill
+
     def _syncing(self, original: Callable[[Any], None]) -> Callable[[Any], None]:
         """Return a replacement for fsync(2) that syncs the program's simulated files.
 
@@ -155,15 +186,44 @@ class Isolation:
         """
 
         def sync(descriptor: Any, /) -> None:
-            taker = self._taker()
+            files = self._files()
             number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
-            files: Any = taker.disk if isinstance(taker, ProgramLoop) else None
             if files is not None and files.has(number):
                 files.fsync(number)
             else:
                 original(descriptor)
 
         return sync
+
+    def _files(self) -> ProcessFiles | None:
+        """Return the disk of the running program, or None if no program is running."""
+        taker = self._taker()
+        return taker.disk if isinstance(taker, ProgramLoop) and isinstance(taker.disk, ProcessFiles) else None
+
+    def _opening(self, original: Callable[..., int]) -> Callable[..., int]:
+        """Return a replacement for open(2) that opens directories of the simulated disk, because programs sync them.
+
+        All other files are opened on the host.
+        """
+
+        def open_directory(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+            files = self._files()
+            if files is not None and dir_fd is None and flags & os.O_ACCMODE == os.O_RDONLY:
+                with suppress(OSError):
+                    return files.open(path_of(path), os.O_RDONLY | os.O_DIRECTORY)
+            return original(path, flags, mode, dir_fd=dir_fd)
+
+        return open_directory
+
+    def _closing(self, original: Callable[[int], None]) -> Callable[[int], None]:
+        def close(descriptor: int, /) -> None:
+            files = self._files()
+            if files is not None and files.has(descriptor):
+                files.close(descriptor)
+            else:
+                original(descriptor)
+
+        return close
 
 
 def _native_threads() -> int:

@@ -425,10 +425,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return (host if flags & real.NI_NUMERICHOST else next(named, host)), str(port)
 
     async def create_server(  # type: ignore[override]
-        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: Any = None, port: Any = None, **_: Any
-    ) -> SocketServer:
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: Any = None, port: Any = None, *,
+        start_serving: bool = True, **_: Any,
+    ) -> SocketServer:  # fmt: skip
         """Listen on a port of this machine's only address.  Raises OSError."""
-        return SocketServer(self, port or 0, protocol_factory)
+        return SocketServer(self, port or 0, protocol_factory, starts=start_serving)
 
     async def create_connection(  # type: ignore[override]
         self,

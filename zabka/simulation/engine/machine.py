@@ -23,6 +23,7 @@ from zabka.simulation.engine.virtual_time import Turn
 from zabka.simulation.filesystem.inode import Node
 from zabka.simulation.filesystem.process_files import ProcessFiles
 from zabka.simulation.filesystem.volume import PowerLost, Volume
+from zabka.simulation.jitter import JitteredSeed, scheduling
 
 Main = Callable[["SimProcess"], Coroutine[Any, Any, Any]]
 
@@ -37,7 +38,9 @@ class Ground:
     def __init__(self, seed: int, scheduler: Scheduler, *, pieces: float = 0.0, tap: MessageTap | None = None) -> None:
         self.seed = seed
         self.scheduler = scheduler
-        self.network = TcpNetwork(scheduler, derive_random(seed, "segments"))
+        if isinstance(seed, JitteredSeed):
+            seed.now_us = lambda: scheduler.now_us
+        self.network = TcpNetwork(scheduler, scheduling(seed, derive_random(seed, "segments")))
         self.turn = Turn()
         self.pieces = pieces
         """Probability that a read returns only a part of the received bytes."""
@@ -110,12 +113,13 @@ class SimProcess:
         ground = machine.ground
         self.machine = machine
         self.random = random
+        timing = scheduling(ground.seed, random)
         self.loop = machine.loop_class(
-            ground.scheduler, machine.kernel, random, ground.turn, self._failed,
+            ground.scheduler, machine.kernel, timing, ground.turn, self._failed,
             skew_us=machine.skew_us, pieces=ground.pieces,
         )  # fmt: skip
         self.files = self.loop.disk = MachineFiles(machine)
-        self.workers = LoopWorkers(self.loop, random)
+        self.workers = LoopWorkers(self.loop, timing)
         heard = ground.heard
         self.messages: MessageNotes | None = None if heard is None else heard.notes(machine.name, self.loop)
         """Records all messages that the process sends and receives, or None if there is no tap."""
@@ -161,7 +165,9 @@ class Machine:
         """Return an empty disk."""
         self._volumes += 1
         random = derive_random(self.ground.seed, f"{self.name}/volume {self._volumes}")
-        return Volume(random, lambda: self.ground.scheduler.now_us)
+        volume = Volume(random, lambda: self.ground.scheduler.now_us)
+        volume.latencies = scheduling(self.ground.seed, random)
+        return volume
 
     def start(self) -> None:
         """Switch the machine on, and run the program unless it is running."""

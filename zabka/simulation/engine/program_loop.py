@@ -7,6 +7,8 @@ the hash of a plain task is its memory address.
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from types import FrameType
@@ -17,11 +19,15 @@ from zabka.simulation.engine.loop import ProcessLoop
 from zabka.simulation.engine.refusal import LIBRARIES, not_simulated
 from zabka.simulation.engine.tls import Tls
 from zabka.simulation.engine.transports import SocketServer
+from zabka.simulation.filesystem import aio_files
+from zabka.simulation.filesystem.process_files import ProcessFiles
 
+_LOG = logging.getLogger("asyncio")
 _NO_SOCKETS = "use streams or protocols: asyncio.open_connection, loop.create_connection"
 _ONLY_TCP = "only TCP is simulated: use loop.create_connection and loop.create_server"
 _NO_COMMANDS = "replace the command in the test"
 _NO_FACTORY = "tasks are made by the loop, which numbers them"
+_NO_SUCH_FILES = "open the file by its path, or use another function of aiofiles.os"
 _NO_PIPES = "pipes are not simulated: replace them in the test"
 _REFUSED: dict[str, str] = {
     **dict.fromkeys(
@@ -78,6 +84,8 @@ class ProgramLoop(ProcessLoop):
     _program = ""
     _stamps_records = False
     _debugs = False
+    slow_callback_duration = 0.1
+    """Seconds of virtual time after which a turn is reported in debug mode."""
 
     def trace(self, program: str, steps: list[Step] | None) -> None:
         """Append every event loop iteration of this program to `steps`; if `steps` is None, trace nothing."""
@@ -123,6 +131,26 @@ class ProgramLoop(ProcessLoop):
         """Switch the debug mode on or off."""
         self._debugs = enabled
 
+    def _pay(self) -> None:
+        if self._debugs and self.busy_us() >= self.slow_callback_duration * 1e6:
+            _LOG.warning("Executing a turn of %s took %.3f seconds", self._program, self.busy_us() / 1e6)
+        super()._pay()
+
+    def run_forever(self) -> None:
+        """Raise RuntimeError, as a running loop of asyncio does."""
+        raise RuntimeError("This event loop is already running")
+
+    def run_until_complete(self, future: Any) -> Any:
+        """Raise RuntimeError, as a running loop of asyncio does."""
+        raise RuntimeError("This event loop is already running")
+
+    def close(self) -> None:
+        """Raise RuntimeError, as a running loop of asyncio does."""
+        raise RuntimeError("Cannot close a running event loop")
+
+    def set_default_executor(self, executor: Any) -> None:
+        """Do nothing: no executor is used."""
+
     def get_task_factory(self) -> None:
         """Return None: the loop itself makes numbered tasks."""
 
@@ -131,6 +159,19 @@ class ProgramLoop(ProcessLoop):
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:
         """Do nothing: there is no thread pool."""
+
+    # -- the executor ------------------------------------------------------------------------------------------------
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """Call the function later, in place of a thread.  If aiofiles calls this, it uses the disk of the machine."""
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        if caller.partition(".")[0] == aio_files.LIBRARY and isinstance(self.disk, ProcessFiles):
+            on_disk = aio_files.on_disk(func, self.disk)
+            if on_disk is None:
+                name = getattr(getattr(func, "func", func), "__name__", "a call")
+                raise not_simulated(f"{name} of aiofiles", _NO_SUCH_FILES)
+            func = on_disk
+        return super().run_in_executor(executor, func, *args)
 
     # -- the network -------------------------------------------------------------------------------------------------
 
@@ -174,16 +215,20 @@ class ProgramLoop(ProcessLoop):
         sock: Any = None,
         ssl_handshake_timeout: float | None = None,
         ssl_shutdown_timeout: float | None = None,
+        start_serving: bool = True,
         **_: Any,
     ) -> SocketServer:
         """Listen at a port on this machine's only address, with TLS if `ssl` is given.  Raises OSError."""
         if sock is not None:
             raise not_simulated("create_server(sock=…)", _NO_SOCKETS)
         if ssl is None:
-            return await super().create_server(protocol_factory, host, port)
+            return await super().create_server(protocol_factory, host, port, start_serving=start_serving)
         tls = Tls(ssl, None, ssl_handshake_timeout, ssl_shutdown_timeout)
         return await super().create_server(
-            lambda: tls.protocol(self, protocol_factory(), None, is_server=True), host, port
+            lambda: tls.protocol(self, protocol_factory(), None, is_server=True),
+            host,
+            port,
+            start_serving=start_serving,
         )
 
     async def start_tls(

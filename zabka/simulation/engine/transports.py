@@ -324,13 +324,19 @@ class SocketTransport(asyncio.Transport):
 class SocketServer(asyncio.AbstractServer):
     """A listening port of a process."""
 
-    def __init__(self, loop: Owner, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> None:
+    def __init__(
+        self, loop: Owner, port: int, factory: Callable[[], asyncio.BaseProtocol], *, starts: bool = True
+    ) -> None:
         self._loop = loop
         self._factory = factory
         self._listener: Listener | None = loop.kernel.listen(port, self._on_waiting)
-        self.sockets = (SocketView((loop.kernel.address, self._listener.port), None),)
+        self._port = self._listener.port
+        self._is_closed = False
+        self.sockets = (SocketView((loop.kernel.address, self._port), None),)
         self._forever: asyncio.Future[None] | None = None
         loop.own(self._listener)
+        if not starts:
+            self._stop_listening()
 
     def _on_waiting(self) -> None:
         self._loop.call_soon(self._accept)
@@ -343,23 +349,31 @@ class SocketServer(asyncio.AbstractServer):
 
     def close(self) -> None:
         """Stop listening; accepted connections stay open."""
+        self._is_closed = True
+        self._stop_listening()
+        if self._forever is not None and not self._forever.done():
+            self._forever.cancel()
+
+    def _stop_listening(self) -> None:
         if self._listener is not None:
             self._listener.close()
             self._loop.disown(self._listener)
             self._listener = None
-        if self._forever is not None and not self._forever.done():
-            self._forever.cancel()
 
     async def wait_closed(self) -> None:
         """Return immediately, because `close` takes no time."""
 
     async def start_serving(self) -> None:
-        """Do nothing, because the server accepts connections as soon as it is created."""
+        """Listen, if the server was created with `start_serving=False`.  Raises OSError if the port is in use."""
+        if self._listener is None and not self._is_closed:
+            self._listener = self._loop.kernel.listen(self._port, self._on_waiting)
+            self._loop.own(self._listener)
 
     async def serve_forever(self) -> None:
         """Wait until cancelled, or until the server is closed.  Raises RuntimeError if it is closed already."""
-        if self._listener is None or self._forever is not None:
+        if self._is_closed or self._forever is not None:
             raise RuntimeError(f"server {self!r} is closed, or serve_forever is called twice")
+        await self.start_serving()
         self._forever = self._loop.create_future()
         try:
             await self._forever

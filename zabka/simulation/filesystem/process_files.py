@@ -15,6 +15,8 @@ from zabka.simulation.filesystem.volume import Volume, trouble
 
 SECTORS_OF_A_BLOCK = BLOCK_BYTES // 512
 BUFFER_BYTES = 8192
+FIRST_DESCRIPTOR = 1 << 20
+"""Simulated descriptors are larger than those of the host, because a program can use both."""
 ROOM_BYTES = 1 << 40
 """Free space in bytes that is reported if the disk has no limit."""
 
@@ -46,7 +48,7 @@ class ProcessFiles:
         self.is_alive = True
         self.volume = volume
         self._open: dict[int, _Open] = {}
-        self._next = 3
+        self._next = FIRST_DESCRIPTOR
         volume.attach(self.kill)
 
     def kill(self) -> None:
@@ -140,7 +142,7 @@ class ProcessFiles:
         except OSError:
             volume.failed_syncs += 1
             if isinstance(opened.node, FileNode):
-                opened.node.fail_to_sync(volume.random)
+                volume.fail_to_sync(opened.node)
             raise
         volume.sync(opened.node)
 
@@ -365,6 +367,11 @@ class _Raw(io.RawIOBase):
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position}.get(whence)
         self._position = offset + (self._files.fstat(self._descriptor).st_size if base is None else base)
         return self._position
+
+    def truncate(self, size: int | None = None, /) -> int:
+        size = self._position if size is None else size
+        self._files.ftruncate(self._descriptor, size)
+        return size
 
     def close(self) -> None:
         if not self.closed:

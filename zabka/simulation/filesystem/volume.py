@@ -49,7 +49,7 @@ class Volume:
     """The file system of one host; it persists across processes and power losses."""
 
     def __init__(self, random: Random, now_us: Callable[[], int] = lambda: 0) -> None:
-        self.random = random
+        self.random = self.latencies = random
         self.now_us = now_us
         self.has_journal = random.random() < 0.5
         """Whether directory operations become durable in order, and all of them at every sync (as on ext4 and XFS)."""
@@ -61,6 +61,8 @@ class Volume:
         self.locks: dict[Node, object] = {}
         """The holder of the lock on each locked file."""
         self.failed_syncs = 0
+        self.platter_changes = 0
+        """Number of times that the content of the platter can have changed so far."""
         self.faults_met = 0
         """Number of operations that failed because of an injected fault or a full disk."""
         self._root = DirectoryNode(0)
@@ -129,6 +131,7 @@ class Volume:
         node = self.find(path)
         if not isinstance(node, FileNode):
             raise trouble(errno.EISDIR, path)
+        self.platter_changes += 1
         node.flip(bit)
 
     # -- processes and power -----------------------------------------------------------------------------------------
@@ -145,6 +148,7 @@ class Volume:
         self.locks.clear()
         self._power_until = None
         self.changes += 1
+        self.platter_changes += 1
         self._changed.clear()
         directories, files = reached_from(self._root)
         for file in files:
@@ -194,15 +198,21 @@ class Volume:
     def sync_us(self) -> int:
         """Return the duration of a sync in µs."""
         stall_us, self._stall_us = self._stall_us, 0
-        return (SYNC_US_MIN + draw_below(self.random, SYNC_US_MAX - SYNC_US_MIN)) * self.slow_factor + stall_us
+        return (SYNC_US_MIN + draw_below(self.latencies, SYNC_US_MAX - SYNC_US_MIN)) * self.slow_factor + stall_us
 
     def sync(self, node: Node) -> None:
         """Sync a file or a directory to the platter."""
+        self.platter_changes += 1
         node.sync()
         if self.has_journal:
             for directory in self._changed.values():
                 directory.sync()
             self._changed.clear()
+
+    def fail_to_sync(self, node: FileNode) -> None:
+        """Write only some blocks of a file to the platter, although all count as clean afterwards."""
+        self.platter_changes += 1
+        node.fail_to_sync(self.random)
 
     def find(self, path: PurePath) -> Node:
         """Return the file or directory with that path. Raises OSError."""

@@ -241,7 +241,7 @@ def start_simulated(
         made = world_settings(given)
         defaults = {key: value for key, value in (settings or {}).items() if key in _TOPIC_DEFAULTS}
         made = msgspec.structs.replace(made, broker_keys={**made.broker_keys, **defaults})
-        cluster = SimulatedCluster(World(seed, made), seed)
+        cluster = SimulatedCluster(World(seed, made), int(seed))
         cluster.world.requester = "fixture"
     except BadSetting as reason:
         raise ClusterFailed(f"the world cannot be made: {reason}") from None

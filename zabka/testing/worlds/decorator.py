@@ -11,32 +11,46 @@ import inspect
 import os
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from zabka.simulation.jitter import Span
     from zabka.testing.worlds.finding import Command
     from zabka.testing.worlds.seed_test import Parameters
+    from zabka.testing.worlds.shrinking import Selected
     from zabka.testing.worlds.world import SimulatedWorld
 
 HASH_SEED = "PYTHONHASHSEED"
-SEEDS, FAULTS = "ZABKA_SEED", "ZABKA_FAULTS"
-"""Environment variables that select a seed and its faults if a script runs the test; in pytest, options select them."""
+SEEDS, FAULTS, JITTER = "ZABKA_SEED", "ZABKA_FAULTS", "ZABKA_JITTER"
+"""Environment variables that select a seed, its faults and its jitter if a script runs the test.
+
+In pytest, options select them.
+"""
 PARAMETERS = "zabka_simulated"
 """Name of the attribute with which a decorated function refers to its parameters."""
 
 
+def _write_to_stderr(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
 class Selection(NamedTuple):
-    """Selection of the seeds with which a test runs, and of the faults to inject."""
+    """Selection of the seeds with which a test runs, of the faults to inject, and of the times with jitter."""
 
     command: Command | None = None
     seeds: Iterable[int] | None = None
     """Seeds to run, or None for all seeds of the test."""
     faults: Collection[int] | None = None
     """Numbers of the faults to inject, or None for all faults."""
+    jitter: Sequence[Span] | None = None
+    """Spans of virtual time in which the schedule has jitter, or None for all times."""
+    shows_progress: Callable[[str], object] = _write_to_stderr
+    """Shows a line about the progress of shrinking to the user."""
 
 
 _SELECTED: ContextVar[Selection] = ContextVar("selected seeds")
@@ -44,7 +58,7 @@ _SELECTED: ContextVar[Selection] = ContextVar("selected seeds")
 
 @contextmanager
 def selected(selection: Selection) -> Iterator[None]:
-    """During a `with` block, run decorated tests only with the selected seeds and faults."""
+    """During a `with` block, run decorated tests only with the selected seeds, faults and jitter."""
     token = _SELECTED.set(selection)
     try:
         yield
@@ -104,6 +118,7 @@ def _run_seeds(
 ) -> None:
     from zabka.testing.worlds.finding import Finding
     from zabka.testing.worlds.seed_test import run_seed
+    from zabka.testing.worlds.shrinking import EVERYTHING, Selected
 
     __tracebackhide__ = True
     selection = _SELECTED.get(Selection())
@@ -118,13 +133,14 @@ def _run_seeds(
         return function(*before, world, *args[len(before) :], **options)
 
     for seed in range(parameters.seeds) if selection.seeds is None else selection.seeds:
-        run = run_seed(parameters, body, seed, selection.faults)
+        run = run_seed(parameters, body, seed, selection.faults, jitter=selection.jitter)
         if run.failure is None:
             continue
         if type(run.failure).__name__ not in _NO_FAILURES:
-            finding = Finding(parameters, body, seed, run, selection.command)
-            shrinks = selection.faults is None and not _is_given_by_hypothesis()
-            run.failure.add_note(finding.report(shrinks=shrinks))
+            chosen = Selected(None if selection.faults is None else list(selection.faults), selection.jitter)
+            finding = Finding(parameters, body, seed, run, selection.command, chosen)
+            shrinks = chosen == EVERYTHING and not _is_given_by_hypothesis()
+            run.failure.add_note(finding.report(selection.shows_progress if shrinks else None))
         raise run.failure
 
 
@@ -152,22 +168,35 @@ def _fix_hash_seed_of_script() -> None:
 
 
 def _of_script(function: Callable[..., Awaitable[object]]) -> Selection:
-    """Return the selection of seeds and faults in a script's environment variables.
+    """Return the selection of seeds, faults and jitter in a script's environment variables.
 
     The selection includes the command that runs the script with one seed.
     """
+    from zabka.simulation.jitter import spans_of
     from zabka.testing.worlds.finding import Command
 
-    def command(seed: int, faults: list[int] | None) -> str:
-        chosen = f"{SEEDS}={seed}" + ("" if faults is None else f" {FAULTS}={numbers_text(faults)}")
-        return f"{chosen} {shlex.join(['python', *sys.orig_argv[1:]])}"
+    def command(seed: int, chosen: Selected) -> str:
+        given = [f"{SEEDS}={seed}", *(f"ZABKA_{name.upper()}={text}" for name, text in texts_of(chosen).items())]
+        return f"{' '.join(given)} {shlex.join(['python', *sys.orig_argv[1:]])}"
 
-    seed, faults = os.environ.get(SEEDS), os.environ.get(FAULTS)
+    seed, faults, jitter = map(os.environ.get, (SEEDS, FAULTS, JITTER))
     return Selection(
         Command(function.__name__, command),
         None if seed is None else [int(seed)],
         None if faults is None else numbers_of(faults),
+        None if jitter is None else spans_of(jitter),
     )
+
+
+def texts_of(chosen: Selected) -> dict[str, str]:
+    """Return the selected faults and jitter as text for options or environment variables, keyed by "faults", "jitter".
+
+    If all faults or all jitter are selected, the key is missing.
+    """
+    from zabka.simulation.jitter import text_of
+
+    faults = {} if chosen.faults is None else {"faults": numbers_text(chosen.faults)}
+    return faults if chosen.jitter is None else {**faults, "jitter": text_of(chosen.jitter)}
 
 
 def numbers_text(numbers: Iterable[int]) -> str:

@@ -1,4 +1,4 @@
-"""Faults of the links, requests and disks of a simulated cluster."""
+"""Faults of the links, requests, disks and clocks of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from zabka.ensemble.request_fault import RequestFault
 from zabka.ensemble.runtime.client_end import client_end
 from zabka.ensemble.runtime.link_fault import LinkFault
 from zabka.kafka.request_faults.ready_sets import narrowed
+from zabka.simulation.cluster.service_machine import ServiceMachine
 from zabka.simulation.cluster.world import World
 from zabka.testing.live.faults import end_of
 from zabka.testing.request_faults import RequestMatch, RequestSelection
@@ -47,7 +48,7 @@ def _names_client(*ends: object) -> bool:
 
 
 class SimFaults:
-    """Methods to inject faults of links, of requests and of disks.
+    """Methods to inject faults of links, of requests, of disks and of clocks.
 
     An end of a link is a node, the name of a client's machine, or a client in a format that
     `zabka.testing.live.faults.Faults` accepts.
@@ -110,9 +111,19 @@ class SimFaults:
         self._made.append(made)
         return made
 
-    def slow_disk(self, peer: object, factor: int) -> SimFault:
-        """Slow down a peer's disk by that factor."""
-        return self._keep([self._world.slow_disk(str(peer), factor)])
+    def slow_disk(self, machine: object, factor: int) -> SimFault:
+        """Slow down the disk of a peer, a broker or a program by that factor."""
+        return self._keep([self._world.slow_disk(str(machine), factor)])
+
+    def step_clock(self, program: object, seconds: float) -> SimFault:
+        """Set the wall clock of a program's machine forward, or back if `seconds` is negative, until it is healed."""
+        machine = self._world.machine(str(program))
+        if not isinstance(machine, ServiceMachine):
+            raise ValueError(f"{program} is not a program of the test; only the clocks of programs can be set")
+        by_us = round(seconds * 1e6)
+        fault_id = self._world.announce("step_clock", machine.name, delay_ms=by_us // 1000)
+        machine.step_clock(by_us)
+        return self._keep([partial(machine.step_clock, -by_us), partial(self._world.over, fault_id)])
 
     def heal(self) -> None:
         """End all active faults."""

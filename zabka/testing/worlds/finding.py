@@ -1,8 +1,7 @@
-"""The report of a failing seed: the faults that it needs, the events, the command that runs it, and its journal.
+"""The report of a failing seed: what it needs to fail, the events, the command that runs it, and its journal.
 
 A failing seed is run again. If the two histories differ, the report shows only the first difference, because the seed
-does not reproduce the failure reliably. Otherwise the seed is run with fewer and fewer faults, as long as the test
-fails in the same way.
+does not reproduce the failure reliably. Otherwise the seed is shrunk (`zabka.testing.worlds.shrinking`).
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
-from time import process_time
 from typing import NamedTuple
 
 from zabka.journal.events import (
@@ -30,107 +28,106 @@ from zabka.journal.sentences import Sentences
 from zabka.journal.writer import encode_line
 from zabka.kafka.topic_names import INTERNAL_TOPICS
 from zabka.simulation.engine.refusal import LIBRARIES
+from zabka.simulation.jitter import text_of
 from zabka.testing.worlds.seed_test import Body, Parameters, SeedRun, run_seed
+from zabka.testing.worlds.shrinking import EVERYTHING, FAULTS_S_MAX, JITTER_S_MAX, Report, Selected, Shrinking, Shrunk
 from zabka.testing.worlds.world import TEST
 
-SHRINKING_S_MAX = 20.0
-"""Maximum CPU time in seconds for finding the fewest faults with which the test fails."""
 STORY_LINES_MAX = 60
 FOLDER = ".zabka-seeds"
 """Directory for the journals of failed seeds, in the current directory."""
-_OWN = Path(__file__).parents[2]
 
 
 class Command(NamedTuple):
     """The command that runs one seed of a test."""
 
     name: str
-    of: Callable[[int, list[int] | None], str]
-    """Returns the command for a seed.
-
-    If the failure needs only some of the faults, their numbers are the second argument.
-    """
+    of: Callable[[int, Selected], str]
+    """Returns the command for a seed with the selected faults and jitter."""
 
 
 class Finding:
     """A seed with which a test fails."""
 
-    def __init__(self, parameters: Parameters, body: Body, seed: int, found: SeedRun, command: Command) -> None:
+    def __init__(
+        self, parameters: Parameters, body: Body, seed: int, found: SeedRun, command: Command,
+        selected: Selected = EVERYTHING,
+    ) -> None:  # fmt: skip
         self._parameters = parameters
         self._body = body
         self._seed = seed
         self._found = found
         self._command = command
-        self._runs = 0
+        self._selected = selected
+        self._runs = 1
 
-    def report(self, *, shrinks: bool) -> str:
-        """Run the seed again, and return the report of the failure."""
-        again = self._run(traced=True)
+    def report(self, shows_progress: Report | None = None) -> str:
+        """Run the seed again, and return the report of the failure.
+
+        With `shows_progress`, shrink the seed, and call this function with a line of progress every two seconds.
+        """
+        again = self._run_traced()
         if again.digest != self._found.digest:
             return "\n".join(self._differing(again))
-        smallest, needed = (self._shrunk() if shrinks else None) or (self._found, None)
-        return "\n".join(self._lines(smallest, needed))
+        if shows_progress is None:
+            return "\n".join(self._lines(self._found, self._selected))
+        shrinking = Shrinking(self._parameters, self._body, self._seed, self._found, shows_progress)
+        shrunk = shrinking.shrink()
+        self._runs += shrunk.runs
+        return "\n".join(self._lines(shrunk.run, shrunk.selected, shrunk))
 
-    def _run(self, only: list[int] | None = None, *, traced: bool = False) -> SeedRun:
+    def _run_traced(self) -> SeedRun:
         self._runs += 1
-        return run_seed(self._parameters, self._body, self._seed, only, traced=traced)
-
-    # -- shrinking ---------------------------------------------------------------------------------------------------
-
-    def _shrunk(self) -> tuple[SeedRun, list[int]] | None:
-        """Find fewer faults with which the test fails in the same way.
-
-        Return the run with the fewest faults and their numbers, or None if the failure needs all faults.
-        """
-        until_s = process_time() + SHRINKING_S_MAX
-        wanted, kept = failure_place(self._found), list(self._found.injected)
-        best: tuple[SeedRun, list[int]] | None = None
-        size = len(kept)
-        while size and process_time() < until_s:
-            # Try to omit all faults, then half of them, a quarter and so on, down to single faults, beginning with the
-            # last faults.
-            for begin in range((len(kept) - 1) // size * size, -1, -size):
-                fewer = kept[:begin] + kept[begin + size :]
-                if len(fewer) == len(kept) or process_time() > until_s:
-                    continue
-                run = self._run(fewer)
-                if run.failure is not None and failure_place(run) == wanted:
-                    kept, best = fewer, (run, fewer)
-            size = min(size // 2, len(kept))
-        return best
+        faults, jitter = self._selected
+        return run_seed(self._parameters, self._body, self._seed, faults, jitter=jitter, traced=True)
 
     # -- text of the report ------------------------------------------------------------------------------------------
 
-    def _lines(self, run: SeedRun, needed: list[int] | None) -> Iterator[str]:
+    def _lines(self, run: SeedRun, selected: Selected, shrunk: Shrunk | None = None) -> Iterator[str]:
         total = len(self._found.injected)
-        count = f"{total if needed is None else len(needed)} of {total} faults" if total else "no faults"
-        yield f"zabka: {self._command.name} fails with seed {self._seed} and {count}; run {self._runs + 1} times"
+        count = f"{total if selected.faults is None else len(selected.faults)} of {total} faults"
+        found = f"seed {self._seed} and {count if total else 'no faults'}"
+        yield f"zabka: {self._command.name} fails with {found}; run {self._runs} times"
+        yield f"the schedule: {_schedule(run, selected)}"
+        if shrunk is not None:
+            limits = f"at most {FAULTS_S_MAX:.0f} s for the faults and {JITTER_S_MAX:.0f} s for the schedule"
+            yield f"shrunk in {shrunk.cpu_s:.1f} s of CPU time ({limits})"
         yield "the story, in virtual seconds:"
         yield from (f"  {line}" for line in story(run))
-        yield from self._commands(needed)
+        yield from self._commands(selected)
         yield from self._exported(run)
 
-    def _commands(self, needed: list[int] | None) -> Iterator[str]:
+    def _commands(self, selected: Selected) -> Iterator[str]:
         yield "run this seed alone:"
-        yield f"  {self._command.of(self._seed, None)}"
-        if needed is not None:
-            yield "with only the faults of this story:"
-            yield f"  {self._command.of(self._seed, needed)}"
+        yield f"  {self._command.of(self._seed, EVERYTHING)}"
+        if selected != EVERYTHING:
+            yield "run exactly this story:"
+            yield f"  {self._command.of(self._seed, selected)}"
 
     def _exported(self, run: SeedRun) -> Iterator[str]:
         path = export(run, f"{self._command.name}-seed-{self._seed}")
         yield f"the journal: {path} (zabka why EVENT --journal {path})"
 
     def _differing(self, again: SeedRun) -> Iterator[str]:
-        third = self._run(traced=True)
+        third = self._run_traced()
         yield f"zabka: {self._command.name} fails with seed {self._seed}, but two runs of that seed differ"
         is_settled = third.digest == again.digest
         yield from difference(self._found, again)
         if not is_settled:
             yield from step_difference(again, third)
         yield f"likely source: {_SETTLED if is_settled else _UNSETTLED}"
-        yield from self._commands(None)
+        yield from self._commands(self._selected)
         yield from self._exported(self._found)
+
+
+def _schedule(run: SeedRun, selected: Selected) -> str:
+    """Return how many choices of the schedule were simplified in a run."""
+    if selected.jitter is None:
+        return "as drawn from the seed"
+    count = f"{run.simplified} of {run.choices} choices were simplified to the smallest value"
+    if not selected.jitter:
+        return count
+    return f"{count}; the others, in these virtual seconds, were not: {text_of(selected.jitter)}"
 
 
 _SETTLED = (
@@ -141,18 +138,6 @@ _UNSETTLED = (
     "each run differs. Look for the order of a set whose members have no __hash__ of their own, id(), files of the "
     "host, or a clock that was bound at import (from time import monotonic)."
 )
-
-
-def failure_place(run: SeedRun) -> tuple[str, str, int]:
-    """Return the exception type of a run's failure, and the innermost line of the traceback outside installed packages.
-
-    Two runs fail in the same way if these are equal.
-    """
-    failure = run.failure
-    frames = [] if failure is None else traceback.extract_tb(failure.__traceback__)
-    own = [each for each in frames if not each.filename.startswith((*LIBRARIES, str(_OWN)))] or frames
-    where = (own[-1].filename, own[-1].lineno or 0) if own else ("", 0)
-    return type(failure).__name__, *where
 
 
 def story(run: SeedRun) -> list[str]:

@@ -1,7 +1,8 @@
 """Files on the disk of a program's machine, with the interface of `pathlib.Path`.
 
 SIGKILL loses no written data. After a power loss of the machine, its disk has all synced data and a random part of the
-unsynced data. The name of a new or renamed file is durable only after a sync of its directory.
+unsynced data. The name of a new or renamed file is durable only after a sync of its directory. Files that a program
+opens with aiofiles are on the same disk.
 """
 
 from __future__ import annotations

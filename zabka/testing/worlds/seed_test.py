@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from zabka.simulation.engine.garbage import seldom_collected
 from zabka.simulation.engine.program_loop import Step
 from zabka.simulation.faults.chosen import NumberedNemesis
 from zabka.simulation.faults.program_faults import program_nemesis
+from zabka.simulation.jitter import JitteredSeed, Span
 from zabka.testing.cluster import ClusterFailed
 from zabka.testing.worlds.cluster import SimulatedCluster, start_simulated
 from zabka.testing.worlds.program_log import logged_to_journal
@@ -50,15 +51,28 @@ class SeedRun(NamedTuple):
     """Hash of the run's history."""
     steps: list[Step]
     """Event loop iterations of the programs, if they were traced."""
+    choices: int = 0
+    """Number of choices of the schedule, if the run had jitter only in some spans."""
+    simplified: int = 0
+    """Number of these choices that were made without jitter."""
 
 
 def run_seed(
-    parameters: Parameters, body: Body, seed: int, only: Collection[int] | None = None, *, traced: bool = False
+    parameters: Parameters,
+    body: Body,
+    seed: int,
+    only: Collection[int] | None = None,
+    *,
+    jitter: Sequence[Span] | None = None,
+    traced: bool = False,
 ) -> SeedRun:
-    """Run a test function in the world of a seed; with `only`, inject only the faults with these numbers.
+    """Run a test function in the world of a seed.
+
+    With `only`, inject only the faults with these numbers. With `jitter`, the schedule has jitter only in these spans.
 
     Raises KeyboardInterrupt and other exceptions that must end pytest's whole run.
     """
+    seed = seed if jitter is None else JitteredSeed(seed, jitter)
     with seldom_collected():
         cluster = start_simulated(
             seed=seed, peers=parameters.peers, brokers=parameters.brokers, settings=parameters.settings
@@ -161,7 +175,8 @@ class _Play:
 
     def outcome(self) -> SeedRun:
         """Return the result of the run."""
-        record = self._cluster.world.record
+        record, seed = self._cluster.world.record, self._cluster.world.seed
+        counts = (seed.choices, seed.simplified) if isinstance(seed, JitteredSeed) else (0, 0)
         digest = sha256(b"".join(record.lines()) + repr(self._ended).encode()).hexdigest()
         return SeedRun(
             failure=self._failures[0] if self._failures else None,
@@ -171,6 +186,8 @@ class _Play:
             injected=[] if self._nemesis is None else self._nemesis.injected,
             digest=digest,
             steps=self.steps,
+            choices=counts[0],
+            simplified=counts[1],
         )
 
 

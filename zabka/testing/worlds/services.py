@@ -59,6 +59,11 @@ class SimService:
         """Start the program if it is not running."""
         self._machine.start()
 
+    def restart(self) -> None:
+        """Kill the program if it is running, and start it again."""
+        self.kill()
+        self.start()
+
     def pause(self) -> None:
         """Pause the program (SIGSTOP)."""
         self._world.pause(self.name)
