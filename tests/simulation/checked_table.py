@@ -1,9 +1,8 @@
-"""Print how often each invariant was checked in a hundred seeds.
+"""Print how often each invariant was checked in a hundred seeds, and in fifty seeds with whole processes.
 
-Usage: `python -m tests.simulation.checked_table`. With the argument `whole`, run fifty seeds of the scenarios with
-whole processes instead.
+Usage: `python -m tests.simulation.checked_table`.
 
-An invariant that is never checked proves nothing, so `test_checked_table` requires every row to be above zero.
+An invariant that is never checked proves nothing, so `test_checked_table` requires every count to be above zero.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ HUNDRED: Mapping[str, range] = {
 """Seeds to run for each scenario, a hundred in all."""
 WHOLE: Mapping[str, range] = {"whole": range(20), "whole-cluster": range(30)}
 """Seeds to run for each scenario with whole processes."""
-HEADING = "| invariant | times | in so many seeds |\n|---|---:|---:|"
+HEADING = "| invariant | times | seeds | times (whole) | seeds (whole) |\n|---|---:|---:|---:|---:|"
 
 
 class Table:
-    """Table that shows how often each invariant was checked, and in how many seeds."""
+    """Counts of how often each invariant was checked, and in how many seeds."""
 
     def __init__(self) -> None:
         self.times: Counter[str] = Counter()
@@ -36,7 +35,7 @@ class Table:
         self.problems: list[str] = []
 
     def play(self, seeds: Mapping[str, Iterable[int]]) -> Table:
-        """Run these seeds, and add their counts of checks to the table."""
+        """Run these seeds, and add their counts of checks."""
         for scenario, numbers in seeds.items():
             for seed in numbers:
                 outcome = run_seed(seed, scenario)
@@ -47,12 +46,16 @@ class Table:
                 sys.stderr.flush()
         return self
 
-    def lines(self) -> list[str]:
-        """Return the rows of a Markdown table."""
-        rows = [f"| {name} | {self.times[name]:,} | {self.seeds[name]} |" for name in sorted(self.times, key=str.lower)]
-        return [HEADING, *rows]
+    def cells(self, name: str) -> str:
+        """Return two cells of a Markdown table: the invariant's checks and seeds, or nothing if it was not checked."""
+        return f" {self.times[name]:,} | {self.seeds[name]} |" if name in self.times else " | |"
+
+
+def lines(hundred: Table, whole: Table) -> list[str]:
+    """Return the rows of a Markdown table with the counts of both groups of seeds."""
+    names = sorted({*hundred.times, *whole.times}, key=str.lower)
+    return [HEADING, *(f"| {name} |{hundred.cells(name)}{whole.cells(name)}" for name in names)]
 
 
 if __name__ == "__main__":
-    asked = WHOLE if sys.argv[1:] == ["whole"] else HUNDRED
-    sys.stdout.write("\n".join(Table().play(asked).lines()) + "\n")
+    sys.stdout.write("\n".join(lines(Table().play(HUNDRED), Table().play(WHOLE))) + "\n")
