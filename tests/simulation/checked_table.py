@@ -1,12 +1,13 @@
 """Print how often each invariant was checked in a hundred seeds, and in fifty seeds with whole processes.
 
-Usage: `python -m tests.simulation.checked_table`.
+Usage: `python -m tests.simulation.checked_table > tests/simulation/checked_invariants.csv`.
 
 An invariant that is never checked proves nothing, so `test_checked_table` requires every count to be above zero.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -23,7 +24,8 @@ HUNDRED: Mapping[str, range] = {
 """Seeds to run for each scenario, a hundred in all."""
 WHOLE: Mapping[str, range] = {"whole": range(20), "whole-cluster": range(30)}
 """Seeds to run for each scenario with whole processes."""
-HEADING = "| invariant | times | seeds | times (whole) | seeds (whole) |\n|---|---:|---:|---:|---:|"
+HEADING = ("invariant", "times", "seeds", "times_whole", "seeds_whole")
+"""Columns of the table: the counts of the hundred seeds, and those of the seeds with whole processes."""
 
 
 class Table:
@@ -46,16 +48,18 @@ class Table:
                 sys.stderr.flush()
         return self
 
-    def cells(self, name: str) -> str:
-        """Return two cells of a Markdown table: the invariant's checks and seeds, or nothing if it was not checked."""
-        return f" {self.times[name]:,} | {self.seeds[name]} |" if name in self.times else " | |"
+    def cells(self, name: str) -> tuple[int | None, int | None]:
+        """Return the checks and seeds of the invariant, or None if these seeds do not check it."""
+        return (self.times[name], self.seeds[name]) if name in self.times else (None, None)
 
 
-def lines(hundred: Table, whole: Table) -> list[str]:
-    """Return the rows of a Markdown table with the counts of both groups of seeds."""
+def rows(hundred: Table, whole: Table) -> list[tuple[str, *tuple[int | None, ...]]]:
+    """Return one row per invariant with the counts of both groups of seeds."""
     names = sorted({*hundred.times, *whole.times}, key=str.lower)
-    return [HEADING, *(f"| {name} |{hundred.cells(name)}{whole.cells(name)}" for name in names)]
+    return [(name, *hundred.cells(name), *whole.cells(name)) for name in names]
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(lines(Table().play(HUNDRED), Table().play(WHOLE))) + "\n")
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(HEADING)
+    writer.writerows(rows(Table().play(HUNDRED), Table().play(WHOLE)))
