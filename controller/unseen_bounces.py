@@ -48,8 +48,8 @@ async def fence_bounced(term: ControllerTerm, states: Mapping[TopicPartition, Wr
         if not fenced:
             return
         settled = await term.store.settled({partition: row.state for partition, row in fenced.items()})
-        # A replica that has just left the ISR may be eligible under the configuration, because it has the records that
-        # the bounced replicas may have lost.
+        # If the configuration allows it, a replica that has just left the ISR can be elected, because it has records
+        # that the bounced replicas may have lost.
         updates = await term.store.update({p: given_way(state, fenced[p].doubtful) for p, state in settled.items()})
         _took_effect(term, found, updates)
         found = {}

@@ -27,7 +27,7 @@ DIGESTS_KEPT = 1024
 
 
 class Counters:
-    """Counts since the server started and since the last `reset`; latencies are in milliseconds.
+    """Counts since the server started, some of which `reset` sets to zero; latencies are in milliseconds.
 
     `digests` contains the tree's digest after every 128th transaction, keyed by zxid. `quota_refusals` counts writes
     rejected by a hard quota, keyed by the first component of the path; only a leader counts them.

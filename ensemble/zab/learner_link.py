@@ -62,7 +62,8 @@ class LearnerLink:
         self.reads_on = False
         self.heard_ms = now_ms
         self.acked = Zxid(0)
-        # Zxid of the leader's own acknowledgement last sent to the learner; 0 after a COMMIT has made it irrelevant.
+        # Zxid of the last acknowledgement by the leader itself that was sent to this learner; 0 after a COMMIT has made
+        # it irrelevant.
         self.leader_acked = Zxid(0)
         self.answered_round = 0
         # One unacknowledged proposal, whose age is checked to detect a disk or link that no longer responds

@@ -22,7 +22,7 @@ CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["case"] for case in CASES])
-def test_golden_case_returns_the_expected_unwritable_reason(case: dict[str, Any]) -> None:
+def test_golden_case_returns_the_reason_why_a_write_fails(case: dict[str, Any]) -> None:
     faults = [msgspec.convert(fault, LinkFault) for fault in case["faults"]]
     found = obstacle(
         leader=case["leader"], isr=case["isr"], min_isr=case["min_isr"], lagging=case["lagging"],

@@ -179,7 +179,7 @@ def test_bounced_broker_is_handled_as_failed_and_then_started(world: World) -> N
     assert context.broker_epoch(2) == world.ensemble.nodes["/brokers/ids/2"].czxid > old
     assert world.brief("t") == (3, (3,), 1)
     assert 2 in world.nodes[1].channel.forgotten
-    # The controller sends the broker the state of all its replicas, because it is a new process.
+    # The controller sends the broker the state of all its replicas, because the broker is a new process.
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader == 3
 
 

@@ -56,8 +56,8 @@ def test_controller_checks_its_epoch_if_a_broker_has_a_later_one(world: World) -
     world.start(1)
     world.join(2)
     world.settle()
-    # Another client overwrites /controller_epoch while the controller is idle. Broker 3 read that epoch when it
-    # started.
+    # Another client overwrites /controller_epoch while the controller is idle. Broker 3 starts after that,
+    # and knows the new epoch.
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
     world.settle()
     assert world.nodes[1].controller.controller_epoch == 1

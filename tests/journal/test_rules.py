@@ -141,7 +141,7 @@ def test_rule_names_are_unique() -> None:
 
 
 @pytest.mark.parametrize("link", sorted(EVERY_LINK, key=lambda link: link.name), ids=lambda link: link.name)
-def test_rule_link_has_the_url_format_of_its_target(link: Link) -> None:
+def test_rule_link_url_matches_the_kind_of_its_source(link: Link) -> None:
     kind, _, number = link.name.partition("-")
     match kind:
         case "KIP":

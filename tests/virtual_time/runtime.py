@@ -199,10 +199,10 @@ class SimRuntime:
     def resume(self) -> None:
         """Continue after SIGCONT: run everything that was delayed during the pause.
 
-        A process that waits for events is paused while it waits. When it continues, it receives everything that its
-        sockets have received, and reads the clock after that (`asyncio.BaseEventLoop._run_once`, libuv's `uv_run`).
-        Therefore, after a long pause, a process replies to messages that arrived earlier before it can notice how late
-        it is.
+        SIGSTOP usually stops an event-driven process while it waits in select(). When it continues, it receives
+        everything that its sockets have received, and reads the clock after that (`asyncio.BaseEventLoop._run_once`,
+        libuv's `uv_run`). Therefore, after a long pause, a process replies to messages that arrived earlier before it
+        can notice how late it is.
         """
         self.paused = False
         held, self._held, self._held_timers = self._held + self._held_timers, [], []

@@ -61,8 +61,8 @@ def _leader_writes(journal: Journal) -> DataFrame:
 def _deletions(journal: Journal) -> DataFrame:
     """The deletions of topics: run, topic, deleted_us, after_zxid.
 
-    The deletion event has no zxid. Therefore, after_zxid is the highest zxid that the same controller reported up to
-    the deletion, or 0. The controller reported at least its own election or the creation of the topic.
+    The deletion event has no zxid. Therefore, after_zxid is the highest zxid that the same controller reported before
+    the deletion, at least that of its election or of the topic's creation. It is 0 if the journal contains neither.
     """
     reported = timed(
         journal, ["controller_elected", "leader_elected", "isr_changed", "topic_deleted"],

@@ -52,7 +52,7 @@ function chooser(moment) {
   const pair = moment.runs.find((each) => each.id === moment.place.run)?.pair ?? "";
   return html`<div class="row">${select("compare", "with", "compare with", [{ value: "", text: "choose a run" },
     ...others.map((each) => ({ value: each.id, text: runLabel(each) }))], "", (value) => value && moment.go({ with: value, tab: "compare" }))}
-    ${pair ? html`<button type="button" @click=${() => moment.go({ with: pair, tab: "compare" })}>Compare with its pair</button>` : nothing}</div>`;
+    ${pair ? html`<button type="button" @click=${() => moment.go({ with: pair, tab: "compare" })}>Compare with the other run of the pair</button>` : nothing}</div>`;
 }
 
 /** @param {RunInfo} run */

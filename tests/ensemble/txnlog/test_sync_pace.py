@@ -125,7 +125,7 @@ def test_sync_on_a_fast_disk_completes_within_the_call(owner: Owner) -> None:
     assert (owner.storage.txns_logged, owner.storage.batch_sizes.count) == (2, 1)
 
 
-def test_event_loop_appends_to_the_log_file_the_thread_started(owner: Owner) -> None:
+def test_event_loop_appends_to_log_file_created_by_thread(owner: Owner) -> None:
     owner.storage.submit([*appends(3), Barrier(100)])
     owner.run_one()
     wait_for_thread(owner.storage)

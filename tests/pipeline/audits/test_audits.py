@@ -185,7 +185,7 @@ def test_replay_command_is_read_from_the_command_file(tmp_path: Path) -> None:
 def test_renamed_simulated_run_keeps_its_order_in_a_lake() -> None:
     """The second journal of a simulated run keeps its order in a lake, although it was renamed.
 
-    A stream renames it to `seed-7.jsonl~2`. By their clocks, its two lines would be in reverse order.
+    The stream renames this journal to `seed-7.jsonl~2`. Sorted by their timestamps, its two lines would be reversed.
     """
     entries = [Entry("peer-2", 1, 2_000, 2_000, e.NodeStopped("")), Entry("peer-1", 1, 1_000, 1_000, e.NodeStopped(""))]
     assert list(in_order("seed-7.jsonl~2", iter(entries))) == entries

@@ -113,7 +113,7 @@ def test_bug_that_seeds_rarely_detect_has_a_script(bug: str) -> None:
     assert Pair(injected_table.RARE[bug], bug, injected_table.text_in_script(bug)) in PAIRS
 
 
-def test_scripts_detect_three_log_reading_bugs_separately() -> None:
+def test_each_of_three_log_reading_bugs_is_detected_by_a_script() -> None:
     """Three bugs in how logs are read have three scripts, and each script fails only with its own bug."""
     with BUGS["the log is read by its numbers"]():
         for script in ("diff-over-bit-rot", "position-behind-a-truncation"):

@@ -21,7 +21,7 @@ DOT, LETTER_WIDTH, LETTER_HEIGHT = 4.5, 7.0, 13.0
 DIGITS_MAX = 9
 """Maximum number of digits after the decimal point."""
 SERIES = ("s1", "s2", "s3", "s4", "s5", "s6")
-"""CSS classes of the page for the series."""
+"""CSS class names of the chart series, as defined in the page's style sheet."""
 
 
 class Mark(NamedTuple):

@@ -116,10 +116,10 @@ def _crashes(cores: BareEnsemble) -> Iterator[FileSteps]:
 
 
 def _find_out(cores: BareFileEnsemble, fragile: int) -> None:
-    """Notify peers that wait for a lost machine, and restart the server `fragile` once the others have a leader.
+    """Report closed connections to peers that wait for a lost machine, and restart `fragile` once a leader is elected.
 
     The restart is needed because a process with cached data finds damage on its disk only at its next start. The
-    notification is needed because an election step does not create connections, however long it takes.
+    report is needed because election steps open no connections, so the peers would never detect the loss.
     """
     for end in file_actions.half_open(cores):
         end.play(cores)
