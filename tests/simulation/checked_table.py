@@ -1,13 +1,13 @@
-"""Print how often each invariant was checked in a hundred seeds.
+"""Print how often each invariant was checked in a hundred seeds, and in fifty seeds with whole processes.
 
-Usage: `python -m tests.simulation.checked_table`. With the argument `whole`, run fifty seeds of the scenarios with
-whole processes instead.
+Usage: `python -m tests.simulation.checked_table > tests/simulation/checked_invariants.csv`.
 
-An invariant that is never checked proves nothing, so `test_checked_table` requires every row to be above zero.
+An invariant that is never checked proves nothing, so `test_checked_table` requires every count to be above zero.
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -24,11 +24,12 @@ HUNDRED: Mapping[str, range] = {
 """Seeds to run for each scenario, a hundred in all."""
 WHOLE: Mapping[str, range] = {"whole": range(20), "whole-cluster": range(30)}
 """Seeds to run for each scenario with whole processes."""
-HEADING = "| invariant | times | in so many seeds |\n|---|---:|---:|"
+HEADING = ("invariant", "times", "seeds", "times_whole", "seeds_whole")
+"""Columns of the table: the counts of the hundred seeds, and those of the seeds with whole processes."""
 
 
 class Table:
-    """Table that shows how often each invariant was checked, and in how many seeds."""
+    """Counts of how often each invariant was checked, and in how many seeds."""
 
     def __init__(self) -> None:
         self.times: Counter[str] = Counter()
@@ -36,7 +37,7 @@ class Table:
         self.problems: list[str] = []
 
     def play(self, seeds: Mapping[str, Iterable[int]]) -> Table:
-        """Run these seeds, and add their counts of checks to the table."""
+        """Run these seeds, and add their counts of checks."""
         for scenario, numbers in seeds.items():
             for seed in numbers:
                 outcome = run_seed(seed, scenario)
@@ -47,12 +48,18 @@ class Table:
                 sys.stderr.flush()
         return self
 
-    def lines(self) -> list[str]:
-        """Return the rows of a Markdown table."""
-        rows = [f"| {name} | {self.times[name]:,} | {self.seeds[name]} |" for name in sorted(self.times, key=str.lower)]
-        return [HEADING, *rows]
+    def cells(self, name: str) -> tuple[int | None, int | None]:
+        """Return the checks and seeds of the invariant, or None if these seeds do not check it."""
+        return (self.times[name], self.seeds[name]) if name in self.times else (None, None)
+
+
+def rows(hundred: Table, whole: Table) -> list[tuple[str, *tuple[int | None, ...]]]:
+    """Return one row per invariant with the counts of both groups of seeds."""
+    names = sorted({*hundred.times, *whole.times}, key=str.lower)
+    return [(name, *hundred.cells(name), *whole.cells(name)) for name in names]
 
 
 if __name__ == "__main__":
-    asked = WHOLE if sys.argv[1:] == ["whole"] else HUNDRED
-    sys.stdout.write("\n".join(Table().play(asked).lines()) + "\n")
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(HEADING)
+    writer.writerows(rows(Table().play(HUNDRED), Table().play(WHOLE)))
