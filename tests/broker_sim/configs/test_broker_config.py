@@ -54,7 +54,7 @@ def test_unused_topic_default_logs_a_warning() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "zookeeper.ssl.client.enable=true",
         "zookeeper.set.acl=true",
         "create.topic.policy.class.name=com.example.Policy",
