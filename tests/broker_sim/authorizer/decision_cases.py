@@ -26,7 +26,7 @@ class Case(NamedTuple):
     allowed: bool
     allows_if_no_acl: bool = False
 
-    def index(self) -> AclIndex:
+    def acl_index(self) -> AclIndex:
         users = [KafkaPrincipal(*user.split(":", 1)) for user in SUPER_USERS.split(";")]
         index = AclIndex(users, self.allows_if_no_acl)
         patterns: dict[ResourcePattern, list[AclEntry]] = {}
@@ -44,8 +44,8 @@ class Case(NamedTuple):
         requester = Requester(KafkaPrincipal("User", user), host)
         asked = AclOperation[operation.upper()], ResourceType[resource_type.upper()]
         if not name:
-            return self.index().allows_any(requester, *asked)
-        return self.index().allows(requester, *asked, name[0])
+            return self.acl_index().allows_any(requester, *asked)
+        return self.acl_index().allows(requester, *asked, name[0])
 
 
 DENY_ALL = "deny * * all literal topic *"

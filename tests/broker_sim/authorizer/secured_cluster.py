@@ -37,6 +37,7 @@ def send(
     user: str,
     key: ApiKey,
     version: int | None = None,
+    /,
     node: Node | None = None,
     host: str = "10.0.0.1",
     **values: Any,

@@ -122,11 +122,11 @@ def decode_acl_change(data: bytes | None, is_extended: bool) -> ResourcePattern 
         kind, colon, name = (data or b"").decode("utf-8", "replace").partition(":")
         return _pattern(kind, name, PatternType.LITERAL) if colon else None
     value = decode(data) or {}
-    kind, name, pattern_type = (value.get(key) for key in ("resourceType", "name", "patternType"))
-    if value.get("version") != _VERSION or not isinstance(kind, str) or not isinstance(name, str):
+    resource_type, resource, pattern_type = (value.get(key) for key in ("resourceType", "name", "patternType"))
+    if value.get("version") != _VERSION or not isinstance(resource_type, str) or not isinstance(resource, str):
         return None
     is_prefixed = isinstance(pattern_type, str) and pattern_type.upper() == PatternType.PREFIXED.name
-    return _pattern(kind, name, PatternType.PREFIXED) if is_prefixed else None
+    return _pattern(resource_type, resource, PatternType.PREFIXED) if is_prefixed else None
 
 
 def _pattern(kind: str, name: str, pattern_type: PatternType) -> ResourcePattern | None:
