@@ -146,20 +146,23 @@ class Broker:
         self.groups = GroupCoordinator(group_config(config), self.replicas, runtime, emit)
         self.transactions = self._make_transactions(ports)
         self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._own_writer)
-        anywhere = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._present_writer)
-        self._topic_creation = AutoTopicCreation(
-            config=config,
-            group_config=self.groups.config,
-            transaction_config=self.transactions.config,
-            runtime=runtime,
-            metadata=self.metadata,
-            admin=anywhere,
-            mutations=self.quotas.mutations,
-        )
+        self._topic_creation = self._make_topic_creation(ports)
         self._data = DataHandlers(config, self.metadata, self.replicas, runtime, self.quotas, self.authorizer)
         self._handlers = self._guarded(self._routes())
         self._faults: RequestFaults | None = None
         """The request faults. None if there are none, so that requests are processed without a check for faults."""
+
+    def _make_topic_creation(self, ports: BrokerPorts) -> AutoTopicCreation:
+        anywhere = ZkAdminManager(self._zk, ports.runtime, self.config, self.metadata, ports.emit, self._present_writer)
+        return AutoTopicCreation(
+            config=self.config,
+            group_config=self.groups.config,
+            transaction_config=self.transactions.config,
+            runtime=ports.runtime,
+            metadata=self.metadata,
+            admin=anywhere,
+            mutations=self.quotas.mutations,
+        )
 
     def _make_transactions(self, ports: BrokerPorts) -> TransactionCoordinator:
         return TransactionCoordinator(

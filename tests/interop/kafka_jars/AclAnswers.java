@@ -57,7 +57,7 @@ public class AclAnswers {
 
     private static AclBinding binding(String[] words) {
         ResourcePattern pattern = new ResourcePattern(
-            ResourceType.fromString(words[5]), words[6], PatternType.fromString(words[4]));
+            ResourceType.fromString(words[5]), words[6], PatternType.valueOf(words[4].toUpperCase()));
         AccessControlEntry entry = new AccessControlEntry("User:" + words[1], words[2],
             AclOperation.fromString(words[3]), AclPermissionType.fromString(words[0]));
         return new AclBinding(pattern, entry);
