@@ -180,3 +180,13 @@ def test_acl_requests_need_permissions_on_the_cluster(cluster: Cluster) -> None:
     created = send(cluster, "mallory", ApiKey.CREATE_ACLS, creations=[row])
     assert [each.error_code for each in created.results] == [ErrorCode.none]
     send(cluster, ADMIN, ApiKey.DELETE_ACLS, filters=[{**EVERYTHING, "principal_filter": "User:mallory"}])
+
+
+def test_keys_of_the_authorizer_are_described_as_kafka_does(cluster: Cluster) -> None:
+    asked = [{"resource_type": 4, "resource_name": "1", "configuration_keys": ["super.users", "authorizer.class.name"]}]
+    [broker] = send(cluster, ADMIN, ApiKey.DESCRIBE_CONFIGS, resources=asked).results
+    rows = {str(row.name): (row.value, row.is_sensitive) for row in broker.configs}
+    assert rows == {
+        "authorizer.class.name": ("kafka.security.authorizer.AclAuthorizer", False),
+        "super.users": (None, True),
+    }
