@@ -6,6 +6,7 @@ Without ACLs, everything is allowed, so that anonymous clients are denied only w
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -32,7 +33,7 @@ WITHIN_S = 20.0
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
-    settings = {"authorizer_class_name": AUTHORIZER_CLASS, "allow_everyone_if_no_acl_found": "true"}
+    settings: dict[str, Any] = {"authorizer_class_name": AUTHORIZER_CLASS, "allow_everyone_if_no_acl_found": "true"}
     with broker_cluster(tmp_path_factory.mktemp("acls"), free_ports(1), **settings) as made:
         yield made
 
@@ -110,12 +111,19 @@ def test_confluent_admin_client_creates_and_deletes_acls(cluster: BrokerCluster)
     ]
     for future in admin.create_acls(bindings).values():
         assert future.result(WITHIN_S) is None
+    nothing: Any = None  # the library's types do not allow None, which its documentation describes
     wanted = AclBindingFilter(
-        ResourceType.TOPIC, "c-7", ResourcePatternType.MATCH, None, None, AclOperation.ANY, AclPermissionType.ANY
+        ResourceType.TOPIC, "c-7", ResourcePatternType.MATCH, nothing, nothing, AclOperation.ANY, AclPermissionType.ANY
     )
     assert admin.describe_acls(wanted).result(WITHIN_S) == [bindings[1]]
     every = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, "User:carol", None, AclOperation.ANY, AclPermissionType.ANY
+        ResourceType.ANY,
+        nothing,
+        ResourcePatternType.ANY,
+        "User:carol",
+        nothing,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
     )
     [deleted] = admin.delete_acls([every]).values()
     assert sorted(map(str, deleted.result(WITHIN_S))) == sorted(map(str, bindings))
