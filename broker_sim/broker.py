@@ -11,6 +11,8 @@ from contextlib import suppress
 from typing import Any
 
 from zabka.broker_sim.admin import ZkAdminManager
+from zabka.broker_sim.authorizer.acl_authorizer import authorizer_of
+from zabka.broker_sim.authorizer.request_guard import RequestGuards
 from zabka.broker_sim.auto_topic_creation import AutoTopicCreation
 from zabka.broker_sim.broker_ports import BrokerPorts
 from zabka.broker_sim.broker_status import BrokerStatus, describe
@@ -28,6 +30,7 @@ from zabka.broker_sim.controller_gate import ControllerGateway
 from zabka.broker_sim.groups.config import CONSUMER_OFFSETS, group_config
 from zabka.broker_sim.groups.coordinator import GroupCoordinator
 from zabka.broker_sim.handlers.absent import AbsentHandlers
+from zabka.broker_sim.handlers.acls import AclHandlers
 from zabka.broker_sim.handlers.admin import AdminHandlers
 from zabka.broker_sim.handlers.control import ControlHandlers
 from zabka.broker_sim.handlers.data import DataHandlers
@@ -103,6 +106,7 @@ class Broker:
         self._controller_confirmed_ms = runtime.now().mono_ms
         self._zk = Zk(self.coordination, runtime, config.number("zookeeper.max.in.flight.requests"))
         self._controller_config = controller_config(config)
+        self.authorizer = authorizer_of(config, self._zk, runtime, emit, ports.log_line)
         self.loggers = LoggerLevels()
         self.quotas = client_throttles(config, runtime)
         self.configs = EntityConfigs(self._zk, runtime, config, emit, self._config_changed)
@@ -142,20 +146,23 @@ class Broker:
         self.groups = GroupCoordinator(group_config(config), self.replicas, runtime, emit)
         self.transactions = self._make_transactions(ports)
         self._admin = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._own_writer)
-        anywhere = ZkAdminManager(self._zk, runtime, config, self.metadata, ports.emit, self._present_writer)
-        self._topic_creation = AutoTopicCreation(
-            config=config,
+        self._topic_creation = self._make_topic_creation(ports)
+        self._data = DataHandlers(config, self.metadata, self.replicas, runtime, self.quotas, self.authorizer)
+        self._handlers = self._guarded(self._routes())
+        self._faults: RequestFaults | None = None
+        """The request faults. None if there are none, so that requests are processed without a check for faults."""
+
+    def _make_topic_creation(self, ports: BrokerPorts) -> AutoTopicCreation:
+        anywhere = ZkAdminManager(self._zk, ports.runtime, self.config, self.metadata, ports.emit, self._present_writer)
+        return AutoTopicCreation(
+            config=self.config,
             group_config=self.groups.config,
             transaction_config=self.transactions.config,
-            runtime=runtime,
+            runtime=ports.runtime,
             metadata=self.metadata,
             admin=anywhere,
             mutations=self.quotas.mutations,
         )
-        self._data = DataHandlers(config, self.metadata, self.replicas, runtime, self.quotas)
-        self._handlers = self._routes()
-        self._faults: RequestFaults | None = None
-        """The request faults. None if there are none, so that requests are processed without a check for faults."""
 
     def _make_transactions(self, ports: BrokerPorts) -> TransactionCoordinator:
         return TransactionCoordinator(
@@ -230,6 +237,7 @@ class Broker:
             ).table(),
             **UserHandlers(quotas, ScramCredentials(entity_znodes), lambda: self.controller.is_active).table(),
             **LogHandlers(self.config.log_dirs, self.replicas, self.metadata).table(),
+            **AclHandlers(self.authorizer).table(),
             **AbsentHandlers(lambda: self.controller.is_active).table(),
             **TransactionHandlers(self.transactions, self.groups, self.metadata).table(),
             **TxnMarkerHandlers(self.replicas, self.groups, self.config.number("request.timeout.ms")).table(),
@@ -243,6 +251,14 @@ class Broker:
                 self._topic_creation.create,
             ).table(),
         }
+
+    def _guarded(self, handlers: dict[ApiKey, Handler]) -> dict[ApiKey, Handler]:
+        """Return handlers that check permissions, if this broker has an authorizer."""
+        if self.authorizer is None:
+            return handlers
+        creates_topics = self.config.flag("auto.create.topics.enable")
+        guards = RequestGuards(self.authorizer, self.metadata, lambda: self.controller.is_active, creates_topics)
+        return guards.wrap(handlers)
 
     # ---- requests ---------------------------------------------------------------------------------------------
 
@@ -312,6 +328,8 @@ class Broker:
                 # The controller has not started yet, so only the session has to be renewed.
                 await self.coordination.renew()
         self._tasks.append(self._runtime.spawn(self.configs.follow(), f"configs of broker {self.config.broker_id}"))
+        if self.authorizer is not None:
+            self._tasks.append(self._runtime.spawn(self.authorizer.follow(), f"ACLs of broker {self.config.broker_id}"))
         self._tasks.append(self._runtime.spawn(self._own_registration.follow(), "own registration"))
         self.state = "running"
         if self.coordination.state is SessionState.EXPIRED:
@@ -322,6 +340,8 @@ class Broker:
         self.cluster_id = await cluster_id(self._zk, self._runtime.random)
         self.replicas.claim_log_directories(self.cluster_id)
         await self.configs.load()
+        if self.authorizer is not None:
+            await self.authorizer.start()
         if not self._logs_open:
             self._logs_open = True
             self.replicas.start()
@@ -439,6 +459,8 @@ class Broker:
         if self.state != "running":
             return
         self.configs.reload_later()
+        if self.authorizer is not None:
+            self.authorizer.reload_later()
         self.controller.session_renewed()
 
     def _broker_info(self) -> BrokerInfo:

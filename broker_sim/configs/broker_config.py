@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from zabka.broker_sim.configs.authorizer_keys import AUTHORIZER_KEYS, read_super_users
 from zabka.broker_sim.configs.broker_keys import KAFKA_KEYS
 from zabka.broker_sim.configs.config_def import (
     ConfigError,
@@ -155,7 +156,7 @@ _OWN_KEYS = (
 
 
 def _compile_broker_keys() -> dict[str, ConfigKey]:
-    keys = by_name((*_OWN_KEYS, *TLS_KEYS))
+    keys = by_name((*_OWN_KEYS, *AUTHORIZER_KEYS, *TLS_KEYS))
     for topic_key in TOPIC_KEYS.values():
         name = topic_key.synonym
         if name is not None and name not in keys:
@@ -396,6 +397,7 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
         )
     check_cleaner(values)
+    read_super_users(str(values["super.users"]))
     log_dirs = split_list(str(values["log.dirs"]) or str(values["log.dir"]))
     if not log_dirs:
         raise ConfigError("Invalid value for configuration log.dirs: at least one directory is needed")

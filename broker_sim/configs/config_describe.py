@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode as KafkaError
 
+from zabka.broker_sim.configs.authorizer_keys import UNDEFINED_IN_KAFKA
 from zabka.broker_sim.configs.broker_config import BROKER_KEYS, KafkaConfig
 from zabka.broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS, SYNONYMS
 from zabka.broker_sim.configs.config_def import ConfigKey, ConfigType, render
@@ -278,6 +279,8 @@ class ConfigDescriber:
 def _definition(name: str) -> ConfigKey | None:
     if name in KAFKA_KEYS:
         return KAFKA_KEYS[name].definition
+    if name in UNDEFINED_IN_KAFKA:
+        return None
     return REPLICATION_QUOTAS.get(name) or BROKER_KEYS.get(name)
 
 

@@ -54,6 +54,8 @@ BROKER = sentences("""
 advertised.listeners What clients and other brokers are told to connect to.
 alter.log.dirs.replication.quota.window.num Samples that the throttle between log directories is averaged over.
 alter.log.dirs.replication.quota.window.size.seconds How long such a sample is.
+allow.everyone.if.no.acl.found Allows an operation on a resource without ACLs to every client.
+authorizer.class.name `kafka.security.authorizer.AclAuthorizer` checks each request against the ACLs in ZooKeeper.
 auto.create.topics.enable Makes a topic that a client asks for by name.
 auto.leader.rebalance.enable The controller gives leadership back to preferred replicas from time to time.
 broker.id The broker's id; -1 has one generated.
@@ -162,6 +164,7 @@ ssl.truststore.certificates The certificates of trusted authorities in PEM, inst
 ssl.truststore.location The file with the certificates of the authorities whose client certificates are trusted.
 ssl.truststore.password The password of a PKCS12 trust store.
 ssl.truststore.type `PEM` or `PKCS12`, if the file's name does not show it. JKS is refused.
+super.users Principals that are allowed everything, separated by semicolons: `User:admin;User:CN=broker,O=x`.
 transaction.abort.timed.out.transaction.cleanup.interval.ms How often transactions that took too long are aborted.
 transaction.max.timeout.ms The longest timeout that a producer may request for its transactions.
 transaction.partition.verification.enable Whether a leader verifies a transaction before it appends its first record.

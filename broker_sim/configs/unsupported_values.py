@@ -1,6 +1,6 @@
 """Keys for features that zabka's brokers lack. A broker starts only with values that disable these features.
 
-If a broker only warned about an authorizer, encryption or a policy, the cluster would be open although its owner
+If a broker only warned about encryption or a policy, the cluster would be open although its owner
 assumes that it is protected.
 """
 
@@ -26,9 +26,6 @@ class Supported(NamedTuple):
 SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
     "alter.config.policy.class.name": Supported(
         ("",), "The class that may refuse a change of configuration.", "no policy is asked here"
-    ),
-    "authorizer.class.name": Supported(
-        ("",), "The class that authorizes requests.", "there is no authorizer here: every client can do everything"
     ),
     "client.quota.callback.class": Supported(
         ("",), "The class that selects the quota of a client.", "only the quotas in ZooKeeper apply"

@@ -1,6 +1,6 @@
 """Handlers for features that zabka's brokers lack. They return the errors of a Kafka broker without these features.
 
-There is no SASL listener, no authorizer, no delegation tokens, no feature that could be finalized, no forwarding to the
+There is no SASL listener, no delegation tokens, no feature that could be finalized, no forwarding to the
 controller (KIP-590), and no group protocol except the classic one (KIP-848).
 """
 
@@ -15,7 +15,6 @@ from zabka.broker_sim.request_context import Handler, RequestContext, RequestRef
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, respond, wall_time
 
-_NO_AUTHORIZER = "No Authorizer is configured."
 _AUTHENTICATED_BEFORE = "SaslAuthenticate request received after successful authentication"
 _NOT_CONTROLLER = "This is not the correct controller for this cluster."
 _NO_TIME = wall_time(-1)
@@ -33,9 +32,6 @@ class AbsentHandlers:
         return {
             ApiKey.SASL_HANDSHAKE: self.sasl,
             ApiKey.SASL_AUTHENTICATE: self.sasl,
-            ApiKey.DESCRIBE_ACLS: self.describe_acls,
-            ApiKey.CREATE_ACLS: self.create_acls,
-            ApiKey.DELETE_ACLS: self.delete_acls,
             ApiKey.CREATE_DELEGATION_TOKEN: self.create_token,
             ApiKey.RENEW_DELEGATION_TOKEN: self.token,
             ApiKey.EXPIRE_DELEGATION_TOKEN: self.token,
@@ -53,19 +49,6 @@ class AbsentHandlers:
         authentication.
         """
         return respond(request, error_code=ErrorCode.illegal_sasl_state, error_message=_AUTHENTICATED_BEFORE)
-
-    async def describe_acls(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process DescribeAcls. There are no ACLs."""
-        message = "No Authorizer is configured on the broker"
-        return respond(request, error_code=ErrorCode.security_disabled, error_message=message)
-
-    async def create_acls(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process CreateAcls. Return an error."""
-        return respond(request, results=[_security_disabled() for _ in request.creations])
-
-    async def delete_acls(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process DeleteAcls. Return an error."""
-        return respond(request, filter_results=[_security_disabled() for _ in request.filters])
 
     async def create_token(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Process CreateDelegationToken. Return an error, because plaintext connections cannot get tokens.
@@ -114,10 +97,6 @@ class AbsentHandlers:
         """Process ConsumerGroupDescribe. Return UNSUPPORTED_VERSION."""
         rows = [{"group_id": group, "error_code": ErrorCode.unsupported_version} for group in request.group_ids]
         return respond(request, groups=rows)
-
-
-def _security_disabled() -> dict[str, Any]:
-    return {"error_code": ErrorCode.security_disabled, "error_message": _NO_AUTHORIZER}
 
 
 def _unsupported_feature(update: KafkaMessage) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 from kio.schema.errors import ErrorCode
 
+from zabka.broker_sim.authorizer.acl_authorizer import Authorizer
 from zabka.broker_sim.configs.broker_config import KafkaConfig
 from zabka.broker_sim.handlers.older_clients import FETCH_KNOWS_ZSTD, list_old_offsets, read_for_older
 from zabka.broker_sim.metadata_cache import MetadataCache
@@ -34,6 +35,7 @@ from zabka.broker_sim.replication.fetch_session import (
 from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
 from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
+from zabka.kafka.acls import AclOperation, ResourceType
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.record_refusals import RecordsRefused
 from zabka.kafka.record_validation import ProduceRefused, check_request
@@ -105,8 +107,10 @@ class DataHandlers:
         replicas: ReplicaService,
         runtime: Runtime,
         quotas: ClientThrottles | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
-        """If `quotas` is None, no client is throttled."""
+        """If `quotas` is None, no client is throttled; if `authorizer` is None, every client can fetch."""
+        self._authorizer = authorizer
         self._quotas = quotas or ClientThrottles(runtime, 2, 1)
         self._metadata = metadata
         self._replicas = replicas
@@ -282,7 +286,8 @@ class DataHandlers:
         )
         if isinstance(opened, FetchRefused):
             return FetchResponse(version, (), opened.error)
-        rows, requested = self._sort_out(opened.partitions)
+        denies = None if self._authorizer is None else _denied_topics(self._authorizer, context, replica_id)
+        rows, requested = self._sort_out(opened.partitions, denies)
         if requested:
             max_bytes = min(int(getattr(request, "max_bytes", MAX_BYTES_UNASKED)), self._fetch_bytes_max)
             quota = self._quotas.fetch
@@ -373,7 +378,9 @@ class DataHandlers:
                 )
         return asked
 
-    def _sort_out(self, asked: Mapping[FetchKey, FetchPartition]) -> tuple[Rows, dict[FetchKey, FetchPartition]]:
+    def _sort_out(
+        self, asked: Mapping[FetchKey, FetchPartition], denies: Callable[[str], bool] | None
+    ) -> tuple[Rows, dict[FetchKey, FetchPartition]]:
         """Separate the requested partitions: return response entries for the unknown ones, and the partitions to
         read.
         """
@@ -387,6 +394,8 @@ class DataHandlers:
                 row = msgspec.structs.replace(row, topic_partition=topic_partition)
             if not topic_partition.topic and row.topic_id is not None:
                 rows[key] = _refused(topic_partition, ErrorCode.unknown_topic_id)
+            elif denies is not None and denies(topic_partition.topic):
+                rows[key] = _refused(topic_partition, ErrorCode.topic_authorization_failed)
             elif self._metadata.partition(topic_partition) is None:
                 rows[key] = _refused(topic_partition, ErrorCode.unknown_topic_or_partition)
             else:
@@ -565,6 +574,15 @@ def _produce_size(request: KafkaMessage, context: RequestContext) -> int:
         size += _TOPIC_BYTES + len(topic.name)
         size += sum(_ROW_BYTES // 4 + len(row.records or b"") for row in topic.partition_data)
     return size
+
+
+def _denied_topics(authorizer: Authorizer, context: RequestContext, replica_id: int) -> Callable[[str], bool]:
+    """Return a function that returns whether a topic is denied: READ for consumers, CLUSTER_ACTION for followers."""
+    access = authorizer.access(context, ApiKey.FETCH)
+    if replica_id >= 0:
+        is_denied = not access.allows_cluster(AclOperation.CLUSTER_ACTION)
+        return lambda topic: is_denied
+    return lambda topic: not access.allows(AclOperation.READ, ResourceType.TOPIC, topic)
 
 
 def _fetch_size(rows: Mapping[tuple[Any, int], FetchedPartition]) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 BROKER_SIM = Path(__file__).resolve().parents[2] / "broker_sim"
-ORDER = ("configs", "quotas", "logs", "replication", "groups", "handlers")
+ORDER = ("configs", "authorizer", "quotas", "logs", "replication", "groups", "handlers")
 
 
 def imported(module: Path) -> set[str]:

@@ -33,7 +33,7 @@ class Znode:
     def __init__(self, data: bytes | None, zxid: int, owner: int) -> None:
         self.data = data
         self.czxid = self.mzxid = self.pzxid = zxid
-        self.mtime_ms = 0
+        self.ctime_ms = self.mtime_ms = 0
         self.version = self.cversion = 0
         self.owner = owner
         self.children: set[str] = set()
@@ -48,7 +48,7 @@ class Znode:
         return Stat(
             czxid=self.czxid,
             mzxid=self.mzxid,
-            ctime=0,
+            ctime=self.ctime_ms,
             mtime=self.mtime_ms,
             version=self.version,
             cversion=self.cversion,

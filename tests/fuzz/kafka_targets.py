@@ -228,6 +228,11 @@ def kafka_znode(data: bytes) -> None:
     znodes.decode_config_change(data)
     znodes.decode_cluster_id(data)
     znodes.decode_producer_id_block(data)
+    for is_extended in (False, True):
+        znodes.decode_acl_change(data, is_extended)
+    acls = znodes.decode_acls(data)
+    if acls is not None:
+        assert znodes.decode_acls(znodes.encode_acls(acls)) == acls
     for info in (znodes.decode_broker(1, data),):
         if info is not None:
             znodes.encode_broker(info, 0)

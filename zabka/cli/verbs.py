@@ -24,6 +24,7 @@ VERBS = {
     "topics": "Create, describe, alter, delete or list topics, as kafka-topics.sh does.",
     "elect": "Trigger leader elections, as kafka-leader-election.sh does.",
     "configs": "Describe or alter configurations, as kafka-configs.sh does.",
+    "acls": "Add, remove or list ACLs, as kafka-acls.sh does.",
     "reassign": "Move partitions between brokers, as kafka-reassign-partitions.sh does.",
     "consumer-groups": "List, describe, reset or delete consumer groups, as kafka-consumer-groups.sh does.",
     "get-offsets": "Print offsets, as kafka-get-offsets.sh does.",
@@ -47,8 +48,8 @@ VERBS = {
 }
 """Every verb with its description, in the order of `zabka --help`."""
 WITHOUT_TYPER = frozenset({
-    "peer", "broker", "topics", "elect", "configs", "reassign", "consumer-groups", "get-offsets", "delete-records",
-    "produce", "consume", "transactions", "broker-api-versions", "log-dirs", "fault",
+    "peer", "broker", "topics", "elect", "configs", "acls", "reassign", "consumer-groups", "get-offsets",
+    "delete-records", "produce", "consume", "transactions", "broker-api-versions", "log-dirs", "fault",
 })  # fmt: skip
 """The verbs that run without the extra `cli`."""
 

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zabka.broker_sim.broker_process import main as run_broker
+from zabka.broker_sim.configs.authorizer_keys import read_super_users
 from zabka.broker_sim.configs.broker_config import BROKER_KEYS, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigType, render
 from zabka.broker_sim.configs.listeners import Listener
 from zabka.broker_sim.configs.replica_config import partition_config, replica_config
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS, effective_topic_config, validate_topic_config
+from zabka.broker_sim.principals import KafkaPrincipal
 
 LEAST = "broker.id=1\nzookeeper.connect=127.0.0.1:2181\n"
 
@@ -54,7 +56,7 @@ def test_unused_topic_default_logs_a_warning() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "zookeeper.ssl.client.enable=true",
         "zookeeper.set.acl=true",
         "create.topic.policy.class.name=com.example.Policy",
@@ -68,6 +70,24 @@ def test_value_requiring_a_missing_feature_is_rejected(line: str) -> None:
     name, _, value = line.partition("=")
     with pytest.raises(ConfigError, match=re.escape(f"Invalid value {value} for configuration {name}: ")):
         parse_config(LEAST + line)
+
+
+def test_authorizer_reads_super_users_separated_by_semicolons() -> None:
+    config = parse_config(
+        LEAST + "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\n"
+        "super.users=User:admin; User:CN=broker,O=x:y;\nallow.everyone.if.no.acl.found=true\n"
+    )
+    assert config.warnings == ()
+    assert config.flag("allow.everyone.if.no.acl.found") is True
+    users = read_super_users(config.text("super.users"))
+    assert users == (KafkaPrincipal("User", "admin"), KafkaPrincipal("User", "CN=broker,O=x:y"))
+    assert read_super_users("") == ()
+
+
+@pytest.mark.parametrize("text", ["admin", "User:a;;User:b", "User:a, User:b;c"])
+def test_super_user_without_a_type_is_rejected(text: str) -> None:
+    with pytest.raises(ConfigError, match="expected a string in format principalType:principalName"):
+        parse_config(LEAST + f"super.users={text}\n")
 
 
 def test_value_that_disables_a_missing_feature_is_accepted() -> None:

@@ -34,6 +34,7 @@ def asked(cluster: Cluster, message: Any) -> Any:
 
 
 ACL = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3}
+FILTER = {"resource_type_filter": 1, "pattern_type_filter": 3, "operation": 1, "permission_type": 1}
 TOPIC = {"name": "orders", "partitions": [0, 1]}
 TRANSACTION = {"transactional_id": "t", "topics": [TOPIC]}
 MARKER = {"producer_id": 7, "topics": [{"name": "orders", "partition_indexes": [9]}]}
@@ -48,9 +49,9 @@ REQUESTS: list[tuple[ApiKey, dict[str, Any]]] = [
     (ApiKey.END_TXN, {"transactional_id": "t", "committed": True}),
     (ApiKey.WRITE_TXN_MARKERS, {"markers": [MARKER]}),
     (ApiKey.TXN_OFFSET_COMMIT, {"transactional_id": "t", "group_id": "g", "topics": [OFFSETS]}),
-    (ApiKey.DESCRIBE_ACLS, {"resource_type_filter": 1}),
+    (ApiKey.DESCRIBE_ACLS, FILTER),
     (ApiKey.CREATE_ACLS, {"creations": [{**ACL, "permission_type": 3}]}),
-    (ApiKey.DELETE_ACLS, {"filters": [{"resource_type_filter": 1}]}),
+    (ApiKey.DELETE_ACLS, {"filters": [FILTER]}),
     (ApiKey.DESCRIBE_DELEGATION_TOKEN, {"owners": None}),
     (ApiKey.UPDATE_FEATURES, {"feature_updates": [{"feature": "metadata.version", "max_version_level": 21}]}),
     (ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": ["t"]}),

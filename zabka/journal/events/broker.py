@@ -51,6 +51,24 @@ class RequestFenced(Event):
     partition: int | None = None
 
 
+class AuthorizationDenied(Event):
+    """A broker's authorizer denied a client an operation on a resource.
+
+    `request` is the name of the API. Equal denials within a minute have only one event, and a broker emits at most ten
+    of these events per second. `suppressed` is the number of denials since the previous event that have no event.
+    """
+
+    broker_id: int
+    request: str
+    principal: str
+    host: str
+    operation: str
+    resource_type: str
+    resource_name: str
+    client_id: str = ""
+    suppressed: int = 0
+
+
 class ReplicaStanding(msgspec.Struct, frozen=True, gc=False):
     """The data about a follower that its leader used for an ISR decision.
 

@@ -10,6 +10,15 @@ All packages above `kafka` may import it. To learn the code, read `paths` first,
 
 from __future__ import annotations
 
+from zabka.kafka.zk.znodes.acls import ACL_CHANGE_PREFIX as ACL_CHANGE_PREFIX
+from zabka.kafka.zk.znodes.acls import ACL_PATHS as ACL_PATHS
+from zabka.kafka.zk.znodes.acls import ACL_ROOTS as ACL_ROOTS
+from zabka.kafka.zk.znodes.acls import acl_changes_path as acl_changes_path
+from zabka.kafka.zk.znodes.acls import acl_path as acl_path
+from zabka.kafka.zk.znodes.acls import decode_acl_change as decode_acl_change
+from zabka.kafka.zk.znodes.acls import decode_acls as decode_acls
+from zabka.kafka.zk.znodes.acls import encode_acl_change as encode_acl_change
+from zabka.kafka.zk.znodes.acls import encode_acls as encode_acls
 from zabka.kafka.zk.znodes.admin_requests import decode_partition_set as decode_partition_set
 from zabka.kafka.zk.znodes.admin_requests import decode_reassignments as decode_reassignments
 from zabka.kafka.zk.znodes.admin_requests import encode_partition_set as encode_partition_set
