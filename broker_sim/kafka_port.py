@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
+from zabka.broker_sim.principals import ANONYMOUS
 from zabka.broker_sim.quotas.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
 from zabka.broker_sim.request_context import COSTLESS, RequestContext, RequestRefused, Unanswered
 from zabka.broker_sim.request_times import RequestTimes, ThreadClock
@@ -246,6 +247,7 @@ class _Connection(asyncio.Protocol):
         self.last_active = self._loop.time()
         self.number = 0
         self.address = ""
+        self.principal = ANONYMOUS
         self._remote = "?"
         self._client_host = ""
         self._line: ServerLine | None = None
@@ -413,6 +415,7 @@ class _Connection(asyncio.Protocol):
             self._client_host,
             measured,
             connection=self.number,
+            principal=self.principal,
         )
         try:
             work = port.handle(request.payload, context)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from zabka.broker_sim.principals import ANONYMOUS, KafkaPrincipal
 from zabka.kafka.ports import KafkaMessage
 
 
@@ -48,10 +49,11 @@ class RequestContext:
 
     `connection` is the number of the client's connection in the order of acceptance; 0 if there is none. `muted_ms` is
     set if the client is throttled: after the response, the connection is not read for that time. `truncated` is set if
-    a request fault truncates the response and closes the connection.
+    a request fault truncates the response and closes the connection. `principal` is the authenticated identity of the
+    connection.
     """
 
-    __slots__ = ("client_host", "client_id", "clock", "connection", "listener", "muted_ms", "truncated")
+    __slots__ = ("client_host", "client_id", "clock", "connection", "listener", "muted_ms", "principal", "truncated")
 
     def __init__(
         self,
@@ -60,12 +62,14 @@ class RequestContext:
         client_host: str = "",
         clock: RequestClock = COSTLESS,
         connection: int = 0,
+        principal: KafkaPrincipal = ANONYMOUS,
     ) -> None:
         self.client_id = client_id
         self.listener = listener
         self.client_host = client_host
         self.clock = clock
         self.connection = connection
+        self.principal = principal
         self.muted_ms = 0
         self.truncated = False
 
