@@ -24,6 +24,7 @@ from zabka.broker_sim.broker_ports import BrokerPorts
 from zabka.broker_sim.configs.broker_config import KafkaConfig, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.listeners import Listener
+from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 from zabka.broker_sim.environment import BrokerEnvironment
 from zabka.broker_sim.kafka_port import KafkaPort, first_client
 from zabka.broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
@@ -341,7 +342,11 @@ class BrokerProcess:
     def _port(self, listener: Listener) -> KafkaPort:
         """Return the port of a listener, not open yet. Raises ConfigError if its TLS stores cannot be used."""
         config, tls = self._config, self._config.tls.get(listener.name)
-        kind = KafkaPort if tls is None else partial(SecureKafkaPort, tls_store(tls, self._log_problem))
+        kind = (
+            KafkaPort
+            if tls is None
+            else partial(SecureKafkaPort, tls_store(tls, self._log_problem), PrincipalMapper(tls.mapping_rules))
+        )
         return kind(
             listener.name,
             self._broker.serve,

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from zabka.broker_sim.principals import ANONYMOUS
+from zabka.broker_sim.principals import ANONYMOUS, KafkaPrincipal, NoPrincipal
 from zabka.broker_sim.quotas.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
 from zabka.broker_sim.request_context import COSTLESS, RequestContext, RequestRefused, Unanswered
 from zabka.broker_sim.request_times import RequestTimes, ThreadClock
@@ -86,14 +86,14 @@ class KafkaPort:
         self.failed = failed
         self.frame_bytes_max = frame_bytes_max
         self.encoder = ResponseEncoder()
-        self.connections: dict[int, _Connection] = {}
+        self.connections: dict[int, Connection] = {}
         self.times = times
         self.links: ClientLinks | None = None
         """The faults of links to clients, or None while there are none, to avoid their overhead."""
         self._quotas = quotas
-        self._arrivals: asyncio.Queue[_Connection] = asyncio.Queue()
+        self._arrivals: asyncio.Queue[Connection] = asyncio.Queue()
         self._accepting: asyncio.Task[None] | None = None
-        self._turned_away: dict[int, _Connection] = {}
+        self._turned_away: dict[int, Connection] = {}
         """Connections that exceeded a connection rate, until they are closed."""
         self._idle_ms_max = idle_ms_max
         self._server: asyncio.AbstractServer | None = None
@@ -118,7 +118,11 @@ class KafkaPort:
 
     def connection(self) -> asyncio.Protocol:
         """Return a protocol for a new connection."""
-        return _Connection(self)
+        return Connection(self)
+
+    def identify(self, transport: asyncio.BaseTransport) -> KafkaPrincipal:
+        """Return the principal of a new connection. Raises NoPrincipal if the connection must be closed."""
+        return ANONYMOUS
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
@@ -151,7 +155,7 @@ class KafkaPort:
         """
         return self._quotas.is_protected(self.listener)
 
-    def arrive(self, connection: _Connection) -> None:
+    def arrive(self, connection: Connection) -> None:
         """Queue a new connection. Its data is read once the connection is admitted."""
         connection.number = self._quotas.number()
         if self._arrivals.qsize() < WAITING_MAX:
@@ -159,7 +163,7 @@ class KafkaPort:
         else:
             connection.close()
 
-    def leave(self, connection: _Connection) -> None:
+    def leave(self, connection: Connection) -> None:
         """Handle the end of a connection."""
         self._turned_away.pop(id(connection), None)
         if self.connections.pop(id(connection), None) is not None:
@@ -229,7 +233,7 @@ class _Unread:
         return []
 
 
-class _Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One client's connection."""
 
     def __init__(self, port: KafkaPort) -> None:
@@ -274,6 +278,12 @@ class _Connection(asyncio.Protocol):
             self.address = str(peer[0]).removeprefix(IPV4_IN_IPV6)
             # Use the format in which Kafka's tools show a member's host (Java's InetAddress): a slash and the address.
             self._client_host = f"/{self.address}"
+        try:
+            self.principal = self._port.identify(transport)
+        except NoPrincipal as unmapped:
+            self._port.broken(self._remote, str(unmapped))
+            transport.abort()
+            return
         transport.pause_reading()
         self._port.arrive(self)
 

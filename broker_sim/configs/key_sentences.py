@@ -82,7 +82,7 @@ inter.broker.listener.name Which listener brokers use among themselves.
 leader.imbalance.check.interval.seconds How often the controller looks for partitions off their preferred leader.
 leader.imbalance.per.broker.percentage From which share of a broker's partitions on it acts.
 leader.replication.throttled.rate Bytes a second that leaders send to throttled replicas. It stands in ZooKeeper alone.
-listener.security.protocol.map The protocol of each listener: PLAINTEXT or SSL.
+listener.security.protocol.map The protocol of each listener: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
 listeners Where the broker listens.
 log.cleaner.backoff.ms How often compaction looks for work.
 log.cleaner.dedupe.buffer.size How much memory compaction may use for the keys it has seen: 24 bytes for each.
@@ -158,6 +158,7 @@ ssl.keystore.key The broker's private key in PEM, instead of a file.
 ssl.keystore.location The file with the broker's private key and certificate chain.
 ssl.keystore.password The password of a PKCS12 key store.
 ssl.keystore.type `PEM` or `PKCS12`, if the file's name does not show it. JKS is refused.
+ssl.principal.mapping.rules Rules that map the subject of a client certificate to a user: `DEFAULT`, `RULE:…/…/`.
 ssl.truststore.certificates The certificates of trusted authorities in PEM, instead of a file.
 ssl.truststore.location The file with the certificates of the authorities whose client certificates are trusted.
 ssl.truststore.password The password of a PKCS12 trust store.

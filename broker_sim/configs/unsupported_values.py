@@ -73,11 +73,6 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
     "ssl.keymanager.algorithm": Supported(
         ("sunx509", ""), "The algorithm of Java's key manager.", "OpenSSL selects the certificate here, not Java"
     ),
-    "ssl.principal.mapping.rules": Supported(
-        ("default", ""),
-        "Rules that turn a certificate's subject into a principal.",
-        "a certificate gives its client no principal here",
-    ),
     "ssl.provider": Supported(("",), "Java's provider of TLS.", "OpenSSL is the only provider here"),
     "ssl.secure.random.implementation": Supported(
         ("",), "Java's source of random numbers for TLS.", "OpenSSL is the source here"
