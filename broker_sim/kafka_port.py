@@ -63,7 +63,7 @@ class KafkaPort:
 
     `frame_bytes_max` is socket.request.max.bytes, `idle_ms_max` is connections.max.idle.ms (0 or less: never). `failed`
     is called if a bug raises an exception during a request; that connection is closed. `times` measures requests while
-    clients have request quotas.
+    clients have request quotas. `connect` creates the connections of a listener with SASL.
     """
 
     def __init__(
@@ -78,8 +78,10 @@ class KafkaPort:
         frame_bytes_max: int,
         idle_ms_max: int,
         tap: KafkaTap | None = None,
+        connect: Callable[[KafkaPort], Connection] | None = None,
     ) -> None:
         self.tap = tap
+        self._connect = connect or Connection
         self.listener = listener
         self.handle = handle
         self.broken = broken
@@ -118,7 +120,7 @@ class KafkaPort:
 
     def connection(self) -> asyncio.Protocol:
         """Return a protocol for a new connection."""
-        return Connection(self)
+        return self._connect(self)
 
     def identify(self, transport: asyncio.BaseTransport) -> KafkaPrincipal:
         """Return the principal of a new connection. Raises NoPrincipal if the connection must be closed."""
@@ -226,7 +228,7 @@ def first_client(data: bytes) -> KnownClient | None:
 
 
 class _Unread:
-    """Replaces a connection's frame reader after a request that never completes. Drops all data after that request."""
+    """Replaces a connection's frame reader after a request that is not answered. Drops all data after that request."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Drop the data and return no frame."""
@@ -469,16 +471,19 @@ class Connection(asyncio.Protocol):
                 return parts
             await asyncio.sleep(0)
 
-    async def _hang(self) -> None:
-        """Drop all further data because of a request fault, until the client closes the connection."""
+    async def _hang(self, duration_ms: int | None = None) -> None:
+        """Drop all further data until the client closes the connection, or for `duration_ms`."""
         self._reader = _Unread()
         self._frames.clear()
         if not self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = True
             self._transport.resume_reading()
         self._muted = self._loop.create_future()
+        timer = None if duration_ms is None else self._loop.call_later(duration_ms / 1000, self._unmute)
         if self._transport is not None:
             await self._muted
+        if timer is not None:
+            timer.cancel()
 
     async def _mute(self, duration_ms: int) -> None:
         """Stop reading from this client for `duration_ms`, after its response was sent (KIP-219)."""

@@ -42,12 +42,13 @@ _CLIENT_AUTH: dict[str, ClientAuth] = {"required": "need", "requested": "want", 
 
 
 class SecureKafkaPort(KafkaPort):
-    """Kafka port of a listener with the security protocol SSL.
+    """Kafka port of a listener with the security protocol SSL or SASL_SSL.
 
-    `mapper` maps the subject of a client certificate to a principal. The arguments after it are those of `KafkaPort`.
+    `mapper` maps the subject of a client certificate to a principal; with SASL, it is None. The arguments after it are
+    those of `KafkaPort`.
     """
 
-    def __init__(self, store: TlsStore, mapper: PrincipalMapper, *arguments: Any, **options: Any) -> None:
+    def __init__(self, store: TlsStore, mapper: PrincipalMapper | None, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._mapper = mapper
         self.handshakes = TlsListener(
@@ -71,8 +72,8 @@ class SecureKafkaPort(KafkaPort):
 
         A client without a certificate is ANONYMOUS. Raises NoPrincipal.
         """
-        certificate = certificate_of(transport)
-        if certificate is None:
+        certificate = None if self._mapper is None else certificate_of(transport)
+        if self._mapper is None or certificate is None:
             return ANONYMOUS
         try:
             subject = subject_of(certificate)

@@ -63,7 +63,9 @@ compression.gzip.level Default of a topic's `compression.gzip.level`.
 compression.lz4.level Default of a topic's `compression.lz4.level`.
 compression.type Default of a topic's `compression.type`.
 compression.zstd.level Default of a topic's `compression.zstd.level`.
+connection.failed.authentication.delay.ms How long a broker waits with its response to a failed authentication.
 connections.max.idle.ms After how long a silent connection is closed.
+connections.max.reauth.ms After how long a SASL client must authenticate again; 0 is never.
 controlled.shutdown.enable A broker that stops hands its leaderships over first.
 controlled.shutdown.max.retries How often it tries.
 controlled.shutdown.retry.backoff.ms How long it waits between two tries.
@@ -148,6 +150,9 @@ replication.quota.window.num Samples that replication throttles are averaged ove
 replication.quota.window.size.seconds How long such a sample is.
 request.timeout.ms How long a broker waits for another one's answer, other than a leader's or controller's.
 reserved.broker.max.id Generated ids begin above it.
+sasl.enabled.mechanisms The SASL mechanisms of clients: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`.
+sasl.jaas.config The users of PLAIN, as `listener.name.LISTENER.plain.sasl.jaas.config`.
+sasl.server.max.receive.size The largest request or token before a SASL client is authenticated.
 socket.request.max.bytes The largest request that is read.
 ssl.cipher.suites The cipher suites of listeners with TLS, under Java's names; empty for OpenSSL's default.
 ssl.client.auth Whether clients of listeners with TLS must present a certificate: `required`, `requested`, `none`.

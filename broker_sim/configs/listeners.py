@@ -129,9 +129,4 @@ def _protocol(listener: Listener, protocols: Mapping[str, str]) -> str:
             f"Invalid value {listener} for configuration listeners: "
             f"No security protocol defined for listener {listener.name}. Add it to listener.security.protocol.map"
         )
-    if protocol in (SASL_PLAINTEXT, SASL_SSL):
-        raise ConfigError(
-            f"Invalid value {listener} for configuration listeners: security protocol {protocol} is not supported yet, "
-            "because brokers have no SASL authentication. Use PLAINTEXT or SSL"
-        )
     return protocol

@@ -1,6 +1,6 @@
 """SCRAM credentials of users, which AlterUserScramCredentials stores in /config/users (KIP-554).
 
-The credentials are only stored and described: zabka's brokers have no SASL listener that could use them.
+Brokers authenticate clients against their copies of the credentials: see `CredentialCache`.
 """
 
 from __future__ import annotations

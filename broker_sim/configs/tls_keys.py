@@ -153,7 +153,7 @@ class _Reader:
             if password:
                 raise ConfigError("SSL key store is not specified, but key store password is specified.")
             raise ConfigError(
-                "the security protocol SSL needs a key store: set ssl.keystore.location, or ssl.keystore.key and "
+                f"the security protocol {self._protocol} needs a key store: set ssl.keystore.location, or ssl.keystore.key and "
                 "ssl.keystore.certificate.chain"
             )
         store = _kind(kind, location, "ssl.keystore")

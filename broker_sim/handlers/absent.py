@@ -1,6 +1,6 @@
 """Handlers for features that zabka's brokers lack. They return the errors of a Kafka broker without these features.
 
-There is no SASL listener, no authorizer, no delegation tokens, no feature that could be finalized, no forwarding to the
+There is no authorizer, no delegation tokens, no feature that could be finalized, no forwarding to the
 controller (KIP-590), and no group protocol except the classic one (KIP-848).
 """
 
@@ -19,7 +19,6 @@ _NO_AUTHORIZER = "No Authorizer is configured."
 _AUTHENTICATED_BEFORE = "SaslAuthenticate request received after successful authentication"
 _NOT_CONTROLLER = "This is not the correct controller for this cluster."
 _NO_TIME = wall_time(-1)
-_USER, _ANONYMOUS = "User", "ANONYMOUS"
 
 
 class AbsentHandlers:
@@ -49,8 +48,9 @@ class AbsentHandlers:
     # ---- authentication and authorization --------------------------------------------------------------------
 
     async def sasl(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process SaslHandshake and SaslAuthenticate. Return an error, because plaintext connections need no
-        authentication.
+        """Process SaslHandshake and SaslAuthenticate of a connection that needs no authentication, or no other one.
+
+        `SaslConnection` processes all others.
         """
         return respond(request, error_code=ErrorCode.illegal_sasl_state, error_message=_AUTHENTICATED_BEFORE)
 
@@ -68,7 +68,7 @@ class AbsentHandlers:
         return respond(request, filter_results=[_security_disabled() for _ in request.filters])
 
     async def create_token(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process CreateDelegationToken. Return an error, because plaintext connections cannot get tokens.
+        """Process CreateDelegationToken. Return an error, because there are no delegation tokens.
 
         The owner in the response is the requested owner.
         """
@@ -76,10 +76,10 @@ class AbsentHandlers:
         return respond(
             request,
             error_code=ErrorCode.delegation_token_request_not_allowed,
-            principal_type=(getattr(request, "owner_principal_type", None) or "") if owner else _USER,
-            principal_name=owner or _ANONYMOUS,
-            token_requester_principal_type=_USER,
-            token_requester_principal_name=_ANONYMOUS,
+            principal_type=(getattr(request, "owner_principal_type", None) or "") if owner else context.principal.kind,
+            principal_name=owner or context.principal.name,
+            token_requester_principal_type=context.principal.kind,
+            token_requester_principal_name=context.principal.name,
             issue_timestamp=_NO_TIME,
             expiry_timestamp=_NO_TIME,
             max_timestamp=_NO_TIME,

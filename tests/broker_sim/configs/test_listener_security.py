@@ -40,8 +40,7 @@ def test_each_listener_has_the_protocol_of_the_map() -> None:
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
-        ({"listeners": "SASL_SSL://:1"}, "security protocol SASL_SSL is not supported yet"),
-        ({"listeners": "SASL_PLAINTEXT://:1"}, "security protocol SASL_PLAINTEXT is not supported yet"),
+        ({"listeners": "SASL_PLAINTEXT://:1"}, "brokers would use the listener SASL_PLAINTEXT among themselves"),
         ({"listeners": "OTHER://:1"}, "No security protocol defined for listener OTHER"),
         ({"listener.security.protocol.map": "PLAINTEXT:TLS"}, "PLAINTEXT:TLS is not a listener's name and"),
         ({"listener.security.protocol.map": "PLAINTEXT"}, "PLAINTEXT is not a listener's name and"),

@@ -69,5 +69,5 @@ def test_rule_that_is_not_valid_is_rejected(rules: str) -> None:
 
 @pytest.mark.parametrize("rules", ["", "RULE:^OU=(.*)$/$1/", "RULE:CN/x/"])
 def test_subject_without_a_matching_rule_is_rejected(rules: str) -> None:
-    with pytest.raises(NoPrincipal, match="^No rules apply to CN=a, ssl.principal.mapping.rules="):
+    with pytest.raises(NoPrincipal, match=r"^No rules apply to CN=a, ssl.principal.mapping.rules="):
         PrincipalMapper(rules).name_of("CN=a")
