@@ -153,8 +153,8 @@ class _Reader:
             if password:
                 raise ConfigError("SSL key store is not specified, but key store password is specified.")
             raise ConfigError(
-                f"the security protocol {self._protocol} needs a key store: set ssl.keystore.location, or ssl.keystore.key and "
-                "ssl.keystore.certificate.chain"
+                f"the security protocol {self._protocol} needs a key store: set ssl.keystore.location, or "
+                "ssl.keystore.key and ssl.keystore.certificate.chain"
             )
         store = _kind(kind, location, "ssl.keystore")
         if store == "PEM":
