@@ -444,7 +444,7 @@ class Connection(asyncio.Protocol):
                     return False
                 self._reply(request.correlation_id, response, parts)
                 if clock is not None and port.times is not None:
-                    port.times.sent(client_id, clock.spent_ns() - answered_ns)
+                    port.times.sent(client_id, clock.spent_ns() - answered_ns, self.principal.name)
             if context.muted_ms:
                 await self._mute(context.muted_ms)
         except Unanswered as unanswered:
