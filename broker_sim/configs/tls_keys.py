@@ -126,7 +126,7 @@ class _Reader:
             client_auth,
             tuple(protocols),
             tuple(split_list(self._text("ssl.cipher.suites"))),
-            rules,
+            mapping_rules=rules,
         )
 
     def _client_auth(self) -> str:
