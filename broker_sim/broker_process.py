@@ -7,6 +7,7 @@ import errno
 import fcntl
 import gc
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -24,14 +25,17 @@ from zabka.broker_sim.broker_ports import BrokerPorts
 from zabka.broker_sim.configs.broker_config import KafkaConfig, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.listeners import Listener
+from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 from zabka.broker_sim.environment import BrokerEnvironment
-from zabka.broker_sim.kafka_port import KafkaPort, first_client
+from zabka.broker_sim.kafka_port import Connection, KafkaPort, first_client
 from zabka.broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
 from zabka.broker_sim.logs.log_manager import DuplicateReplicas
 from zabka.broker_sim.logs.meta_properties import InconsistentMetaProperties, stored_broker_id
 from zabka.broker_sim.process_log import ProcessLog
 from zabka.broker_sim.request_times import RequestTimes
+from zabka.broker_sim.sasl.authenticator import SaslPorts
+from zabka.broker_sim.sasl.sasl_connection import Authentication
 from zabka.broker_sim.secure_kafka_port import SecureKafkaPort, tls_store
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
@@ -71,6 +75,8 @@ PATIENCE_S = 3
 FINISH_S = 1.0
 """Maximum time for a stopping broker to wait for its small files to be synced."""
 
+NONCE_BYTES = 24
+"""Randomness of a SCRAM nonce, which is random and not predictable (RFC 5802, section 5.1)."""
 LOCK_FILE = ".lock"
 
 
@@ -161,6 +167,7 @@ def host_environment(
         exit=_exit,
         made=lambda *_: None,
         started=gc.freeze,
+        nonce=lambda: secrets.token_urlsafe(NONCE_BYTES),
         messages=messages,
     )
 
@@ -215,6 +222,7 @@ class BrokerProcess:
         self._journal = environment.journal
         self._exit = environment.exit
         self._started = environment.started
+        self._nonce = environment.nonce
         self._loop = asyncio.get_running_loop()
         self._flushing = False
         self._over: asyncio.Future[None] = self._loop.create_future()
@@ -341,7 +349,11 @@ class BrokerProcess:
     def _port(self, listener: Listener) -> KafkaPort:
         """Return the port of a listener, not open yet. Raises ConfigError if its TLS stores cannot be used."""
         config, tls = self._config, self._config.tls.get(listener.name)
-        kind = KafkaPort if tls is None else partial(SecureKafkaPort, tls_store(tls, self._log_problem))
+        if tls is None:
+            kind: Callable[..., KafkaPort] = KafkaPort
+        else:
+            mapper = None if listener.needs_sasl else PrincipalMapper(tls.mapping_rules)
+            kind = partial(SecureKafkaPort, tls_store(tls, self._log_problem), mapper)
         return kind(
             listener.name,
             self._broker.serve,
@@ -352,7 +364,23 @@ class BrokerProcess:
             frame_bytes_max=config.number("socket.request.max.bytes"),
             idle_ms_max=config.number("connections.max.idle.ms"),
             tap=self._kafka_tap,
+            connect=self._sasl_connection(listener.name),
         )
+
+    def _sasl_connection(self, listener: str) -> Callable[[KafkaPort], Connection] | None:
+        """Return the function that creates the connections of a listener with SASL, or None for another listener."""
+        keys = self._config.sasl.get(listener)
+        if keys is None:
+            return None
+        credential_of = self._broker.configs.credentials.credential
+        return Authentication(
+            keys,
+            SaslPorts(credential_of, self._nonce, lambda: self._runtime.now().mono_ms),
+            self._config.number("connection.failed.authentication.delay.ms"),
+            lambda remote, reason: self._dropped.drop(
+                remote, f"SASL authentication failed on the listener {listener}: {reason}"
+            ),
+        ).connection
 
     def _hold_faults(self, table: FaultTable) -> None:
         self._ledger.move_to(table.ledger)

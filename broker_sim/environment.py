@@ -32,6 +32,8 @@ class BrokerEnvironment(NamedTuple):
     """Called before the broker starts, with the broker and the function that applies faults to its process."""
     started: Callable[[], object]
     """Called once the broker is registered."""
+    nonce: Callable[[], str]
+    """Returns unpredictable strings, for SCRAM."""
     random_seed: int | None = None
     """Seed of the broker's random choices. If it is None, the system's randomness is used."""
     count_use: CountUse | None = None

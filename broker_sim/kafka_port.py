@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from zabka.broker_sim.principals import ANONYMOUS
+from zabka.broker_sim.principals import ANONYMOUS, KafkaPrincipal, NoPrincipal
 from zabka.broker_sim.quotas.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
 from zabka.broker_sim.request_context import COSTLESS, RequestContext, RequestRefused, Unanswered
 from zabka.broker_sim.request_times import RequestTimes, ThreadClock
@@ -63,7 +63,7 @@ class KafkaPort:
 
     `frame_bytes_max` is socket.request.max.bytes, `idle_ms_max` is connections.max.idle.ms (0 or less: never). `failed`
     is called if a bug raises an exception during a request; that connection is closed. `times` measures requests while
-    clients have request quotas.
+    clients have request quotas. `connect` creates the connections of a listener with SASL.
     """
 
     def __init__(
@@ -78,22 +78,24 @@ class KafkaPort:
         frame_bytes_max: int,
         idle_ms_max: int,
         tap: KafkaTap | None = None,
+        connect: Callable[[KafkaPort], Connection] | None = None,
     ) -> None:
         self.tap = tap
+        self._connect = connect or Connection
         self.listener = listener
         self.handle = handle
         self.broken = broken
         self.failed = failed
         self.frame_bytes_max = frame_bytes_max
         self.encoder = ResponseEncoder()
-        self.connections: dict[int, _Connection] = {}
+        self.connections: dict[int, Connection] = {}
         self.times = times
         self.links: ClientLinks | None = None
         """The faults of links to clients, or None while there are none, to avoid their overhead."""
         self._quotas = quotas
-        self._arrivals: asyncio.Queue[_Connection] = asyncio.Queue()
+        self._arrivals: asyncio.Queue[Connection] = asyncio.Queue()
         self._accepting: asyncio.Task[None] | None = None
-        self._turned_away: dict[int, _Connection] = {}
+        self._turned_away: dict[int, Connection] = {}
         """Connections that exceeded a connection rate, until they are closed."""
         self._idle_ms_max = idle_ms_max
         self._server: asyncio.AbstractServer | None = None
@@ -118,7 +120,11 @@ class KafkaPort:
 
     def connection(self) -> asyncio.Protocol:
         """Return a protocol for a new connection."""
-        return _Connection(self)
+        return self._connect(self)
+
+    def identify(self, transport: asyncio.BaseTransport) -> KafkaPrincipal:
+        """Return the principal of a new connection. Raises NoPrincipal if the connection must be closed."""
+        return ANONYMOUS
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
@@ -151,7 +157,7 @@ class KafkaPort:
         """
         return self._quotas.is_protected(self.listener)
 
-    def arrive(self, connection: _Connection) -> None:
+    def arrive(self, connection: Connection) -> None:
         """Queue a new connection. Its data is read once the connection is admitted."""
         connection.number = self._quotas.number()
         if self._arrivals.qsize() < WAITING_MAX:
@@ -159,7 +165,7 @@ class KafkaPort:
         else:
             connection.close()
 
-    def leave(self, connection: _Connection) -> None:
+    def leave(self, connection: Connection) -> None:
         """Handle the end of a connection."""
         self._turned_away.pop(id(connection), None)
         if self.connections.pop(id(connection), None) is not None:
@@ -222,14 +228,14 @@ def first_client(data: bytes) -> KnownClient | None:
 
 
 class _Unread:
-    """Replaces a connection's frame reader after a request that never completes. Drops all data after that request."""
+    """Replaces a connection's frame reader after a request that is not answered. Drops all data after that request."""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Drop the data and return no frame."""
         return []
 
 
-class _Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One client's connection."""
 
     def __init__(self, port: KafkaPort) -> None:
@@ -274,6 +280,12 @@ class _Connection(asyncio.Protocol):
             self.address = str(peer[0]).removeprefix(IPV4_IN_IPV6)
             # Use the format in which Kafka's tools show a member's host (Java's InetAddress): a slash and the address.
             self._client_host = f"/{self.address}"
+        try:
+            self.principal = self._port.identify(transport)
+        except NoPrincipal as unmapped:
+            self._port.broken(self._remote, str(unmapped))
+            transport.abort()
+            return
         transport.pause_reading()
         self._port.arrive(self)
 
@@ -432,7 +444,7 @@ class _Connection(asyncio.Protocol):
                     return False
                 self._reply(request.correlation_id, response, parts)
                 if clock is not None and port.times is not None:
-                    port.times.sent(client_id, clock.spent_ns() - answered_ns)
+                    port.times.sent(client_id, clock.spent_ns() - answered_ns, self.principal.name)
             if context.muted_ms:
                 await self._mute(context.muted_ms)
         except Unanswered as unanswered:
@@ -459,16 +471,19 @@ class _Connection(asyncio.Protocol):
                 return parts
             await asyncio.sleep(0)
 
-    async def _hang(self) -> None:
-        """Drop all further data because of a request fault, until the client closes the connection."""
+    async def _hang(self, duration_ms: int | None = None) -> None:
+        """Drop all further data until the client closes the connection, or for `duration_ms`."""
         self._reader = _Unread()
         self._frames.clear()
         if not self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = True
             self._transport.resume_reading()
         self._muted = self._loop.create_future()
+        timer = None if duration_ms is None else self._loop.call_later(duration_ms / 1000, self._unmute)
         if self._transport is not None:
             await self._muted
+        if timer is not None:
+            timer.cancel()
 
     async def _mute(self, duration_ms: int) -> None:
         """Stop reading from this client for `duration_ms`, after its response was sent (KIP-219)."""

@@ -15,5 +15,9 @@ class KafkaPrincipal(NamedTuple):
         return f"{self.kind}:{self.name}"
 
 
+class NoPrincipal(Exception):
+    """A client's certificate cannot be mapped to a principal."""
+
+
 ANONYMOUS = KafkaPrincipal("User", "ANONYMOUS")
 """Principal of a connection that is not authenticated."""

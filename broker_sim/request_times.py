@@ -11,6 +11,7 @@ from time import perf_counter_ns
 from types import coroutine
 from typing import Any, TypeVar
 
+from zabka.broker_sim.quotas.client_meters import ANONYMOUS_USER
 from zabka.broker_sim.quotas.client_throttling import RequestTime
 
 T = TypeVar("T")
@@ -57,6 +58,6 @@ class RequestTimes:
         """Return a clock for the next request, or None if no client has a request quota."""
         return ThreadClock() if self._quota.is_used else None
 
-    def sent(self, client: str, spent_ns: int) -> None:
+    def sent(self, client: str, spent_ns: int, user: str = ANONYMOUS_USER) -> None:
         """Charge the time of writing a response to its client."""
-        self._quota.add(client, spent_ns)
+        self._quota.add(client, spent_ns, user)

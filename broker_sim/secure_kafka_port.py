@@ -13,15 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 from zabka.broker_sim.configs.tls_keys import TlsKeys
 from zabka.broker_sim.kafka_port import KafkaPort
+from zabka.broker_sim.principals import ANONYMOUS, KafkaPrincipal, NoPrincipal
 from zabka.broker_sim.quotas.connection_quotas import ConnectionQuotas
+from zabka.ensemble.auth.names import subject_of
+from zabka.ensemble.jute import MalformedRecord
 from zabka.ensemble.server.config import config_values
 from zabka.ensemble.server.config.tls import (
     ClientAuth,
     KeyNames,
     TlsSettings,
     TlsStore,
+    certificate_of,
     unchosen_suites,
     unknown_suite,
 )
@@ -40,10 +45,15 @@ _CLIENT_AUTH: dict[str, ClientAuth] = {"required": "need", "requested": "want", 
 
 
 class SecureKafkaPort(KafkaPort):
-    """Kafka port of a listener with the security protocol SSL. The arguments after `store` are those of `KafkaPort`."""
+    """Kafka port of a listener with the security protocol SSL or SASL_SSL.
 
-    def __init__(self, store: TlsStore, *arguments: Any, **options: Any) -> None:
+    `mapper` maps the subject of a client certificate to a principal; with SASL, it is None. The arguments after it are
+    those of `KafkaPort`.
+    """
+
+    def __init__(self, store: TlsStore, mapper: PrincipalMapper | None, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self._mapper = mapper
         self.handshakes = TlsListener(
             store,
             _Doorkeeper(self, self._quotas),
@@ -59,6 +69,20 @@ class SecureKafkaPort(KafkaPort):
         except PortError as failed:
             raise OSError(str(failed)) from None
         return self.handshakes.port
+
+    def identify(self, transport: asyncio.BaseTransport) -> KafkaPrincipal:
+        """Return the principal of a connection's certificate (DefaultKafkaPrincipalBuilder).
+
+        A client without a certificate is ANONYMOUS. Raises NoPrincipal.
+        """
+        certificate = None if self._mapper is None else certificate_of(transport)
+        if self._mapper is None or certificate is None:
+            return ANONYMOUS
+        try:
+            subject = subject_of(certificate)
+        except MalformedRecord as malformed:
+            raise NoPrincipal(f"the subject of a client certificate cannot be read: {malformed}") from None
+        return KafkaPrincipal("User", self._mapper.name_of(subject))
 
     async def close(self) -> None:
         """Stop listening, cancel the handshakes in progress, and close every connection."""

@@ -41,6 +41,8 @@ class Requested(msgspec.Struct, frozen=True, kw_only=True):
     """HOST:PORT of every broker, if clients connect through a proxy. The brokers then advertise it on a second
     listener.
     """
+    second_listener: bool = False
+    """Whether each broker has a second listener, at the same address as the first. Its protocol is in the settings."""
     overrides: Overrides = Overrides({}, {})
 
 
@@ -90,6 +92,8 @@ def plan(wanted: Requested, before: Topology | None, within: range | None = None
     broker_specs = [BrokerSpec(i, HOST, bind, advertised, kafka_port + i - 1) for i in range(1, brokers + 1)]
     if wanted.advertised:
         broker_specs = _with_proxies(broker_specs, wanted.advertised, book)
+    elif wanted.second_listener:
+        broker_specs = _with_second_listeners(broker_specs, book)
     if not _answers_on_loopback(bind):
         peer_specs = [msgspec.structs.replace(p, address=reachable(bind)) for p in peer_specs]
     names = [p.name for p in peer_specs] + [b.name for b in broker_specs]
@@ -114,6 +118,15 @@ def _with_proxies(brokers: list[BrokerSpec], advertised: Mapping[int, str], book
         msgspec.structs.replace(broker, external=host, external_port=port, external_bind_port=first + place)
         for place, broker in enumerate(brokers)
         for host, port in [_host_and_port(advertised[broker.id])]
+    ]
+
+
+def _with_second_listeners(brokers: list[BrokerSpec], book: _Ports) -> list[BrokerSpec]:
+    """Return the brokers with a second listener at the address of the first one."""
+    first = book.block("the brokers' second listeners", 0, len(brokers), 0, True)
+    return [
+        msgspec.structs.replace(broker, external=broker.advertised, external_port=first + place)
+        for place, broker in enumerate(brokers)
     ]
 
 

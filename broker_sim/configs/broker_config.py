@@ -34,6 +34,7 @@ from zabka.broker_sim.configs.listeners import (
     read_advertised,
     read_listeners,
 )
+from zabka.broker_sim.configs.sasl_keys import OF_LISTENERS, SASL_KEYS, SaslKeys, read_sasl, sasl_warnings
 from zabka.broker_sim.configs.tls_keys import TLS_KEYS, TlsKeys, read_tls, unused_tls_keys
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
 from zabka.broker_sim.configs.unsupported_values import check_broker_value
@@ -156,7 +157,7 @@ _OWN_KEYS = (
 
 
 def _compile_broker_keys() -> dict[str, ConfigKey]:
-    keys = by_name((*_OWN_KEYS, *AUTHORIZER_KEYS, *TLS_KEYS))
+    keys = by_name((*_OWN_KEYS, *AUTHORIZER_KEYS, *TLS_KEYS, *SASL_KEYS))
     for topic_key in TOPIC_KEYS.values():
         name = topic_key.synonym
         if name is not None and name not in keys:
@@ -176,7 +177,7 @@ _CONNECTION_KEYS = (
 )
 _LISTENER_KEYS = ("max.connection.creation.rate", "max.connections")
 """Keys that can be overridden for a listener, also while the broker runs: listener.name.NAME.KEY."""
-_STATIC_LISTENER_KEYS = (*_LISTENER_KEYS, *(key.name for key in TLS_KEYS))
+_STATIC_LISTENER_KEYS = (*_LISTENER_KEYS, *(key.name for key in TLS_KEYS), *OF_LISTENERS)
 """Keys that can be overridden for a listener in the file."""
 
 HOUSEKEEPING_KEYS = (
@@ -221,7 +222,9 @@ class KafkaConfig:
     originals: Mapping[str, str]
     """The keys and value strings as they are in the file."""
     tls: Mapping[str, TlsKeys]
-    """The TLS configuration of each listener with the security protocol SSL, keyed by name."""
+    """The TLS configuration of each listener with the security protocol SSL or SASL_SSL, keyed by name."""
+    sasl: Mapping[str, SaslKeys]
+    """The SASL configuration of each listener with SASL_PLAINTEXT or SASL_SSL, keyed by name."""
     warnings: tuple[str, ...] = ()
 
     def identified(self, broker_id: int) -> KafkaConfig:
@@ -422,5 +425,6 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         values=values,
         originals=dict(properties),
         tls=read_tls(values, listeners),
-        warnings=(*warnings, *unused_tls_keys(properties, listeners)),
+        sasl=read_sasl(values, properties, listeners),
+        warnings=(*warnings, *unused_tls_keys(properties, listeners), *sasl_warnings(properties, listeners)),
     )

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from urllib.parse import unquote
 
 from zabka.broker_sim.configs.broker_config import DYNAMIC_KEYS, KafkaConfig, dynamic_key
 from zabka.broker_sim.configs.config_def import ConfigError, Value, render
+from zabka.broker_sim.configs.credential_cache import CredentialCache
 from zabka.broker_sim.configs.listeners import listener_key
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
 from zabka.ensemble.client.service import WatchEvent
@@ -25,7 +27,7 @@ CHANGE_PREFIX = "config_change_"
 CHANGE_KEPT_MS = 15 * 60 * 1000
 """Age after which a broker removes change notifications (ZkNodeChangeNotificationListener)."""
 CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
-"""The quota keys of users and clients. Credentials of users are not read by this module."""
+"""The quota keys of users and clients. Credentials of users are not among the overrides: see `CredentialCache`."""
 READ_AHEAD_MS_MAX = 2_000
 """Maximum time for a LeaderAndIsr request to wait for the overrides of its topics."""
 
@@ -33,7 +35,7 @@ _AS_THEY_ARE: Mapping[str, Mapping[str, str]] = {}
 
 
 class EntityConfigs:
-    """Caches the overrides of every topic, of this broker and of all brokers, and the quotas of clients.
+    """Caches the overrides of every topic, of this broker and of all brokers, the quotas of clients, and credentials.
 
     `changed(entity)` is called after the overrides of "topics/T", "brokers/N", "brokers/<default>", "users/U",
     "users/U/clients/C", "clients/C" or "ips/A" have changed.
@@ -47,6 +49,8 @@ class EntityConfigs:
         self._config = config
         self._emit = emit
         self._changed = changed
+        self.credentials = CredentialCache()
+        """The SCRAM credentials of all users."""
         self._overrides: dict[str, dict[str, str]] = {}
         self._beneath: dict[str, str] = {}
         self._last_change = ""
@@ -111,6 +115,7 @@ class EntityConfigs:
         await self._read(entities)
         for entity in known_before:
             if entity not in entities:
+                self._update_credentials(entity, {})
                 self._assign(entity, None)
         self._last_change = max([self._last_change, *(c for c in changes if c.startswith(CHANGE_PREFIX))])
 
@@ -168,9 +173,17 @@ class EntityConfigs:
         )
         for entity, outcome in zip(entities, outcomes, strict=True):
             if outcome.value is not None:
-                self._assign(entity, _known(entity, znodes.decode_config(outcome.value[0]) or {}))
+                overrides = znodes.decode_config(outcome.value[0]) or {}
+                self._update_credentials(entity, overrides)
+                self._assign(entity, _known(entity, overrides))
             elif outcome.error is ErrorCode.NO_NODE:
+                self._update_credentials(entity, {})
                 self._assign(entity, None)
+
+    def _update_credentials(self, entity: str, overrides: Mapping[str, str]) -> None:
+        kind, _, name = entity.partition("/")
+        if kind == "users" and "/" not in name:
+            self.credentials.update(unquote(name), overrides)
 
     def _assign(self, entity: str, overrides: dict[str, str] | None) -> None:
         before = self._overrides.get(entity)

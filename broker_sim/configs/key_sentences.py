@@ -65,7 +65,9 @@ compression.gzip.level Default of a topic's `compression.gzip.level`.
 compression.lz4.level Default of a topic's `compression.lz4.level`.
 compression.type Default of a topic's `compression.type`.
 compression.zstd.level Default of a topic's `compression.zstd.level`.
+connection.failed.authentication.delay.ms How long a broker waits with its response to a failed authentication.
 connections.max.idle.ms After how long a silent connection is closed.
+connections.max.reauth.ms After how long a SASL client must authenticate again; 0 is never.
 controlled.shutdown.enable A broker that stops hands its leaderships over first.
 controlled.shutdown.max.retries How often it tries.
 controlled.shutdown.retry.backoff.ms How long it waits between two tries.
@@ -84,7 +86,7 @@ inter.broker.listener.name Which listener brokers use among themselves.
 leader.imbalance.check.interval.seconds How often the controller looks for partitions off their preferred leader.
 leader.imbalance.per.broker.percentage From which share of a broker's partitions on it acts.
 leader.replication.throttled.rate Bytes a second that leaders send to throttled replicas. It stands in ZooKeeper alone.
-listener.security.protocol.map The protocol of each listener: PLAINTEXT or SSL.
+listener.security.protocol.map The protocol of each listener: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
 listeners Where the broker listens.
 log.cleaner.backoff.ms How often compaction looks for work.
 log.cleaner.dedupe.buffer.size How much memory compaction may use for the keys it has seen: 24 bytes for each.
@@ -150,6 +152,9 @@ replication.quota.window.num Samples that replication throttles are averaged ove
 replication.quota.window.size.seconds How long such a sample is.
 request.timeout.ms How long a broker waits for another one's answer, other than a leader's or controller's.
 reserved.broker.max.id Generated ids begin above it.
+sasl.enabled.mechanisms The SASL mechanisms of clients: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`.
+sasl.jaas.config The users of PLAIN, as `listener.name.LISTENER.plain.sasl.jaas.config`.
+sasl.server.max.receive.size The largest request or token before a SASL client is authenticated.
 socket.request.max.bytes The largest request that is read.
 ssl.cipher.suites The cipher suites of listeners with TLS, under Java's names; empty for OpenSSL's default.
 ssl.client.auth Whether clients of listeners with TLS must present a certificate: `required`, `requested`, `none`.
@@ -160,6 +165,7 @@ ssl.keystore.key The broker's private key in PEM, instead of a file.
 ssl.keystore.location The file with the broker's private key and certificate chain.
 ssl.keystore.password The password of a PKCS12 key store.
 ssl.keystore.type `PEM` or `PKCS12`, if the file's name does not show it. JKS is refused.
+ssl.principal.mapping.rules Rules that map the subject of a client certificate to a user: `DEFAULT`, `RULE:…/…/`.
 ssl.truststore.certificates The certificates of trusted authorities in PEM, instead of a file.
 ssl.truststore.location The file with the certificates of the authorities whose client certificates are trusted.
 ssl.truststore.password The password of a PKCS12 trust store.

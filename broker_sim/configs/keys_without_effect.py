@@ -7,24 +7,35 @@ from collections.abc import Mapping
 from zabka.broker_sim.configs.key_sentences import sentences
 
 _OF_BROKERS: Mapping[str, str] = {
-    "connections are not authenticated": """
-connection.failed.authentication.delay.ms How long a connection whose authentication failed is kept open.
-connections.max.reauth.ms After how long a client has to authenticate again.
-delegation.token.expiry.check.interval.ms How often lapsed delegation tokens are looked for.
-delegation.token.expiry.time.ms After how long a delegation token lapses unless it is renewed.
-delegation.token.master.key The older name of `delegation.token.secret.key`.
-delegation.token.max.lifetime.ms How long a delegation token can be renewed at most.
-delegation.token.secret.key What delegation tokens are signed with.
-principal.builder.class The class that makes a principal out of an authenticated connection.
-sasl.client.callback.handler.class The class that answers what a SASL client is asked.
-sasl.enabled.mechanisms The SASL mechanisms that clients may use.
-sasl.jaas.config A login context for SASL, in the form of a JAAS file.
+    "clients authenticate with PLAIN or SCRAM: there is no Kerberos here": """
 sasl.kerberos.kinit.cmd The path of Kerberos's `kinit`.
 sasl.kerberos.min.time.before.relogin The least time between two logins to Kerberos.
 sasl.kerberos.principal.to.local.rules Rules that turn Kerberos's principals into short names.
 sasl.kerberos.service.name The Kerberos name that brokers run under.
 sasl.kerberos.ticket.renew.jitter By what share the time of a ticket's renewal varies.
 sasl.kerberos.ticket.renew.window.factor At which share of its life a ticket is renewed.
+""",
+    "tokens of OAUTHBEARER are not accepted": """
+sasl.oauthbearer.clock.skew.seconds By how much the clocks of a token's issuer and of the broker may differ.
+sasl.oauthbearer.expected.audience For whom a token has to be made.
+sasl.oauthbearer.expected.issuer By whom a token has to be made.
+sasl.oauthbearer.jwks.endpoint.refresh.ms How often the issuer's keys are fetched again.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms The longest wait between two tries to fetch them.
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms The first wait between two tries to fetch them.
+sasl.oauthbearer.jwks.endpoint.url Where the issuer's keys are fetched.
+sasl.oauthbearer.scope.claim.name The claim of a token that holds its scope.
+sasl.oauthbearer.sub.claim.name The claim of a token that holds its subject.
+sasl.oauthbearer.token.endpoint.url Where tokens are asked for.
+""",
+    "there are no delegation tokens": """
+delegation.token.expiry.check.interval.ms How often lapsed delegation tokens are looked for.
+delegation.token.expiry.time.ms After how long a delegation token lapses unless it is renewed.
+delegation.token.master.key The older name of `delegation.token.secret.key`.
+delegation.token.max.lifetime.ms How long a delegation token can be renewed at most.
+delegation.token.secret.key What delegation tokens are signed with.
+""",
+    "brokers do not authenticate to each other": """
+sasl.client.callback.handler.class The class that answers what a SASL client is asked.
 sasl.login.callback.handler.class The class that answers what a SASL login is asked.
 sasl.login.class The class that logs in.
 sasl.login.connect.timeout.ms How long a login waits for a connection to the provider of tokens.
@@ -37,18 +48,6 @@ sasl.login.retry.backoff.max.ms The longest wait between two tries to log in.
 sasl.login.retry.backoff.ms The first wait between two tries to log in.
 sasl.mechanism.controller.protocol The SASL mechanism towards controllers of a quorum.
 sasl.mechanism.inter.broker.protocol The SASL mechanism between brokers.
-sasl.oauthbearer.clock.skew.seconds By how much the clocks of a token's issuer and of the broker may differ.
-sasl.oauthbearer.expected.audience For whom a token has to be made.
-sasl.oauthbearer.expected.issuer By whom a token has to be made.
-sasl.oauthbearer.jwks.endpoint.refresh.ms How often the issuer's keys are fetched again.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms The longest wait between two tries to fetch them.
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms The first wait between two tries to fetch them.
-sasl.oauthbearer.jwks.endpoint.url Where the issuer's keys are fetched.
-sasl.oauthbearer.scope.claim.name The claim of a token that holds its scope.
-sasl.oauthbearer.sub.claim.name The claim of a token that holds its subject.
-sasl.oauthbearer.token.endpoint.url Where tokens are asked for.
-sasl.server.callback.handler.class The class that answers what a SASL server is asked.
-sasl.server.max.receive.size The largest message of a SASL exchange.
 """,
     "brokers open no TLS connections: traffic between brokers is plain text": """
 ssl.endpoint.identification.algorithm How a server's name is compared with its certificate.

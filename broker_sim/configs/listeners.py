@@ -8,7 +8,8 @@ from typing import NamedTuple
 from zabka.broker_sim.configs.config_def import ConfigError, Value, split_list
 
 PLAINTEXT, SSL = "PLAINTEXT", "SSL"
-_WITH_SASL = ("SASL_PLAINTEXT", "SASL_SSL")
+SASL_PLAINTEXT, SASL_SSL = "SASL_PLAINTEXT", "SASL_SSL"
+_PROTOCOLS = (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)
 PROTOCOL_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 """Kafka's default of listener.security.protocol.map."""
 
@@ -20,6 +21,16 @@ class Listener(NamedTuple):
     host: str
     port: int
     protocol: str = PLAINTEXT
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether clients of this listener use TLS."""
+        return self.protocol in (SSL, SASL_SSL)
+
+    @property
+    def needs_sasl(self) -> bool:
+        """Whether clients of this listener must authenticate with SASL."""
+        return self.protocol in (SASL_PLAINTEXT, SASL_SSL)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -75,8 +86,8 @@ def check_inter_broker_listener(originals: Mapping[str, str], name: str, adverti
     if used.protocol != PLAINTEXT:
         raise ConfigError(
             f"brokers would use the listener {used.name} among themselves, whose security protocol is {used.protocol}: "
-            "traffic between brokers is not encrypted here. Add a PLAINTEXT listener for the brokers, and set "
-            "inter.broker.listener.name to its name"
+            "traffic between brokers is neither encrypted nor authenticated here. Add a PLAINTEXT listener for the "
+            "brokers, and set inter.broker.listener.name to its name"
         )
 
 
@@ -102,7 +113,7 @@ def _protocol_map(text: str) -> dict[str, str]:
     protocols: dict[str, str] = {}
     for entry in split_list(text):
         name, colon, protocol = (part.strip().upper() for part in entry.partition(":"))
-        if not colon or protocol not in (PLAINTEXT, SSL, *_WITH_SASL):
+        if not colon or protocol not in _PROTOCOLS:
             raise ConfigError(
                 f"Invalid value {text} for configuration listener.security.protocol.map: "
                 f"{entry} is not a listener's name and PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"
@@ -117,10 +128,5 @@ def _protocol(listener: Listener, protocols: Mapping[str, str]) -> str:
         raise ConfigError(
             f"Invalid value {listener} for configuration listeners: "
             f"No security protocol defined for listener {listener.name}. Add it to listener.security.protocol.map"
-        )
-    if protocol in _WITH_SASL:
-        raise ConfigError(
-            f"Invalid value {listener} for configuration listeners: security protocol {protocol} is not supported yet, "
-            "because brokers have no SASL authentication. Use PLAINTEXT or SSL"
         )
     return protocol

@@ -1,6 +1,6 @@
 """SCRAM credentials of users, which AlterUserScramCredentials stores in /config/users (KIP-554).
 
-The credentials are only stored and described: zabka's brokers have no SASL listener that could use them.
+Brokers authenticate clients against their copies of the credentials: see `CredentialCache`.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ScramCredentials:
                             KafkaError.resource_not_found, "Attempt to delete a user credential that does not exist"
                         )
                 for upsertion in upsertions:
-                    overrides[MECHANISMS[upsertion.mechanism]] = _stored(upsertion)
+                    overrides[MECHANISMS[upsertion.mechanism]] = stored_credential(upsertion)
                 written = self._znodes.write if overrides else self._clear
                 if await written(path, overrides, version):
                     return ScramResult(user)
@@ -131,7 +131,7 @@ def _check(user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion])
             raise Refused(KafkaError.unknown_server_error, "Empty key")
 
 
-def _stored(upsertion: Upsertion) -> str:
+def stored_credential(upsertion: Upsertion) -> str:
     """Return the credential string to store instead of the password (RFC 5802, 3).
 
     With it, a server can verify a login but cannot log in itself.

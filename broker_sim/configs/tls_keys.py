@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, list_of, one_of, split_list
-from zabka.broker_sim.configs.listeners import SSL, Listener, listener_key
+from zabka.broker_sim.configs.listeners import SASL_SSL, Listener, listener_key
+from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 
 _S, _LIST, _PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
 TLS_KEYS = (
@@ -22,11 +23,13 @@ TLS_KEYS = (
     ConfigKey("ssl.keystore.location", _S, ""),
     ConfigKey("ssl.keystore.password", _PASSWORD, ""),
     ConfigKey("ssl.keystore.type", _S, ""),
+    ConfigKey("ssl.principal.mapping.rules", _S, "DEFAULT"),
     ConfigKey("ssl.truststore.certificates", _PASSWORD, ""),
     ConfigKey("ssl.truststore.location", _S, ""),
     ConfigKey("ssl.truststore.password", _PASSWORD, ""),
     ConfigKey("ssl.truststore.type", _S, ""),
 )
+_CLIENT_AUTH = "ssl.client.auth"
 _NAMES = tuple(key.name for key in TLS_KEYS)
 _JAVA_ONLY = ("JKS", "BCFKS")
 _BY_SUFFIX = {"pem": "PEM", "p12": "PKCS12", "pfx": "PKCS12", "jks": "JKS"}
@@ -48,7 +51,7 @@ class StoreKeys(NamedTuple):
 
 
 class TlsKeys(NamedTuple):
-    """The TLS configuration of one listener."""
+    """The TLS configuration of one listener. `mapping_rules` is the value of ssl.principal.mapping.rules."""
 
     listener: str
     own: StoreKeys
@@ -56,6 +59,7 @@ class TlsKeys(NamedTuple):
     client_auth: str
     protocols: tuple[str, ...]
     cipher_suites: tuple[str, ...]
+    mapping_rules: str = "DEFAULT"
 
 
 def is_tls_key(name: str) -> bool:
@@ -64,12 +68,12 @@ def is_tls_key(name: str) -> bool:
 
 
 def read_tls(values: Mapping[str, Value], listeners: tuple[Listener, ...]) -> dict[str, TlsKeys]:
-    """Return the TLS configuration of each listener with the protocol SSL, keyed by name. Raises ConfigError."""
+    """Return the TLS configuration of each listener with SSL or SASL_SSL, keyed by name. Raises ConfigError."""
     found: dict[str, TlsKeys] = {}
     for listener in listeners:
-        if listener.protocol == SSL:
+        if listener.is_encrypted:
             try:
-                found[listener.name] = _Reader(values, listener.name).keys()
+                found[listener.name] = _Reader(values, listener).keys()
             except ConfigError as wrong:
                 raise ConfigError(f"listener {listener.name}: {wrong}") from None
     return found
@@ -77,25 +81,34 @@ def read_tls(values: Mapping[str, Value], listeners: tuple[Listener, ...]) -> di
 
 def unused_tls_keys(originals: Mapping[str, str], listeners: tuple[Listener, ...]) -> Iterator[str]:
     """Yield a warning for each TLS key that applies to no listener."""
-    secure = [listener.name for listener in listeners if listener.protocol == SSL]
+    secure = [listener.name for listener in listeners if listener.is_encrypted]
     own = tuple(listener_key(name, "ssl.") for name in secure)
     for name in originals:
         if is_tls_key(name) and not (name.startswith(own) if name not in _NAMES else secure):
-            yield f"{name} has no effect here: it applies to no listener with the security protocol SSL"
+            yield f"{name} has no effect here: it applies to no listener with the security protocol SSL or SASL_SSL"
+    for listener in listeners:
+        own_key = listener_key(listener.name, _CLIENT_AUTH)
+        is_set = originals.get(_CLIENT_AUTH, "none").strip() != "none"
+        if listener.protocol == SASL_SSL and is_set and own_key not in originals:
+            yield (
+                f"{_CLIENT_AUTH} has no effect on the listener {listener.name}, as in Kafka: clients of SASL_SSL "
+                f"need no certificate. Set {own_key} to require one"
+            )
 
 
 class _Reader:
     """Reads the TLS keys of one listener."""
 
-    def __init__(self, values: Mapping[str, Value], listener: str) -> None:
+    def __init__(self, values: Mapping[str, Value], listener: Listener) -> None:
         self._values = values
-        self._listener = listener
+        self._listener = listener.name
+        self._protocol = listener.protocol
 
     def _text(self, key: str) -> str:
         return str(self._values.get(listener_key(self._listener, key), self._values[key]))
 
     def keys(self) -> TlsKeys:
-        client_auth, trusted = self._text("ssl.client.auth"), self._trust_store()
+        client_auth, trusted = self._client_auth(), self._trust_store()
         if client_auth != "none" and trusted is None:
             raise ConfigError(
                 f"ssl.client.auth={client_auth} needs a trust store to verify clients' certificates: "
@@ -104,6 +117,8 @@ class _Reader:
         protocols = split_list(self._text("ssl.enabled.protocols"))
         if not protocols:
             raise ConfigError("ssl.enabled.protocols contains no protocol")
+        rules = self._text("ssl.principal.mapping.rules")
+        PrincipalMapper(rules)
         return TlsKeys(
             self._listener,
             self._key_store(),
@@ -111,7 +126,14 @@ class _Reader:
             client_auth,
             tuple(protocols),
             tuple(split_list(self._text("ssl.cipher.suites"))),
+            mapping_rules=rules,
         )
+
+    def _client_auth(self) -> str:
+        """Return ssl.client.auth. As in Kafka, the broker's value does not apply to listeners with SASL_SSL."""
+        if self._protocol == SASL_SSL and listener_key(self._listener, _CLIENT_AUTH) not in self._values:
+            return "none"
+        return self._text(_CLIENT_AUTH)
 
     def _key_store(self) -> StoreKeys:
         location, password = self._text("ssl.keystore.location"), self._text("ssl.keystore.password")
@@ -131,8 +153,8 @@ class _Reader:
             if password:
                 raise ConfigError("SSL key store is not specified, but key store password is specified.")
             raise ConfigError(
-                "the security protocol SSL needs a key store: set ssl.keystore.location, or ssl.keystore.key and "
-                "ssl.keystore.certificate.chain"
+                f"the security protocol {self._protocol} needs a key store: set ssl.keystore.location, or "
+                "ssl.keystore.key and ssl.keystore.certificate.chain"
             )
         store = _kind(kind, location, "ssl.keystore")
         if store == "PEM":

@@ -41,17 +41,27 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
     "group.coordinator.rebalance.protocols": Supported(
         ("classic",), "The protocols that groups may use.", "only the classic protocol is supported with ZooKeeper"
     ),
+    "principal.builder.class": Supported(
+        ("", "org.apache.kafka.common.security.authenticator.defaultkafkaprincipalbuilder"),
+        "The class that makes a principal out of an authenticated connection.",
+        "only Kafka's DefaultKafkaPrincipalBuilder exists here: no classes are loaded",
+    ),
     "process.roles": Supported(
         ("",), "The roles of a process without ZooKeeper.", "brokers here run in ZooKeeper mode"
     ),
     "remote.log.storage.system.enable": Supported(
         ("false",), "Whether logs are tiered: older segments stored elsewhere.", "logs are not tiered here"
     ),
+    "sasl.server.callback.handler.class": Supported(
+        ("",),
+        "The class that verifies the credentials of SASL clients.",
+        "users are in sasl.jaas.config (PLAIN) and in ZooKeeper (SCRAM): no classes are loaded",
+    ),
     "security.inter.broker.protocol": Supported(
         ("plaintext",),
         "The protocol between brokers.",
-        "traffic between brokers is not encrypted here: only clients can use listeners with TLS. Add a PLAINTEXT "
-        "listener for the brokers",
+        "traffic between brokers is not encrypted here: only clients can use listeners with TLS or SASL. Add a "
+        "PLAINTEXT listener for the brokers",
     ),
     "security.providers": Supported(
         ("",), "Java's providers of security algorithms.", "OpenSSL provides them here, not Java"
@@ -69,11 +79,6 @@ SUPPORTED_OF_BROKERS: Mapping[str, Supported] = {
     ),
     "ssl.keymanager.algorithm": Supported(
         ("sunx509", ""), "The algorithm of Java's key manager.", "OpenSSL selects the certificate here, not Java"
-    ),
-    "ssl.principal.mapping.rules": Supported(
-        ("default", ""),
-        "Rules that turn a certificate's subject into a principal.",
-        "a certificate gives its client no principal here",
     ),
     "ssl.provider": Supported(("",), "Java's provider of TLS.", "OpenSSL is the only provider here"),
     "ssl.secure.random.implementation": Supported(

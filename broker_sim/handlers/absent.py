@@ -1,6 +1,6 @@
 """Handlers for features that zabka's brokers lack. They return the errors of a Kafka broker without these features.
 
-There is no SASL listener, no delegation tokens, no feature that could be finalized, no forwarding to the
+There are no delegation tokens, no feature that could be finalized, no forwarding to the
 controller (KIP-590), and no group protocol except the classic one (KIP-848).
 """
 
@@ -18,7 +18,6 @@ from zabka.kafka.wire.kafka_schema import ApiKey, respond, wall_time
 _AUTHENTICATED_BEFORE = "SaslAuthenticate request received after successful authentication"
 _NOT_CONTROLLER = "This is not the correct controller for this cluster."
 _NO_TIME = wall_time(-1)
-_USER, _ANONYMOUS = "User", "ANONYMOUS"
 
 
 class AbsentHandlers:
@@ -45,13 +44,14 @@ class AbsentHandlers:
     # ---- authentication and authorization --------------------------------------------------------------------
 
     async def sasl(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process SaslHandshake and SaslAuthenticate. Return an error, because plaintext connections need no
-        authentication.
+        """Process SaslHandshake and SaslAuthenticate of a connection that needs no authentication, or no other one.
+
+        `SaslConnection` processes all others.
         """
         return respond(request, error_code=ErrorCode.illegal_sasl_state, error_message=_AUTHENTICATED_BEFORE)
 
     async def create_token(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Process CreateDelegationToken. Return an error, because plaintext connections cannot get tokens.
+        """Process CreateDelegationToken. Return an error, because there are no delegation tokens.
 
         The owner in the response is the requested owner.
         """
@@ -59,10 +59,10 @@ class AbsentHandlers:
         return respond(
             request,
             error_code=ErrorCode.delegation_token_request_not_allowed,
-            principal_type=(getattr(request, "owner_principal_type", None) or "") if owner else _USER,
-            principal_name=owner or _ANONYMOUS,
-            token_requester_principal_type=_USER,
-            token_requester_principal_name=_ANONYMOUS,
+            principal_type=(getattr(request, "owner_principal_type", None) or "") if owner else context.principal.kind,
+            principal_name=owner or context.principal.name,
+            token_requester_principal_type=context.principal.kind,
+            token_requester_principal_name=context.principal.name,
             issue_timestamp=_NO_TIME,
             expiry_timestamp=_NO_TIME,
             max_timestamp=_NO_TIME,

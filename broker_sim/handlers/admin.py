@@ -183,7 +183,7 @@ class AdminHandlers:
         return _throttled(request, context, counted, results=rows)
 
     def _counted(self, request: KafkaMessage, context: RequestContext, strict_since: int) -> Mutations:
-        return self._mutations.of_request(context.client_id, version_of(request), strict_since)
+        return self._mutations.of_request(context.client_id, version_of(request), strict_since, context.principal.name)
 
     # ---- configuration ----------------------------------------------------------------------------------------
 

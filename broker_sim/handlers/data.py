@@ -193,7 +193,9 @@ class DataHandlers:
             for produced in await appended:
                 rows.setdefault(produced.topic_partition, produced)
         quota = self._quotas.produce
-        throttle_ms = quota.note(context.client_id, _produce_size(request, context)) if quota.is_used else 0
+        throttle_ms = 0
+        if quota.is_used:
+            throttle_ms = quota.note(context.client_id, _produce_size(request, context), context.principal.name)
         if acks == 0:
             if any(row.error for row in rows.values()):
                 raise RequestRefused("a record sent with acks=0 was not stored")
@@ -292,7 +294,7 @@ class DataHandlers:
             max_bytes = min(int(getattr(request, "max_bytes", MAX_BYTES_UNASKED)), self._fetch_bytes_max)
             quota = self._quotas.fetch
             if quota.is_used and replica_id < 0:
-                most = quota.most_at_once(context.client_id)
+                most = quota.most_at_once(context.client_id, context.principal.name)
                 max_bytes = max_bytes if most is None else int(min(max_bytes, most))
             params = FetchParams(
                 replica_id=replica_id,
@@ -346,9 +348,10 @@ class DataHandlers:
         The consumer fetches these records again later.
         """
         quota, size = self._quotas.fetch, _fetch_size(rows)
-        throttle_ms = max(self._quotas.request.note(context), quota.note(context.client_id, size))
+        user = context.principal.name
+        throttle_ms = max(self._quotas.request.note(context), quota.note(context.client_id, size, user))
         if throttle_ms and quota.is_used:
-            quota.take_back(context.client_id, size)
+            quota.take_back(context.client_id, size, user)
         return throttle_ms
 
     def _topic_of(self, key: Any) -> str:

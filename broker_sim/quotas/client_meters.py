@@ -7,14 +7,17 @@ users/<default>/clients/C, users/<default>/clients/<default>, users/<default>, c
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Generic, TypeVar
 
+from zabka.broker_sim.configs.entity_znodes import node_name
+from zabka.broker_sim.principals import ANONYMOUS
 from zabka.ensemble.ports import Runtime
 from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 M = TypeVar("M")
 
-USER = "ANONYMOUS"
+ANONYMOUS_USER = ANONYMOUS.name
 """The user of every client on a listener without authentication."""
 METERS_MAX = 10_000
 """Maximum number of meters. The meter that has been idle longest is dropped first."""
@@ -26,6 +29,8 @@ _CLIENT, _USER, _USER_AND_CLIENT = 1, 2, 4
 """Bits for the levels at which a quota was ever set. If there is only one level, the key of a client's meter is found
 quickly.
 """
+
+_node = lru_cache(1_000)(node_name)
 
 Key = tuple[str, str]
 """(user, client id). Each is the znode name under /config, `<default>`, or "" if the quota does not depend on it."""
@@ -68,19 +73,23 @@ class ClientMeters(Generic[M]):
         self._levels |= _USER_AND_CLIENT if user and client else _USER if user else _CLIENT
         self._limits[key] = per_second
 
-    def measured_as(self, client: str) -> Key:
-        """Return the key of a client's meter. All clients without a more specific quota share a meter."""
+    def measured_as(self, client: str, user: str = ANONYMOUS_USER) -> Key:
+        """Return the key of a client's meter. All clients without a more specific quota share a meter.
+
+        `user` is the name of the client's principal.
+        """
         if self._levels == _CLIENT:
             return _ABSENT, client
+        node = _node(user)
         if self._levels == _USER:
-            return USER, _ABSENT
+            return node, _ABSENT
         if self._levels == _USER_AND_CLIENT:
-            return USER, client
-        for user in (USER, DEFAULT_ENTITY):
-            if (user, client) in self._limits or (user, DEFAULT_ENTITY) in self._limits:
-                return USER, client
-            if (user, _ABSENT) in self._limits:
-                return USER, _ABSENT
+            return node, client
+        for each in (node, DEFAULT_ENTITY):
+            if (each, client) in self._limits or (each, DEFAULT_ENTITY) in self._limits:
+                return node, client
+            if (each, _ABSENT) in self._limits:
+                return node, _ABSENT
         return _ABSENT, client
 
     def limit_of(self, key: Key) -> float | None:

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import msgspec
 
 from zabka.broker_sim.configs.broker_config import KafkaConfig
-from zabka.broker_sim.quotas.client_meters import THROTTLE_MS_MAX, ClientMeters
+from zabka.broker_sim.quotas.client_meters import ANONYMOUS_USER, THROTTLE_MS_MAX, ClientMeters
 from zabka.broker_sim.quotas.controller_mutations import MutationQuota
 from zabka.broker_sim.quotas.sampled_rate import SampledAmount, rate, rate_window_ms
 from zabka.broker_sim.request_context import RequestContext
@@ -61,17 +61,17 @@ class ClientQuota(ClientMeters[SampledAmount]):
         self._window_ms = window_ms
         self._throttle_ms_max = throttle_ms_max
 
-    def most_at_once(self, client: str) -> float | None:
+    def most_at_once(self, client: str, user: str = ANONYMOUS_USER) -> float | None:
         """Return the largest amount that can be charged at once without causing throttling, or None without a quota."""
-        limit = self.limit_of(self.measured_as(client)) if self.is_used else None
+        limit = self.limit_of(self.measured_as(client, user)) if self.is_used else None
         return None if limit is None else limit * (self._windows - 1) * self._window_ms / 1000
 
-    def note(self, client: str, size: float) -> int:
+    def note(self, client: str, size: float, user: str = ANONYMOUS_USER) -> int:
         """Charge an amount to a client. Return the time for which to throttle the client, in milliseconds."""
         if not self.is_used:
             return 0
         now_ms = self._runtime.now().mono_ms
-        key = self.measured_as(client)
+        key = self.measured_as(client, user)
         amount = self.meter(key, now_ms)
         amount.add(size, now_ms)
         limit = self.limit_of(key)
@@ -84,14 +84,14 @@ class ClientQuota(ClientMeters[SampledAmount]):
             return self._throttle_ms_max
         return round(min(excess / limit * rate_window_ms(amount, now_ms), self._throttle_ms_max))
 
-    def add(self, client: str, size: float) -> None:
+    def add(self, client: str, size: float, user: str = ANONYMOUS_USER) -> None:
         """Charge an additional amount to a client. The charge can cause throttling only at the next request."""
         now_ms = self._runtime.now().mono_ms
-        self.meter(self.measured_as(client), now_ms).add(size, now_ms)
+        self.meter(self.measured_as(client, user), now_ms).add(size, now_ms)
 
-    def take_back(self, client: str, size: float) -> None:
+    def take_back(self, client: str, size: float, user: str = ANONYMOUS_USER) -> None:
         """Credit an amount that was just charged, because the data were not sent."""
-        self.add(client, -size)
+        self.add(client, -size, user)
 
 
 class RequestTime:
@@ -113,11 +113,12 @@ class RequestTime:
         """Charge the time of a request before its response is sent. Return its client's throttle time in
         milliseconds.
         """
-        return self.quota.note(context.client_id, context.clock.spent_ns() * _PERCENT_A_NANOSECOND)
+        spent = context.clock.spent_ns() * _PERCENT_A_NANOSECOND
+        return self.quota.note(context.client_id, spent, context.principal.name)
 
-    def add(self, client: str, spent_ns: int) -> None:
+    def add(self, client: str, spent_ns: int, user: str = ANONYMOUS_USER) -> None:
         """Charge the time of writing a response to its client."""
-        self.quota.add(client, spent_ns * _PERCENT_A_NANOSECOND)
+        self.quota.add(client, spent_ns * _PERCENT_A_NANOSECOND, user)
 
 
 class ClientThrottles:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
-from zabka.broker_sim.quotas.client_meters import THROTTLE_MS_MAX, ClientMeters
+from zabka.broker_sim.quotas.client_meters import ANONYMOUS_USER, THROTTLE_MS_MAX, ClientMeters
 from zabka.broker_sim.refusals import Refused
 from zabka.ensemble.ports import Runtime
 
@@ -62,9 +62,10 @@ class Unlimited:
 
 
 class _Held:
-    def __init__(self, quota: MutationQuota, client: str) -> None:
+    def __init__(self, quota: MutationQuota, client: str, user: str) -> None:
         self._quota = quota
         self._client = client
+        self._user = user
         self._throttle_ms = 0
         self._recorded_ms = 0
 
@@ -85,11 +86,11 @@ class Strict(_Held):
 
     def record(self, partitions: int) -> None:
         """Charge the partitions. Raises Refused if the client has used up its quota."""
-        owed_ms = self._quota.owed_ms(self._client)
+        owed_ms = self._quota.owed_ms(self._client, self._user)
         if owed_ms:
             self._throttled(owed_ms)
             raise Refused(ErrorCode.throttling_quota_exceeded, EXCEEDED)
-        self._quota.take_tokens(self._client, partitions)
+        self._quota.take_tokens(self._client, partitions, self._user)
 
 
 class Permissive(_Held):
@@ -97,8 +98,8 @@ class Permissive(_Held):
 
     def record(self, partitions: int) -> None:
         """Charge the partitions. Never rejects them."""
-        self._quota.take_tokens(self._client, partitions)
-        owed_ms = self._quota.owed_ms(self._client)
+        self._quota.take_tokens(self._client, partitions, self._user)
+        owed_ms = self._quota.owed_ms(self._client, self._user)
         if owed_ms:
             self._throttled(owed_ms)
 
@@ -111,37 +112,37 @@ class MutationQuota(ClientMeters[TokenBucket]):
     def __init__(self, runtime: Runtime, windows: int, window_seconds: int) -> None:
         super().__init__(runtime, lambda now_ms: TokenBucket(windows * window_seconds, now_ms))
 
-    def of_request(self, client: str, version: int, strict_since: int) -> Mutations:
+    def of_request(self, client: str, version: int, strict_since: int, user: str = ANONYMOUS_USER) -> Mutations:
         """Return the object that charges a request to its client's quota.
 
         From version `strict_since` on, changes over the quota are rejected.
         """
         if not self.is_used:
             return Unlimited()
-        return Strict(self, client) if version >= strict_since else Permissive(self, client)
+        return (Strict if version >= strict_since else Permissive)(self, client, user)
 
-    def permissive(self, client: str) -> Mutations:
+    def permissive(self, client: str, user: str = ANONYMOUS_USER) -> Mutations:
         """Return the object that charges automatically created topics to a client's quota."""
-        return Permissive(self, client) if self.is_used else Unlimited()
+        return Permissive(self, client, user) if self.is_used else Unlimited()
 
     def now_ms(self) -> int:
         """Return the current time on the clock of the buckets."""
         return self._runtime.now().mono_ms
 
-    def take_tokens(self, client: str, count: int) -> None:
+    def take_tokens(self, client: str, count: int, user: str = ANONYMOUS_USER) -> None:
         """Take tokens from a client's bucket."""
-        now_ms, key = self.now_ms(), self.measured_as(client)
+        now_ms, key = self.now_ms(), self.measured_as(client, user)
         limit = self.limit_of(key)
         if limit is not None:
             bucket = self.meter(key, now_ms)
             bucket.tokens(limit, now_ms)
             bucket.take_tokens(count)
 
-    def owed_ms(self, client: str) -> int:
+    def owed_ms(self, client: str, user: str = ANONYMOUS_USER) -> int:
         """Return the time until the number of tokens in a client's bucket is no longer negative; 0 if it is not
         negative.
         """
-        now_ms, key = self.now_ms(), self.measured_as(client)
+        now_ms, key = self.now_ms(), self.measured_as(client, user)
         limit = self.limit_of(key)
         if limit is None:
             return 0

@@ -51,6 +51,15 @@ def digest_login(text: str, section: str) -> tuple[str, str] | None:
     raise ValueError(f"section {section} has no username and password")
 
 
+def login_modules(text: str) -> list[tuple[str, dict[str, str]]]:
+    """Return the login modules and their options of a Kafka `sasl.jaas.config`, which is one section without its name.
+
+    Raises ValueError if the text is malformed.
+    """
+    rest = iter(_tokens(text))
+    return [(_plain(module), _options(rest)) for module in rest]
+
+
 def _tokens(text: str) -> list[str]:
     out: list[str] = []
     pos = 0

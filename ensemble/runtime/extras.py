@@ -14,7 +14,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "cli": ("typer", "rich"),
     "dashboard": ("sse_starlette", "prometheus_client"),
     "spark": ("pyspark", "pyarrow", "pandas", "numpy", "scipy"),
-    "tls": ("cryptography",),
+    "tls": ("cryptography", "trustme"),
     "kazoo": ("kazoo",),
     "uvloop": ("uvloop",),
 }

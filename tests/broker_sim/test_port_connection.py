@@ -37,11 +37,13 @@ class Served:
         self.broken: list[str] = []
         self.failures: list[str] = []
         self.requests: list[tuple[KafkaMessage, str, str]] = []
+        self.principals: list[str] = []
         self.held: asyncio.Event | None = None
         self.number = 0
 
     async def handle(self, message: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
         self.requests.append((message, context.client_id, context.listener))
+        self.principals.append(str(context.principal))
         if api_key_of(message) == ApiKey.API_VERSIONS:
             return api_versions.answer(message)
         if api_key_of(message) == ApiKey.PRODUCE and message.acks == 0:

@@ -30,6 +30,7 @@ from zabka.broker_sim.broker_process import BrokerProcess, host_environment
 from zabka.broker_sim.configs.broker_config import config_from
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.broker_sim.configs.listeners import Listener
+from zabka.broker_sim.configs.principal_mapping import PrincipalMapper
 from zabka.broker_sim.configs.tls_keys import TlsKeys
 from zabka.broker_sim.kafka_port import KafkaPort, first_client
 from zabka.broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas
@@ -85,6 +86,7 @@ async def securely(
     quotas.configure(limits or ConnectionLimits())
     port = SecureKafkaPort(
         tls_store(tls_keys(**keys), served.failures.append),
+        PrincipalMapper(tls_keys(**keys).mapping_rules),
         "SECURE",
         served.handle,
         lambda remote, reason: served.broken.append(reason),
@@ -294,6 +296,42 @@ def test_client_certificate_is_checked_as_configured(chains: Chains, client_auth
         reported = [reason for reason in served.broken[broken:] if "certificate verify failed" in reason]
         assert len(reported) == (0 if client_auth == "none" else len(chains.refused))
         assert any("expired" in reason for reason in reported) == (client_auth != "none")
+
+    check(keys, test)
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ("DEFAULT", r"User:OU=Shop,O=Zabka\, Inc.,CN=Ann \<ann\>"),
+        (r"RULE:^.*CN=([^,<\\]*) .*$/$1/L,DEFAULT", "User:ann"),
+    ],
+)
+def test_client_certificate_gives_the_mapped_principal(tmp_path: Path, rules: str, expected: str) -> None:
+    own = Authority(tmp_path)
+    own.store("broker", "/CN=broker", "DNS:localhost,IP:127.0.0.1")
+    client = own.store("ann", "/CN=Ann <ann>/O=Zabka, Inc./OU=Shop")
+
+    async def test(served: Served, port: SecureKafkaPort) -> None:
+        assert await ask(served.number, trusting(own, client)) is not None
+        assert await ask(served.number, trusting(own)) is not None
+        assert served.principals == [expected, "User:ANONYMOUS"]
+
+    keys = broker_keys(own, truststore_location=own.ca, client_auth="requested", principal_mapping_rules=rules)
+    check(keys, test)
+
+
+def test_certificate_without_a_matching_rule_is_dropped(chains: Chains) -> None:
+    keys = {
+        "keystore_location": chains.key_store, "truststore_location": chains.trust_store, "client_auth": "required",
+        "principal_mapping_rules": "RULE:^CN=(stranger)$/$1/",
+    }  # fmt: skip
+
+    async def test(served: Served, port: SecureKafkaPort) -> None:
+        assert await ask(served.number, careless(chains.in_time[0])) is None
+        (reason,) = served.broken
+        assert reason == "No rules apply to CN=valid, ssl.principal.mapping.rules=RULE:^CN=(stranger)$/$1/"
+        assert served.requests == []
 
     check(keys, test)
 

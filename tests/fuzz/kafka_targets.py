@@ -19,12 +19,16 @@ from tests.fuzz.choices import Choices, Target, spoil
 from tests.kafka.produced import whole
 from zabka.broker_sim.configs.broker_config import config_from, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.configs.credential_cache import ScramCredential
 from zabka.broker_sim.configs.replica_config import ReplicaConfig, partition_config
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
 from zabka.broker_sim.logs import producer_snapshots
 from zabka.broker_sim.logs.producer_state import ProducerStates
 from zabka.broker_sim.request_context import RequestRefused
+from zabka.broker_sim.sasl.plain import PlainServer
+from zabka.broker_sim.sasl.scram import ScramServer
 from zabka.controller.features import decode_features
+from zabka.ensemble.auth.digest_md5 import SaslError
 from zabka.journal.events import TopicPartition
 from zabka.kafka.compression import Codec, CompressionError, pack, unpack
 from zabka.kafka.end_transaction_marker import EndTransactionMarker, marker_batch, read_marker
@@ -328,6 +332,29 @@ def kafka_broker(data: bytes) -> None:
     attacked.check()
 
 
+SCRAM_FIRST = b"n,,n=ann,r=client"
+
+
+def kafka_sasl(data: bytes) -> None:
+    """Authenticate a client whose message is the input, with PLAIN, and in both steps of SCRAM."""
+    plain = PlainServer({"ann": "secret"})
+    with suppress(SaslError):
+        plain.respond(data)
+        assert plain.user == "ann"
+    found = ScramCredential(b"salt", bytes(32), bytes(32), 4096)
+    for first in (data, SCRAM_FIRST):
+        server = ScramServer("SCRAM-SHA-256", lambda mechanism, user: found if user == "ann" else None, "server")
+        with suppress(SaslError):
+            assert server.respond(first).startswith(b"r=")
+            server.respond(data)
+        assert server.user is None, "no input hashes to the stored key"
+
+
+def _sasl_messages() -> list[bytes]:
+    final = b"c=biws,r=clientserver,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    return [b"\0ann\0secret", SCRAM_FIRST, b"n,a=ann,n=a=2Cb,r=x,tokenauth=true", final]
+
+
 def _noise() -> list[bytes]:
     random = Random(5)
     return [random.randbytes(60) for _ in range(8)]
@@ -340,6 +367,7 @@ KAFKA_TARGETS = {
     "kafka-produced": Target(produced_records, lambda: [*_batches(), *_message_sets()]),
     "kafka-codecs": Target(packed_bytes, lambda: [pack(codec, b"some text " * 50) for codec in Codec]),
     "kafka-producers": Target(producer_snapshot, _snapshots),
+    "kafka-sasl": Target(kafka_sasl, _sasl_messages),
     "kafka-znode": Target(kafka_znode, _znode_seeds),
     "server.properties": Target(
         server_properties,

@@ -26,7 +26,7 @@ SEEDS = {name: target.seeds() for name, target in TARGETS.items()}
 MACHINES = {"service", "forwarded", "learner", "leader", "kafka-broker"}
 FROM_THE_WIRE = (
     "request", "client-port", "connect", "sasl", "from-leader", "from-learner", "election", "transaction", "log",
-    "snapshot", "kafka-request", "kafka-records",
+    "snapshot", "kafka-request", "kafka-records", "kafka-sasl",
 )  # fmt: skip
 SEED_BYTES_MAX = 110
 GROWTH_BYTES = 256 * 1024

@@ -61,6 +61,7 @@ OF_EXTRAS = {
     "ensemble/client/kazoo.py": "kazoo",
     "ensemble/client/shim/": "kazoo",
     "zabka/testing/kazoo_harness.py": "kazoo",
+    "zabka/testing/live/certificates.py": "tls",
     "ensemble/runtime/node_process.py": "uvloop",
 }
 """Modules and folders that can import the packages of an extra, keyed by path."""

@@ -56,6 +56,7 @@ SHELLS = {
     "broker_sim/kafka_port.py",
     "broker_sim/request_times.py",
     "broker_sim/secure_kafka_port.py",
+    "broker_sim/sasl/sasl_connection.py",
     "zabka/kafka/channel.py",
     "zabka/kafka/kafka_tap.py",
     "zabka/kafka/wire/frames.py",

@@ -7,7 +7,7 @@ report of a failed test contains the journal's last events, and a command that s
 
 `@pytest.mark.zabka(peers=5, brokers=5, seed=7, settings={"min.insync.replicas": "2"})` gives a test a cluster with
 these parameters; `zabka_settings` in pytest's configuration contains the default settings of all clusters.
-`ports="fixed"` and `advertised={1: "localhost:19092"}` are possible only for real processes
+`ports="fixed"`, `advertised={1: "localhost:19092"}` and `secure="SASL_SSL"` are possible only for real processes
 (`zabka.testing.live.start.start_live`).
 """
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 _MARKER = "zabka"
-_OF_PROCESSES = ("ports", "advertised")
+_OF_PROCESSES = ("ports", "advertised", "secure")
 """Parameters of the marker that apply only to clusters of real processes; a simulated world has no such ports."""
 _MARKER_KEYS = frozenset({"peers", "brokers", "seed", "settings", *_OF_PROCESSES})
 _INI = "zabka_settings"
-_MARKER_HELP = "zabka(peers, brokers, seed, settings, ports, advertised): the parameters of this test's own cluster"
+_MARKER_HELP = "zabka(peers, brokers, seed, settings, ports, advertised, secure): parameters of this test's own cluster"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -229,7 +229,9 @@ def zabka_ensemble(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 
 def _without_brokers(parameters: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in parameters.items() if name not in ("brokers", "seed", "advertised")}
+    return {
+        name: value for name, value in parameters.items() if name not in ("brokers", "seed", "advertised", "secure")
+    }
 
 
 @pytest.fixture

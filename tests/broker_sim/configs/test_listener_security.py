@@ -40,8 +40,7 @@ def test_listener_protocols_are_taken_from_the_protocol_map() -> None:
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
-        ({"listeners": "SASL_SSL://:1"}, "security protocol SASL_SSL is not supported yet"),
-        ({"listeners": "SASL_PLAINTEXT://:1"}, "security protocol SASL_PLAINTEXT is not supported yet"),
+        ({"listeners": "SASL_PLAINTEXT://:1"}, "brokers would use the listener SASL_PLAINTEXT among themselves"),
         ({"listeners": "OTHER://:1"}, "No security protocol defined for listener OTHER"),
         ({"listener.security.protocol.map": "PLAINTEXT:TLS"}, "PLAINTEXT:TLS is not a listener's name and"),
         ({"listener.security.protocol.map": "PLAINTEXT"}, "PLAINTEXT is not a listener's name and"),
@@ -88,7 +87,7 @@ INLINE = {"keystore.type": "PEM", "keystore.key": "k", "keystore.certificate.cha
         ({**INLINE, "enabled.protocols": "TLSv1.1"}, "String must be one of: TLSv1.2, TLSv1.3"),
         ({**INLINE, "enabled.protocols": ""}, "ssl.enabled.protocols contains no protocol"),
         ({**INLINE, "engine.factory.class": "a.B"}, "OpenSSL is the only TLS engine here"),
-        ({**INLINE, "principal.mapping.rules": "RULE:.*//"}, "a certificate gives its client no principal here"),
+        ({**INLINE, "principal.mapping.rules": "RULE:.*/"}, "Invalid rule: `RULE:.*/`"),
         ({**INLINE, "provider": "BCFIPS"}, "OpenSSL is the only provider here"),
         ({**INLINE, "allow.dn.changes": "true"}, "certificates are read only at the start"),
     ],
@@ -120,7 +119,7 @@ def test_listener_key_overrides_the_broker_wide_key() -> None:
 
 def test_tls_key_without_a_tls_listener_logs_a_warning() -> None:
     own = {"listener.name.inside.ssl.client.auth": "required"}
-    reason = "has no effect here: it applies to no listener with the security protocol SSL"
+    reason = "has no effect here: it applies to no listener with the security protocol SSL or SASL_SSL"
     assert configured(PEM).warnings == (f"ssl.keystore.location {reason}",)
     assert configured(TWO, PEM, own).warnings == (f"listener.name.inside.ssl.client.auth {reason}",)
     assert configured(TWO, PEM).warnings == ()

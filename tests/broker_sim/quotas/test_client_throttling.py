@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from tests.broker_sim import broker_world
 from tests.broker_sim.replication.replication_cluster import batch
 from tests.virtual_time.runtime import SimRuntime
+from zabka.broker_sim.principals import KafkaPrincipal
 from zabka.broker_sim.quotas.client_meters import METERS_MAX
 from zabka.broker_sim.quotas.client_throttling import (
     CONSUMER_RATE,
@@ -217,6 +218,24 @@ def test_throttled_producer_without_acks_is_muted(cluster: Cluster) -> None:
 
     assert muted_ms(90 * KILOBYTE) == 0
     assert muted_ms(20 * KILOBYTE) == pytest.approx(1_000, abs=60)
+
+
+def test_quota_of_a_user_applies_to_its_principal_only(cluster: Cluster) -> None:
+    cluster.quota("users/ann@b", producer_byte_rate=10 * KILOBYTE)
+    broker = cluster.nodes[1].broker
+
+    def muted_ms(user: str, size: int) -> int:
+        rows = [{"index": 0, "records": batch("x" * size)}]
+        topics = [{"name": "t", "partition_data": rows}]
+        context = RequestContext("app", "SASL_SSL", principal=KafkaPrincipal("User", user))
+        asked = broker.serve(request(ApiKey.PRODUCE, 9, acks=0, timeout=1_000, topic_data=topics), context)
+        assert cluster.on(cluster.nodes[1], asked) is None
+        return context.muted_ms
+
+    for user in ("ann@b", "bob", "ANONYMOUS"):
+        assert muted_ms(user, 90 * KILOBYTE) == 0
+    assert muted_ms("bob", 20 * KILOBYTE) == muted_ms("ANONYMOUS", 20 * KILOBYTE) == 0
+    assert muted_ms("ann@b", 20 * KILOBYTE) == pytest.approx(1_000, abs=60)
 
 
 def test_throttled_consumer_gets_no_data_but_keeps_its_session(cluster: Cluster) -> None:

@@ -19,10 +19,11 @@ class FrameTooLarge(Exception):
 class FrameReader:
     """Receives the bytes of a connection as they arrive, and returns the complete frames, without their size fields."""
 
-    __slots__ = ("_begun", "_bytes_max", "_head", "_missing")
+    __slots__ = ("_begun", "_head", "_missing", "bytes_max")
 
     def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
+        """Maximum size of the next frames."""
         self._head = b""
         """The bytes of a frame's size field that have arrived, if it is incomplete."""
         self._begun: list[bytes] = []
@@ -49,7 +50,7 @@ class FrameReader:
             end, self._head = len(data), b""
         while end - position >= _HEAD:
             (size,) = FRAME_SIZE.unpack_from(data, position)
-            if not 0 < size <= self._bytes_max:
+            if not 0 < size <= self.bytes_max:
                 raise FrameTooLarge(size)
             position += _HEAD
             if end - position < size:

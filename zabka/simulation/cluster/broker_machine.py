@@ -127,6 +127,7 @@ class BrokerMachine(ServerMachine):
             exit=leave,
             made=self._made,
             started=lambda: None,
+            nonce=lambda: f"{process.random.getrandbits(128):x}",
             random_seed=process.random.getrandbits(64),
             count_use=self.ground.fault_counts.count,
             messages=process.messages,

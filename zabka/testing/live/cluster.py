@@ -20,8 +20,9 @@ from zabka.testing.cluster import ClientLibrary, ClusterFailed
 from zabka.testing.live.aio import AsyncCalls
 from zabka.testing.live.apart import run_apart
 from zabka.testing.live.ensemble import HEAL_TIMEOUT_S, LiveEnsemble
-from zabka.testing.live.isolation import Configs, remove_groups, reset_znodes
+from zabka.testing.live.isolation import Configs, remove_groups, reset_znodes, write_users
 from zabka.testing.live.nodes import Broker, Node
+from zabka.testing.live.secured import SaslMechanism, Security
 from zabka.testing.live.topics import Topics
 from zabka.testing.live.workloads import Consumer, Transactions, Workload
 from zabka.testing.shared_calls import SharedCalls, Work
@@ -33,9 +34,16 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
     """A running cluster: `peers`, `brokers`, `topics`, `faults`, the journal, and `until`."""
 
     def __init__(
-        self, url: str, data: Path, process: subprocess.Popen[bytes] | None = None, *, token: str | None = None
+        self,
+        url: str,
+        data: Path,
+        process: subprocess.Popen[bytes] | None = None,
+        *,
+        token: str | None = None,
+        security: Security | None = None,
     ) -> None:
         super().__init__(url, data, process, token=token)
+        self._security = security
         self.brokers: dict[int, Broker] = {
             b["id"]: Broker(self, "broker", b["id"]) for b in self.get("/api/v1/brokers")
         }
@@ -45,6 +53,8 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         self.bootstrap: str = addresses["external"] or self._inner
         self.aio: AsyncCalls = AsyncCalls(self)
         self._internal_configs: Configs = {}
+        if security is not None and security.users:
+            run_apart(partial(write_users, self.zookeeper_connect, self._journals(), security.users))
 
     # ---- queries -----------------------------------------------------------------------------------------------------
 
@@ -69,18 +79,22 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         brokers = () if topology is None else topology.brokers
         return {b.id: f"{bracketed(b.bind)}:{b.external_bind_port or b.external_port or b.port}" for b in brokers}
 
-    def client_config(self, library: ClientLibrary) -> dict[str, Any]:
+    def client_config(
+        self, library: ClientLibrary, *, user: str = "alice", mechanism: SaslMechanism = "SCRAM-SHA-256"
+    ) -> dict[str, Any]:
         """Return the configuration that connects a client of that library to the cluster, with the library's own keys.
 
-        Raises ValueError for an unknown library.
+        On a secured cluster (`secure=...`), the client connects as the user `alice` or `bob`; `mechanism` is the SASL
+        mechanism. Raises ValueError for an unknown library, user or mechanism.
         """
+        if library not in get_args(ClientLibrary):
+            raise ValueError(f"{library!r} is not one of {', '.join(get_args(ClientLibrary))}")
+        secured = {} if self._security is None else self._security.client_settings(library, user, mechanism)
         if library in ("confluent", "java"):
-            return {"bootstrap.servers": self.bootstrap}
+            return {"bootstrap.servers": self.bootstrap, **secured}
         if library == "aiokafka":
-            return {"bootstrap_servers": self.bootstrap}
-        if library == "kafka-python":
-            return {"bootstrap_servers": self.bootstrap.split(",")}
-        raise ValueError(f"{library!r} is not one of {', '.join(get_args(ClientLibrary))}")
+            return {"bootstrap_servers": self.bootstrap, **secured}
+        return {"bootstrap_servers": self.bootstrap.split(","), **secured}
 
     # ---- actions -----------------------------------------------------------------------------------------------------
 
@@ -161,6 +175,9 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
                 self.request("DELETE", f"/api/v1/workloads/{workload['id']}")
         super().heal()
 
+    def _journals(self) -> list[Path]:
+        return [self.data / broker.name / "journal" for broker in self.brokers.values()]
+
     def _nodes(self) -> list[Node]:
         return [*self.peers.values(), *self.brokers.values()]
 
@@ -176,8 +193,8 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         for name in self.topics.names():
             self.topics[name].delete()
         self.until(lambda: not self.topics.names(), HEAL_TIMEOUT_S, "the deletion of every topic")
-        journals = [self.data / broker.name / "journal" for broker in self.brokers.values()]
-        run_apart(partial(reset_znodes, self.zookeeper_connect, journals, self._internal_configs))
+        journals, users = self._journals(), {} if self._security is None else self._security.users
+        run_apart(partial(reset_znodes, self.zookeeper_connect, journals, self._internal_configs, users))
         if journals:
             remove = partial(self._ask, remove_groups)
             self.until(lambda: run_apart(remove) or True, HEAL_TIMEOUT_S, "the removal of consumer groups")

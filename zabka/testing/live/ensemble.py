@@ -168,7 +168,7 @@ class LiveEnsemble(HttpApi):
         self.begin_here()
 
     def _reset(self) -> None:
-        run_apart(partial(reset_znodes, self.zookeeper_connect, [], {}))
+        run_apart(partial(reset_znodes, self.zookeeper_connect, [], {}, {}))
 
     def begin_here(self) -> None:
         """Make `events` return only events after this call."""

@@ -55,11 +55,12 @@ Configs = dict[str, dict[str, str]]
 """The configuration of each entity, keyed by a path such as topics/__consumer_offsets."""
 
 
-async def reset_znodes(connect_string: str, journals: Sequence[Path], internal: Configs) -> None:
+async def reset_znodes(connect_string: str, journals: Sequence[Path], internal: Configs, users: Configs) -> None:
     """Delete the znodes of clients and reset dynamic configurations, and wait until all brokers have applied this.
 
     `journals` are the brokers' journal directories; if it is empty, all znodes outside /zookeeper count as clients'
-    znodes. `internal` stores the configurations of internal topics that the first reset found. Raises ClusterFailed.
+    znodes. `internal` stores the configurations of internal topics that the first reset found.
+    `users` have the configurations of the users that the cluster keeps. Raises ClusterFailed.
     """
     try:
         async with asyncio.timeout(RESET_TIMEOUT_S), connect(connect_string, name="zabka-test-reset") as client:
@@ -71,7 +72,7 @@ async def reset_znodes(connect_string: str, journals: Sequence[Path], internal: 
                 for name in await _children(client, parent):
                     await _delete(client, f"{parent}/{name}")
             if journals:
-                await _reset_configs(client, journals, internal)
+                await _reset_configs(client, journals, internal, users)
     except (ZooKeeperError, TimeoutError) as reason:
         raise ClusterFailed(f"the znodes cannot be reset: {type(reason).__name__} {reason}") from None
 
@@ -103,13 +104,27 @@ async def _delete(client: Client, path: str) -> None:
         return
 
 
-async def _reset_configs(client: Client, journals: Sequence[Path], internal: Configs) -> None:
-    wanted: Configs = {entity: {} for entity in await _entities(client)}
+async def write_users(connect_string: str, journals: Sequence[Path], users: Configs) -> None:
+    """Write the configurations of these users, and wait until each broker has read them. Raises ClusterFailed."""
+    try:
+        async with asyncio.timeout(RESET_TIMEOUT_S), connect(connect_string, name="zabka-test-users") as client:
+            await _write_configs(client, journals, users)
+    except (ZooKeeperError, TimeoutError) as reason:
+        raise ClusterFailed(f"the users cannot be written: {type(reason).__name__} {reason}") from None
+
+
+async def _reset_configs(client: Client, journals: Sequence[Path], internal: Configs, users: Configs) -> None:
+    wanted: Configs = {**{entity: {} for entity in await _entities(client)}, **users}
     for topic in INTERNAL_TOPICS.intersection(await _children(client, "/config/topics")):
         entity = f"topics/{topic}"
         if entity not in internal:
             internal[entity] = await _config(client, entity)
         wanted[entity] = internal[entity]
+    await _write_configs(client, journals, wanted)
+
+
+async def _write_configs(client: Client, journals: Sequence[Path], wanted: Configs) -> None:
+    """Write configurations, and wait until each broker has read those that have changed."""
     changed = [entity for entity, config in wanted.items() if await _config(client, entity) != config]
     if not changed:
         return
@@ -134,12 +149,18 @@ async def _entities(client: Client) -> list[str]:
 
 
 async def _config(client: Client, entity: str) -> dict[str, str]:
-    data, _ = await client.get(f"/config/{entity}")
+    try:
+        data, _ = await client.get(f"/config/{entity}")
+    except NoNode:
+        return {}
     return znodes.decode_config(data) or {}
 
 
 async def _set_config(client: Client, entity: str, config: dict[str, str]) -> None:
-    await client.set(f"/config/{entity}", znodes.encode_config(config))
+    try:
+        await client.set(f"/config/{entity}", znodes.encode_config(config))
+    except NoNode:
+        await client.create(f"/config/{entity}", znodes.encode_config(config))
     notice = znodes.encode_config_change(entity)
     await client.create(f"{znodes.CONFIG_CHANGES}/{_CHANGE_PREFIX}", notice, sequential=True)
 

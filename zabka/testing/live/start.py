@@ -24,6 +24,7 @@ from zabka.compose.ports import PortTaken, claim_ports
 from zabka.compose.topology import BadTopology, Topology, load, save
 from zabka.testing.cluster import FIXTURE_SETTINGS, ClusterFailed
 from zabka.testing.live.block import Block
+from zabka.testing.live.secured import Security, SecurityProtocol
 
 if TYPE_CHECKING:
     from zabka.testing.live.cluster import LiveCluster
@@ -61,19 +62,25 @@ def start_live(
     settings: Mapping[str, str] | None = None,
     ports: Ports = "free",
     advertised: Mapping[int, str] | None = None,
+    secure: SecurityProtocol | None = None,
 ) -> LiveCluster:
     """Start a cluster and wait until it is ready. If that fails, raise ClusterFailed with the reason.
 
     `ports` is "free" for any free ports, or "fixed" for 2181, 2182, ... (peers) and 9092, 9093, ... (brokers).
     `advertised` is HOST:PORT of a proxy for each broker: clients connect to the proxy, and the proxy connects to
-    `LiveCluster.listeners`. The cluster is stopped when this process ends, even if this process is killed.
+    `LiveCluster.listeners`. `secure` is the security protocol of the clients' listeners (`zabka.testing.live.secured`).
+    The cluster is stopped when this process ends, even if this process is killed.
     """
-    given = {**FIXTURE_SETTINGS, **(settings or {})}
-    wanted = _wanted(given, peers=peers, brokers=brokers, ports=ports, advertised=advertised)
+    security = None if secure is None else Security(secure, data.absolute() / "tls")
+    secured = {} if security is None else security.broker_settings()
+    given = {**FIXTURE_SETTINGS, **secured, **(settings or {})}
+    wanted = _wanted(
+        given, peers=peers, brokers=brokers, ports=ports, advertised=advertised, second_listener=security is not None
+    )
     with _started(data, wanted) as (url, agent):
         from zabka.testing.live.cluster import LiveCluster
 
-        return LiveCluster(url, data, agent)
+        return LiveCluster(url, data, agent, security=security)
 
 
 def start_ensemble(
@@ -100,6 +107,7 @@ def _wanted(
     observers: int = 0,
     ports: Ports = "free",
     advertised: Mapping[int, str] | None = None,
+    second_listener: bool = False,
 ) -> Requested:
     """Return these parameters as options of `zabka up`. Raises ClusterFailed if one is invalid."""
     if ports not in get_args(Ports):
@@ -119,6 +127,7 @@ def _wanted(
         zk_port=0 if free else DEFAULT_ZK_PORT,
         kafka_port=0 if free else DEFAULT_KAFKA_PORT,
         advertised=dict(advertised or {}),
+        second_listener=second_listener,
         overrides=overrides,
     )
 
@@ -200,16 +209,23 @@ def running_cluster(
     data: Path | None = None,
     ports: Ports = "free",
     advertised: Mapping[int, str] | None = None,
+    secure: SecurityProtocol | None = None,
 ) -> Block[LiveCluster]:
     """Run a cluster during a `with` or `async with` block, with or without pytest.
 
-    A directory given as `data` is not deleted. `ports` and `advertised` have the same meaning as for `start_live`. If
-    the cluster cannot start, the block raises ClusterFailed with the reason.
+    A directory given as `data` is not deleted. `ports`, `advertised` and `secure` have the same meaning as for
+    `start_live`. If the cluster cannot start, the block raises ClusterFailed with the reason.
     """
 
     def start(directory: Path) -> LiveCluster:
         return start_live(
-            directory, peers=peers, brokers=brokers, settings=settings, ports=ports, advertised=advertised
+            directory,
+            peers=peers,
+            brokers=brokers,
+            settings=settings,
+            ports=ports,
+            advertised=advertised,
+            secure=secure,
         )
 
     return Block(lambda: _kept(start, data))

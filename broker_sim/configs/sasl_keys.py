@@ -1,0 +1,152 @@
+"""The SASL keys of a broker's listeners, read and checked as Kafka's SaslChannelBuilder does.
+
+A key can be set for one listener (`listener.name.NAME.sasl.…`). The users of PLAIN are in
+`listener.name.NAME.plain.sasl.jaas.config`, and those of SCRAM in ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, at_least, split_list
+from zabka.broker_sim.configs.listeners import Listener, listener_key
+from zabka.ensemble.auth.jaas import login_modules
+
+SASL_KEYS = (
+    ConfigKey("connection.failed.authentication.delay.ms", ConfigType.INT, 100, at_least(0)),
+    ConfigKey("connections.max.reauth.ms", ConfigType.LONG, 0),
+    ConfigKey("sasl.enabled.mechanisms", ConfigType.LIST, "GSSAPI"),
+    ConfigKey("sasl.jaas.config", ConfigType.PASSWORD, ""),
+    ConfigKey("sasl.server.max.receive.size", ConfigType.INT, 524_288),
+)
+OF_LISTENERS = (
+    "connections.max.reauth.ms",
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.server.max.receive.size",
+)
+"""Keys that can be set for a listener, and the first and third also for a mechanism of a listener."""
+_CALLBACK_HANDLER = "sasl.server.callback.handler.class"
+_PLAIN = "PLAIN"
+_MODULES: Mapping[str, str] = {
+    _PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_UNSUPPORTED: Mapping[str, str] = {
+    "GSSAPI": "brokers here have no Kerberos. It is Kafka's default",
+    "OAUTHBEARER": "brokers here do not verify tokens",
+}
+_USER = "user_"
+_LIFETIME_MS_MAX = 10**15
+"""Longer lifetimes, which would not fit a response, are as good as endless."""
+
+
+class SaslKeys(NamedTuple):
+    """The SASL configuration of one listener.
+
+    `plain_users` maps user names to passwords. `reauth_ms` has the maximum session lifetime of each mechanism, or 0.
+    """
+
+    listener: str
+    mechanisms: tuple[str, ...]
+    plain_users: Mapping[str, str]
+    receive_bytes_max: int
+    reauth_ms: Mapping[str, int]
+
+    def __repr__(self) -> str:
+        """Representation without passwords."""
+        return f"SaslKeys({self.listener}, {self.mechanisms})"
+
+
+def read_sasl(
+    values: Mapping[str, Value], originals: Mapping[str, str], listeners: tuple[Listener, ...]
+) -> dict[str, SaslKeys]:
+    """Return the SASL configuration of each listener with SASL, keyed by name. Raises ConfigError."""
+    _check_delay(values)
+    for name, text in originals.items():
+        if name.startswith("listener.name.") and name.endswith(f".{_CALLBACK_HANDLER}") and text.strip():
+            raise ConfigError(
+                f"Invalid value {text.strip()} for configuration {name}: users are in sasl.jaas.config (PLAIN) and in "
+                "ZooKeeper (SCRAM): no classes are loaded"
+            )
+    found: dict[str, SaslKeys] = {}
+    for listener in listeners:
+        if listener.needs_sasl:
+            try:
+                found[listener.name] = _read(values, listener.name)
+            except ConfigError as wrong:
+                raise ConfigError(f"listener {listener.name}: {wrong}") from None
+    return found
+
+
+def sasl_warnings(originals: Mapping[str, str], listeners: tuple[Listener, ...]) -> Iterator[str]:
+    """Yield a warning for each SASL key that applies to no listener."""
+    own = tuple(listener_key(listener.name, "") for listener in listeners if listener.needs_sasl)
+    for name in originals:
+        if name == "sasl.jaas.config":
+            yield f"{name} has no effect here: set listener.name.LISTENER.plain.sasl.jaas.config"
+        elif name.startswith("listener.name.") and name.endswith(tuple(f".{key}" for key in OF_LISTENERS)):
+            if not name.startswith(own):
+                yield f"{name} has no effect here: it applies to no listener with SASL"
+        elif (
+            name in ("sasl.enabled.mechanisms", "sasl.server.max.receive.size", "connections.max.reauth.ms") and not own
+        ):
+            yield f"{name} has no effect here: no listener has SASL"
+
+
+def _check_delay(values: Mapping[str, Value]) -> None:
+    delay_ms, idle_ms = values["connection.failed.authentication.delay.ms"], values["connections.max.idle.ms"]
+    assert isinstance(delay_ms, int) and isinstance(idle_ms, int)
+    if 0 <= idle_ms <= delay_ms:
+        raise ConfigError(
+            f"connection.failed.authentication.delay.ms={delay_ms} should always be less than "
+            f"connections.max.idle.ms={idle_ms} to prevent failed authentication responses from timing out"
+        )
+
+
+def _read(values: Mapping[str, Value], listener: str) -> SaslKeys:
+    def value(key: str) -> Value:
+        return values.get(listener_key(listener, key), values[key])
+
+    mechanisms = tuple(dict.fromkeys(split_list(str(value("sasl.enabled.mechanisms")))))
+    if not mechanisms:
+        raise ConfigError("sasl.enabled.mechanisms contains no mechanism")
+    for mechanism in mechanisms:
+        if mechanism not in _MODULES:
+            reason = _UNSUPPORTED.get(mechanism, "there is no such mechanism here")
+            raise ConfigError(
+                f"sasl.enabled.mechanisms: {mechanism} is not supported: {reason}. Set {', '.join(_MODULES)}"
+            )
+    reauth_ms = {}
+    for mechanism in mechanisms:
+        own = listener_key(listener, f"{mechanism.lower()}.connections.max.reauth.ms")
+        lifetime = values.get(own, value("connections.max.reauth.ms"))
+        assert isinstance(lifetime, int)
+        reauth_ms[mechanism] = min(max(0, lifetime), _LIFETIME_MS_MAX)
+    users = {mechanism: _users(values, listener, mechanism) for mechanism in mechanisms}
+    size = value("sasl.server.max.receive.size")
+    assert isinstance(size, int)
+    return SaslKeys(listener, mechanisms, users.get(_PLAIN, MappingProxyType({})), size, reauth_ms)
+
+
+def _users(values: Mapping[str, Value], listener: str, mechanism: str) -> Mapping[str, str]:
+    """Return the users in a mechanism's login configuration. SCRAM needs none: its users are in ZooKeeper."""
+    key = listener_key(listener, f"{mechanism.lower()}.sasl.jaas.config")
+    text = str(values.get(key, ""))
+    if not text:
+        if mechanism == _PLAIN:
+            raise ConfigError(f'PLAIN has no users: set {key}={_MODULES[_PLAIN]} required user_alice="secret";')
+        return {}
+    try:
+        modules = login_modules(text)
+    except ValueError as wrong:
+        raise ConfigError(f"{key} cannot be parsed: {wrong}") from None
+    if len(modules) != 1:
+        raise ConfigError(f"{key}: JAAS config property contains {len(modules)} login modules, should be 1 module")
+    ((module, options),) = modules
+    if module != _MODULES[mechanism]:
+        raise ConfigError(f"{key}: the login module of {mechanism} is {_MODULES[mechanism]}, not {module}")
+    return {name[len(_USER) :]: password for name, password in options.items() if name.startswith(_USER)}

@@ -1,0 +1,98 @@
+"""A client's connection on a listener with SASL. Its requests are processed after it has authenticated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from zabka.broker_sim.configs.sasl_keys import SaslKeys
+from zabka.broker_sim.kafka_port import Connection, KafkaPort
+from zabka.broker_sim.sasl.authenticator import Outcome, SaslAuthenticator, SaslPorts
+from zabka.kafka.wire.frame_reader import FRAME_SIZE, FrameReader
+from zabka.kafka.wire.frames import DecodedRequest, UnsupportedVersion, decode_request
+from zabka.kafka.wire.kafka_schema import ApiKey
+from zabka.kafka.wire.primitives import WireError
+
+_HANDSHAKE, _VERSIONS = (int(key).to_bytes(2) for key in (ApiKey.SASL_HANDSHAKE, ApiKey.API_VERSIONS))
+
+
+class Authentication(NamedTuple):
+    """Authentication of one listener's connections.
+
+    `failure_delay_ms` is connection.failed.authentication.delay.ms. `failed(remote address, reason)` reports a failure.
+    """
+
+    keys: SaslKeys
+    ports: SaslPorts
+    failure_delay_ms: int
+    failed: Callable[[str, str], None]
+
+    def connection(self, port: KafkaPort) -> Connection:
+        """Return a new connection of a port."""
+        return SaslConnection(port, self)
+
+
+class SaslConnection(Connection):
+    """One client's connection. Before it is authenticated, its frames are limited to sasl.server.max.receive.size."""
+
+    def __init__(self, port: KafkaPort, authentication: Authentication) -> None:
+        super().__init__(port)
+        self._authentication = authentication
+        self._authenticator = SaslAuthenticator(authentication.keys, authentication.ports)
+        self._frame_reader = self._reader = FrameReader(authentication.keys.receive_bytes_max)
+
+    async def _carry_out(self, frame: bytes) -> bool:
+        authenticator = self._authenticator
+        if authenticator.is_complete and not (frame.startswith(_HANDSHAKE) and authenticator.begin_again()):
+            if not authenticator.has_expired:
+                return await super()._carry_out(frame)
+            # As in Kafka, close the connection without a response: the client should have authenticated again.
+            self.close()
+            return False
+        if authenticator.expects_token:
+            return await self._answer_with(authenticator.token(frame), None)
+        refusal = authenticator.refusal(int.from_bytes(frame[:2], signed=True))
+        if refusal is not None:
+            return await self._refuse(refusal)
+        try:
+            request = decode_request(frame)
+        except UnsupportedVersion as unsupported:
+            if unsupported.api_key == ApiKey.API_VERSIONS:
+                return await super()._carry_out(frame)
+            return await self._refuse(str(unsupported))
+        except WireError as malformed:
+            return await self._refuse(str(malformed))
+        if authenticator.takes_versions and frame.startswith(_VERSIONS):
+            authenticator.versions_sent()
+            return await self._answer(request, None)
+        if self._client_id is None:
+            self._named(request.client_id or "")
+        return await self._answer_with(authenticator.request(request.payload), request)
+
+    async def _answer_with(self, outcome: Outcome, request: DecodedRequest | None) -> bool:
+        """Send the response to a message of the exchange. Return False if the connection was closed."""
+        parts: list[bytes] = []
+        if outcome.response is not None and request is not None:
+            parts = self._port.encoder.encode_parts(request.correlation_id, outcome.response)
+        elif outcome.token is not None:
+            parts = [FRAME_SIZE.pack(len(outcome.token)) + outcome.token]
+        if outcome.failure:
+            return await self._refuse(outcome.failure, parts)
+        if self._authenticator.is_complete:
+            self.principal = self._authenticator.principal
+            self._frame_reader.bytes_max = self._port.frame_bytes_max
+        self._replies += parts
+        self._flush()
+        return True
+
+    async def _refuse(self, reason: str, parts: list[bytes] | None = None) -> bool:
+        """Report a failed authentication. As in Kafka, send the response and close the connection after a delay."""
+        self._authentication.failed(self._remote, reason)
+        await self._hang(self._authentication.failure_delay_ms)
+        self._replies += parts or []
+        self.close()
+        return False
+
+    def _drop(self, reason: str) -> None:
+        stage = "" if self._authenticator.is_complete else "before SASL authentication: "
+        super()._drop(stage + reason)

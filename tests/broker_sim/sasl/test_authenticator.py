@@ -1,0 +1,183 @@
+"""The state machine of SASL on one connection, with the errors and messages of Kafka's SaslServerAuthenticator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from zabka.broker_sim.configs.sasl_keys import SaslKeys
+from zabka.broker_sim.principals import ANONYMOUS, KafkaPrincipal
+from zabka.broker_sim.sasl.authenticator import Outcome, SaslAuthenticator, SaslPorts
+from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, request
+
+ALICE, BOB = b"\0alice\0secret", b"\0bob\0secret"
+HANDSHAKE, AUTHENTICATE, VERSIONS = ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.API_VERSIONS
+
+
+class Connection:
+    """A connection, and a clock."""
+
+    def __init__(self, reauth_ms: int = 0) -> None:
+        self.now_ms = 1_000_000
+        mechanisms = ("PLAIN", "SCRAM-SHA-256")
+        keys = SaslKeys(
+            "CLIENTS", mechanisms, {"alice": "secret", "bob": "secret"}, 1000, dict.fromkeys(mechanisms, reauth_ms)
+        )
+        ports = SaslPorts(lambda mechanism, user: None, lambda: "nonce", lambda: self.now_ms)
+        self.sasl = SaslAuthenticator(keys, ports)
+
+    def handshake(self, mechanism: str = "PLAIN", version: int = 1) -> Outcome:
+        assert self.sasl.refusal(HANDSHAKE) is None
+        return self.sasl.request(request(HANDSHAKE, version, mechanism=mechanism))
+
+    def authenticate(self, token: bytes, version: int = 2) -> Outcome:
+        assert self.sasl.refusal(AUTHENTICATE) is None
+        return self.sasl.request(request(AUTHENTICATE, version, auth_bytes=token))
+
+
+def response(outcome: Outcome) -> Any:
+    assert outcome.response is not None
+    return outcome.response
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_right_password_completes_the_exchange(version: int) -> None:
+    connection = Connection()
+    connection.sasl.versions_sent()
+    offered = response(connection.handshake())
+    assert (offered.error_code, offered.mechanisms) == (ErrorCode.none, ("PLAIN", "SCRAM-SHA-256"))
+    assert connection.sasl.principal == ANONYMOUS and not connection.sasl.is_complete
+    answer = response(connection.authenticate(ALICE, version))
+    assert (answer.error_code, answer.error_message, answer.auth_bytes) == (ErrorCode.none, None, b"")
+    assert version == 0 or milliseconds(answer.session_lifetime) == 0
+    assert connection.sasl.is_complete and not connection.sasl.has_expired
+    assert connection.sasl.principal == KafkaPrincipal("User", "alice")
+
+
+def test_bare_tokens_follow_a_handshake_of_version_0() -> None:
+    connection = Connection()
+    connection.handshake(version=0)
+    assert connection.sasl.expects_token
+    assert connection.sasl.token(ALICE) == Outcome(token=b"")
+    assert connection.sasl.is_complete and not connection.sasl.expects_token
+
+
+def test_wrong_bare_token_fails_without_a_response() -> None:
+    connection = Connection()
+    connection.handshake(version=0)
+    outcome = connection.sasl.token(b"\0alice\0wrong")
+    assert outcome == Outcome(failure="Authentication failed: Invalid username or password")
+    assert not connection.sasl.is_complete
+
+
+def test_unknown_mechanism_is_refused_with_the_enabled_ones() -> None:
+    connection = Connection()
+    outcome = connection.handshake("GSSAPI")
+    assert response(outcome).error_code == ErrorCode.unsupported_sasl_mechanism
+    assert response(outcome).mechanisms == ("PLAIN", "SCRAM-SHA-256")
+    assert outcome.failure == "Unsupported SASL mechanism GSSAPI"
+
+
+def test_wrong_plain_password_returns_kafkas_message() -> None:
+    connection = Connection()
+    connection.handshake()
+    outcome = connection.authenticate(b"\0alice\0wrong")
+    assert response(outcome).error_code == ErrorCode.sasl_authentication_failed
+    assert response(outcome).error_message == "Authentication failed: Invalid username or password"
+    assert outcome.failure and connection.sasl.principal == ANONYMOUS
+
+
+def test_response_to_an_unknown_scram_user_reveals_no_names() -> None:
+    connection = Connection()
+    connection.handshake("SCRAM-SHA-256")
+    outcome = connection.authenticate(b"n,,n=alice,r=x")
+    assert response(outcome).error_code == ErrorCode.sasl_authentication_failed
+    assert response(outcome).error_message == (
+        "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
+    )
+    assert outcome.failure == "no SCRAM-SHA-256 credential of the user alice"
+
+
+@pytest.mark.parametrize(
+    ("steps", "api_key", "expected"),
+    [
+        ("", ApiKey.METADATA, "Unexpected Kafka request of type Metadata during SASL handshake. Does the client use"),
+        ("", AUTHENTICATE, "Unexpected Kafka request of type SaslAuthenticate during SASL handshake"),
+        ("", 5000, "a request with the unknown API key 5000 before SASL authentication"),
+        ("v", VERSIONS, "Unexpected Kafka request of type ApiVersions during SASL handshake"),
+        ("vh", ApiKey.PRODUCE, "Unexpected Kafka request of type Produce during SASL authentication"),
+    ],
+)
+def test_request_before_authentication_is_refused_undecoded(steps: str, api_key: int, expected: str) -> None:
+    connection = Connection()
+    if "v" in steps:
+        connection.sasl.versions_sent()
+    if "h" in steps:
+        connection.handshake()
+    refusal = connection.sasl.refusal(api_key)
+    assert refusal is not None and refusal.startswith(expected)
+
+
+def test_second_handshake_gets_illegal_sasl_state() -> None:
+    connection = Connection()
+    connection.handshake()
+    outcome = connection.handshake()
+    assert response(outcome).error_code == ErrorCode.illegal_sasl_state
+    assert outcome.failure == "Unexpected Kafka request of type SaslHandshake during SASL authentication"
+
+
+# ---- re-authentication -------------------------------------------------------------------------------------------
+
+
+def authenticated(reauth_ms: int = 60_000) -> Connection:
+    connection = Connection(reauth_ms)
+    connection.handshake()
+    answer = response(connection.authenticate(ALICE))
+    assert milliseconds(answer.session_lifetime) == reauth_ms
+    return connection
+
+
+def test_session_expires_unless_it_is_renewed() -> None:
+    connection = authenticated()
+    connection.now_ms += 60_000
+    assert not connection.sasl.has_expired
+    assert connection.sasl.begin_again()
+    connection.handshake()
+    assert connection.sasl.principal == KafkaPrincipal("User", "alice") and not connection.sasl.is_complete
+    assert milliseconds(response(connection.authenticate(ALICE)).session_lifetime) == 60_000
+    connection.now_ms += 60_000
+    assert not connection.sasl.has_expired
+    connection.now_ms += 1
+    assert connection.sasl.has_expired
+
+
+def test_reauthentication_needs_a_lifetime_and_a_pause() -> None:
+    assert not authenticated(0).sasl.begin_again()
+    connection = authenticated()
+    assert connection.sasl.begin_again()
+    connection.handshake()
+    connection.authenticate(ALICE)
+    connection.now_ms += 999
+    assert not connection.sasl.begin_again()
+    connection.now_ms += 1
+    assert connection.sasl.begin_again()
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "token", "expected"),
+    [
+        ("PLAIN", BOB, "Cannot change principals during re-authentication from User.alice: User.bob"),
+        ("SCRAM-SHA-256", b"n,,n=alice,r=x", "SASL mechanism 'SCRAM-SHA-256' requested by client is not supported for "
+         "re-authentication of mechanism 'PLAIN'"),
+    ],
+)  # fmt: skip
+def test_reauthentication_with_another_identity_fails(mechanism: str, token: bytes, expected: str) -> None:
+    connection = authenticated()
+    assert connection.sasl.begin_again()
+    connection.handshake(mechanism)
+    outcome = connection.authenticate(token)
+    assert response(outcome).error_code == ErrorCode.sasl_authentication_failed
+    assert response(outcome).error_message == outcome.failure == expected
+    assert connection.sasl.principal == KafkaPrincipal("User", "alice") and not connection.sasl.is_complete
