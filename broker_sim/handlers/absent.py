@@ -1,7 +1,7 @@
 """Handlers for features that zabka's brokers lack. They return the errors of a Kafka broker without these features.
 
-There are no delegation tokens, no feature that could be finalized, no forwarding to the
-controller (KIP-590), and no group protocol except the classic one (KIP-848).
+There are no delegation tokens, no feature that could be finalized, no forwarding to the controller (KIP-590), and no
+group protocol except the classic one (KIP-848).
 """
 
 from __future__ import annotations
