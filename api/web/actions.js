@@ -43,6 +43,8 @@ export const requests = {
   configure: (topic, body) => ({ method: "PATCH", path: `${topicPath(topic)}/config`, body }),
   /** @param {"PREFERRED" | "UNCLEAN"} type @param {{topic: string, partition: number}[]} partitions @returns {Request} */
   elect: (type, partitions) => ({ method: "POST", path: "/api/v1/elections", body: { type, partitions } }),
+  /** The records of a partition, the last ones if `from` is empty. @param {string} topic @param {number} partition @param {string} from @returns {Request} */
+  records: (topic, partition, from) => ({ method: "GET", path: `${topicPath(topic)}/${partition}/records?limit=20${from === "" ? "" : `&from=${from}`}` }),
   /** @param {unknown} body @returns {Request} */
   injectFault: (body) => ({ method: "POST", path: "/api/v1/faults", body }),
   /** @param {string} name @param {unknown} body @returns {Request} */

@@ -43,6 +43,8 @@ from zabka.ensemble.records import OPEN_ACL, Stat
 from zabka.ensemble.runtime.link_fault import AnyFault
 from zabka.journal.events import Event, TopicPartition
 from zabka.kafka.client.group_reading import GroupReading
+from zabka.kafka.client.record_reading import RecordSeen, RecordsSeen
+from zabka.kafka.client.topic_reading import TopicReading
 
 HERE = Here("http://127.0.0.1:1")
 STARTS_S = 30.0
@@ -178,6 +180,10 @@ class FakeAdmin:
         """The consumer groups that the brokers report."""
         self.asked: list[set[str]] = []
         """The known groups in each request for the groups."""
+        self.topics_read = TopicReading()
+        """The sizes that the brokers report."""
+        self.log: list[RecordSeen] = []
+        """The records of each partition."""
 
     async def create_topic(self, topic: NewTopic) -> None:
         if topic.name in self._ensemble.reading.topics:
@@ -205,6 +211,17 @@ class FakeAdmin:
     async def groups(self, known: Collection[str]) -> GroupReading:
         self.asked.append(set(known))
         return self.reading
+
+    async def topics(self) -> TopicReading:
+        return self.topics_read
+
+    async def records(self, partition: TopicPartition, offset: int | None, limit: int) -> RecordsSeen:
+        end = len(self.log)
+        begin = max(0, end - limit) if offset is None else offset
+        if begin > end:
+            raise Problem(416, f"offset {offset} is out of range: {partition} has the offsets 0 to {end}")
+        rows = self.log[begin : begin + limit]
+        return RecordsSeen(rows, begin + len(rows), 0, end, end)
 
     async def close(self) -> None:
         return
