@@ -19,6 +19,7 @@ from zabka.api.routes import (
     faults,
     groups,
     health,
+    jobs,
     journal,
     lessons,
     losses,
@@ -78,7 +79,7 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     problems.install(app)
     for module in (
         health, nodes, topics, faults, scenarios, runs, messages, exports,
-        lessons, journal, campaigns, losses, transactions, groups, topic_records,
+        lessons, journal, campaigns, losses, transactions, groups, topic_records, jobs,
     ):  # fmt: skip
         app.include_router(module.router)
     for router in dashboard.routers():

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Protocol
 import structlog
 from fastapi import Depends, Request
 
+from zabka.api.analytics.jobs import Jobs
 from zabka.api.collector.agents import Agents
 from zabka.api.collector.collector import Collector
 from zabka.api.collector.joined_brokers import JoinedBrokers
@@ -75,6 +76,7 @@ class Services:
     runs: Runs
     emit: Callable[[Event], object]
     """Writes an event to the API's own journal."""
+    jobs: Jobs
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     messages: RunMessages = field(init=False)
     groups: GroupsView = field(init=False)
@@ -109,6 +111,7 @@ class Services:
             yield
         finally:
             self.stopping.set()
+            await self.jobs.close()
             await self.workloads.close()
             await self.admin.close()
             await self.ensemble.close()

@@ -59,6 +59,10 @@ export const requests = {
   startWorkload: (body) => ({ method: "POST", path: "/api/v1/workloads", body }),
   /** @param {string} id @returns {Request} */
   stopWorkload: (id) => ({ method: "DELETE", path: `/api/v1/workloads/${id}` }),
+  /** Start the stream, an audit or a campaign. @param {string} kind @param {{name?: string, definition?: string}} body @returns {Request} */
+  startJob: (kind, body = {}) => ({ method: "POST", path: `/api/v1/jobs/${kind}`, body }),
+  /** @param {string} kind @returns {Request} */
+  stopJob: (kind) => ({ method: "DELETE", path: `/api/v1/jobs/${kind}` }),
   /** @param {string} name @returns {Request} */
   table: (name) => ({ method: "GET", path: `/api/v1/analytics/${name}?limit=20` }),
   /** @returns {Request} */

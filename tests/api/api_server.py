@@ -16,6 +16,7 @@ import uvicorn
 from zabka.agent.bounded_http import BoundedConnection
 from zabka.agent.client import AgentSilent
 from zabka.agent.protocol import JournalChunk, NodeStatus, ProcessInfo, Snapshot
+from zabka.api.analytics.jobs import Jobs
 from zabka.api.app import create_app
 from zabka.api.collector.agents import Agent, Agents
 from zabka.api.collector.collector import Collector
@@ -48,6 +49,7 @@ from zabka.kafka.client.topic_reading import TopicReading
 
 HERE = Here("http://127.0.0.1:1")
 STARTS_S = 30.0
+NO_JOBS = ("/nonexistent",)
 NODES = ["peer-1", "peer-2", "peer-3", "broker-1", "broker-2", "broker-3"]
 
 
@@ -289,7 +291,9 @@ class FakePlayer:
 class Server:
     """Run the application on a free port in a thread."""
 
-    def __init__(self, directory: Path, token: str | None = None, **changes: Any) -> None:
+    def __init__(
+        self, directory: Path, token: str | None = None, job_argv: Sequence[str] = NO_JOBS, **changes: Any
+    ) -> None:
         chosen = settings(directory, **changes)
         self.agent = FakeAgent(chosen.agents[0])
         self.ensemble = FakeEnsemble()
@@ -317,6 +321,7 @@ class Server:
             scenarios,
             runs,
             self.journalled.append,
+            Jobs(job_argv, directory, directory / "api"),
         )
         self._running = self.services.running
         self.services.running = self._run_in_loop  # type: ignore[method-assign]
