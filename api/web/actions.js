@@ -47,6 +47,8 @@ export const requests = {
   records: (topic, partition, from) => ({ method: "GET", path: `${topicPath(topic)}/${partition}/records?limit=20${from === "" ? "" : `&from=${from}`}` }),
   /** @param {unknown} body @returns {Request} */
   injectFault: (body) => ({ method: "POST", path: "/api/v1/faults", body }),
+  /** Cut every link between nodes of different sides. @param {string[][]} sides @returns {Request} */
+  split: (sides) => ({ method: "POST", path: "/api/v1/faults/split", body: { sides } }),
   /** @param {string} name @param {unknown} body @returns {Request} */
   addFaultSet: (name, body) => ({ method: "POST", path: `/api/v1/faults/sets/${name}`, body }),
   /** @param {string} id @returns {Request} */
