@@ -27,6 +27,7 @@ from zabka.kafka.request_faults.ready_sets import READY_SETS, narrowed, takes, w
 router = APIRouter(prefix="/api/v1/faults", tags=["faults"])
 
 FAULTS_MAX = 1_000
+SPLIT_NODES_MAX = 100
 CLIENT_ENDS = "client:ID (Kafka), session:0xID (ZooKeeper) or an IP address"
 FRESH_MS = 200
 """Maximum time to wait for the nodes to report their request fault counts."""
@@ -122,6 +123,8 @@ async def create_split(split: NewSplit, service: Service, requester: Requester) 
     named = [node for side in split.sides for node in side]
     if len(set(named)) < len(named) or not all(split.sides):
         raise Problem(422, "sides: each side needs a node, and a node can be on one side only")
+    if len(named) > SPLIT_NODES_MAX:
+        raise Problem(422, f"sides: there are {len(named)} nodes; at most {SPLIT_NODES_MAX} are taken")
     cuts = [
         LinkFault(source=source, target=target, kind="cut")
         for one, other in combinations(split.sides, 2)

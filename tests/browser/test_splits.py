@@ -34,7 +34,13 @@ def test_split_cuts_all_links_between_the_two_sides(page: Page, server: PageServ
 
 @pytest.mark.parametrize(
     "sides",
-    [[["broker-1"]], [["broker-1"], []], [["broker-1"], ["broker-1", "broker-2"]], [["broker-1"], ["broker-9"]]],
+    [
+        [["broker-1"]],
+        [["broker-1"], []],
+        [["broker-1"], ["broker-1", "broker-2"]],
+        [["broker-1"], ["broker-9"]],
+        [["broker-1"], [f"peer-{i}" for i in range(100)]],
+    ],
 )
 def test_impossible_split_is_rejected_and_cuts_nothing(server: PageServer, sides: list[list[str]]) -> None:
     answer = httpx.post(f"{server.url}/api/v1/faults/split", json={"sides": sides}, trust_env=False)
