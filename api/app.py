@@ -19,6 +19,7 @@ from zabka.api.routes import (
     faults,
     groups,
     health,
+    jobs,
     journal,
     lessons,
     losses,
@@ -26,6 +27,7 @@ from zabka.api.routes import (
     nodes,
     runs,
     scenarios,
+    topic_records,
     topics,
     transactions,
 )
@@ -33,8 +35,8 @@ from zabka.api.services import Services
 
 DESCRIPTION = """A Kafka control plane that you can break on purpose, watch and rewind.
 
-Every error is an RFC 9457 problem document.  When the server is not on loopback, calls that change something need
-`Authorization: Bearer <token>`; `zabka up` prints where the token is stored.
+Every error is an RFC 9457 problem document.  When the server is not on loopback, calls that change something or read
+records need `Authorization: Bearer <token>`; `zabka up` prints where the token is stored.
 """
 TAGS = [
     {"name": "cluster", "description": "The whole cluster and its controller"},
@@ -77,7 +79,7 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     problems.install(app)
     for module in (
         health, nodes, topics, faults, scenarios, runs, messages, exports,
-        lessons, journal, campaigns, losses, transactions, groups,
+        lessons, journal, campaigns, losses, transactions, groups, topic_records, jobs,
     ):  # fmt: skip
         app.include_router(module.router)
     for router in dashboard.routers():

@@ -15,6 +15,7 @@ from zabka.agent.loopback import loopback
 from zabka.agent.protocol import API_NODE, NEWER_STATE
 from zabka.agent.quiet_server import QuietServer
 from zabka.agent.token_file import read_token
+from zabka.api.analytics.jobs import Jobs
 from zabka.api.app import create_app
 from zabka.api.collector.agents import Agent, Agents
 from zabka.api.collector.collector import Collector
@@ -72,6 +73,7 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
         scenarios=scenarios,
         runs=runs,
         emit=emit,
+        jobs=Jobs(player, settings.cluster_data, settings.data),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Protocol
 import structlog
 from fastapi import Depends, Request
 
+from zabka.api.analytics.jobs import Jobs
 from zabka.api.collector.agents import Agents
 from zabka.api.collector.collector import Collector
 from zabka.api.collector.joined_brokers import JoinedBrokers
@@ -23,16 +24,20 @@ from zabka.api.views.cluster import Views
 from zabka.api.views.ensemble_view import EnsembleView
 from zabka.api.views.groups import GroupsView
 from zabka.api.views.models import ElectionResult, NewTopic, NewWorkload, Workload
+from zabka.api.views.topic_sizes import TopicSizesView
 from zabka.ensemble.runtime.supervisor import kept_up
 from zabka.journal.events import Event, TaskFailed, TopicPartition
 from zabka.kafka.client.group_reading import GroupReading
+from zabka.kafka.client.record_reading import RecordsSeen
+from zabka.kafka.client.topic_reading import TopicReading
 
 log = structlog.get_logger()
 
 
 class Admin(Protocol):
-    """Changes topics, configurations and leaders, and reads groups. Methods raise Problem if the brokers reject a
-    change or do not respond.
+    """Changes topics, configurations and leaders, and reads groups and records.
+
+    Methods raise Problem if the brokers reject a request or do not respond.
     """
 
     async def create_topic(self, topic: NewTopic) -> None: ...
@@ -40,6 +45,8 @@ class Admin(Protocol):
     async def alter_topic_config(self, name: str, changes: dict[str, str | None]) -> None: ...
     async def elect(self, kind: str, partitions: Sequence[TopicPartition] | None) -> list[ElectionResult]: ...
     async def groups(self, known: Collection[str]) -> GroupReading: ...
+    async def topics(self) -> TopicReading: ...
+    async def records(self, partition: TopicPartition, offset: int | None, limit: int) -> RecordsSeen: ...
     async def close(self) -> None: ...
 
 
@@ -69,14 +76,17 @@ class Services:
     runs: Runs
     emit: Callable[[Event], object]
     """Writes an event to the API's own journal."""
+    jobs: Jobs
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     messages: RunMessages = field(init=False)
     groups: GroupsView = field(init=False)
+    topic_sizes: TopicSizesView = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the services that depend on the others."""
         self.messages = RunMessages(self.agents, self.runs)
         self.groups = GroupsView(self.admin.groups, lambda: self.collector.state)
+        self.topic_sizes = TopicSizesView(self.admin.topics)
 
     async def watchers(self, path: str) -> list[str] | None:
         """Return the sessions that watch a znode, or None if no peer replies to the command `wchp`."""
@@ -101,6 +111,7 @@ class Services:
             yield
         finally:
             self.stopping.set()
+            await self.jobs.close()
             await self.workloads.close()
             await self.admin.close()
             await self.ensemble.close()

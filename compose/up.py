@@ -152,7 +152,9 @@ class _Foreground:
         notes += [f"brokers   {topology.bootstrap}"] if topology.brokers else []
         notes.append(f"data      {self._data}")
         if not topology.on_loopback():
-            notes.append(f"token     {self._data / API_TOKEN_FILE} (calls that change something need it)")
+            notes.append(
+                f"token     {self._data / API_TOKEN_FILE} (calls that change something or read records need it)"
+            )
             notes += exposed(topology)
         if not is_installed("dashboard"):
             notes.append(f"page      {sentence('dashboard', 'the page is')}")

@@ -123,6 +123,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
         409: "The request conflicts with the current state",
         410: "The requested events are no longer stored; `oldest` is the oldest stored event",
         413: "The body is too large",
+        416: "The partition has no such offset: see `first_offset` and `end_offset`",
         422: "The request is valid JSON, but its content is not allowed: see `detail`",
         503: "The cluster is unavailable: no quorum, no controller or no broker",
     }

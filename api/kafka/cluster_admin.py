@@ -1,4 +1,4 @@
-"""Changes topics, configurations and leaders through Kafka's protocol, and reads groups.
+"""Changes topics, configurations and leaders through Kafka's protocol, and reads groups and records.
 
 Errors become problem documents.
 """
@@ -18,6 +18,9 @@ from zabka.kafka.channel import AsyncioChannel
 from zabka.kafka.client.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
 from zabka.kafka.client.client_errors import KafkaFateUnknown, KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.group_reading import GroupReading, read_groups
+from zabka.kafka.client.record_reading import OffsetOutOfRange, RecordsSeen, read_records
+from zabka.kafka.client.topic_reading import TopicReading, read_topics
+from zabka.kafka.record_batch import BatchUnreadable
 
 ADMIN_TIMEOUT_MS = 15_000
 
@@ -60,7 +63,7 @@ class KafkaAdmin:
         self._bootstrap = bootstrap
         self._failover_ms = failover_ms
         self._made: tuple[AdminClient, AsyncioChannel] | None = None
-        self._made_for_groups: tuple[AdminClient, AsyncioChannel] | None = None
+        self._made_for: dict[str, tuple[AdminClient, AsyncioChannel]] = {}
 
     async def _client(self) -> AdminClient:
         """Return a client with newly fetched metadata. Older metadata may name a controller that has since frozen."""
@@ -148,12 +151,35 @@ class KafkaAdmin:
         The client has connections of its own. A broker answers the requests of a connection in order, so on a shared
         connection a reading would wait for the creation of a topic, time out, and close that connection.
         """
-        if self._made_for_groups is None:
-            self._made_for_groups = self._new_client("api-groups")
-        return await read_groups(self._made_for_groups[0], make_runtime(), known)
+        return await read_groups(self._own_client("api-groups"), make_runtime(), known)
+
+    async def topics(self) -> TopicReading:
+        """Read the sizes and offsets of all topics, with connections of their own as for groups."""
+        return await read_topics(self._own_client("api-topics"), make_runtime())
+
+    async def records(self, partition: TopicPartition, offset: int | None, limit: int) -> RecordsSeen:
+        """Read at most `limit` records of a partition from `offset` on, or the last ones if it is None."""
+        try:
+            return await read_records(self._own_client("api-records"), partition, offset, limit)
+        except OffsetOutOfRange as found:
+            detail = f"offset {offset} is out of range: {partition} has the offsets {found.first_offset} to"
+            raise Problem(
+                416, f"{detail} {found.end_offset}", first_offset=found.first_offset, end_offset=found.end_offset
+            ) from None
+        except BatchUnreadable as reason:
+            raise Problem(503, f"the records of {partition} cannot be read: {reason}") from None
+        except KafkaRequestFailed as failure:
+            raise refused(failure) from None
+        except KafkaUnavailable as reason:
+            raise unavailable(reason) from None
+
+    def _own_client(self, client_id: str) -> AdminClient:
+        if client_id not in self._made_for:
+            self._made_for[client_id] = self._new_client(client_id)
+        return self._made_for[client_id][0]
 
     async def close(self) -> None:
         """Close the connections."""
-        for made in (self._made, self._made_for_groups):
+        for made in (self._made, *self._made_for.values()):
             if made is not None:
                 made[1].close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from itertools import combinations, product
 from typing import Annotated, Any
 
 import msgspec
@@ -17,7 +18,7 @@ from zabka.api.collector.silent_hosts import out_of_reach
 from zabka.api.http.problems import Problem, responses
 from zabka.api.http.requester import Requester
 from zabka.api.services import Service, Services
-from zabka.api.views.models import CountedRequestFault, FaultView, NewFault, ReadySetView
+from zabka.api.views.models import CountedRequestFault, FaultView, NewFault, NewSplit, ReadySetView
 from zabka.ensemble.request_fault import HeldRequestFault, RequestFault, describe
 from zabka.ensemble.runtime.client_end import client_end
 from zabka.ensemble.runtime.link_fault import ANY, AnyFault, HeldFault, LinkFault
@@ -26,6 +27,7 @@ from zabka.kafka.request_faults.ready_sets import READY_SETS, narrowed, takes, w
 router = APIRouter(prefix="/api/v1/faults", tags=["faults"])
 
 FAULTS_MAX = 1_000
+SPLIT_NODES_MAX = 100
 CLIENT_ENDS = "client:ID (Kafka), session:0xID (ZooKeeper) or an IP address"
 FRESH_MS = 200
 """Maximum time to wait for the nodes to report their request fault counts."""
@@ -113,6 +115,22 @@ async def create_ready_set(
     except ValueError as bad:
         raise Problem(422, str(bad)) from None
     return [_view(made, service) for made in await _add(rules, service, requester)]
+
+
+@router.post("/split", summary="Split the network", status_code=201, responses=responses(401, 403, 409, 422, 503))
+async def create_split(split: NewSplit, service: Service, requester: Requester) -> list[FaultView]:
+    """Cut every link between nodes of different sides, both ways. All cuts are added, or none."""
+    named = [node for side in split.sides for node in side]
+    if len(set(named)) < len(named) or not all(split.sides):
+        raise Problem(422, "sides: each side needs a node, and a node can be on one side only")
+    if len(named) > SPLIT_NODES_MAX:
+        raise Problem(422, f"sides: there are {len(named)} nodes; at most {SPLIT_NODES_MAX} are taken")
+    cuts = [
+        LinkFault(source=source, target=target, kind="cut")
+        for one, other in combinations(split.sides, 2)
+        for source, target in product(one, other)
+    ]
+    return [_view(made, service) for made in await _add(cuts, service, requester)]
 
 
 async def _add(faults: Sequence[LinkFault | RequestFault], service: Services, requester: str) -> list[AnyFault]:

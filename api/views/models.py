@@ -479,6 +479,16 @@ class NewFault(
     model_config = _example(**{"from": "broker-1", "to": "peer-2", "kind": "cut", "both_ways": True})
 
 
+class NewSplit(Body):
+    """A split of the network: every link between nodes of different sides is cut, both ways."""
+
+    model_config = _example(sides=[["broker-1", "broker-2"], ["broker-3"]])
+
+    sides: list[list[str]] = Field(
+        min_length=2, max_length=MEMBERS_MAX, description="Disjoint sets of nodes; links within a set are not cut"
+    )
+
+
 class FaultView(
     RootModel[
         Annotated[HeldFault | CountedRequestFault, OneOfStructs(HeldFault, CountedRequestFault, "kind", "request")]

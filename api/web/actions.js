@@ -43,8 +43,12 @@ export const requests = {
   configure: (topic, body) => ({ method: "PATCH", path: `${topicPath(topic)}/config`, body }),
   /** @param {"PREFERRED" | "UNCLEAN"} type @param {{topic: string, partition: number}[]} partitions @returns {Request} */
   elect: (type, partitions) => ({ method: "POST", path: "/api/v1/elections", body: { type, partitions } }),
+  /** The records of a partition, the last ones if `from` is empty. @param {string} topic @param {number} partition @param {string} from @returns {Request} */
+  records: (topic, partition, from) => ({ method: "GET", path: `${topicPath(topic)}/${partition}/records?limit=20${from === "" ? "" : `&from=${from}`}` }),
   /** @param {unknown} body @returns {Request} */
   injectFault: (body) => ({ method: "POST", path: "/api/v1/faults", body }),
+  /** Cut every link between nodes of different sides. @param {string[][]} sides @returns {Request} */
+  split: (sides) => ({ method: "POST", path: "/api/v1/faults/split", body: { sides } }),
   /** @param {string} name @param {unknown} body @returns {Request} */
   addFaultSet: (name, body) => ({ method: "POST", path: `/api/v1/faults/sets/${name}`, body }),
   /** @param {string} id @returns {Request} */
@@ -57,6 +61,10 @@ export const requests = {
   startWorkload: (body) => ({ method: "POST", path: "/api/v1/workloads", body }),
   /** @param {string} id @returns {Request} */
   stopWorkload: (id) => ({ method: "DELETE", path: `/api/v1/workloads/${id}` }),
+  /** Start the stream, an audit or a campaign. @param {string} kind @param {{name?: string, definition?: string}} body @returns {Request} */
+  startJob: (kind, body = {}) => ({ method: "POST", path: `/api/v1/jobs/${kind}`, body }),
+  /** @param {string} kind @returns {Request} */
+  stopJob: (kind) => ({ method: "DELETE", path: `/api/v1/jobs/${kind}` }),
   /** @param {string} name @returns {Request} */
   table: (name) => ({ method: "GET", path: `/api/v1/analytics/${name}?limit=20` }),
   /** @returns {Request} */

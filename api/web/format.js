@@ -11,6 +11,14 @@ export function count(value) {
   return value.toLocaleString("en-GB");
 }
 
+/** A number of bytes in a readable unit. @param {number} value */
+export function bytes(value) {
+  if (value < 1024) return `${count(Math.round(value))} B`;
+  const unit = Math.min(4, Math.floor(Math.log2(value) / 10));
+  const scaled = value / 1024 ** unit;
+  return `${scaled < 10 ? scaled.toFixed(1) : count(Math.round(scaled))} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
+}
+
 /** A duration in a readable unit. @param {number} ms */
 export function duration(ms) {
   if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;

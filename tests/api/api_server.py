@@ -16,6 +16,7 @@ import uvicorn
 from zabka.agent.bounded_http import BoundedConnection
 from zabka.agent.client import AgentSilent
 from zabka.agent.protocol import JournalChunk, NodeStatus, ProcessInfo, Snapshot
+from zabka.api.analytics.jobs import Jobs
 from zabka.api.app import create_app
 from zabka.api.collector.agents import Agent, Agents
 from zabka.api.collector.collector import Collector
@@ -43,9 +44,12 @@ from zabka.ensemble.records import OPEN_ACL, Stat
 from zabka.ensemble.runtime.link_fault import AnyFault
 from zabka.journal.events import Event, TopicPartition
 from zabka.kafka.client.group_reading import GroupReading
+from zabka.kafka.client.record_reading import RecordSeen, RecordsSeen
+from zabka.kafka.client.topic_reading import TopicReading
 
 HERE = Here("http://127.0.0.1:1")
 STARTS_S = 30.0
+NO_JOBS = ("/nonexistent",)
 NODES = ["peer-1", "peer-2", "peer-3", "broker-1", "broker-2", "broker-3"]
 
 
@@ -178,6 +182,10 @@ class FakeAdmin:
         """The consumer groups that the brokers report."""
         self.asked: list[set[str]] = []
         """For each request to read the groups, the ids of the groups that the caller already knew."""
+        self.topics_read = TopicReading()
+        """The sizes that the brokers report."""
+        self.log: list[RecordSeen] = []
+        """The records of each partition."""
 
     async def create_topic(self, topic: NewTopic) -> None:
         if topic.name in self._ensemble.reading.topics:
@@ -205,6 +213,17 @@ class FakeAdmin:
     async def groups(self, known: Collection[str]) -> GroupReading:
         self.asked.append(set(known))
         return self.reading
+
+    async def topics(self) -> TopicReading:
+        return self.topics_read
+
+    async def records(self, partition: TopicPartition, offset: int | None, limit: int) -> RecordsSeen:
+        end = len(self.log)
+        begin = max(0, end - limit) if offset is None else offset
+        if begin > end:
+            raise Problem(416, f"offset {offset} is out of range: {partition} has the offsets 0 to {end}")
+        rows = self.log[begin : begin + limit]
+        return RecordsSeen(rows, begin + len(rows), 0, end, end)
 
     async def close(self) -> None:
         return
@@ -272,7 +291,9 @@ class FakePlayer:
 class Server:
     """Run the application on a free port in a thread."""
 
-    def __init__(self, directory: Path, token: str | None = None, **changes: Any) -> None:
+    def __init__(
+        self, directory: Path, token: str | None = None, job_argv: Sequence[str] = NO_JOBS, **changes: Any
+    ) -> None:
         chosen = settings(directory, **changes)
         self.agent = FakeAgent(chosen.agents[0])
         self.ensemble = FakeEnsemble()
@@ -300,6 +321,7 @@ class Server:
             scenarios,
             runs,
             self.journalled.append,
+            Jobs(job_argv, directory, directory / "api"),
         )
         self._running = self.services.running
         self.services.running = self._run_in_loop  # type: ignore[method-assign]

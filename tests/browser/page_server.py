@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sys
 import threading
 import time
 from functools import partial
@@ -16,6 +17,7 @@ from sse_starlette.sse import AppStatus
 
 from tests.api.api_server import HERE, NODES, FakeAdmin, FakeAgent, FakeEnsemble, FakePlayer, FakeWorkloads, settings
 from zabka.agent.protocol import API_NODE, JournalAnswer, JournalChunk, Position
+from zabka.api.analytics.jobs import Jobs
 from zabka.api.app import create_app
 from zabka.api.collector.agents import Agents
 from zabka.api.collector.collector import Collector
@@ -31,6 +33,7 @@ from zabka.journal.events import Entry, Event, entry_from_dict
 from zabka.journal.writer import encode_line
 
 WAIT_S = 30.0
+JOB_ARGV = (sys.executable, str(Path(__file__).parents[1] / "api" / "job_program.py"))
 ALL = 1_000_000
 
 
@@ -100,6 +103,7 @@ class PageServer:
         services = Services(
             self._settings, agents, self.ensemble, self._collector, views, self.admin, FakeWorkloads(), joined,
             ScenarioRuns(self._player, runs.kept, HERE), runs, self._emit,
+            Jobs(JOB_ARGV, self._settings.cluster_data, self._settings.data),
         )  # fmt: skip
         app = create_app(services, self._token)
         config = uvicorn.Config(app, port=self._port, log_level="error", timeout_graceful_shutdown=1)

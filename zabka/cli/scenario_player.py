@@ -1,4 +1,4 @@
-"""Child process of the API that runs `zabka scenarios` or `zabka replay`. It exits when the API process exits."""
+"""Child process of the API that runs scenarios, seeds and jobs of the Lab. It exits when the API process exits."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from types import FrameType
 
 from zabka.compose.launch import die_with_parent
 
-VERBS = ("scenarios", "replay")
+VERBS = ("scenarios", "replay", "pipeline", "campaign")
+JOBS = VERBS[2:]
 
 
 def main() -> None:
-    """Run `zabka scenarios` or `zabka replay` with this process's arguments."""
-    if "--on" in sys.argv:
-        # Before it exits, the player repairs the cluster that it has broken, even if the parent process is dead.
+    """Run `zabka` with this process's arguments, which begin with one of VERBS."""
+    if "--on" in sys.argv or (sys.argv[1:2] and sys.argv[1] in JOBS):
+        # Before it exits, the player repairs the cluster that it has broken, even if the parent process is dead. A job
+        # stores its results and stops its own processes.
         signal.signal(signal.SIGTERM, _interrupt)
         die_with_parent(signal.SIGTERM)
     else:
         die_with_parent(signal.SIGKILL)
     if sys.argv[1:2] and sys.argv[1] not in VERBS:
-        sys.exit(f"the player has the verbs {' and '.join(VERBS)}, not {sys.argv[1]}")
+        sys.exit(f"the player has the verbs {', '.join(VERBS)}, not {sys.argv[1]}")
     from zabka.cli.main import main as run
 
     run()

@@ -5,6 +5,7 @@ import { html, nothing } from "lit-html";
 import { count, duration, plural, words } from "../format.js";
 import { badge, copyable, icon, panel } from "../views/parts.js";
 import { fresh } from "./fresh.js";
+import { campaignForm, jobView } from "./jobs.js";
 
 /** @typedef {import("../actions.js").Actions} Actions */
 /** @typedef {import("../views/parts.js").View} View */
@@ -30,12 +31,12 @@ export function tables(actions, changed) {
   /** @type {{name: string, rows: number, written_ms: number}[]} */
   const made = asked.value.tables;
   const status = html`<p class="quiet">${spark === null
-    ? html`Tables are not updating. Start the stream: ${copyable(command, "the command")}`
+    ? html`Tables are not updating. The stream as a command: ${copyable(command, "the command")}`
     : html`${progress(spark)}`}</p>`;
   const trouble = stream === null ? [] : Object.entries(stream.broken).flatMap(([table, rules]) => Object.entries(rules).map(([rule, rows]) =>
     html`<p class="bad" role="alert">${icon("bad")} ${table}: ${plural(Number(rows), "row")} violate the rule: ${rule}</p>`));
   const aside = stream === null ? nothing : html`<span class="sum">${count(stream.lines)} lines, the tables lag <b>${duration(stream.lag_ms)}</b> behind the journals</span>`;
-  return panel("pipeline", "Pipeline", aside, html`${status}${trouble}
+  return panel("pipeline", "Pipeline", aside, html`${jobView("stream", "Start the stream", actions, changed)}${status}${trouble}
     ${missing ? html`<p class="bad">${icon("warn")} ${plural(missing, "range")} of journal lines deleted before Spark read them: see table gaps</p>` : nothing}
     ${made.length === 0 ? html`<p class="quiet">No tables yet.</p>` : listed(made, actions)}`);
 }
@@ -59,18 +60,19 @@ function listed(made, actions) {
   </table></div>`;
 }
 
-/** The last audit. @param {() => void} changed */
-export function audits(changed) {
+/** The last audit. @param {Actions} actions @param {() => void} changed */
+export function audits(actions, changed) {
   const asked = fresh("/audits", CAMPAIGNS_MS, changed);
   if (asked.state !== "ready") return panel("audits", "Audits", nothing, absent(asked, "Cannot read the audits"));
   const { runs, events, set_aside, written_ms, violated, command } = asked.value;
-  if (written_ms === null) return panel("audits", "Audits", nothing, html`<p class="quiet">An audit checks every invariant on every journal. Run the audit: ${copyable(command, "the command")}</p>`);
+  const job = jobView("audit", "Run an audit", actions, changed);
+  if (written_ms === null) return panel("audits", "Audits", nothing, html`${job}<p class="quiet">An audit checks every invariant on every journal. As a command: ${copyable(command, "the command")}</p>`);
   /** @type {{invariant: string, held: number, violated: number, not_checked: number}[]} */
   const verdicts = asked.value.verdicts;
   /** @type {{run: string, invariant: string, detail: string, chain: string[], command: string | null}[]} */
   const shown = asked.value.violations;
   const aside = html`<span class="sum">${plural(runs, "run")}, ${count(events)} events, ${ago(written_ms)}${set_aside ? `, ${count(set_aside)} lines quarantined` : ""}</span>`;
-  return panel("audits", "Audits", aside, html`
+  return panel("audits", "Audits", aside, html`${job}
     <p>${violated ? badge("bad", plural(violated, "violation"), "bad") : badge("ok", "no violation")}</p>
     ${shown.map((each) => html`<details class="violation"><summary>${icon("bad")} <b>${each.run}</b>: ${each.invariant}: ${each.detail}</summary>
       <ol>${each.chain.map((step) => html`<li>${step}</li>`)}</ol>
@@ -82,17 +84,18 @@ export function audits(changed) {
     </table></div>`);
 }
 
-/** Every campaign, and the report of the opened one. @param {() => void} changed */
-export function campaigns(changed) {
+/** Every campaign, and the report of the opened one. @param {Actions} actions @param {() => void} changed */
+export function campaigns(actions, changed) {
   const asked = fresh("/campaigns", CAMPAIGNS_MS, changed);
   if (asked.state !== "ready") return panel("campaigns", "Campaigns", nothing, absent(asked, "Cannot read the campaigns"));
   /** @type {any[]} */
   const all = asked.value;
+  const form = campaignForm(actions, changed);
   if (all.length === 0) {
-    return panel("campaigns", "Campaigns", nothing, html`<p class="quiet">A campaign compares settings on the same faults, seed by seed. Run one:
+    return panel("campaigns", "Campaigns", nothing, html`${form}<p class="quiet">A campaign compares settings on the same faults, seed by seed. As a command:
       ${copyable("zabka campaign run docs/campaigns/session-timeout.toml", "the command")}</p>`);
   }
-  return panel("campaigns", "Campaigns", html`<span class="sum">${plural(all.length, "campaign")}</span>`, html`${all.map((each) => campaign(each, changed))}`);
+  return panel("campaigns", "Campaigns", html`<span class="sum">${plural(all.length, "campaign")}</span>`, html`${form}${all.map((each) => campaign(each, changed))}`);
 }
 
 /** @param {string} name */

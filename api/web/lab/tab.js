@@ -12,6 +12,6 @@ import { scenarios } from "../views/scenarios.js";
 export function view(state, m, moment, changed, actions) {
   return html`<div class="cluster ${m.brokers.length > 4 ? "many" : ""}">
     ${workloads(state, m, actions)}${faults(m, actions)}${requestFaults(m, actions)}${analytics(state, actions)}
-    ${tables(actions, changed)}${audits(changed)}${campaigns(changed)}${scenarios(state, actions, moment, changed)}
+    ${tables(actions, changed)}${audits(actions, changed)}${campaigns(actions, changed)}${scenarios(state, actions, moment, changed)}
   </div>`;
 }

@@ -6,6 +6,7 @@ import { requests } from "../actions.js";
 import { plural } from "../format.js";
 import { badge, icon, panel, send, submit } from "../views/parts.js";
 import { amount, CUT, fields, formInjection, howMany, injection, noFault, spokenEnd } from "./fault.js";
+import { splitForm } from "./split.js";
 import { clients, faultyLinks, nodeAt, path, places, ROW, SIZE } from "./ring.js";
 
 /**
@@ -30,7 +31,7 @@ export function view(_state, m, _moment, changed, actions) {
     ${send(actions, requests.healAll(), "Heal all")}` : html`<span class="sum">${noFault(m).toLowerCase()}</span>`;
   return panel("links", "Links", aside, html`<div class="links">
     <div class="ring-side">${ring(all, m, actions, actions.off === "", changed)}${howTo(actions, changed)}</div>
-    <div class="links-side">${form(all, actions, actions.off === "")}${held(m, actions)}</div></div>`);
+    <div class="links-side">${form(all, actions, actions.off === "")}${splitForm(all.map((place) => place.name), actions, changed)}${held(m, actions)}</div></div>`);
 }
 
 /** @param {Actions} actions @param {() => void} changed */

@@ -6,6 +6,7 @@ import { html, nothing } from "lit-html";
 import { clock, clockShort, controllerTerm, duration, lastKnown, shortTerm, words } from "../format.js";
 import { gapBefore, partsText } from "../gaps.js";
 import { leftOfSession } from "../model.js";
+import { term } from "./glossary.js";
 import { icon } from "./parts.js";
 
 /**
@@ -38,7 +39,7 @@ export function controller_terms(m) {
   const absent_us = !gone(ensemble) && current?.until_us === null && current.broker_id === ensemble.id ? current.holder_lost_us : null;
   return html`<section class="panel controller_terms" id="controller_terms" tabindex="-1" aria-labelledby="controller_terms-title">
     <div class="epoch ${missing || absent_us !== null ? "bad" : ""}">
-      <h2 id="controller_terms-title">Controller epoch</h2>
+      <h2 id="controller_terms-title">${term("Controller", "controller")} ${term("epoch")}</h2>
       <p class="number" aria-label="controller epoch ${ensemble.epoch}">${ensemble.epoch}</p>
       <p><strong>${missing ? html`${icon("bad")} No controller` : gone(ensemble) ? "No brokers" : html`${icon("crown")} Broker ${ensemble.id}`}</strong>
         <span>${absent_us !== null && current ? html`${fate(current)} <time>${duration(m.now_ms - absent_us / 1000)}</time> ago; ${leftOfSession(m, absent_us)}`

@@ -7,7 +7,7 @@ import { source } from "../source/source.js";
 import { hash } from "../time/hash.js";
 import { runLabel } from "../time/run_label.js";
 import { fetchTab, shownTabs } from "../tabs.js";
-import { meaning } from "./begin.js";
+import { meaning } from "./glossary.js";
 import { badge, icon } from "./parts.js";
 import { runMenu } from "./run_menu.js";
 

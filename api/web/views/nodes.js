@@ -4,6 +4,7 @@ import { html, nothing } from "lit-html";
 
 import { age, clockShort, controllerTerm, lastKnown, plural } from "../format.js";
 import { leftOfSession, silenceText } from "../model.js";
+import { term } from "./glossary.js";
 import { badge, icon, panel } from "./parts.js";
 import { handles } from "./standing.js";
 
@@ -61,7 +62,7 @@ export function peers(m, actions) {
   const aside = html`<span class="sum">${zab.leader_id < 0
     ? html`${icon("warn")} ${zab.known ? "no leader" : "leader unknown"}; last epoch <b>${zab.epoch}</b>`
     : html`leader: peer <b>${zab.leader_id}</b> · epoch <b>${zab.epoch}</b>`}${m.silent_ms === null ? "" : `, ${lastKnown({ age_ms: m.silent_ms })}`}</span>`;
-  return panel("peers", "ZAB ensemble", aside, cards(m.peers.map((peer) => peerCard(peer, actions))));
+  return panel("peers", html`${term("ZAB")} ensemble`, aside, cards(m.peers.map((peer) => peerCard(peer, actions))));
 }
 
 /** @param {unknown[]} shown */
@@ -76,7 +77,7 @@ function brokerCard(broker, m, actions) {
     <header><h3>Broker ${broker.id}</h3>${controllerBadge(broker, official)}${processBadge(broker)}</header>
     <dl>
       <div class=${broker.registered ? "" : "differ"}><dt>registered</dt><dd>${broker.registered ? "yes" : "no"}</dd></div>
-      <div><dt>session</dt><dd>${broker.session}</dd></div>
+      <div><dt>${term("session")}</dt><dd>${broker.session}</dd></div>
       <div><dt title="czxid of its znode in /brokers/ids">epoch</dt><dd>${broker.broker_epoch ?? "none"}</dd></div>
       <div><dt>address</dt><dd>${broker.address.replace("127.0.0.1:", ":") || "unknown"}</dd></div>
     </dl>
@@ -119,7 +120,7 @@ export function beliefs(m) {
   const wrong = m.brokers.filter((b) => b.judged.verdict === "stale").length;
   const aside = html`<span class="sum ${wrong ? "warn" : ""}">${wrong
     ? html`${icon("warn")} ${plural(wrong, "broker")} wrong` : html`in ZooKeeper: <b>${controllerTerm(ensemble.id, ensemble.epoch)}</b>`}</span>`;
-  return panel("beliefs", "Controller according to each broker", aside, body);
+  return panel("beliefs", html`${term("Controller", "controller")} according to each broker`, aside, body);
 }
 
 /** @type {Record<import("../model.js").BeliefVerdict["verdict"], "ok" | "warn" | "empty">} */

@@ -6,6 +6,7 @@ import { repeat } from "lit-html/directives/repeat.js";
 import { requests } from "../actions.js";
 import { count, plural } from "../format.js";
 import { FOLDED_ABOVE, partitionsShown, TOPICS } from "../partition_filter.js";
+import { term } from "./glossary.js";
 import { badge, icon, panel, send } from "./parts.js";
 import { createForm, topicHead } from "./topics.js";
 
@@ -41,7 +42,7 @@ export function partitions(state, m, actions, changed) {
       })}
     </tbody>`);
   const table = html`<div class="scroll" tabindex="0" role="region" aria-label="Partitions, scrollable"><table class="partitions">
-    <thead><tr><th scope="col">partition</th><th scope="col">leader</th><th scope="col">out of sync</th>
+    <thead><tr><th scope="col">partition</th><th scope="col">leader</th><th scope="col">out of sync, ${term("ISR")}</th>
       ${brokers.map((id) => html`<th scope="col">broker ${id}</th>`)}<th scope="col">elect</th></tr></thead>
     ${bodies}<tbody>${turn(place, columns, "topics", (page) => {
       wanted.pages.set(TOPICS, page);

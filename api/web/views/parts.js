@@ -36,7 +36,7 @@ export function badge(shape, text, tone = "") {
 
 /**
  * A panel with a heading that is a link target.
- * @param {string} id @param {string} title @param {View} aside @param {View} body
+ * @param {string} id @param {View} title @param {View} aside @param {View} body
  */
 export function panel(id, title, aside, body) {
   return html`<section class="panel" id=${id} tabindex="-1" aria-labelledby="${id}-title">

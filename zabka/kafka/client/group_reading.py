@@ -26,8 +26,8 @@ from zabka.kafka.client.group_admin import (
     offsets_of,
     offsets_request,
 )
-from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
-from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.kafka.client.reading import LATEST, Reading, by_broker, error_name, log_offsets_request
+from zabka.kafka.ports import Endpoint, KafkaMessage
 
 T = TypeVar("T")
 
@@ -40,12 +40,6 @@ METADATA_MS = 2_000
 
 It is less than READING_MS, so that time is left for the groups if some brokers do not answer.
 """
-ANSWER_MS = 1_500
-"""Maximum wait for a broker's response, in milliseconds.
-
-A broker that does not respond in time gets no further request in the same reading.
-"""
-LATEST = -1
 DEAD = "Dead"
 
 
@@ -86,7 +80,7 @@ async def read_groups(
     client: KafkaClient, runtime: Runtime, known: Iterable[str] = (), timeout_ms: int = READING_MS
 ) -> GroupReading:
     """Read the groups that the brokers list, and the `known` groups, which may have a coordinator that is silent."""
-    reading = _Reading(client, runtime, runtime.now().mono_ms + timeout_ms)
+    reading = _GroupReading(client, runtime, timeout_ms)
     try:
         return await reading.read(sorted(set(known)))
     except KafkaUnavailable as reason:
@@ -94,22 +88,19 @@ async def read_groups(
         return GroupReading(unknown=unknown, problem=str(reason))
 
 
-class _Reading:
+class _GroupReading(Reading):
     """One read of the state of all groups, with its deadline and the brokers that did not reply."""
 
-    def __init__(self, client: KafkaClient, runtime: Runtime, deadline_ms: int) -> None:
-        self._client = client
-        self._runtime = runtime
-        self._deadline_ms = deadline_ms
-        self._silent: dict[int, str] = {}
+    def __init__(self, client: KafkaClient, runtime: Runtime, timeout_ms: int) -> None:
+        super().__init__(client, runtime, timeout_ms)
         self._unlisted: dict[int, str] = {}
         self._unknown: dict[str, UnknownGroup] = {}
 
     async def read(self, known: list[str]) -> GroupReading:
-        cluster = await self._client.metadata([], timeout_ms=min(METADATA_MS, self._left_ms()))
+        cluster = await self.client.metadata([], timeout_ms=min(METADATA_MS, self.left_ms()))
         brokers = list(cluster.brokers.values())
         listed = await self._listed(brokers)
-        unlisted = {**self._silent, **self._unlisted}
+        unlisted = {**self.silent, **self._unlisted}
         names = sorted({*listed, *known})
         omitted = len(names) - GROUPS_MAX
         del names[GROUPS_MAX:]
@@ -126,39 +117,15 @@ class _Reading:
         }
         return GroupReading(groups, self._unknown, unlisted, max(0, omitted))
 
-    def _left_ms(self) -> int:
-        return max(1, self._deadline_ms - self._runtime.now().mono_ms)
-
-    async def _ask(self, asked: Mapping[Endpoint, KafkaMessage]) -> dict[Endpoint, KafkaMessage]:
-        """Send the requests at the same time. Return the responses; record the brokers that do not answer.
-
-        If no time is left, send nothing: a request that times out closes the connection, even to a broker that works.
-        """
-        left_ms = self._deadline_ms - self._runtime.now().mono_ms
-        if left_ms <= 0:
-            return {}
-        waiting = {
-            to: self._client.call(to, message, min(ANSWER_MS, left_ms))
-            for to, message in asked.items()
-            if to.broker_id not in self._silent
-        }
-        found = {}
-        for to, answer in waiting.items():
-            try:
-                found[to] = await answer
-            except ChannelBroken as broken:
-                self._silent[to.broker_id] = str(broken)
-        return found
-
     # ---- coordinators ------------------------------------------------------------------------------------------------
 
     async def _listed(self, brokers: Iterable[Endpoint]) -> dict[str, Endpoint]:
         """Return each listed group with the broker that lists it, which is its coordinator."""
         found: dict[str, Endpoint] = {}
-        for broker, answer in (await self._ask(dict.fromkeys(brokers, list_request()))).items():
+        for broker, answer in (await self.ask(dict.fromkeys(brokers, list_request()))).items():
             if answer.error_code != ErrorCode.none:
                 # For example, the broker still loads some of its groups.
-                self._unlisted[broker.broker_id] = f"broker {broker.broker_id}: {_name(answer.error_code)}"
+                self._unlisted[broker.broker_id] = f"broker {broker.broker_id}: {error_name(answer.error_code)}"
             found.update({listing.group_id: broker for listing in listings_of(answer)})
         return found
 
@@ -182,7 +149,7 @@ class _Reading:
 
     async def _first_answer(self, brokers: Iterable[Endpoint], message: KafkaMessage) -> KafkaMessage | None:
         for broker in brokers:
-            if answers := await self._ask({broker: message}):
+            if answers := await self.ask({broker: message}):
                 return answers[broker]
         return None
 
@@ -190,12 +157,12 @@ class _Reading:
 
     async def _described(self, coordinators: Mapping[str, Endpoint]) -> dict[str, GroupInfo]:
         """Return the groups that exist."""
-        answers = await self._ask({to: describe_request(names) for to, names in _by_broker(coordinators).items()})
+        answers = await self.ask({to: describe_request(names) for to, names in by_broker(coordinators).items()})
         rows = {name: row for to, answer in answers.items() for name, row in descriptions_of(answer, to).items()}
         return {name: row for name, row in self._answered(coordinators, rows).items() if row.state != DEAD}
 
     async def _committed(self, coordinators: Mapping[str, Endpoint]) -> dict[str, dict[TopicPartition, int]]:
-        answers = await self._ask({to: offsets_request(names) for to, names in _by_broker(coordinators).items()})
+        answers = await self.ask({to: offsets_request(names) for to, names in by_broker(coordinators).items()})
         rows = {name: row for answer in answers.values() for name, row in offsets_of(answer).items()}
         return self._answered(coordinators, rows)
 
@@ -207,7 +174,7 @@ class _Reading:
         for name, coordinator in coordinators.items():
             row = rows.get(name)
             if row is None:
-                reason = self._silent.get(
+                reason = self.silent.get(
                     coordinator.broker_id, f"broker {coordinator.broker_id}: no complete answer in time"
                 )
                 self._unknown[name] = UnknownGroup(coordinator.broker_id, reason)
@@ -229,54 +196,34 @@ class _Reading:
             return ends
         try:
             topics = sorted({each.topic for each in asked})
-            brokers = (await self._client.metadata(topics, timeout_ms=self._left_ms())).brokers
+            brokers = (await self.client.metadata(topics, timeout_ms=self.left_ms())).brokers
         except KafkaUnavailable as reason:
             return {**ends, **dict.fromkeys(asked, str(reason))}
         leaders: dict[TopicPartition, Endpoint] = {}
         for each in asked:
-            found = self._client.partition(each)
+            found = self.client.partition(each)
             leader = None if found is None else brokers.get(found.leader)
             if leader is None:
                 ends[each] = "there is no such partition" if found is None else "the partition has no leader"
             else:
                 leaders[each] = leader
-        answers = await self._ask({to: _ends_request(names) for to, names in _by_broker(leaders).items()})
+        answers = await self.ask({to: log_offsets_request(names, LATEST) for to, names in by_broker(leaders).items()})
         for each, leader in leaders.items():
-            ends[each] = self._silent.get(leader.broker_id, "no complete answer in time")
+            ends[each] = self.silent.get(leader.broker_id, "no complete answer in time")
         for answer in answers.values():
             ends.update(_ends_of(answer))
         return ends
-
-
-def _by_broker(brokers: Mapping[T, Endpoint]) -> dict[Endpoint, list[T]]:
-    found: dict[Endpoint, list[T]] = {}
-    for name, broker in brokers.items():
-        found.setdefault(broker, []).append(name)
-    return found
 
 
 def _partitions(group: GroupInfo, committed: Mapping[TopicPartition, int]) -> list[TopicPartition]:
     return sorted({*committed, *(each for member in group.members for each in member.partitions)})
 
 
-def _ends_request(partitions: Iterable[TopicPartition]) -> KafkaMessage:
-    topics: dict[str, list[dict[str, int]]] = {}
-    for each in partitions:
-        row = {"partition_index": each.partition, "current_leader_epoch": -1, "timestamp": LATEST}
-        topics.setdefault(each.topic, []).append(row)
-    rows = [{"name": topic, "partitions": found} for topic, found in topics.items()]
-    return request(ApiKey.LIST_OFFSETS, 7, replica_id=-1, isolation_level=0, topics=rows)
-
-
 def _ends_of(answer: KafkaMessage) -> dict[TopicPartition, int | str]:
     return {
         TopicPartition(str(topic.name), int(row.partition_index)): int(row.offset)
         if row.error_code == ErrorCode.none
-        else _name(row.error_code)
+        else error_name(row.error_code)
         for topic in answer.topics
         for row in topic.partitions
     }
-
-
-def _name(error: int) -> str:
-    return ErrorCode(error).name.upper()

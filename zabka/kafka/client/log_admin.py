@@ -46,7 +46,16 @@ async def api_versions(client: KafkaClient, broker: Endpoint) -> dict[int, tuple
 
 async def describe_log_dirs(client: KafkaClient, broker: Endpoint) -> list[LogDirInfo]:
     """Return a broker's log directories and all replicas in them. Raises KafkaRequestFailed, KafkaUnavailable."""
-    answer = await _ask(client, broker, request(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None))
+    return log_dirs_of(await _ask(client, broker, log_dirs_request()))
+
+
+def log_dirs_request() -> KafkaMessage:
+    """Return a DescribeLogDirs request for all replicas of a broker."""
+    return request(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None)
+
+
+def log_dirs_of(answer: KafkaMessage) -> list[LogDirInfo]:
+    """Return the log directories in a DescribeLogDirs response. Raises KafkaRequestFailed."""
     if answer.error_code != ErrorCode.none:
         raise KafkaRequestFailed(ErrorCode(answer.error_code))
     return [
