@@ -16,6 +16,7 @@ from zabka.api.collector.collector import Collector
 from zabka.api.collector.joined_brokers import JoinedBrokers
 from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.messages import RunMessages
+from zabka.api.scenarios.forecasts import Forecasts
 from zabka.api.scenarios.runs import ScenarioRuns
 from zabka.api.settings import Settings
 from zabka.api.views.admin_words import watchers
@@ -40,6 +41,7 @@ class Admin(Protocol):
     async def alter_topic_config(self, name: str, changes: dict[str, str | None]) -> None: ...
     async def elect(self, kind: str, partitions: Sequence[TopicPartition] | None) -> list[ElectionResult]: ...
     async def groups(self, known: Collection[str]) -> GroupReading: ...
+    async def broker_settings(self, broker_id: int) -> dict[str, str]: ...
     async def close(self) -> None: ...
 
 
@@ -67,6 +69,7 @@ class Services:
     joined: JoinedBrokers
     scenarios: ScenarioRuns
     runs: Runs
+    forecasts: Forecasts
     emit: Callable[[Event], object]
     """Writes an event to the API's own journal."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -101,6 +104,7 @@ class Services:
             yield
         finally:
             self.stopping.set()
+            await self.forecasts.close()
             await self.workloads.close()
             await self.admin.close()
             await self.ensemble.close()

@@ -15,11 +15,12 @@ from zabka.api.kafka.kafka_client import make_client, make_runtime
 from zabka.api.views.models import ElectionResult, NewTopic
 from zabka.journal.events import TopicPartition
 from zabka.kafka.channel import AsyncioChannel
-from zabka.kafka.client.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
+from zabka.kafka.client.admin_client import BROKER_RESOURCE, PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
 from zabka.kafka.client.client_errors import KafkaFateUnknown, KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.group_reading import GroupReading, read_groups
 
 ADMIN_TIMEOUT_MS = 15_000
+SETTINGS_TIMEOUT_MS = 2_000
 
 _STATUS = {
     ErrorCode.topic_already_exists: 409,
@@ -151,6 +152,17 @@ class KafkaAdmin:
         if self._made_for_groups is None:
             self._made_for_groups = self._new_client("api-groups")
         return await read_groups(self._made_for_groups[0], make_runtime(), known)
+
+    async def broker_settings(self, broker_id: int) -> dict[str, str]:
+        """Return the effective settings of a broker."""
+        client = self._connected()
+        try:
+            rows = await client.describe_configs(BROKER_RESOURCE, str(broker_id), timeout_ms=SETTINGS_TIMEOUT_MS)
+        except KafkaRequestFailed as failure:
+            raise refused(failure) from None
+        except KafkaUnavailable as reason:
+            raise unavailable(reason) from None
+        return {row.name: row.value for row in rows if row.value is not None}
 
     async def close(self) -> None:
         """Close the connections."""

@@ -1,4 +1,4 @@
-"""Child process of the API that runs `zabka scenarios` or `zabka replay`. It exits when the API process exits."""
+"""Child process of the API that runs `zabka scenarios`, `replay` or `what-if`. It exits when the API process exits."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from types import FrameType
 
 from zabka.compose.launch import die_with_parent
 
-VERBS = ("scenarios", "replay")
+VERBS = ("scenarios", "replay", "what-if")
 
 
 def main() -> None:
-    """Run `zabka scenarios` or `zabka replay` with this process's arguments."""
+    """Run one of the verbs with this process's arguments."""
     if "--on" in sys.argv:
         # Before it exits, the player repairs the cluster that it has broken, even if the parent process is dead.
         signal.signal(signal.SIGTERM, _interrupt)
@@ -20,7 +20,7 @@ def main() -> None:
     else:
         die_with_parent(signal.SIGKILL)
     if sys.argv[1:2] and sys.argv[1] not in VERBS:
-        sys.exit(f"the player has the verbs {' and '.join(VERBS)}, not {sys.argv[1]}")
+        sys.exit(f"the player has the verbs {', '.join(VERBS)}, not {sys.argv[1]}")
     from zabka.cli.main import main as run
 
     run()

@@ -1,4 +1,4 @@
-"""`zabka what-if`: rerun a seed with a change that applies from a given moment, and show the effects."""
+"""`zabka what-if`: rerun a seed with a change from a given moment on, or forecast the death of a live node."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from zabka.cli.simulate import USAGE, print_line
 if TYPE_CHECKING:
     from zabka.cli.damage import Figure
     from zabka.cli.forked_pair import Asked, Pair
+    from zabka.cli.live_what_if import LiveQuestion
     from zabka.journal.causes import Causes
     from zabka.journal.events import Entry
     from zabka.journal.sentences import Sentences
@@ -196,8 +197,38 @@ def what_if(asked: Asked, out: Path | None, futures: int = 0, jobs: int = 1) -> 
         _write(out, _page(asked, pair, taps))
 
 
+def _live(question: LiveQuestion, on: str | None, token_file: Path | None, state: str | None, *, as_json: bool) -> None:
+    """Print the forecast of a running cluster, or of a state in a file."""
+    from zabka.agent.token_file import BadToken, read_token
+    from zabka.cli.live_what_if import NoForecast, forecast_on, forecast_state
+
+    try:
+        if state is not None:
+            forecast_state(state, question, as_json=as_json)
+        elif on is not None:
+            token = None if token_file is None else read_token(token_file)
+            forecast_on(on, token, question, as_json=as_json)
+    except (NoForecast, BadToken, OSError) as reason:
+        fail(reason, USAGE)
+
+
+def _question(kill: Sequence[str], acks: str, budget: str, jobs: int | None, futures: int) -> LiveQuestion:
+    """Return the question about a live cluster.  Raises BadChange."""
+    from zabka.cli.forked_pair import BadChange, time_us
+    from zabka.cli.live_what_if import ACKS, BUDGETS_S, LiveQuestion
+
+    if len(kill) != 1:
+        raise BadChange("--kill is missing: name the one node that dies, such as --kill broker-2")
+    if acks not in ACKS:
+        raise BadChange(f"--acks {acks}: all or 1 is wanted")
+    budget_s, (least_s, most_s) = time_us("--budget", budget) / 1_000_000, BUDGETS_S
+    if not least_s <= budget_s <= most_s:
+        raise BadChange(f"--budget {budget}: a time from {least_s:g} to {most_s:g} s is wanted")
+    return LiveQuestion(kill[0], acks, budget_s, jobs, futures)
+
+
 def command(
-    seed: Annotated[int, typer.Option(min=0, envvar="ZABKA_SEED", help="The seed to play")],
+    seed: Annotated[int | None, typer.Option(min=0, envvar="ZABKA_SEED", help="The seed to play")] = None,
     scenario: Annotated[
         str, typer.Option(envvar="ZABKA_SCENARIO", help="Faults of the seed, as in `zabka simulate`, without scripts")
     ] = "chaos",
@@ -235,13 +266,45 @@ def command(
     out: Annotated[
         Path | None, typer.Option(envvar="ZABKA_OUT", help="HTML file for both runs; it opens with their comparison")
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", envvar="ZABKA_ON", help="In place of a seed: ask the running cluster with this API"
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(envvar="ZABKA_TOKEN_FILE", help="With --on: file with the token of the API")
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", envvar="ZABKA_STATE", help="In place of a seed: a cluster's state; - for standard input"
+        ),
+    ] = None,
+    acks: Annotated[
+        str, typer.Option(envvar="ZABKA_ACKS", help="With --on or --state: acks of the producers, all or 1")
+    ] = "all",
+    budget: Annotated[
+        str, typer.Option(envvar="ZABKA_BUDGET", help="With --on or --state: time in which futures are run")
+    ] = "8s",
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="ZABKA_JSON", help="With --on or --state: print the forecast as JSON")
+    ] = False,
 ) -> None:
-    """Play a seed as it was, and again with a change from a moment on, and show what the change led to."""
+    """Play a seed with a change from a moment on, or forecast the death of a running cluster's node."""
     from zabka.api.exports.document import NoPage
     from zabka.cli.forked_pair import Asked, BadChange, dynamic, fault_id, lasts_ms_of, time_us, world_of
     from zabka.simulation.settings import BadSetting
 
     try:
+        if (seed is not None) + (on is not None) + (state is not None) != 1:
+            raise BadChange("give either a seed (--seed) or a running cluster (--on) or its state (--state)")
+        if seed is None:
+            given = (at, without, pause, set_, out)
+            if any(each is not None for each in given):
+                raise BadChange("--at, --without, --pause, --set and --out are for a seed")
+            _live(_question(kill or (), acks, budget, jobs, futures), on, token_file, state, as_json=as_json)
+            return
         check_output(out)
         asked = Asked(
             seed, scenario, world_of(scenario), None if at is None else time_us("--at", at),
