@@ -66,6 +66,8 @@ export const requests = {
   play: (name, seed = null) => ({ method: "POST", path: `/api/v1/scenarios/${encodeURIComponent(name)}/runs`, body: { keep: true, ...(seed === null ? {} : { seed }) } }),
   /** Run the random faults of a seed, and store the run. @param {number} seed @param {string} scenario @returns {Request} */
   playSeed: (seed, scenario) => ({ method: "POST", path: `/api/v1/seeds/${seed}/runs`, body: { scenario } }),
+  /** Play a seed's stored run again with a change. @param {string} run @param {unknown} body @returns {Request} */
+  fork: (run, body) => ({ method: "POST", path: `/api/v1/runs/${run}/forks`, body }),
   /** Store a journal, or the runs of an exported page. @param {File} file @returns {Request} */
   upload: (file) => ({ method: "POST", path: `/api/v1/runs?name=${encodeURIComponent(file.name.slice(0, 100))}`, body: file }),
   /** Run a scenario on this cluster. @param {string} name @returns {Request} */

@@ -25,7 +25,7 @@ from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.kept import KeptRuns
 from zabka.api.scenarios.forecasts import Follower, Forecasts
 from zabka.api.scenarios.process import PATIENCE_S, PlayerFailed
-from zabka.api.scenarios.runs import Here, ScenarioRuns
+from zabka.api.scenarios.runs import Here, Player, ScenarioRuns
 from zabka.api.services import Services
 from zabka.api.settings import AgentAddress, Settings
 from zabka.api.views.cluster import Views
@@ -311,8 +311,9 @@ class Server:
     """Run the application on a free port in a thread."""
 
     def __init__(
-        self, directory: Path, token: str | None = None, follower: Follower | None = None, **changes: Any
-    ) -> None:
+        self, directory: Path, token: str | None = None, follower: Follower | None = None,
+        player: Player | None = None, **changes: Any,
+    ) -> None:  # fmt: skip
         chosen = settings(directory, **changes)
         self.agent = FakeAgent(chosen.agents[0])
         self.ensemble = FakeEnsemble()
@@ -327,7 +328,7 @@ class Server:
         self.player = FakePlayer()
         self.follower: Follower = follower or FakeFollower()
         runs = Runs(self.collector, KeptRuns(directory / "api" / "runs"))
-        scenarios = ScenarioRuns(self.player, runs.kept, HERE)
+        scenarios = ScenarioRuns(player or self.player, runs.kept, HERE)
         self.journalled: list[Event] = []
         self.services = Services(
             chosen,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from zabka.cli.failure import fail
@@ -174,6 +176,40 @@ def _futures(asked: Asked, pair: Pair, count: int, jobs: int) -> Iterator[str]:
     yield from table(columns)
 
 
+class Fork(msgspec.Struct, frozen=True):
+    """Result of a fork, as JSON for other programs."""
+
+    change: str
+    same: int
+    """Number of events before the first difference."""
+    problems: list[str]
+    virtual_ms: int
+    journal_sha256: str
+
+
+def write_fork(asked: Asked, directory: Path) -> None:
+    """Play the run and its fork, write the fork's journal and messages, and print a `Fork`.  Raises BadChange, OSError.
+
+    The files are `what-if.jsonl` and `what-if.messages.jsonl`.
+    """
+    from zabka.cli.forked_pair import play
+    from zabka.simulation.engine.garbage import seldom_collected
+    from zabka.simulation.engine.tap import MessageTap
+
+    tap = MessageTap()
+    with seldom_collected():
+        pair = play(asked, (None, tap))
+    lines = b"".join(pair.fork.lines())
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "what-if.jsonl").write_bytes(lines)
+    (directory / "what-if.messages.jsonl").write_bytes(b"".join(tap.lines()))
+    outcome = pair.fork.outcome
+    found = Fork(
+        change_text(pair.change), pair.same, outcome.problems, outcome.virtual_ms, sha256(lines).hexdigest()
+    )  # fmt: skip
+    print_line(msgspec.json.encode(found).decode())
+
+
 def what_if(asked: Asked, out: Path | None, futures: int = 0, jobs: int = 1) -> None:
     """Play the run and its fork, and print the comparison; with `out`, write both as one HTML file.
 
@@ -227,69 +263,83 @@ def _question(kill: Sequence[str], acks: str, budget: str, jobs: int | None, fut
     return LiveQuestion(kill[0], acks, budget_s, jobs, futures)
 
 
+Seed = Annotated[int | None, typer.Option(min=0, envvar="ZABKA_SEED", help="The seed to play")]
+Scenario = Annotated[
+    str, typer.Option(envvar="ZABKA_SCENARIO", help="Faults of the seed, as in `zabka simulate`, without scripts")
+]
+At = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ZABKA_AT",
+        help="Moment of the change in the world's time, such as 12.3s; --without has one of its own",
+    ),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FAULT", envvar="ZABKA_WITHOUT", help="Leave this fault out, such as f3 of the journal"),
+]
+Kill = Annotated[list[str] | None, typer.Option(metavar="NODE", envvar="ZABKA_KILL", help="Kill this node")]
+Pause = Annotated[list[str] | None, typer.Option(metavar="NODE", envvar="ZABKA_PAUSE", help="Pause this node")]
+For = Annotated[str, typer.Option("--for", envvar="ZABKA_FOR", help="Time for which nodes are killed or paused")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", envvar="ZABKA_SET", help="A setting that Kafka can change in running brokers"
+    ),
+]
+Futures = Annotated[
+    int,
+    typer.Option(min=0, max=10_000, envvar="ZABKA_FUTURES", help="Also count the outcomes of that many futures"),
+]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, envvar="ZABKA_JOBS", help="Number of processes; by default one per core")
+]
+Out = Annotated[
+    Path | None, typer.Option(envvar="ZABKA_OUT", help="HTML file for both runs; it opens with their comparison")
+]
+On = Annotated[
+    str | None,
+    typer.Option(metavar="URL", envvar="ZABKA_ON", help="In place of a seed: ask the running cluster with this API"),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option(envvar="ZABKA_TOKEN_FILE", help="With --on: file with the token of the API")
+]
+State = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", envvar="ZABKA_STATE", help="In place of a seed: a cluster's state; - for standard input"
+    ),
+]
+Acks = Annotated[str, typer.Option(envvar="ZABKA_ACKS", help="With --on or --state: acks of the producers, all or 1")]
+Budget = Annotated[str, typer.Option(envvar="ZABKA_BUDGET", help="With --on or --state: time in which futures are run")]
+AsJson = Annotated[
+    bool, typer.Option("--json", envvar="ZABKA_JSON", help="With --on or --state: print the forecast as JSON")
+]
+Journals = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", envvar="ZABKA_JOURNALS", help="Only write the fork's journal and messages here"),
+]
+
+
 def command(
-    seed: Annotated[int | None, typer.Option(min=0, envvar="ZABKA_SEED", help="The seed to play")] = None,
-    scenario: Annotated[
-        str, typer.Option(envvar="ZABKA_SCENARIO", help="Faults of the seed, as in `zabka simulate`, without scripts")
-    ] = "chaos",
-    at: Annotated[
-        str | None,
-        typer.Option(
-            envvar="ZABKA_AT",
-            help="Moment of the change in the world's time, such as 12.3s; --without has one of its own",
-        ),
-    ] = None,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FAULT", envvar="ZABKA_WITHOUT", help="Leave this fault out, such as f3 of the journal"),
-    ] = None,
-    kill: Annotated[list[str] | None, typer.Option(metavar="NODE", envvar="ZABKA_KILL", help="Kill this node")] = None,
-    pause: Annotated[
-        list[str] | None, typer.Option(metavar="NODE", envvar="ZABKA_PAUSE", help="Pause this node")
-    ] = None,
-    for_: Annotated[
-        str, typer.Option("--for", envvar="ZABKA_FOR", help="Time for which nodes are killed or paused")
-    ] = "10s",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", envvar="ZABKA_SET", help="A setting that Kafka can change in running brokers"
-        ),
-    ] = None,
-    futures: Annotated[
-        int,
-        typer.Option(min=0, max=10_000, envvar="ZABKA_FUTURES", help="Also count the outcomes of that many futures"),
-    ] = 0,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, envvar="ZABKA_JOBS", help="Number of processes; by default one per core")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(envvar="ZABKA_OUT", help="HTML file for both runs; it opens with their comparison")
-    ] = None,
-    on: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", envvar="ZABKA_ON", help="In place of a seed: ask the running cluster with this API"
-        ),
-    ] = None,
-    token_file: Annotated[
-        Path | None, typer.Option(envvar="ZABKA_TOKEN_FILE", help="With --on: file with the token of the API")
-    ] = None,
-    state: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", envvar="ZABKA_STATE", help="In place of a seed: a cluster's state; - for standard input"
-        ),
-    ] = None,
-    acks: Annotated[
-        str, typer.Option(envvar="ZABKA_ACKS", help="With --on or --state: acks of the producers, all or 1")
-    ] = "all",
-    budget: Annotated[
-        str, typer.Option(envvar="ZABKA_BUDGET", help="With --on or --state: time in which futures are run")
-    ] = "8s",
-    as_json: Annotated[
-        bool, typer.Option("--json", envvar="ZABKA_JSON", help="With --on or --state: print the forecast as JSON")
-    ] = False,
+    seed: Seed = None,
+    scenario: Scenario = "chaos",
+    at: At = None,
+    without: Without = None,
+    kill: Kill = None,
+    pause: Pause = None,
+    for_: For = "10s",
+    set_: Set = None,
+    futures: Futures = 0,
+    jobs: Jobs = None,
+    out: Out = None,
+    on: On = None,
+    token_file: TokenFile = None,
+    state: State = None,
+    acks: Acks = "all",
+    budget: Budget = "8s",
+    as_json: AsJson = False,
+    journals: Journals = None,
 ) -> None:
     """Play a seed with a change from a moment on, or forecast the death of a running cluster's node."""
     from zabka.api.exports.document import NoPage
@@ -300,9 +350,9 @@ def command(
         if (seed is not None) + (on is not None) + (state is not None) != 1:
             raise BadChange("give either a seed (--seed) or a running cluster (--on) or its state (--state)")
         if seed is None:
-            given = (at, without, pause, set_, out)
+            given = (at, without, pause, set_, out, journals)
             if any(each is not None for each in given):
-                raise BadChange("--at, --without, --pause, --set and --out are for a seed")
+                raise BadChange("--at, --without, --pause, --set, --out and --journals are for a seed")
             _live(_question(kill or (), acks, budget, jobs, futures), on, token_file, state, as_json=as_json)
             return
         check_output(out)
@@ -315,6 +365,9 @@ def command(
             raise BadChange("--at is missing: the moment from which the fork differs, such as --at 12.3s")
         if futures and without:
             raise BadChange("--futures draw faults of their own, so --without has no fault to leave out")
+        if journals is not None:
+            write_fork(asked, journals)
+            return
         what_if(asked, out, futures, jobs or os.cpu_count() or 1)
     except (OSError, BadChange, BadSetting, NoPage) as reason:
         fail(reason, USAGE)

@@ -142,7 +142,7 @@ def mirrored(state: LiveState, killed: str, acks: int) -> Mirrored:
         "The machines: disks, memory, the network's speed and the sharing of hosts by nodes.",
     ]  # fmt: skip
     peers = {each: number for number, each in enumerate(ranked, 1)}
-    return Mirrored(settings, peers, brokers, state, topics, faults, tuple(every))
+    return Mirrored(settings, peers, brokers, state, topics, faults=faults, limits=tuple(every))
 
 
 def _check(state: LiveState, killed: str, voters: list[int]) -> None:
