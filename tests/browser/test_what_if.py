@@ -1,12 +1,23 @@
-"""What-if questions on the page: the distribution of a node's death, its age, and when it cannot be asked."""
+"""What-if questions on the page: forecasts of a live node's death, and forks of simulated runs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx as http
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.page_server import PageServer
+from tests.browser.chromium import Watched
+from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_page import button, region
+from zabka.api.scenarios.process import ScenarioProcess
+from zabka.compose.launch import player_argv
 from zabka.journal import events as e
+
+SIMULATED_MS = 90_000
+"""Time in ms in which a seed or a fork is played on a busy machine."""
 
 
 def ask(page: Page, node: str) -> Locator:
@@ -69,3 +80,28 @@ def test_dead_node_and_past_moment_have_no_question(page: Page, server: PageServ
     expect(region(page, "The cluster at this moment")).to_contain_text("Actions are off")
     button(page, "More on broker 1").click()
     expect(button(page, "What if broker 1 is killed")).to_be_disabled()
+
+
+@pytest.fixture
+def simulating(tmp_path: Path) -> Iterator[PageServer]:
+    server = PageServer(tmp_path, player=ScenarioProcess(player_argv())).start()
+    write_healthy_cluster(server)
+    yield server
+    server.stop()
+
+
+def test_seed_is_forked_at_its_moment_and_both_runs_open(watched: Watched, simulating: PageServer) -> None:
+    page = watched.page
+    page.goto(f"{simulating.url}#scenario=ensemble&seed=2&at=300")
+    panel = region(page, "What if")
+    expect(panel).to_be_visible(timeout=SIMULATED_MS)
+    expect(panel.get_by_label("fault", exact=True)).to_contain_text("f1: ")
+    form = panel.get_by_role("form", name="What if a node died here")
+    form.get_by_label("node", exact=True).select_option("peer-1")
+    form.get_by_role("button", name="Died here").click()
+    expect(panel).to_contain_text("peer-1 dies at event 300")
+    expect(page.get_by_role("heading", name="Side by side")).to_be_visible(timeout=SIMULATED_MS)
+    expect(page.locator("main")).to_contain_text("peer-1 is killed for 10 s")
+    fork, run = http.get(f"{simulating.url}/api/v1/runs").json()[1:3]
+    assert (fork["pair"], fork["variant"]) == (run["id"], "peer-1 is killed for 10 s")
+    assert watched.leave() == []

@@ -9,7 +9,8 @@ import pytest
 
 from zabka.journal import events as e
 from zabka.journal.events import Entry, FaultInjected
-from zabka.simulation.fork import RUNNING, Change, check_setting
+from zabka.simulation.cluster.world import World
+from zabka.simulation.fork import RUNNING, Change, Forking, check_setting
 from zabka.simulation.forked_seed import ForkedSeed
 from zabka.simulation.run import ForkedRun, run_forked, run_with_journal
 from zabka.simulation.settings import BadSetting, world_settings
@@ -171,3 +172,47 @@ def test_whole_cluster_can_be_forked() -> None:
     fork = run_forked(SEED, "whole-cluster", Change(6_000_000, killed=(node,), lasts_ms=1_500), original=run)
     assert before(fork, 6_000_000) == before(run, 6_000_000)
     assert of_node(fork, node, 6_000_000, 7_500_000) == []
+
+
+def world_with(change: Change) -> World:
+    world = World(1, world_settings(["brokers=1", "drawn.topics=false"]))
+    Forking(world, change, lambda: None)
+    world.start()
+    world.run_to(change.at_us)
+    assert world.is_running("broker-1") == ("broker-1" not in change.killed)
+    return world
+
+
+def test_start_of_a_killed_node_leaves_another_fault_alone() -> None:
+    """The fork starts its node after 2 s, but not if the node has returned and another fault has killed it again."""
+    world = world_with(Change(AT_US, killed=("broker-1",), lasts_ms=2_000))
+    world.start("broker-1")
+    world.run(1_000)
+    world.kill("broker-1", power_loss=True)
+    world.run(5_000)
+    assert not world.is_running("broker-1")
+    world.end_world()
+
+
+def test_end_of_a_pause_leaves_another_pause_alone() -> None:
+    world = world_with(Change(AT_US, paused=("broker-1",), lasts_ms=2_000))
+    world.run(1_000)
+    world.pause("broker-1")
+    world.run(5_000)
+    assert world.is_paused("broker-1")
+    world.end_world()
+
+
+@pytest.mark.parametrize(("scenario", "seed"), [("whole", 3), ("swarm-ensemble", 4)])
+def test_later_faults_keep_their_ids_in_every_scenario(scenario: str, seed: int) -> None:
+    """A fault without one of its parts has fewer ids in the fork; the faults after it still have those of the run."""
+    run = run_forked(seed, scenario, Change(0))
+    left_out = next(name for name, (_, each) in faults(run).items() if each.kind in ("cut", "crash", "pause"))
+    change = Change(faults(run)[left_out][0], left_out=(left_out,))
+    fork = run_forked(seed, scenario, change, original=run)
+    assert before(fork, change.at_us) == before(run, change.at_us)
+    ours = {at_us: name for name, (at_us, _) in faults(run).items()}
+    theirs = {at_us: name for name, (at_us, _) in faults(fork).items()}
+    shared = [at_us for at_us in ours if at_us in theirs and at_us > change.at_us]
+    assert len(shared) >= 3
+    assert [ours[at_us] for at_us in shared] == [theirs[at_us] for at_us in shared]
