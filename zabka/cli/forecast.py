@@ -205,8 +205,7 @@ def forecasts(
 
     Stop after `count` futures or `budget_s` seconds. Raises NoMirror, also if no future has ended by then.
     """
-    # The time that this process has spent on its start is part of the budget.
-    began_s = time.monotonic() - time.process_time()
+    began_s = time.monotonic()
     source = mirrored(state, killed, acks)
     collect_seldom()
     deadline_s = began_s + budget_s

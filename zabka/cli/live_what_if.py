@@ -54,10 +54,12 @@ def forecast_state(file: str, question: LiveQuestion, *, as_json: bool) -> None:
         raise NoForecast(f"--state {file}: {reason}") from None
     jobs = question.jobs or min(JOBS_MAX, os.cpu_count() or 1)
     last: Forecast | None = None
+    # The API's child has spent a part of the budget on its own start.
+    spent_s = _age_s() if file == STDIN else 0.0
     try:
         for last in forecasts(
             state, question.kill, ACKS[question.acks],
-            budget_s=question.budget_s, jobs=jobs, count=question.futures or FUTURES_MAX,
+            budget_s=question.budget_s - spent_s, jobs=jobs, count=question.futures or FUTURES_MAX,
         ):  # fmt: skip
             if as_json:
                 print_line(msgspec.json.encode(last).decode())
@@ -67,6 +69,15 @@ def forecast_state(file: str, question: LiveQuestion, *, as_json: bool) -> None:
     if last is not None and not as_json:
         for line in table(last):
             print_line(line)
+
+
+def _age_s() -> float:
+    """Return the seconds since this process started, or its CPU time on systems without /proc."""
+    try:
+        started = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        return float(Path("/proc/uptime").read_text().split()[0]) - started
+    except (OSError, ValueError, IndexError):
+        return time.process_time()
 
 
 def forecast_on(url: str, token: str | None, question: LiveQuestion, *, as_json: bool) -> None:
