@@ -9,7 +9,10 @@ import pytest
 
 from zabka.journal import events as e
 from zabka.journal.events import Entry, FaultInjected
+from zabka.simulation.cluster.ensemble_world import ServingWorld
+from zabka.simulation.cluster.shape import draw_shape
 from zabka.simulation.cluster.world import World
+from zabka.simulation.faults.process_faults import ServingNemesis
 from zabka.simulation.fork import RUNNING, Change, Forking, check_setting
 from zabka.simulation.forked_seed import ForkedSeed
 from zabka.simulation.run import ForkedRun, run_forked, run_with_journal
@@ -205,7 +208,6 @@ def test_end_of_a_pause_leaves_another_pause_alone() -> None:
 
 @pytest.mark.parametrize(("scenario", "seed"), [("whole", 3), ("swarm-ensemble", 4)])
 def test_later_faults_keep_their_ids_in_every_scenario(scenario: str, seed: int) -> None:
-    """A fault without one of its parts has fewer ids in the fork; the faults after it still have those of the run."""
     run = run_forked(seed, scenario, Change(0))
     left_out = next(name for name, (_, each) in faults(run).items() if each.kind in ("cut", "crash", "pause"))
     change = Change(faults(run)[left_out][0], left_out=(left_out,))
@@ -216,3 +218,27 @@ def test_later_faults_keep_their_ids_in_every_scenario(scenario: str, seed: int)
     shared = [at_us for at_us in ours if at_us in theirs and at_us > change.at_us]
     assert len(shared) >= 3
     assert [ours[at_us] for at_us in shared] == [theirs[at_us] for at_us in shared]
+
+
+def first_ids(seed: ForkedSeed, parts: int) -> list[str]:
+    """Return the first fault id of each injection, where each injection has so many parts."""
+    world = ServingWorld(seed, draw_shape(Random(1)))
+    ids: list[str] = []
+
+    def inject(_: ServingNemesis) -> None:
+        first, *_ = [world.announce("cut", "peer-1") for _ in range(parts)]
+        ids.append(first)
+
+    nemesis = ServingNemesis(world, Random(1), [inject], gap_ms=400)
+    nemesis.start()
+    world.run(4_000)
+    nemesis.active = False
+    world.end_world()
+    return ids
+
+
+def test_fault_with_fewer_parts_does_not_renumber_later_faults() -> None:
+    run = ForkedSeed(5)
+    ours = first_ids(run, 2)
+    assert len(ours) >= 3
+    assert first_ids(ForkedSeed(5, run), 1) == ours == [f"f{1 + 2 * number}" for number in range(len(ours))]
