@@ -30,6 +30,7 @@ from zabka.api.routes import (
     topic_records,
     topics,
     transactions,
+    what_if,
 )
 from zabka.api.services import Services
 
@@ -49,6 +50,7 @@ TAGS = [
     {"name": "faults", "description": "Faults of links and requests"},
     {"name": "losses", "description": "Lost records, and their acknowledgement by a user"},
     {"name": "scenarios", "description": "The outage library, run in a simulated world"},
+    {"name": "what-if", "description": "Forecasts: what would happen to the live cluster if a node died now"},
     {"name": "lessons", "description": "Outages to predict, and the answers from their runs"},
     {"name": "campaigns", "description": "Campaigns that compare settings, audits, and the state of the tables"},
     {"name": "runs", "description": "Recorded histories: of the live cluster, and stored runs"},
@@ -79,7 +81,7 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     problems.install(app)
     for module in (
         health, nodes, topics, faults, scenarios, runs, messages, exports,
-        lessons, journal, campaigns, losses, transactions, groups, topic_records, jobs,
+        lessons, journal, campaigns, losses, transactions, groups, topic_records, jobs, what_if,
     ):  # fmt: skip
         app.include_router(module.router)
     for router in dashboard.routers():

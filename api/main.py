@@ -25,6 +25,7 @@ from zabka.api.kafka.cluster_admin import KafkaAdmin
 from zabka.api.kafka.workloads import WorkloadManager
 from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.kept import KeptRuns
+from zabka.api.scenarios.forecasts import Forecasts
 from zabka.api.scenarios.process import ScenarioProcess
 from zabka.api.scenarios.runs import Here, ScenarioRuns
 from zabka.api.services import Services
@@ -60,7 +61,8 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
         journal.flush()
 
     joined = JoinedBrokers(settings.brokers, emit, collector.state)
-    scenarios = ScenarioRuns(ScenarioProcess(player), runs.kept, _here(settings))
+    process = ScenarioProcess(player)
+    scenarios = ScenarioRuns(process, runs.kept, _here(settings))
     return Services(
         settings=settings,
         agents=agents,
@@ -72,6 +74,7 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
         joined=joined,
         scenarios=scenarios,
         runs=runs,
+        forecasts=Forecasts(process),
         emit=emit,
         jobs=Jobs(player, settings.cluster_data, settings.data),
     )

@@ -17,6 +17,7 @@ from zabka.api.collector.collector import Collector
 from zabka.api.collector.joined_brokers import JoinedBrokers
 from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.messages import RunMessages
+from zabka.api.scenarios.forecasts import Forecasts
 from zabka.api.scenarios.runs import ScenarioRuns
 from zabka.api.settings import Settings
 from zabka.api.views.admin_words import watchers
@@ -47,6 +48,7 @@ class Admin(Protocol):
     async def groups(self, known: Collection[str]) -> GroupReading: ...
     async def topics(self) -> TopicReading: ...
     async def records(self, partition: TopicPartition, offset: int | None, limit: int) -> RecordsSeen: ...
+    async def broker_settings(self, broker_id: int) -> dict[str, str]: ...
     async def close(self) -> None: ...
 
 
@@ -74,6 +76,7 @@ class Services:
     joined: JoinedBrokers
     scenarios: ScenarioRuns
     runs: Runs
+    forecasts: Forecasts
     emit: Callable[[Event], object]
     """Writes an event to the API's own journal."""
     jobs: Jobs
@@ -112,6 +115,7 @@ class Services:
         finally:
             self.stopping.set()
             await self.jobs.close()
+            await self.forecasts.close()
             await self.workloads.close()
             await self.admin.close()
             await self.ensemble.close()

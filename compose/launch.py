@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+PARENT = "ZABKA_PARENT"
+"""Environment variable with the pid of the process with which a child ends (`die_with_parent`)."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -31,7 +33,7 @@ def die_with_parent(number: signal.Signals) -> None:
 
     Does nothing unless the system is Linux and the parent requested this by setting ZABKA_PARENT to its pid.
     """
-    parent = os.environ.pop("ZABKA_PARENT", "")
+    parent = os.environ.pop(PARENT, "")
     if not parent or not sys.platform.startswith("linux"):
         return
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
@@ -48,7 +50,7 @@ def start_agent(config: Path, held: Sequence[int], parent: int | None) -> subpro
     """
     environment = dict(os.environ)
     if parent is not None:
-        environment["ZABKA_PARENT"] = str(parent)
+        environment[PARENT] = str(parent)
     with config.with_name("agent.log").open("ab") as out:
         return subprocess.Popen(
             argv_for("agent", "--config", str(config)),

@@ -15,7 +15,7 @@ from zabka.api.kafka.kafka_client import make_client, make_runtime
 from zabka.api.views.models import ElectionResult, NewTopic
 from zabka.journal.events import TopicPartition
 from zabka.kafka.channel import AsyncioChannel
-from zabka.kafka.client.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
+from zabka.kafka.client.admin_client import BROKER_RESOURCE, PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
 from zabka.kafka.client.client_errors import KafkaFateUnknown, KafkaRequestFailed, KafkaUnavailable
 from zabka.kafka.client.group_reading import GroupReading, read_groups
 from zabka.kafka.client.record_reading import OffsetOutOfRange, RecordsSeen, read_records
@@ -23,6 +23,7 @@ from zabka.kafka.client.topic_reading import TopicReading, read_topics
 from zabka.kafka.record_batch import BatchUnreadable
 
 ADMIN_TIMEOUT_MS = 15_000
+SETTINGS_TIMEOUT_MS = 2_000
 
 _STATUS = {
     ErrorCode.topic_already_exists: 409,
@@ -177,6 +178,17 @@ class KafkaAdmin:
         if client_id not in self._made_for:
             self._made_for[client_id] = self._new_client(client_id)
         return self._made_for[client_id][0]
+
+    async def broker_settings(self, broker_id: int) -> dict[str, str]:
+        """Return the effective settings of a broker."""
+        client = self._connected()
+        try:
+            rows = await client.describe_configs(BROKER_RESOURCE, str(broker_id), timeout_ms=SETTINGS_TIMEOUT_MS)
+        except KafkaRequestFailed as failure:
+            raise refused(failure) from None
+        except KafkaUnavailable as reason:
+            raise unavailable(reason) from None
+        return {row.name: row.value for row in rows if row.value is not None}
 
     async def close(self) -> None:
         """Close the connections."""

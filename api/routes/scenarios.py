@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
 
-from zabka.api.http.problems import responses
-from zabka.api.scenarios.models import NewScenarioRun, NewSeedRun, Scenario, ScenarioRun
-from zabka.api.services import Service
+from zabka.api.http.problems import Problem, responses
+from zabka.api.scenarios.models import NewFork, NewScenarioRun, NewSeedRun, Scenario, ScenarioRun
+from zabka.api.services import Service, Services
+from zabka.journal.reader import decode_line
 
 router = APIRouter(prefix="/api/v1", tags=["scenarios"])
 
@@ -62,6 +63,32 @@ async def run_seed(
     run = service.scenarios.request_seed(seed, requested or NewSeedRun())
     response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"
     return run
+
+
+@router.post(
+    "/runs/{id}/forks",
+    summary="Fork a stored run of a seed",
+    status_code=202,
+    responses={**responses(401, 403, 404, 409, 422), **_ACCEPTED},
+)
+async def fork_run(id: str, service: Service, response: Response, requested: NewFork) -> ScenarioRun:
+    """Play the run's seed again with a change from a moment on, as `zabka what-if --seed N` does, in its own process.
+
+    The fork has the same history up to the moment, byte for byte. It is stored as `kept.bug`, with this run as its
+    pair.
+    """
+    at_us = None if requested.at is None else _moment_us(service, id, requested.at)
+    run = service.scenarios.request_fork(service.runs.get(id), at_us, requested)
+    response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"
+    return run
+
+
+def _moment_us(service: Services, run: str, seq: int) -> int:
+    """Return the time in the simulated world just after an event.  Raises Problem 404."""
+    found = service.runs.rewind(run).history.read(seq, 1)
+    if not found or found[0].seq != seq:
+        raise Problem(404, f"{run} has no event {seq}")
+    return decode_line(found[0].json).mono_us + 1
 
 
 @router.get("/scenario-runs/{id}", summary="The state of a scenario run", responses=responses(404, 422))

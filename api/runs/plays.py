@@ -35,6 +35,8 @@ class Play(NamedTuple):
     decisive_seq: int | None = None
     variant: str | None = None
     link: str | None = None
+    pair: str | None = None
+    """A stored run to compare it with, if there is only this run to store."""
 
 
 class NotKept(Exception):
@@ -70,7 +72,7 @@ def _keep_all(kept: KeptRuns, directory: Path, plays: list[Play]) -> list[Run]:
     runs: list[Run] = []
     try:
         for play in plays:
-            runs.append(_keep(kept, directory, play, next((i for i in ids if i != play.id), None)))
+            runs.append(_keep(kept, directory, play, next((i for i in ids if i != play.id), play.pair)))
     except BaseException:
         for run in runs:
             kept.discard(run.id)

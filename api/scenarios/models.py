@@ -212,6 +212,40 @@ class NewSeedRun(Body):
         return [f"{key}={value}" for key, value in self.settings.items()]
 
 
+NodeName = Annotated[str, Field(pattern=r"^(broker|peer)-[1-9][0-9]{0,9}$")]
+FaultName = Annotated[str, Field(pattern=r"^f[1-9][0-9]{0,8}$")]
+
+
+class NewFork(Body):
+    """A change in a stored run of a seed.  Give nodes to kill or pause at a moment, or faults to leave out."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"at": 812, "kill": ["broker-2"]}})
+
+    at: int | None = Field(None, ge=1, description="Event after which the fork differs; `without` needs none")
+    kill: list[NodeName] = Field([], max_length=20, description="Nodes that die there")
+    pause: list[NodeName] = Field([], max_length=20, description="Nodes that are paused there")
+    lasts_ms: int = Field(10_000, gt=0, le=60_000, description="Time after which these nodes return")
+    without: list[FaultName] = Field([], max_length=20, description="Faults that are not injected, such as f3")
+
+    @model_validator(mode="after")
+    def _changes(self) -> NewFork:
+        if not (self.kill or self.pause or self.without):
+            raise ValueError("there is no change: give kill, pause or without")
+        if self.at is None and (self.kill or self.pause):
+            raise ValueError("at is missing: the event after which the nodes are killed or paused")
+        return self
+
+
+class ForkPlay(BaseModel):
+    """The output of `zabka what-if --journals`."""
+
+    change: str
+    same: int
+    problems: list[str]
+    virtual_ms: int
+    journal_sha256: str
+
+
 class SeedPlay(BaseModel):
     """The output of `zabka replay --json` for a seed."""
 

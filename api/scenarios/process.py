@@ -1,15 +1,16 @@
-"""Runs scenarios of the outage library and seeds in a child process, because they take seconds of CPU time.
+"""Runs scenarios of the outage library, seeds and what-ifs in a child process: they take seconds of CPU time.
 
-The child runs `zabka scenarios` or `zabka replay`, and ends when this process ends. If it has injected faults into this
-cluster, it first restores the cluster.
+The child runs `zabka scenarios`, `zabka replay` or `zabka what-if`, and ends when this process ends. If it has injected
+faults into this cluster, it first restores the cluster.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 import structlog
 
@@ -59,7 +60,32 @@ class ScenarioProcess:
             raise PlayerFailed(f"the player exited with code {process.returncode}: {last}")
         return answer
 
-    async def _started(self, arguments: Sequence[str]) -> asyncio.subprocess.Process:
+    async def follow(self, *arguments: str, feed: bytes, patience_s: float) -> AsyncIterator[bytes]:
+        """Run the process with `feed` as its input, and yield each line of its output as it comes.
+
+        Raises PlayerFailed if it fails or takes longer than `patience_s`. The process ends with this iterator.
+        """
+        process = await self._started(arguments, takes_input=True)
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        complaint = asyncio.create_task(process.stderr.read())
+        try:
+            async with asyncio.timeout(patience_s):
+                process.stdin.write(feed)
+                process.stdin.close()
+                async for line in process.stdout:
+                    yield line
+                await process.wait()
+        except TimeoutError:
+            raise PlayerFailed(f"it did not end within {patience_s:.0f} s") from None
+        finally:
+            if process.returncode is None:
+                await _end(process, complaint, STOP_S)
+            printed = (await complaint).decode(errors="replace").strip()
+        if process.returncode != _HELD:
+            log.error("what-if failed", arguments=arguments, code=process.returncode, stderr=printed)
+            raise PlayerFailed(printed.splitlines()[-1] if printed else f"it exited with code {process.returncode}")
+
+    async def _started(self, arguments: Sequence[str], *, takes_input: bool = False) -> asyncio.subprocess.Process:
         """Start the process. Raises PlayerFailed.
 
         If the caller is cancelled while the process starts, the process is terminated like a running one, so that it
@@ -68,7 +94,8 @@ class ScenarioProcess:
         starting = asyncio.create_task(
             asyncio.create_subprocess_exec(
                 *self._argv, *arguments,
-                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+                stdin=asyncio.subprocess.PIPE if takes_input else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
                 env={**os.environ, "ZABKA_PARENT": str(os.getpid())},
             )
         )  # fmt: skip
@@ -83,9 +110,7 @@ class ScenarioProcess:
             raise
 
 
-async def _end(
-    process: asyncio.subprocess.Process, answering: asyncio.Task[tuple[bytes, bytes]], within_s: float
-) -> None:
+async def _end(process: asyncio.subprocess.Process, answering: asyncio.Task[Any], within_s: float) -> None:
     """Send SIGTERM to the process, and SIGKILL if it does not end in time.
 
     Meanwhile the `answering` task reads the output, because the process would block on a full pipe.

@@ -10,6 +10,7 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qs
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
@@ -17,10 +18,12 @@ from pydantic import TypeAdapter, ValidationError
 from zabka.api.http.problems import Problem
 from zabka.api.runs.kept import KeptRuns
 from zabka.api.runs.plays import BUG, NotKept, Play, keep, workspace
-from zabka.api.runs.run_models import Verdict, link_of
+from zabka.api.runs.run_models import Run, Verdict, link_of
 from zabka.api.scenarios.models import (
     OF_WHOLE_PROCESSES,
+    ForkPlay,
     KeptPlays,
+    NewFork,
     NewScenarioRun,
     NewSeedRun,
     Scenario,
@@ -61,6 +64,8 @@ class _Queued(NamedTuple):
     script: Scenario | None
     keep: bool
     patience_s: float = PATIENCE_S
+    original: Run | None = None
+    """The stored run of which this run is a fork."""
 
 
 class ScenarioRuns:
@@ -133,6 +138,24 @@ class ScenarioRuns:
         )  # fmt: skip
         return self._enqueue(run, _Queued(arguments, None, keep=True))
 
+    def request_fork(self, original: Run, at_us: int | None, requested: NewFork) -> ScenarioRun:
+        """Queue a fork of a stored run of a seed; it will be stored as the pair of that run.
+
+        Raises Problem: 409 if the queue is full, 422 if the run cannot be forked.
+        """
+        seed, scenario = _seed_of(original)
+        arguments = _arguments("what-if", "--scenario", scenario, seed=seed, pairs=[])
+        arguments += [] if at_us is None else ["--at", f"{at_us / 1_000_000:.6f}s"]
+        options = {"--kill": requested.kill, "--pause": requested.pause, "--without": requested.without}
+        for option, values in options.items():
+            arguments += [argument for value in values for argument in (option, value)]
+        arguments += ["--for", f"{requested.lasts_ms / 1000:g}s"] if requested.kill or requested.pause else []
+        run = ScenarioRun(
+            id=_new_id(), scenario=scenario, seed=seed, switches=[], settings={}, state="queued",
+            requested_ms=_now_ms(), replay=shlex.join(["zabka", *arguments]),
+        )  # fmt: skip
+        return self._enqueue(run, _Queued(arguments, None, keep=True, original=original))
+
     def _enqueue(self, run: ScenarioRun, requested: _Queued) -> ScenarioRun:
         if self._queue.full():
             raise Problem(409, f"{WAITING_MAX} runs are waiting already; try again when one has ended")
@@ -162,6 +185,8 @@ class ScenarioRuns:
         """Execute a run and return its result as fields of `ScenarioRun`."""
         try:
             with workspace(self._kept, run.id) if requested.keep else nullcontext() as directory:
+                if requested.original is not None:
+                    return await self._play_fork(run, requested, requested.original, directory)
                 if requested.script is None:
                     return await self._play_seed(run, requested, directory)
                 return await self._play_script(run, requested, requested.script, directory)
@@ -227,6 +252,38 @@ class ScenarioRuns:
             **await self._keep(directory, [play]),
         }
 
+    async def _play_fork(
+        self, run: ScenarioRun, requested: _Queued, original: Run, directory: Path | None
+    ) -> dict[str, Any]:
+        assert directory is not None
+        output = await self._player.ask(*requested.arguments, "--journals", str(directory))
+        played = ForkPlay.model_validate_json(output)
+        verdict: Verdict = "violated" if played.problems else "held"
+        play = Play(
+            name=FORK,
+            id=run.id,
+            kind="seed",
+            title=f"{original.title}: {played.change}",
+            of=str(run.seed),
+            verdict=verdict,
+            sha256=played.journal_sha256,
+            replay=run.replay,
+            decisive_seq=played.same + 1,
+            variant=played.change,
+            pair=original.id,
+        )
+        kept = await self._keep(directory, [play])
+        if "error" not in kept:
+            kept["kept"] = KeptPlays(run=original.id, bug=run.id)
+        return {
+            "verdict": verdict,
+            "as_expected": not played.problems,
+            "problems": played.problems,
+            "virtual_ms": played.virtual_ms,
+            "journal_sha256": played.journal_sha256,
+            **kept,
+        }
+
     async def _keep(self, directory: Path, plays: list[Play]) -> dict[str, Any]:
         try:
             await keep(self._kept, directory, plays)
@@ -240,7 +297,17 @@ class ScenarioRuns:
             del self._runs[run_id]
 
 
+def _seed_of(run: Run) -> tuple[int, str]:
+    """Return the seed and the scenario of a stored run.  Raises Problem 422 if it has none."""
+    link = parse_qs(run.link or "")
+    if run.kind != "seed" or "seed" not in link or "scenario" not in link:
+        raise Problem(422, f"{run.id} cannot be forked: only the stored run of a seed without settings of its own can")
+    return int(link["seed"][0]), link["scenario"][0]
+
+
 WITH_BUG = "with its bug"
+FORK = "what-if"
+"""Name of the journal file that the scenario process writes for a fork."""
 SEED = "seed"
 """Name of the journal file that the scenario process writes for a seed."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Collection
 
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 TIMEOUT_S = 0.5
@@ -39,6 +40,17 @@ async def watchers(connect: str, path: str) -> list[str] | None:
     answers = await asyncio.gather(*(ask(host.strip("[]"), int(port), "wchp") for host, _, port in peers))
     found = [sessions_of(answer, path) for answer in answers if answer is not None and is_watch_list(answer)]
     return sorted({s for sessions in found for s in sessions}) if found else None
+
+
+async def settings(connect: str, keys: Collection[str]) -> dict[str, str]:
+    """Return these settings from the first peer of a connect string that replies to `conf`; empty if none does."""
+    for address in connect.partition("/")[0].split(","):
+        host, _, port = address.rpartition(":")
+        found = await ask(host.strip("[]"), int(port), "conf")
+        rows = [line.partition("=") for line in (found or "").splitlines()]
+        if settings := {key: value for key, equals, value in rows if equals and key in keys}:
+            return settings
+    return {}
 
 
 def is_watch_list(answer: str) -> bool:

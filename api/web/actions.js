@@ -13,6 +13,7 @@ const TOKEN_KEY = "zabka.token";
 const CALL_TIMEOUT_MS = 60_000;
 const TABLE_POLL_MS = 2000;
 const RUN_POLL_MS = 250;
+const WHAT_IF_POLL_MS = 300;
 
 /** @param {string} text */
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
@@ -73,10 +74,16 @@ export const requests = {
   play: (name, seed = null) => ({ method: "POST", path: `/api/v1/scenarios/${encodeURIComponent(name)}/runs`, body: { keep: true, ...(seed === null ? {} : { seed }) } }),
   /** Run the random faults of a seed, and store the run. @param {number} seed @param {string} scenario @returns {Request} */
   playSeed: (seed, scenario) => ({ method: "POST", path: `/api/v1/seeds/${seed}/runs`, body: { scenario } }),
+  /** Play a seed's stored run again with a change. @param {string} run @param {unknown} body @returns {Request} */
+  fork: (run, body) => ({ method: "POST", path: `/api/v1/runs/${run}/forks`, body }),
   /** Store a journal, or the runs of an exported page. @param {File} file @returns {Request} */
   upload: (file) => ({ method: "POST", path: `/api/v1/runs?name=${encodeURIComponent(file.name.slice(0, 100))}`, body: file }),
   /** Run a scenario on this cluster. @param {string} name @returns {Request} */
   playLive: (name) => ({ method: "POST", path: `/api/v1/scenarios/${name}/runs`, body: { live: true } }),
+  /** Ask what would happen if a node died now. @param {string} node @param {string} acks of the producers @returns {Request} */
+  whatIf: (node, acks = "all") => ({ method: "POST", path: "/api/v1/what-if", body: { kill: node, acks } }),
+  /** @param {string} id @returns {Request} */
+  answer: (id) => ({ method: "GET", path: `/api/v1/what-if/${id}` }),
   /** @param {string} id @returns {Request} */
   run: (id) => ({ method: "GET", path: `/api/v1/scenario-runs/${id}` }),
 };
@@ -173,6 +180,34 @@ export class Actions {
       scenarios.run = answer.ok ? answer.body : { ...run, state: "ended", error: outcome(answer) };
       this.changed();
     }
+  }
+
+  /** Ask what would happen if a node died now, and follow the answer until it is complete or closed. @param {string} node @param {string} acks */
+  async askWhatIf(node, acks = "all") {
+    /** @type {import("./views/what_if.js").WhatIf} */
+    const shown = { node, acks, asked: null, error: "" };
+    this.state.what_if = shown;
+    this.changed();
+    const answer = await this.send(requests.whatIf(node, acks));
+    if (answer?.ok) shown.asked = answer.body;
+    else if (answer?.status === 401) return this.closeWhatIf();
+    else shown.error = answer ? outcome(answer) : this.why || "the API does not respond";
+    this.changed();
+    while (this.state.what_if === shown && shown.asked?.state === "running") {
+      await new Promise((resolve) => setTimeout(resolve, WHAT_IF_POLL_MS));
+      const found = await this.#fetch(requests.answer(shown.asked.id), null).catch(() => null);
+      if (found?.ok) shown.asked = found.body;
+      else if (found) shown.error = outcome(found);
+      if (shown.error) break;
+      this.changed();
+    }
+    this.changed();
+  }
+
+  /** Close the answer to a what-if question. */
+  closeWhatIf() {
+    this.state.what_if = null;
+    this.changed();
   }
 
   /** Load one of the Spark tables. @param {string} name */

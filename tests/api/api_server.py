@@ -24,8 +24,9 @@ from zabka.api.collector.joined_brokers import JoinedBrokers
 from zabka.api.http.problems import Problem
 from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.kept import KeptRuns
+from zabka.api.scenarios.forecasts import Follower, Forecasts
 from zabka.api.scenarios.process import PATIENCE_S, PlayerFailed
-from zabka.api.scenarios.runs import Here, ScenarioRuns
+from zabka.api.scenarios.runs import Here, Player, ScenarioRuns
 from zabka.api.services import Services
 from zabka.api.settings import AgentAddress, Settings
 from zabka.api.views.cluster import Views
@@ -50,6 +51,7 @@ from zabka.kafka.client.topic_reading import TopicReading
 HERE = Here("http://127.0.0.1:1")
 STARTS_S = 30.0
 NO_JOBS = ("/nonexistent",)
+FOLLOWED_S = 30.0
 NODES = ["peer-1", "peer-2", "peer-3", "broker-1", "broker-2", "broker-3"]
 
 
@@ -225,6 +227,9 @@ class FakeAdmin:
         rows = self.log[begin : begin + limit]
         return RecordsSeen(rows, begin + len(rows), 0, end, end)
 
+    async def broker_settings(self, broker_id: int) -> dict[str, str]:
+        return {"min.insync.replicas": "2", "zookeeper.session.timeout.ms": "6000", "replica.lag.time.max.ms": "1500"}
+
     async def close(self) -> None:
         return
 
@@ -288,12 +293,46 @@ class FakePlayer:
         return json.dumps({"scenarios": 1, "violated": 0, "runs": [run]}).encode()
 
 
+class FakeFollower:
+    """Fake of the process that runs futures. It yields two distributions, and waits in between until `released`."""
+
+    SHARE: ClassVar[dict[str, Any]] = {"count": 1, "low": 0.1, "high": 0.6}
+    TIMES: ClassVar[dict[str, Any]] = {"median_ms": 6100, "p90_ms": 6400, "longest_ms": 6600, "never": 0}
+    NO_TIMES: ClassVar[dict[str, Any]] = {"median_ms": 0, "p90_ms": 0, "longest_ms": 0, "never": 0}
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+        self.states: list[bytes] = []
+        self.released = threading.Event()
+        self.failure = ""
+
+    async def follow(self, *arguments: str, feed: bytes, patience_s: float) -> AsyncIterator[bytes]:
+        self.asked.append(arguments)
+        self.states.append(feed)
+        if self.failure:
+            raise PlayerFailed(self.failure)
+        yield self.line(1, ended=False)
+        await asyncio.to_thread(self.released.wait, FOLLOWED_S)
+        yield self.line(4, ended=True)
+
+    def line(self, futures: int, *, ended: bool) -> bytes:
+        state = json.loads(self.states[-1])
+        found = {
+            "killed": self.asked[-1][4], "acks": "all", "read_at_us": state["read_at_us"], "futures": futures,
+            "horizon_ms": 17500, "took_ms": 900, "ended": ended, "lost": self.SHARE, "controller": self.TIMES,
+            "writable": self.TIMES, "quorum": self.NO_TIMES, "unwritable": {"orders-0": 1}, "problems": 0,
+            "limits": ["Consumer groups, transactions and internal topics."],
+        }  # fmt: skip
+        return json.dumps(found).encode() + b"\n"
+
+
 class Server:
     """Run the application on a free port in a thread."""
 
     def __init__(
-        self, directory: Path, token: str | None = None, job_argv: Sequence[str] = NO_JOBS, **changes: Any
-    ) -> None:
+        self, directory: Path, token: str | None = None, follower: Follower | None = None,
+        player: Player | None = None, job_argv: Sequence[str] = NO_JOBS, **changes: Any,
+    ) -> None:  # fmt: skip
         chosen = settings(directory, **changes)
         self.agent = FakeAgent(chosen.agents[0])
         self.ensemble = FakeEnsemble()
@@ -306,8 +345,9 @@ class Server:
         self.reported: list[Event] = []
         joined = JoinedBrokers(chosen.brokers, self.reported.append, self.collector.state)
         self.player = FakePlayer()
+        self.follower: Follower = follower or FakeFollower()
         runs = Runs(self.collector, KeptRuns(directory / "api" / "runs"))
-        scenarios = ScenarioRuns(self.player, runs.kept, HERE)
+        scenarios = ScenarioRuns(player or self.player, runs.kept, HERE)
         self.journalled: list[Event] = []
         self.services = Services(
             chosen,
@@ -320,6 +360,7 @@ class Server:
             joined,
             scenarios,
             runs,
+            Forecasts(self.follower),
             self.journalled.append,
             Jobs(job_argv, directory, directory / "api"),
         )

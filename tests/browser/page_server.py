@@ -15,7 +15,17 @@ from typing import Any
 import uvicorn
 from sse_starlette.sse import AppStatus
 
-from tests.api.api_server import HERE, NODES, FakeAdmin, FakeAgent, FakeEnsemble, FakePlayer, FakeWorkloads, settings
+from tests.api.api_server import (
+    HERE,
+    NODES,
+    FakeAdmin,
+    FakeAgent,
+    FakeEnsemble,
+    FakeFollower,
+    FakePlayer,
+    FakeWorkloads,
+    settings,
+)
 from zabka.agent.protocol import API_NODE, JournalAnswer, JournalChunk, Position
 from zabka.api.analytics.jobs import Jobs
 from zabka.api.app import create_app
@@ -24,6 +34,7 @@ from zabka.api.collector.collector import Collector
 from zabka.api.collector.joined_brokers import JoinedBrokers
 from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.kept import KeptRuns
+from zabka.api.scenarios.forecasts import Forecasts
 from zabka.api.scenarios.runs import Player, ScenarioRuns
 from zabka.api.services import Services
 from zabka.api.views.cluster import Views
@@ -90,6 +101,7 @@ class PageServer:
         self.agent = JournallingAgent(self._settings.agents[0])
         self.ensemble = FakeEnsemble()
         self.admin = FakeAdmin(self.ensemble)
+        self.follower = FakeFollower()
         self.url = ""
 
     def start(self) -> PageServer:
@@ -102,7 +114,7 @@ class PageServer:
         runs = Runs(self._collector, KeptRuns(self._settings.data / "runs"))
         services = Services(
             self._settings, agents, self.ensemble, self._collector, views, self.admin, FakeWorkloads(), joined,
-            ScenarioRuns(self._player, runs.kept, HERE), runs, self._emit,
+            ScenarioRuns(self._player, runs.kept, HERE), runs, Forecasts(self.follower), self._emit,
             Jobs(JOB_ARGV, self._settings.cluster_data, self._settings.data),
         )  # fmt: skip
         app = create_app(services, self._token)

@@ -9,7 +9,11 @@ import pytest
 
 from zabka.journal import events as e
 from zabka.journal.events import Entry, FaultInjected
-from zabka.simulation.fork import RUNNING, Change, check_setting
+from zabka.simulation.cluster.ensemble_world import ServingWorld
+from zabka.simulation.cluster.shape import draw_shape
+from zabka.simulation.cluster.world import World
+from zabka.simulation.faults.process_faults import ServingNemesis
+from zabka.simulation.fork import RUNNING, Change, Forking, check_setting
 from zabka.simulation.forked_seed import ForkedSeed
 from zabka.simulation.run import ForkedRun, run_forked, run_with_journal
 from zabka.simulation.settings import BadSetting, world_settings
@@ -171,3 +175,70 @@ def test_whole_cluster_can_be_forked() -> None:
     fork = run_forked(SEED, "whole-cluster", Change(6_000_000, killed=(node,), lasts_ms=1_500), original=run)
     assert before(fork, 6_000_000) == before(run, 6_000_000)
     assert of_node(fork, node, 6_000_000, 7_500_000) == []
+
+
+def world_with(change: Change) -> World:
+    world = World(1, world_settings(["brokers=1", "drawn.topics=false"]))
+    Forking(world, change, lambda: None)
+    world.start()
+    world.run_to(change.at_us)
+    assert world.is_running("broker-1") == ("broker-1" not in change.killed)
+    return world
+
+
+def test_start_of_a_killed_node_leaves_another_fault_alone() -> None:
+    """The fork starts its node after 2 s, but not if the node has returned and another fault has killed it again."""
+    world = world_with(Change(AT_US, killed=("broker-1",), lasts_ms=2_000))
+    world.start("broker-1")
+    world.run(1_000)
+    world.kill("broker-1", power_loss=True)
+    world.run(5_000)
+    assert not world.is_running("broker-1")
+    world.end_world()
+
+
+def test_end_of_a_pause_leaves_another_pause_alone() -> None:
+    world = world_with(Change(AT_US, paused=("broker-1",), lasts_ms=2_000))
+    world.run(1_000)
+    world.pause("broker-1")
+    world.run(5_000)
+    assert world.is_paused("broker-1")
+    world.end_world()
+
+
+@pytest.mark.parametrize(("scenario", "seed"), [("whole", 3), ("swarm-ensemble", 4)])
+def test_later_faults_keep_their_ids_in_every_scenario(scenario: str, seed: int) -> None:
+    run = run_forked(seed, scenario, Change(0))
+    left_out = next(name for name, (_, each) in faults(run).items() if each.kind in ("cut", "crash", "pause"))
+    change = Change(faults(run)[left_out][0], left_out=(left_out,))
+    fork = run_forked(seed, scenario, change, original=run)
+    assert before(fork, change.at_us) == before(run, change.at_us)
+    ours = {at_us: name for name, (at_us, _) in faults(run).items()}
+    theirs = {at_us: name for name, (at_us, _) in faults(fork).items()}
+    shared = [at_us for at_us in ours if at_us in theirs and at_us > change.at_us]
+    assert len(shared) >= 3
+    assert [ours[at_us] for at_us in shared] == [theirs[at_us] for at_us in shared]
+
+
+def first_ids(seed: ForkedSeed, parts: int) -> list[str]:
+    """Return the first fault id of each injection, where each injection has so many parts."""
+    world = ServingWorld(seed, draw_shape(Random(1)))
+    ids: list[str] = []
+
+    def inject(_: ServingNemesis) -> None:
+        first, *_ = [world.announce("cut", "peer-1") for _ in range(parts)]
+        ids.append(first)
+
+    nemesis = ServingNemesis(world, Random(1), [inject], gap_ms=400)
+    nemesis.start()
+    world.run(4_000)
+    nemesis.active = False
+    world.end_world()
+    return ids
+
+
+def test_fault_with_fewer_parts_does_not_renumber_later_faults() -> None:
+    run = ForkedSeed(5)
+    ours = first_ids(run, 2)
+    assert len(ours) >= 3
+    assert first_ids(ForkedSeed(5, run), 1) == ours == [f"f{1 + 2 * number}" for number in range(len(ours))]

@@ -1,4 +1,4 @@
-"""Child process of the API that runs scenarios, seeds and jobs of the Lab. It exits when the API process exits."""
+"""Child process of the API that runs scenarios, seeds, forecasts and jobs of the Lab. It exits when the API exits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from types import FrameType
 
 from zabka.compose.launch import die_with_parent
 
-VERBS = ("scenarios", "replay", "pipeline", "campaign")
-JOBS = VERBS[2:]
+VERBS = ("scenarios", "replay", "what-if", "pipeline", "campaign")
+JOBS = VERBS[3:]
 
 
 def main() -> None:

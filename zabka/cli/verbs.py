@@ -37,7 +37,7 @@ VERBS = {
     "fault": "Add, list and remove faults of requests and links in a running cluster.",
     "simulate": "Run seeds in the simulated world; exit code 1 if an invariant was violated.",
     "replay": "Replay a seed, or a choice sequence of a search, byte-identical every time, and write its journal.",
-    "what-if": "Play a seed as it was, and again with a change from a moment on, and show what the change led to.",
+    "what-if": "Play a seed with a change from a moment on, or forecast the death of a running cluster's node.",
     "search": "Search for a violation by changing runs that reached something new; exit code 1 if one is found.",
     "explore": "Visit every state of the bare protocol in a small scope; exit code 1 if an invariant was violated.",
     "why": "Explain a decision: its rule, and its causes back to a fault, a request, a timer or a start.",

@@ -1,12 +1,14 @@
-"""`zabka what-if`: rerun a seed with a change that applies from a given moment, and show the effects."""
+"""`zabka what-if`: rerun a seed with a change from a given moment on, or forecast the death of a live node."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from zabka.cli.failure import fail
@@ -16,6 +18,7 @@ from zabka.cli.simulate import USAGE, print_line
 if TYPE_CHECKING:
     from zabka.cli.damage import Figure
     from zabka.cli.forked_pair import Asked, Pair
+    from zabka.cli.live_what_if import LiveQuestion
     from zabka.journal.causes import Causes
     from zabka.journal.events import Entry
     from zabka.journal.sentences import Sentences
@@ -176,6 +179,40 @@ def _futures(asked: Asked, pair: Pair, count: int, jobs: int) -> Iterator[str]:
     yield from table(columns)
 
 
+class Fork(msgspec.Struct, frozen=True):
+    """Result of a fork, as JSON for other programs."""
+
+    change: str
+    same: int
+    """Number of events before the first difference."""
+    problems: list[str]
+    virtual_ms: int
+    journal_sha256: str
+
+
+def write_fork(asked: Asked, directory: Path) -> None:
+    """Play the run and its fork, write the fork's journal and messages, and print a `Fork`.  Raises BadChange, OSError.
+
+    The files are `what-if.jsonl` and `what-if.messages.jsonl`.
+    """
+    from zabka.cli.forked_pair import play
+    from zabka.simulation.engine.garbage import seldom_collected
+    from zabka.simulation.engine.tap import MessageTap
+
+    tap = MessageTap()
+    with seldom_collected():
+        pair = play(asked, (None, tap))
+    lines = b"".join(pair.fork.lines())
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "what-if.jsonl").write_bytes(lines)
+    (directory / "what-if.messages.jsonl").write_bytes(b"".join(tap.lines()))
+    outcome = pair.fork.outcome
+    found = Fork(
+        change_text(pair.change), pair.same, outcome.problems, outcome.virtual_ms, sha256(lines).hexdigest()
+    )  # fmt: skip
+    print_line(msgspec.json.encode(found).decode())
+
+
 def what_if(asked: Asked, out: Path | None, futures: int = 0, jobs: int = 1) -> None:
     """Play the run and its fork, and print the comparison; with `out`, write both as one HTML file.
 
@@ -199,52 +236,128 @@ def what_if(asked: Asked, out: Path | None, futures: int = 0, jobs: int = 1) -> 
         _write(out, _page(asked, pair, taps))
 
 
+def _live(question: LiveQuestion, on: str | None, token_file: Path | None, state: str | None, *, as_json: bool) -> None:
+    """Print the forecast of a running cluster, or of a state in a file."""
+    from zabka.agent.token_file import BadToken, read_token
+    from zabka.cli.live_what_if import NoForecast, forecast_on, forecast_state
+
+    try:
+        if state is not None:
+            forecast_state(state, question, as_json=as_json)
+        elif on is not None:
+            token = None if token_file is None else read_token(token_file)
+            forecast_on(on, token, question, as_json=as_json)
+    except (NoForecast, BadToken, OSError) as reason:
+        fail(reason, USAGE)
+
+
+def _question(kill: Sequence[str], acks: str, budget: str, jobs: int | None, futures: int) -> LiveQuestion:
+    """Return the question about a live cluster.  Raises BadChange."""
+    from zabka.cli.forked_pair import BadChange, time_us
+    from zabka.cli.live_what_if import ACKS, BUDGETS_S, LiveQuestion
+
+    if len(kill) != 1:
+        raise BadChange("--kill is missing: name the one node that dies, such as --kill broker-2")
+    if acks not in ACKS:
+        raise BadChange(f"--acks {acks}: all or 1 is wanted")
+    budget_s, (least_s, most_s) = time_us("--budget", budget) / 1_000_000, BUDGETS_S
+    if not least_s <= budget_s <= most_s:
+        raise BadChange(f"--budget {budget}: a time from {least_s:g} to {most_s:g} s is wanted")
+    return LiveQuestion(kill[0], acks, budget_s, jobs, futures)
+
+
+Seed = Annotated[int | None, typer.Option(min=0, envvar="ZABKA_SEED", help="The seed to play")]
+Scenario = Annotated[
+    str, typer.Option(envvar="ZABKA_SCENARIO", help="Faults of the seed, as in `zabka simulate`, without scripts")
+]
+At = Annotated[
+    str | None,
+    typer.Option(
+        envvar="ZABKA_AT",
+        help="Moment of the change in the world's time, such as 12.3s; --without has one of its own",
+    ),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FAULT", envvar="ZABKA_WITHOUT", help="Leave this fault out, such as f3 of the journal"),
+]
+Kill = Annotated[list[str] | None, typer.Option(metavar="NODE", envvar="ZABKA_KILL", help="Kill this node")]
+Pause = Annotated[list[str] | None, typer.Option(metavar="NODE", envvar="ZABKA_PAUSE", help="Pause this node")]
+For = Annotated[str, typer.Option("--for", envvar="ZABKA_FOR", help="Time for which nodes are killed or paused")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", envvar="ZABKA_SET", help="A setting that Kafka can change in running brokers"
+    ),
+]
+Futures = Annotated[
+    int,
+    typer.Option(min=0, max=10_000, envvar="ZABKA_FUTURES", help="Also count the outcomes of that many futures"),
+]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, envvar="ZABKA_JOBS", help="Number of processes; by default one per core")
+]
+Out = Annotated[
+    Path | None, typer.Option(envvar="ZABKA_OUT", help="HTML file for both runs; it opens with their comparison")
+]
+On = Annotated[
+    str | None,
+    typer.Option(metavar="URL", envvar="ZABKA_ON", help="In place of a seed: ask the running cluster with this API"),
+]
+TokenFile = Annotated[
+    Path | None, typer.Option(envvar="ZABKA_TOKEN_FILE", help="With --on: file with the token of the API")
+]
+State = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", envvar="ZABKA_STATE", help="In place of a seed: a cluster's state; - for standard input"
+    ),
+]
+Acks = Annotated[str, typer.Option(envvar="ZABKA_ACKS", help="With --on or --state: acks of the producers, all or 1")]
+Budget = Annotated[str, typer.Option(envvar="ZABKA_BUDGET", help="With --on or --state: time in which futures are run")]
+AsJson = Annotated[
+    bool, typer.Option("--json", envvar="ZABKA_JSON", help="With --on or --state: print the forecast as JSON")
+]
+Journals = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", envvar="ZABKA_JOURNALS", help="Only write the fork's journal and messages here"),
+]
+
+
 def command(
-    seed: Annotated[int, typer.Option(min=0, envvar="ZABKA_SEED", help="The seed to play")],
-    scenario: Annotated[
-        str, typer.Option(envvar="ZABKA_SCENARIO", help="Faults of the seed, as in `zabka simulate`, without scripts")
-    ] = "chaos",
-    at: Annotated[
-        str | None,
-        typer.Option(
-            envvar="ZABKA_AT",
-            help="Moment of the change in the world's time, such as 12.3s; --without has one of its own",
-        ),
-    ] = None,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FAULT", envvar="ZABKA_WITHOUT", help="Leave this fault out, such as f3 of the journal"),
-    ] = None,
-    kill: Annotated[list[str] | None, typer.Option(metavar="NODE", envvar="ZABKA_KILL", help="Kill this node")] = None,
-    pause: Annotated[
-        list[str] | None, typer.Option(metavar="NODE", envvar="ZABKA_PAUSE", help="Pause this node")
-    ] = None,
-    for_: Annotated[
-        str, typer.Option("--for", envvar="ZABKA_FOR", help="Time for which nodes are killed or paused")
-    ] = "10s",
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", envvar="ZABKA_SET", help="A setting that Kafka can change in running brokers"
-        ),
-    ] = None,
-    futures: Annotated[
-        int,
-        typer.Option(min=0, max=10_000, envvar="ZABKA_FUTURES", help="Also count the outcomes of that many futures"),
-    ] = 0,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, envvar="ZABKA_JOBS", help="Number of processes; by default one per core")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(envvar="ZABKA_OUT", help="HTML file for both runs; it opens with their comparison")
-    ] = None,
+    seed: Seed = None,
+    scenario: Scenario = "chaos",
+    at: At = None,
+    without: Without = None,
+    kill: Kill = None,
+    pause: Pause = None,
+    for_: For = "10s",
+    set_: Set = None,
+    futures: Futures = 0,
+    jobs: Jobs = None,
+    out: Out = None,
+    on: On = None,
+    token_file: TokenFile = None,
+    state: State = None,
+    acks: Acks = "all",
+    budget: Budget = "8s",
+    as_json: AsJson = False,
+    journals: Journals = None,
 ) -> None:
-    """Play a seed as it was, and again with a change from a moment on, and show what the change led to."""
+    """Play a seed with a change from a moment on, or forecast the death of a running cluster's node."""
     from zabka.api.exports.document import NoPage
     from zabka.cli.forked_pair import Asked, BadChange, dynamic, fault_id, lasts_ms_of, time_us, world_of
     from zabka.simulation.settings import BadSetting
 
     try:
+        if (seed is not None) + (on is not None) + (state is not None) != 1:
+            raise BadChange("give either a seed (--seed) or a running cluster (--on) or its state (--state)")
+        if seed is None:
+            given = (at, without, pause, set_, out, journals)
+            if any(each is not None for each in given):
+                raise BadChange("--at, --without, --pause, --set, --out and --journals are for a seed")
+            _live(_question(kill or (), acks, budget, jobs, futures), on, token_file, state, as_json=as_json)
+            return
         check_output(out)
         asked = Asked(
             seed, scenario, world_of(scenario), None if at is None else time_us("--at", at),
@@ -255,6 +368,9 @@ def command(
             raise BadChange("--at is missing: the moment from which the fork differs, such as --at 12.3s")
         if futures and without:
             raise BadChange("--futures draw faults of their own, so --without has no fault to leave out")
+        if journals is not None:
+            write_fork(asked, journals)
+            return
         what_if(asked, out, futures, jobs or os.cpu_count() or 1)
     except (OSError, BadChange, BadSetting, NoPage) as reason:
         fail(reason, USAGE)

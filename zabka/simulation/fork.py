@@ -6,7 +6,8 @@ The change is a scheduled call that is the first one of its time: the events bef
 | change | effect |
 |---|---|
 | a fault is left out | it is drawn, and not injected; its id stays unused, so that later faults keep theirs |
-| a node is killed or paused | it is started or resumed after `lasts_ms`; the run also starts it when its faults end |
+| a node is killed or paused | it is started or resumed after `lasts_ms`, unless another fault has hit it by then; the \
+run also starts it when its faults end |
 | a setting is different | an operator sets the brokers' dynamic configuration, as kafka-configs.sh does |
 | another future | from then on, all random numbers of the world are other ones |
 """
@@ -21,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from zabka.broker_sim.configs.broker_keys import KAFKA_KEYS
 from zabka.broker_sim.configs.config_def import ConfigError
 from zabka.ensemble.ports import Runtime
-from zabka.journal.events import FaultInjected
+from zabka.journal.events import Entry, FaultInjected, NodeStarted
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, AdminClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from zabka.simulation.cluster.cluster_world import ClusterWorld
@@ -34,6 +35,8 @@ REQUESTER = "what-if"
 RETRY_MS = 200
 _REJECTIONS = (ErrorCode.invalid_request, ErrorCode.invalid_config, ErrorCode.policy_violation)
 """Errors with which a broker rejects a configuration permanently."""
+_STOPS = ("crash", "power_loss", "stop", "pause")
+"""Kinds of faults after which a node is down or paused."""
 RUNNING, PAUSED, DOWN = "running", "paused", "down"
 
 
@@ -93,6 +96,9 @@ class Forking:
         self._change = change
         self._begin_future = begin_future
         self._faults = 0
+        self._held: dict[str, None] = {}
+        """Nodes that are down or paused because of this change alone: no other fault or start has met them since."""
+        world.record.listeners.append(self._see)
         world.left_out = frozenset(change.left_out)
         world.scheduler.at(change.at_us, self._begin)
 
@@ -107,6 +113,14 @@ class Forking:
             self._world.run_kafka_client(REQUESTER, self._configure)
         self._begin_future()
 
+    def _see(self, entry: Entry) -> None:
+        """Note faults and starts of the nodes that this change holds: the fault that is the last one ends by itself."""
+        event = entry.event
+        if isinstance(event, NodeStarted):
+            self._held.pop(entry.node, None)
+        elif isinstance(event, FaultInjected) and event.requester != REQUESTER and event.kind in _STOPS:
+            self._held.pop(event.target, None)
+
     def _server(self, name: str) -> ServerMachine:
         return next(machine for machine in self._world.servers() if machine.name == name)
 
@@ -119,19 +133,26 @@ class Forking:
         if machine.process is not None:
             self._announce("crash", machine.name)
             machine.kill()
-            self._world.scheduler.after(self._change.lasts_ms * 1000, machine.switch_on)
+            self._held[machine.name] = None
+            self._world.scheduler.after(self._change.lasts_ms * 1000, lambda: self._start(machine))
+
+    def _start(self, machine: ServerMachine) -> None:
+        """Start a killed node, unless another fault holds it down now."""
+        if machine.name in self._held:
+            machine.switch_on()
 
     def _pause(self, machine: ServerMachine) -> None:
         if machine.process is not None and not machine.is_paused:
             process = machine.process
 
             def resume() -> None:
-                # A process that was killed meanwhile is not the paused one.
-                if machine.process is process:
+                # A process that was killed meanwhile is not the paused one. Another fault can have paused it, too.
+                if machine.process is process and machine.name in self._held:
                     machine.resume()
 
             self._announce("pause", machine.name)
             machine.pause()
+            self._held[machine.name] = None
             self._world.scheduler.after(self._change.lasts_ms * 1000, resume)
 
     async def _configure(self, client: AdminClient, runtime: Runtime) -> None:

@@ -57,13 +57,14 @@ class ForkedSeed(int):
         self._streams.append((purpose, random))
         return random
 
-    def begin_future(self) -> None:
-        """Make all random streams continue with the numbers of this future.
+    def begin_future(self, number: int | None = None) -> None:
+        """Make all random streams continue with the numbers of this future, or of the future `number`.
 
         The numbers are derived from the seed and the number of the future. Do nothing for a seed without a future.
         """
         if self._future is None:
             return
+        self._future = self._future if number is None else number
         self._has_begun = True
         for place, (purpose, random) in enumerate(self._streams):
             random.seed(self._number(f"/{place}/{purpose}"))

@@ -10,6 +10,7 @@ import { transport } from "../time/transport.js";
 import { tabs, top } from "./header.js";
 import { icon, submit } from "./parts.js";
 import { rail } from "./rail.js";
+import { whatIf } from "./what_if.js";
 
 /**
  * @typedef {import("../model.js").Model} Model
@@ -35,6 +36,7 @@ export function page(state, m, actions, moment, player, changed, readChatter, to
     </main>
     ${transport(moment, player, state, toggle)}
     ${state.ui.token ? tokenForm(actions) : nothing}
+    ${state.what_if ? whatIf(state.what_if, actions, Date.now() - state.skew_ms) : nothing}
     ${state.ui.keys ? keysDialog(() => toggle("keys")) : nothing}`;
 }
 

@@ -5,6 +5,7 @@ import { html, nothing } from "lit-html";
 import { source } from "../source/source.js";
 import { whyPanel } from "../why/panel.js";
 import { compared } from "./compared.js";
+import { forkPanel } from "./fork.js";
 import { incidentsPanel } from "./incidents.js";
 import { calls, events } from "./journal.js";
 import { standing } from "./standing.js";
@@ -24,5 +25,5 @@ export function rail(state, m, actions, moment, changed, readChatter) {
   return html`<aside class="rail" aria-label="State and journal">
     ${moment.place.tab === "table" ? nothing : standing(m, actions, moment)}
     ${whyPanel(state, moment, changed)}${moment.place.tab === "tracks" ? incidentsPanel(moment, changed) : nothing}
-    ${compared(moment)}${source().live ? calls(state) : nothing}${events(state, m, moment, changed, readChatter)}</aside>`;
+    ${forkPanel(m, moment, actions, changed)}${compared(moment)}${source().live ? calls(state) : nothing}${events(state, m, moment, changed, readChatter)}</aside>`;
 }

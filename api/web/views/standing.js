@@ -89,8 +89,16 @@ export function handles(actions, node) {
   return html`<span class="handles" role="group" aria-label="Actions on ${spoken}">${one("Kill")}${one(node.process === "paused" ? "Resume" : "Start")}
     <button type="button" class="small more" popovertarget=${menu} aria-label="More on ${spoken}" title="more">⋯</button></span>
     <div id=${menu} popover class="menu" @beforetoggle=${placed} @click=${closed} role="group" aria-label="More on ${spoken}">
-      ${IN_MENU.map(one)}
+      ${whatIfButton(actions, node, spoken, sensible.includes("Kill"))}${IN_MENU.map(one)}
       ${sensible.length ? html`<button type="button" class="small" @click=${() => void copy(node, sensible[0])}>Copy “${sensible[0]}” as curl</button>` : nothing}</div>`;
+}
+
+/** @param {Actions} actions @param {Node} node @param {string} spoken @param {boolean} alive */
+function whatIfButton(actions, node, spoken, alive) {
+  const request = requests.whatIf(node.name);
+  const off = !alive || node.process === "paused" || !actions.allows(request);
+  return html`<button type="button" class="small" aria-label="What if ${spoken} is killed" title=${actions.off && off ? actions.why : curl(request)}
+    ?disabled=${off} @click=${() => void actions.askWhatIf(node.name)}>What if it is killed…</button>`;
 }
 
 /** @param {Node} node @param {string} action */

@@ -11,6 +11,7 @@ from zabka.simulation.cluster.ensemble_world import ServingWorld
 from zabka.simulation.cluster.peer_machine import PeerMachine
 from zabka.simulation.cluster.server_machine import ServerMachine
 from zabka.simulation.draws import derive_random
+from zabka.simulation.forked_seed import ForkedSeed
 
 Undo = Callable[[], None]
 Action = Callable[["ServingNemesis"], None]
@@ -59,6 +60,9 @@ class ServingNemesis:
     def _inject(self, random: Random) -> None:
         if not self.active:
             return
+        if isinstance(seed := self.world.seed, ForkedSeed):
+            # In a fork, number the faults as the run did, even if a fault that was left out had several parts.
+            self.world.fault_number = seed.align(random, self.world.fault_number)
         # Zero means no fault. A random draw is practically never zero, but a choice sequence can contain a zero to omit
         # this fault.
         if random.getrandbits(WORD_BITS) and not self.holds_still:

@@ -21,6 +21,7 @@ from zabka.simulation.faults.broker_actions import BROKERS, Prompt
 from zabka.simulation.faults.disk_actions import DISKS_OF_BROKERS, DISKS_OF_PEERS
 from zabka.simulation.faults.node_actions import EVERYWHERE, MENDING, cut_client, rest
 from zabka.simulation.faults.transaction_faults import TRANSACTION_ACTIONS
+from zabka.simulation.forked_seed import ForkedSeed
 from zabka.simulation.seeds.failed_directory import go_on_without_a_directory
 from zabka.simulation.seeds.seed_run import BOOT_MS_MAX, SeedRun, SeedScenario
 from zabka.simulation.settings import WorldSettings
@@ -151,6 +152,8 @@ def _play(run: SeedRun) -> None:
     count = derive_random(run.seed, "length").randrange(ACTIONS_MIN, ACTIONS_MAX)
     choices, end_ms = derive_random(run.seed, ACTIONS), world.now_ms + FAULTS_MS_MAX
     for _ in range(count):
+        if isinstance(run.seed, ForkedSeed):
+            world.fault_number = run.seed.align(choices, world.fault_number)
         stage.perform_step(ActionNumbers(choices), actions)
         if world.now_ms > end_ms:
             break

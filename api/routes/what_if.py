@@ -1,0 +1,58 @@
+"""Routes of what-if questions about the live cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from zabka.api.http.problems import Problem, responses
+from zabka.api.routes.faults import fault_views
+from zabka.api.scenarios.forecast_models import NewWhatIf, WhatIf
+from zabka.api.scenarios.forecasts import live_state
+from zabka.api.services import Service, Services
+from zabka.api.views import admin_words
+from zabka.simulation.mirror.live_state import ENSEMBLE_KEYS
+
+router = APIRouter(prefix="/api/v1", tags=["what-if"])
+
+_ACCEPTED: dict[int | str, dict[str, Any]] = {
+    202: {"headers": {"Location": {"description": "Location of its answer", "schema": {"type": "string"}}}}
+}
+
+
+@router.post(
+    "/what-if",
+    summary="Ask what would happen if a node died now",
+    status_code=202,
+    responses={**responses(401, 403, 404, 409, 422, 503), **_ACCEPTED},
+)
+async def post_what_if(requested: NewWhatIf, service: Service, response: Response) -> WhatIf:
+    """Read the live state, and run futures of it in a simulated world in which the node dies.
+
+    The cluster itself is not changed. The answer at `Location` grows with each future, and is complete after `budget_s`
+    seconds.
+    """
+    fresh = await service.ensemble.read()
+    cluster = service.views.cluster(fresh, service.workloads.all(), await fault_views(service))
+    broker, ensemble = await asyncio.gather(
+        _broker_settings(service, cluster.controller.broker_id),
+        admin_words.settings(service.settings.zookeeper_connect, ENSEMBLE_KEYS),
+    )
+    asked = service.forecasts.request(requested, live_state(cluster, ensemble, broker), cluster.seq)
+    response.headers["Location"] = f"/api/v1/what-if/{asked.id}"
+    return asked
+
+
+async def _broker_settings(service: Services, broker_id: int) -> dict[str, str]:
+    with suppress(Problem):
+        return await service.admin.broker_settings(broker_id)
+    return {}
+
+
+@router.get("/what-if/{id}", summary="The answer to a what-if question", responses=responses(404))
+async def get_what_if(id: str, service: Service) -> WhatIf:
+    """Return the distribution over the futures that have ended so far."""
+    return service.forecasts.get(id)

@@ -1,0 +1,75 @@
+// What if, in a simulated run of a seed: the run is played again without a fault, or with a node that dies at this moment.
+
+import { html, nothing } from "lit-html";
+
+import { requests } from "../actions.js";
+import { NotPlayed, playKept } from "../lessons/play.js";
+import { NoMoment } from "../source/no_moment.js";
+import { source } from "../source/source.js";
+import { Answers } from "../why/answers.js";
+import { icon, panel, select, submit } from "./parts.js";
+
+/**
+ * @typedef {import("../model.js").Model} Model
+ * @typedef {import("../actions.js").Actions} Actions
+ * @typedef {import("../time/moment.js").Moment} Moment
+ * @typedef {{seq: number, fault_id: string, kind: string, source: string, target: string}} Fault
+ */
+
+const LASTS_MS = 10_000;
+const FAULTS_MAX = 1000;
+/** The ids of faults that the seed draws; others are parts of a fork. */
+const DRAWN = /^f\d+$/;
+const answers = new Answers();
+/** @type {{run: string, what: string, trouble: string} | null} The fork that was requested last. */
+let asked = null;
+
+/** @param {Model} m @param {Moment} moment @param {Actions} actions @param {() => void} changed */
+export function forkPanel(m, moment, actions, changed) {
+  const { run, seq, live, info } = moment.current();
+  // A fork, and a seed with settings of its own, have no link.
+  if (!source().live || live || info?.kind !== "seed" || !/\bseed=\d/.test(info.link ?? "")) return nothing;
+  const busy = asked?.run === run && asked.trouble === "";
+  const play = (/** @type {unknown} */ change, /** @type {string} */ what) => void fork(run, change, what, actions, moment, changed);
+  const running = [...m.brokers, ...m.peers].filter(({ process }) => process === "running").map(({ name }) => name);
+  return panel("fork", "What if", nothing, html`<div class="forks">
+    <form class="row" aria-label="What if a node died here" @submit=${submit(({ node }) => node && play({ at: seq, kill: [node], lasts_ms: LASTS_MS }, `${node} dies at event ${seq}`))}>
+      ${select("fork", "node", "node", running)}<button class="small danger" ?disabled=${busy || !running.length || !actions.allows(requests.fork(run, {}))}>Died here</button></form>
+    ${without(run, seq, busy || !actions.allows(requests.fork(run, {})), play, changed)}
+    ${busy ? html`<p role="status">${icon("hourglass")} Playing the seed again: ${asked?.what}…</p>` : html`<p class="quiet">The seed is played again with the same history up to the change. Both runs open side by side.</p>`}
+    ${asked?.run === run && asked.trouble ? html`<p class="bad" role="alert">${icon("bad")} Not possible: ${asked.what}: ${asked.trouble}.</p>` : nothing}</div>`);
+}
+
+/** @param {string} run @param {number} seq @param {boolean} off @param {(change: unknown, what: string) => void} play @param {() => void} changed */
+function without(run, seq, off, play, changed) {
+  const answer = answers.of(`/runs/${run}/journal?types=fault_injected`, changed, async () => (await source().events(run, { types: ["fault_injected"], limit: FAULTS_MAX })).entries);
+  if (answer.state !== "ready") return answer.state === "failed" ? html`<p class="quiet">Cannot read the faults: ${answer.message}.</p>` : nothing;
+  /** @type {Fault[]} */
+  const faults = answer.value.filter((/** @type {Fault} */ each) => DRAWN.test(each.fault_id));
+  if (faults.length === 0) return nothing;
+  const here = faults.filter((each) => each.seq <= seq).at(-1) ?? faults[0];
+  const choices = faults.map((each) => ({ value: each.fault_id, text: described(each) }));
+  return html`<form class="row" aria-label="What if a fault had not been there" @submit=${submit(({ fault }) => play({ without: [fault] }, `without ${fault}`))}>
+    ${select("fork", "fault", "fault", choices, here.fault_id)}<button class="small" ?disabled=${off}>Was not there</button></form>`;
+}
+
+/** @param {Fault} fault */
+const described = ({ fault_id, kind, source: from, target, seq }) => `${fault_id}: ${kind.replaceAll("_", " ")} of ${from}${target && target !== from ? ` → ${target}` : ""} (event ${seq})`;
+
+/** Play the fork, and open both runs side by side. @param {string} run @param {unknown} change @param {string} what @param {Actions} actions @param {Moment} moment @param {() => void} changed */
+async function fork(run, change, what, actions, moment, changed) {
+  const mine = (asked = { run, what, trouble: "" });
+  changed();
+  try {
+    const kept = await playKept(requests.fork(run, change), actions);
+    await moment.readRuns();
+    const found = moment.runs.find((each) => each.id === kept.bug);
+    // Do not move users who look at another run now.
+    if (asked === mine && found && moment.current().run === run) moment.go({ run: found.id, at: found.decisive_seq ?? null, with: run, tab: "compare" });
+    if (asked === mine) asked = null;
+  } catch (reason) {
+    if (!(reason instanceof NotPlayed || reason instanceof NoMoment)) throw reason;
+    mine.trouble = reason.message;
+  }
+  changed();
+}

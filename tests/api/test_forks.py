@@ -1,0 +1,109 @@
+"""Forks of stored runs of seeds over HTTP: the same history up to an event, then a change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.api_server import Server
+from zabka.api.scenarios.process import ScenarioProcess
+from zabka.compose.launch import player_argv
+
+V1 = "/api/v1"
+ENDS_S = 240.0
+SEED, SCENARIO = 2, "ensemble"
+
+
+@pytest.fixture(scope="module")
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with (
+        Server(tmp_path_factory.mktemp("api"), player=ScenarioProcess(player_argv())) as server,
+        httpx.Client(base_url=server.url, trust_env=False, timeout=30) as client,
+    ):
+        yield client
+
+
+def ended(http: httpx.Client, started: httpx.Response) -> dict[str, Any]:
+    assert started.status_code == 202, started.text
+    deadline = time.monotonic() + ENDS_S
+    while (run := http.get(started.headers["location"]).json())["state"] != "ended":
+        assert time.monotonic() < deadline, run
+        time.sleep(0.05)
+    found: dict[str, Any] = run
+    return found
+
+
+def forked(http: httpx.Client, run: str, **change: Any) -> dict[str, Any]:
+    return ended(http, http.post(f"{V1}/runs/{run}/forks", json=change))
+
+
+def events(http: httpx.Client, run: str, **asked: Any) -> list[dict[str, Any]]:
+    answer = http.get(f"{V1}/runs/{run}/journal", params={"limit": 1000, **asked})
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()
+    return found
+
+
+def faults(http: httpx.Client, run: str) -> list[dict[str, Any]]:
+    return events(http, run, types="fault_injected")
+
+
+@pytest.fixture(scope="module")
+def run(http: httpx.Client) -> str:
+    stored = ended(http, http.post(f"{V1}/seeds/{SEED}/runs", json={"scenario": SCENARIO}))
+    assert stored["error"] is None
+    found: str = stored["kept"]["run"]
+    return found
+
+
+def test_fork_is_stored_as_the_pair_of_its_run(http: httpx.Client, run: str) -> None:
+    at = 200
+    found = forked(http, run, at=at, kill=["peer-1"], lasts_ms=4000)
+    assert found["error"] is None
+    assert found["kept"] == {"run": run, "bug": found["id"]}
+    fork = http.get(f"{V1}/runs/{found['id']}").json()
+    assert (fork["kind"], fork["pair"], fork["variant"]) == ("seed", run, "peer-1 is killed for 4 s")
+    assert fork["decisive_seq"] > at
+    one, two = (events(http, each, limit=at) for each in (run, fork["id"]))
+    assert len(one) == at
+    assert one == two
+    [death] = [each for each in faults(http, fork["id"]) if each["fault_id"] == "w1"]
+    assert (death["kind"], death["target"]) == ("crash", "peer-1")
+
+
+def test_fork_without_a_fault_lacks_exactly_that_fault(http: httpx.Client, run: str) -> None:
+    first, second, left_out = (each["fault_id"] for each in faults(http, run)[:3])
+    found = forked(http, run, without=[left_out])
+    assert found["error"] is None
+    ids = [each["fault_id"] for each in faults(http, found["id"])]
+    assert ids[:2] == [first, second]
+    assert left_out not in ids
+
+
+def test_impossible_change_is_the_error_of_the_fork(http: httpx.Client, run: str) -> None:
+    found = forked(http, run, without=["f9999"])
+    assert "no fault of the run is f9999" in found["error"]
+    assert found["kept"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 422),
+        ({"kill": ["peer-1"]}, 422),
+        ({"at": 5, "kill": ["--out"]}, 422),
+        ({"at": 10**9, "kill": ["peer-1"]}, 404),
+    ],
+)
+def test_invalid_fork_is_rejected(http: httpx.Client, run: str, body: dict[str, Any], status: int) -> None:
+    assert http.post(f"{V1}/runs/{run}/forks", json=body).status_code == status
+
+
+def test_run_that_is_no_seed_cannot_be_forked(http: httpx.Client) -> None:
+    answer = http.post(f"{V1}/runs/live/forks", json={"without": ["f1"]})
+    assert (answer.status_code, "cannot be forked" in answer.json()["detail"]) == (422, True)
+    assert http.post(f"{V1}/runs/r0/forks", json={"without": ["f1"]}).status_code == 404

@@ -1,0 +1,107 @@
+"""What-if questions on the page: forecasts of a live node's death, and forks of simulated runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx as http
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.chromium import Watched
+from tests.browser.page_server import PageServer, write_healthy_cluster
+from tests.browser.test_page import button, region
+from zabka.api.scenarios.process import ScenarioProcess
+from zabka.compose.launch import player_argv
+from zabka.journal import events as e
+
+SIMULATED_MS = 90_000
+"""Time in ms in which a seed or a fork is played on a busy machine."""
+
+
+def ask(page: Page, node: str) -> Locator:
+    """Ask the question from the node's menu, and return the dialog."""
+    button(page, f"More on {node}").click()
+    button(page, f"What if {node} is killed").click()
+    return page.get_by_role("dialog", name=f"What if {node} died now?")
+
+
+def test_answer_grows_and_shows_when_the_state_was_read(page: Page, server: PageServer) -> None:
+    shown = ask(page, "broker 2")
+    expect(shown).to_contain_text("1 future so far")
+    expect(shown).to_contain_text("Live state read at")
+    expect(shown.get_by_role("button", name="Ask again")).to_be_disabled()
+
+    server.follower.released.set()
+    expect(shown).to_contain_text("4 futures in a simulated world, with producers that use acks=all")
+    expect(shown).to_contain_text("1 of 4 (10 to 60 %)")
+    expect(shown).to_contain_text("median 6.1 s, 90 % 6.4 s, longest 6.6 s")
+    expect(shown).to_contain_text("no interruption")
+    expect(shown.get_by_role("list", name="Partitions that wait for broker 2")).to_contain_text(
+        "orders-0 is not writable until broker 2 returns, in 1 of 4"
+    )
+    shown.get_by_text("What the futures do not have").click()
+    expect(shown).to_contain_text("Consumer groups, transactions and internal topics.")
+    assert server.agent.asked == []
+
+    shown.get_by_role("button", name="Ask with acks=1").click()
+    expect(shown.get_by_role("button", name="Ask again")).to_be_enabled()
+    assert [asked[6] for asked in server.follower.asked] == ["all", "1"]
+    page.keyboard.press("Escape")
+    expect(shown).to_have_count(0)
+
+
+def test_old_answer_is_marked_as_old(page: Page, server: PageServer) -> None:
+    page.clock.install()
+    server.follower.released.set()
+    shown = ask(page, "peer 1")
+    page.clock.run_for(3_000)
+    expect(shown).to_contain_text("4 futures")
+    expect(shown).not_to_contain_text("the cluster may have changed since")
+    page.clock.run_for(40_000)
+    expect(shown).to_contain_text("the cluster may have changed since")
+
+
+def test_refusal_of_the_api_is_shown(page: Page, server: PageServer) -> None:
+    server.ensemble.stale = True
+    shown = ask(page, "broker 3")
+    expect(shown.get_by_role("alert")).to_contain_text("the ensemble has no quorum, so the state is out of date")
+    expect(shown.get_by_role("button", name="Ask again")).to_be_enabled()
+
+
+def test_dead_node_and_past_moment_have_no_question(page: Page, server: PageServer) -> None:
+    button(page, "Kill broker 3").click()
+    button(page, "More on broker 3").click()
+    expect(button(page, "What if broker 3 is killed")).to_be_disabled()
+    page.keyboard.press("Escape")
+    server.append_events("broker-1", e.LeaderElected("orders", 0, 2, 5, [2, 1], [1, 2, 3], 7, 3, False, "test"))
+    page.evaluate(f"location.hash = '#run=live&at={server.last_seq - 1}'")
+    expect(region(page, "The cluster at this moment")).to_contain_text("Actions are off")
+    button(page, "More on broker 1").click()
+    expect(button(page, "What if broker 1 is killed")).to_be_disabled()
+
+
+@pytest.fixture
+def simulating(tmp_path: Path) -> Iterator[PageServer]:
+    server = PageServer(tmp_path, player=ScenarioProcess(player_argv())).start()
+    write_healthy_cluster(server)
+    yield server
+    server.stop()
+
+
+def test_seed_is_forked_at_its_moment_and_both_runs_open(watched: Watched, simulating: PageServer) -> None:
+    page = watched.page
+    page.goto(f"{simulating.url}#scenario=ensemble&seed=2&at=300")
+    panel = region(page, "What if")
+    expect(panel).to_be_visible(timeout=SIMULATED_MS)
+    expect(panel.get_by_label("fault", exact=True)).to_contain_text("f1: ")
+    form = panel.get_by_role("form", name="What if a node died here")
+    form.get_by_label("node", exact=True).select_option("peer-1")
+    form.get_by_role("button", name="Died here").click()
+    expect(panel).to_contain_text("peer-1 dies at event 300")
+    expect(page.get_by_role("heading", name="Side by side")).to_be_visible(timeout=SIMULATED_MS)
+    expect(page.locator("main")).to_contain_text("peer-1 is killed for 10 s")
+    fork, run = http.get(f"{simulating.url}/api/v1/runs").json()[1:3]
+    assert (fork["pair"], fork["variant"]) == (run["id"], "peer-1 is killed for 10 s")
+    assert watched.leave() == []

@@ -1,0 +1,125 @@
+"""Forecasts of the death of a live node: distributions over futures of a mirrored world."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tests.simulation.live_states import ORDERS, SINGLE, lagging, live
+from zabka.cli.forecast import Forecast, Times, forecasts, times
+from zabka.cli.what_if import command
+from zabka.simulation.mirror.live_state import LiveState, NoMirror
+
+APP = typer.Typer()
+APP.command()(command)
+PLENTY_S = 240.0
+
+
+def forecast(state: LiveState, killed: str, acks: int = -1, count: int = 3, jobs: int = 2) -> Forecast:
+    *_, last = forecasts(state, killed, acks, budget_s=PLENTY_S, jobs=jobs, count=count)
+    assert last.ended
+    assert last.futures == count
+    assert last.problems == 0
+    return last
+
+
+def test_controllers_death_differs_from_a_followers() -> None:
+    controller, follower = (forecast(live(), killed) for killed in ("broker-3", "broker-1"))
+    assert follower.controller == Times(0, 0, 0, 0)
+    assert controller.controller.median_ms is not None
+    # The session of the dead controller must expire first: 6 s after its last heartbeat, at most a third of that ago.
+    assert 3_500 < controller.controller.median_ms < 8_000
+    assert controller.controller.never == 0
+    assert controller.writable.never == follower.writable.never == 0
+    assert controller.lost.count == follower.lost.count == 0
+
+
+def test_single_replica_is_not_writable_until_the_node_returns() -> None:
+    found = forecast(live(ORDERS, SINGLE), "broker-2")
+    assert found.unwritable == {"single-0": 3}
+    assert found.writable == Times(None, None, None, 3)
+    assert forecast(live(ORDERS, SINGLE), "broker-1", count=1).unwritable == {}
+
+
+def test_unclean_election_loses_the_lag_in_each_future() -> None:
+    unclean = {"unclean.leader.election.enable": "true"}
+    found = forecast(live(lagging(80, **unclean)), "broker-2")
+    assert found.lost.count == 3
+    assert found.unwritable == {}
+    clean = forecast(live(lagging(80)), "broker-2")
+    assert clean.lost.count == 0
+    assert clean.unwritable == {"lagging-0": 3}
+
+
+def test_ensembles_leader_has_a_successor_and_a_second_death_none() -> None:
+    found = forecast(live(), "peer-2", count=2)
+    assert found.quorum.never == 0
+    assert found.controller == Times(0, 0, 0, 0)
+    peers = tuple(msgspec.structs.replace(each, process="down") if each.id == 1 else each for each in live().peers)
+    assert forecast(live(peers=peers), "peer-2", count=2).quorum.never == 2
+
+
+def test_same_futures_have_the_same_outcomes_in_any_processes() -> None:
+    one, two = (forecast(live(), "broker-3", count=4, jobs=jobs) for jobs in (1, 3))
+    assert msgspec.structs.replace(one, took_ms=0) == msgspec.structs.replace(two, took_ms=0)
+    assert one.controller.median_ms != one.controller.longest_ms
+
+
+def test_stopped_forecast_leaves_no_process() -> None:
+    running = forecasts(live(), "broker-3", -1, budget_s=PLENTY_S, jobs=2, count=50)
+    assert next(running).futures == 1
+    running.close()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_budget_without_time_for_a_future_is_an_error() -> None:
+    with pytest.raises(NoMirror, match="Allow more time"):
+        list(forecasts(live(), "broker-3", -1, budget_s=0.2, jobs=1, count=5))
+
+
+def test_percentiles_count_the_futures_that_never_got_there() -> None:
+    assert times([5, None, 1, 3]) == Times(3, None, 5, 1)
+    assert times([7]) == Times(7, 7, 7, 0)
+    assert times([None, None]) == Times(None, None, None, 2)
+    assert times([*range(1, 11)]) == Times(5, 9, 10, 0)
+
+
+def test_command_prints_the_forecast_of_a_state(tmp_path: Path) -> None:
+    file = tmp_path / "state.json"
+    file.write_bytes(msgspec.json.encode(live(ORDERS, SINGLE)))
+    asked = ["--state", str(file), "--kill", "broker-2", "--futures", "2", "--budget", "200s"]
+    done = CliRunner().invoke(APP, asked)
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert lines[0] == (
+        "if broker-2 died (state read at 2023-11-14 22:13:20+00:00, 2 futures, producers with acks=all)"
+    )
+    assert "  acknowledged records are lost             0 of 2 futures (0 to 66 %)" in lines
+    assert "  a controller exists after                 no interruption" in lines
+    assert "  single-0 is not writable until broker-2 returns, in 2 of 2 futures" in lines
+    assert "  Consumer groups, transactions and internal topics." in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--kill", "broker-1"], "give either a seed"),
+        (["--on", "http://127.0.0.1:1", "--seed", "1", "--kill", "broker-1"], "give either a seed"),
+        (["--on", "http://127.0.0.1:1"], "--kill is missing"),
+        (["--on", "http://127.0.0.1:1", "--kill", "broker-1"], "there is no cluster at"),
+        (["--on", "http://127.0.0.1:1", "--kill", "broker-1", "--at", "3s"], "are for a seed"),
+        (["--state", "/nowhere", "--kill", "broker-1"], "--state /nowhere"),
+        (["--state", "-", "--kill", "broker-1", "--acks", "0"], "all or 1 is wanted"),
+        (["--state", "-", "--kill", "broker-1", "--budget", "1h"], "--budget"),
+    ],
+)
+def test_impossible_question_is_refused_with_a_reason(arguments: list[str], reason: str) -> None:
+    done = CliRunner().invoke(APP, arguments)
+    assert done.exit_code == 2
+    assert reason in done.output
