@@ -266,7 +266,7 @@ class _Subject:
 
     def is_selected_by(self, rule: HeldRequestFault) -> bool:
         context, version = self.context, version_of(self.request)
-        if not may_match(rule, self.api, version, context.client_id, context.listener):
+        if not may_match(rule, self.api, version, context.client_id, context.listener, str(context.principal)):
             return False
         if rule.effect == "throttle" and version < (throttle_since(self.api) or 0):
             return False

@@ -78,7 +78,7 @@ class RequestFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     group: Annotated[Pattern, Meta(description="A pattern for group ids")] = ""
     transactional_id: Pattern = ""
     path: Annotated[Pattern, Meta(description="A pattern for znode paths")] = ""
-    principal: Annotated[Pattern, Meta(description="ZooKeeper: an identity such as sasl:alice or digest:bob")] = ""
+    principal: Annotated[Pattern, Meta(description="User:alice for Kafka; sasl:alice or digest:bob for ZooKeeper")] = ""
     min_version: _Version = 0
     max_version: _Version = 32767
     error: Annotated[str, Meta(description="Kafka's or ZooKeeper's name of an error")] = ""
@@ -119,8 +119,6 @@ class RequestFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
             raise ValueError(f"node {self.node!r}: {requests}, such as {self.role}-1; use * for all")
         if self.api and self.path:
             raise ValueError("path selects ZooKeeper requests: use it with opcode, not with api")
-        if self.api and self.principal:
-            raise ValueError("principal: the Kafka port has no authentication yet; use client_id or listener")
         unused = [] if self.api else [name for name in _KAFKA_ONLY if getattr(self, name) != _DEFAULTS[name]]
         if unused:
             raise ValueError(f"{unused[0]} selects Kafka requests: ZooKeeper's have no such field")

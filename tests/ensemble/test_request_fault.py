@@ -194,11 +194,6 @@ def test_zookeeper_rule_selects_by_operation_and_path() -> None:
     assert not matches(for_zookeeper(opcode="*"), subject_of(Request(-2, OpCode.PING, None)))
 
 
-def test_kafka_request_fault_with_a_principal_is_rejected() -> None:
-    with pytest.raises(ValueError, match="the Kafka port has no authentication yet"):
-        RequestFault(kind="request", api="Produce", effect="close", principal="User:alice")
-
-
 @pytest.mark.parametrize(
     ("pattern", "matched"),
     [("sasl:alice", True), ("digest:bob", True), ("digest:*", True), ("sasl:bob", False), ("bob", False)],

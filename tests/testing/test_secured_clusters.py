@@ -67,6 +67,22 @@ def test_sasl_ssl_cluster_serves_every_library_and_mechanism(zabka_cluster: Live
     zabka_cluster.until(lambda: zabka_cluster.consume("orders") == sent)
 
 
+@pytest.mark.zabka(peers=1, brokers=2, secure="SASL_SSL")
+def test_fault_selects_kafka_clients_by_their_principal(zabka_cluster: LiveCluster) -> None:
+    zabka_cluster.topics.create("orders", partitions=1)
+    refused = zabka_cluster.faults.on_request("Produce", principal="User:alice")
+    refused.error("TOPIC_AUTHORIZATION_FAILED").until_removed()
+    results: dict[str, list[KafkaError | None]] = {"alice": [], "bob": []}
+    for user, errors in results.items():
+        producer = Producer(zabka_cluster.client_config("confluent", user=user))
+        producer.produce("orders", user.encode(), on_delivery=lambda error, _, errors=errors: errors.append(error))
+        assert producer.flush(30) == 0
+    (alice,), (bob,) = results.values()
+    assert alice is not None and alice.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert bob is None
+    assert zabka_cluster.consume("orders") == ["bob"]
+
+
 @pytest.mark.zabka(peers=1, brokers=1, secure="SSL")
 def test_ssl_cluster_requires_a_certificate(zabka_cluster: LiveCluster) -> None:
     sent = send_with_all(zabka_cluster, "orders")

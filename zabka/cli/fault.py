@@ -29,7 +29,7 @@ _TEXTS = {
     "group": "a consumer group, or a pattern",
     "transactional-id": "a transactional id, or a pattern",
     "path": "a znode's path, or a pattern such as /app/*",
-    "principal": "of ZooKeeper clients, a pattern such as sasl:alice or digest:*",
+    "principal": "of clients, a pattern: User:alice (Kafka), sasl:alice or digest:* (ZooKeeper)",
     "node": "the node that applies it, such as broker-1 (default: all)",
     "error": "for the effect error: Kafka's or ZooKeeper's name of it",
 }

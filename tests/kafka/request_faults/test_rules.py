@@ -86,6 +86,14 @@ def test_rule_selects_by_client_listener_and_version() -> None:
     assert not may_match(narrow, ApiKey.FETCH, 4, "shop-1", "CLIENT")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "matched"), [("User:alice", True), ("User:*", True), ("User:bob", False), ("alice", False)]
+)
+def test_rule_selects_kafka_clients_by_their_principal(pattern: str, matched: bool) -> None:
+    narrow = rule(principal=pattern)
+    assert may_match(narrow, ApiKey.PRODUCE, 4, "shop-1", "CLIENT", "User:alice") is matched
+
+
 def is_selected(message: Any, **fields: Any) -> bool:
     return selects(rule(**fields), subject_of(message, ApiKey(message.__api_key__), lambda _: None))
 

@@ -138,8 +138,10 @@ def _narrow(rule: RequestFault, name: str, narrowing: Mapping[str, Any]) -> Requ
 def _takes(rule: RequestFault, field: str) -> bool:
     if field in ("delay_ms", "throttle_ms"):
         return bool(getattr(rule, field))
-    if field in ("path", "principal"):
+    if field == "path":
         return bool(rule.opcode)
+    if field == "principal":
+        return True
     if field in MATCHES:
         return rule.api != ANY and bool(rule.api) and APIS[rule.api] in MATCHES[field]
     return bool(rule.api) or field not in ("client_id", "listener")

@@ -63,8 +63,10 @@ class Subject(NamedTuple):
     transactional_ids: tuple[str, ...]
 
 
-def may_match(rule: RequestFault, api: ApiKey, version: int, client_id: str, listener: str) -> bool:
-    """Return whether a rule can select requests of this API, version, client and listener."""
+def may_match(
+    rule: RequestFault, api: ApiKey, version: int, client_id: str, listener: str, principal: str = "User:ANONYMOUS"
+) -> bool:
+    """Return whether a rule can select requests of this API, version, client, listener and principal."""
     if rule.api != ANY and APIS.get(rule.api) is not api:
         return False
     if not rule.min_version <= version <= rule.max_version or (rule.error and version < error_since(api, rule.error)):
@@ -74,7 +76,7 @@ def may_match(rule: RequestFault, api: ApiKey, version: int, client_id: str, lis
             return False
     elif OWN_CLIENTS.fullmatch(client_id):
         return False
-    return matches_text(rule.listener, listener)
+    return matches_text(rule.listener, listener) and matches_text(rule.principal, principal)
 
 
 def selects(rule: RequestFault, subject: Subject) -> bool:
