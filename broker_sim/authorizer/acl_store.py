@@ -19,7 +19,9 @@ from zabka.kafka.acls import (
     PATTERN_TYPES,
     RESOURCE_TYPES,
     AclEntry,
+    AclOperation,
     PatternType,
+    Permission,
     ResourcePattern,
     pascal,
 )
@@ -29,6 +31,8 @@ from zabka.kafka.zk.znodes import ZNODE_BYTES_MAX
 
 CHANGE_KEPT_MS = 15 * 60 * 1000
 """Age after which a broker removes change notifications (ZkNodeChangeNotificationListener)."""
+DENY_ALL = AclEntry("User:*", "*", AclOperation.ALL, Permission.DENY)
+"""Entry of a resource whose entries cannot be read. It is not stored."""
 UPDATE_RETRIES_MAX = 10
 RETRY_BACKOFF_MS, RETRY_JITTER_MS = 100, 50
 """Delay before an update that conflicted with another one is attempted again (AclAuthorizer.backoffTime)."""
@@ -85,7 +89,8 @@ class AclStore:
             for resource_type in RESOURCE_TYPES
             for name in await self._children(f"{znodes.ACL_ROOTS[kind]}/{pascal(resource_type)}")
         ]
-        gone = [pattern for pattern in self._known if pattern not in patterns]
+        present = set(patterns)
+        gone = [pattern for pattern in self._known if pattern not in present]
         await self._read([*patterns, *gone])
         for kind, found in changes.items():
             self._last_change[kind] = max([self._last_change[kind], *found])
@@ -112,8 +117,13 @@ class AclStore:
                 raise error_for(outcome.error, path)
             entries = znodes.decode_acls(outcome.value[0]) if outcome.value is not None else ()
             if entries is None:
-                # Keep the known entries: access must not change because of a damaged znode.
-                self._log_line(f"cannot decode the ACLs in {path}; the entries known before remain in effect")
+                # Access must not change because of a damaged znode, and a broker that knows no entries must not ignore
+                # entries that deny access.
+                if pattern in self._known:
+                    self._log_line(f"cannot decode the ACLs in {path}; the entries known before remain in effect")
+                else:
+                    self._log_line(f"cannot decode the ACLs in {path}; all access to this resource is denied")
+                    self._take_over(pattern, (DENY_ALL,))
             else:
                 self._take_over(pattern, entries)
 

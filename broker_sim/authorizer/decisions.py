@@ -42,6 +42,8 @@ IMPLIED_BY: Mapping[AclOperation, tuple[AclOperation, ...]] = {
 """The operations whose ALLOW entries also allow this one. DENY entries imply nothing."""
 DECISIONS_MAX = 20_000
 """Maximum number of remembered decisions."""
+REMEMBERED_NAME_MAX = 249
+"""Maximum length of a resource name in a remembered decision, because clients choose names of up to 32 KB."""
 
 _Names = dict[str, None]
 
@@ -119,7 +121,8 @@ class AclIndex:
             decided = self._decide(requester, operation, resource_type, resource_name)
             if len(self._decided) >= DECISIONS_MAX:
                 self._decided.clear()
-            self._decided[key] = decided
+            if len(resource_name) <= REMEMBERED_NAME_MAX:
+                self._decided[key] = decided
         return decided
 
     def _decide(

@@ -12,6 +12,8 @@ REPEATED_AFTER_MS = 60_000
 """Time during which an equal denial has no further event."""
 EVENTS_PER_SECOND_MAX = 10
 REMEMBERED_MAX = 1_000
+TEXT_MAX = 260
+"""Maximum length of a name in an event: clients choose names, and topic names have at most 249 characters."""
 _SECOND_MS = 1_000
 
 
@@ -43,7 +45,8 @@ class Denials:
         self._in_second = 0
 
     def note(self, denial: Denial) -> None:
-        """Record a denied operation."""
+        """Record a denied operation. Long names are cut."""
+        denial = Denial(*(text[:TEXT_MAX] for text in denial))
         now_ms = self._runtime.now().mono_ms
         second = now_ms // _SECOND_MS
         if second != self._second:

@@ -7,6 +7,7 @@ handler, because a fetch session contains partitions that the request does not.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -60,7 +61,6 @@ _ONLY_ON_CONTROLLER = (
     ApiKey.DELETE_TOPICS,
     ApiKey.CREATE_PARTITIONS,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-    ApiKey.ALLOCATE_PRODUCER_IDS,
 )
 """APIs whose requests other brokers reject with NOT_CONTROLLER, before they check permissions."""
 _ACKS_NONE = 0
@@ -173,7 +173,7 @@ async def _produce(
         denied = ErrorCode.transactional_id_authorization_failed
         return denied_response(request, rule.rows, request.topic_data, denied)
     if request.acks != _ACKS_NONE:
-        return await serve_rows(request, context, handler, rule, by_name(rule, access))
+        return await serve_rows(request, context, handler, rule, by_name(rule, access), serves_none=True)
     is_denied = by_name(rule, access)
     allowed = tuple(topic for topic in request.topic_data if not is_denied(topic))
     if len(allowed) == len(request.topic_data):
@@ -287,9 +287,9 @@ async def _create_partitions(
     """Serve CreatePartitions: ALTER on the topics. A topic that is requested twice is not checked."""
     rule = ROW_RULES[ApiKey.CREATE_PARTITIONS]
     is_denied = by_name(rule, access)
-    names = [str(topic.name) for topic in request.topics]
+    times = Counter(str(topic.name) for topic in request.topics)
 
     def is_denied_once(topic: Any) -> bool:
-        return names.count(str(topic.name)) == 1 and is_denied(topic)
+        return times[str(topic.name)] == 1 and is_denied(topic)
 
     return await serve_rows(request, context, handler, rule, is_denied_once)

@@ -124,9 +124,18 @@ def joined(served: KafkaMessage | None, refused: KafkaMessage, rows: Rows) -> Ka
 
 
 async def serve_rows(
-    request: KafkaMessage, context: RequestContext, handler: Handler, rule: Rule, is_denied: IsDenied
+    request: KafkaMessage,
+    context: RequestContext,
+    handler: Handler,
+    rule: Rule,
+    is_denied: IsDenied,
+    *,
+    serves_none: bool = False,
 ) -> KafkaMessage | None:
-    """Let the handler process the allowed rows. The denied ones get the error of the rule's resource type."""
+    """Let the handler process the allowed rows. The denied ones get the error of the rule's resource type.
+
+    With `serves_none`, the handler is also called if no row is allowed, so that it applies its quotas.
+    """
     parts = partition(request, rule.rows, is_denied)
     if not parts.denied:
         return await handler(request, context)
@@ -135,5 +144,6 @@ async def serve_rows(
     if rule.has_message:
         rows = [changed(row, error_message=MESSAGES[error]) for row in getattr(refused, rule.rows.answered)]
         refused = changed(refused, **{rule.rows.answered: tuple(rows)})
-    served = None if parts.allowed is None else await handler(parts.allowed, context)
+    allowed = changed(request, **{rule.rows.asked: ()}) if parts.allowed is None and serves_none else parts.allowed
+    served = None if allowed is None else await handler(allowed, context)
     return joined(served, refused, rule.rows)

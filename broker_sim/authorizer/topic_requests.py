@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -116,13 +117,13 @@ class TopicRequests:
         self, request: KafkaMessage, context: RequestContext, handler: Handler, access: Access
     ) -> KafkaMessage | None:
         """Serve CreateTopics: CREATE on the cluster or the topic; DESCRIBE_CONFIGS to see the configurations."""
-        names = [str(topic.name) for topic in request.topics]
+        times = Counter(str(topic.name) for topic in request.topics)
         creates_all = access.allows_cluster(AclOperation.CREATE, is_noted=False)
         decided: dict[str, bool] = {}
 
         def is_denied(topic: Any) -> bool:
             name = str(topic.name)
-            if creates_all or names.count(name) > 1:
+            if creates_all or times[name] > 1:
                 return False
             if name not in decided:
                 decided[name] = not access.allows(AclOperation.CREATE, ResourceType.TOPIC, name)

@@ -306,7 +306,7 @@ class KafkaConfig:
     def effective(self) -> dict[str, str]:
         """Return every value that the configuration file sets, as a string, for the journal. Passwords are hidden."""
         return {
-            name: HIDDEN if _is_password(name) else render(self.values[name])
+            name: HIDDEN if is_password(name) else render(self.values[name])
             for name in sorted(self.originals)
             if name in self.values
         }
@@ -363,7 +363,8 @@ def _listeners_own(name: str, keys: tuple[str, ...] = _LISTENER_KEYS) -> ConfigK
     return None if own is None else BROKER_KEYS[own]._replace(name=name)
 
 
-def _is_password(name: str) -> bool:
+def is_password(name: str) -> bool:
+    """Return whether the value of a key is a password, which is never shown."""
     key = BROKER_KEYS.get(name) or _listeners_own(name, _STATIC_LISTENER_KEYS)
     return key is not None and key.type is ConfigType.PASSWORD
 

@@ -22,6 +22,7 @@ from zabka.broker_sim.configs.config_resources import (
 )
 from zabka.broker_sim.configs.entity_configs import EntityConfigs
 from zabka.broker_sim.configs.entity_znodes import EntityZnodes
+from zabka.broker_sim.configs.sasl_keys import is_sasl_key
 from zabka.broker_sim.configs.tls_keys import is_tls_key
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS, validate_topic_config
 from zabka.broker_sim.loggers import LoggerLevels
@@ -157,12 +158,12 @@ class ConfigAdmin:
             raise Refused(
                 KafkaError.invalid_request, f"Cannot update these configs dynamically: Set({', '.join(fixed)})"
             )
-        of_tls = sorted(filter(is_tls_key, overrides))
-        if of_tls:
+        of_security = sorted(name for name in overrides if is_tls_key(name) or is_sasl_key(name))
+        if of_security:
             raise Refused(
                 KafkaError.invalid_request,
-                f"Cannot update these configs dynamically: Set({', '.join(of_tls)}). Brokers here read certificates "
-                "only at their start",
+                f"Cannot update these configs dynamically: Set({', '.join(of_security)}). Brokers here read "
+                "certificates and the keys of SASL only at their start",
             )
         try:
             for name, text in sorted(overrides.items()):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from urllib.parse import unquote
 
-from zabka.broker_sim.configs.broker_config import DYNAMIC_KEYS, KafkaConfig, dynamic_key
+from zabka.broker_sim.configs.broker_config import DYNAMIC_KEYS, HIDDEN, KafkaConfig, dynamic_key, is_password
 from zabka.broker_sim.configs.config_def import ConfigError, Value, render
 from zabka.broker_sim.configs.credential_cache import CredentialCache
 from zabka.broker_sim.configs.listeners import listener_key
@@ -196,7 +196,8 @@ class EntityConfigs:
         if (before or {}) != (overrides or {}):
             if entity.startswith("brokers/"):
                 self._beneath = self._topic_values()
-            self._emit(ConfigChanged(entity, dict(overrides or {})))
+            shown = {name: HIDDEN if is_password(name) else value for name, value in (overrides or {}).items()}
+            self._emit(ConfigChanged(entity, shown))
             self._changed(entity)
 
     def _topic_values(self) -> dict[str, str]:

@@ -28,6 +28,7 @@ OF_LISTENERS = (
     "sasl.server.max.receive.size",
 )
 """Keys that can be set for a listener, and the first and third also for a mechanism of a listener."""
+_NAMES = tuple(key.name for key in SASL_KEYS)
 _CALLBACK_HANDLER = "sasl.server.callback.handler.class"
 _PLAIN = "PLAIN"
 _MODULES: Mapping[str, str] = {
@@ -42,6 +43,12 @@ _UNSUPPORTED: Mapping[str, str] = {
 _USER = "user_"
 _LIFETIME_MS_MAX = 10**15
 """Longer lifetimes, which would not fit a response, are as good as endless."""
+
+
+def is_sasl_key(name: str) -> bool:
+    """Return whether this is a SASL key of the broker, of one listener, or of a mechanism of a listener."""
+    ends = tuple(f".{key}" for key in OF_LISTENERS)
+    return name in _NAMES or (name.startswith("listener.name.") and name.endswith(ends))
 
 
 class SaslKeys(NamedTuple):

@@ -13,6 +13,8 @@ from zabka.kafka.wire.frames import DecodedRequest, UnsupportedVersion, decode_r
 from zabka.kafka.wire.kafka_schema import ApiKey
 from zabka.kafka.wire.primitives import WireError
 
+REASON_MAX = 260
+"""Maximum length of the reported reason of a failed authentication, which can contain a name that a client chose."""
 _HANDSHAKE, _VERSIONS = (int(key).to_bytes(2) for key in (ApiKey.SASL_HANDSHAKE, ApiKey.API_VERSIONS))
 
 
@@ -87,7 +89,7 @@ class SaslConnection(Connection):
 
     async def _refuse(self, reason: str, parts: list[bytes] | None = None) -> bool:
         """Report a failed authentication. As in Kafka, send the response and close the connection after a delay."""
-        self._authentication.failed(self._remote, reason)
+        self._authentication.failed(self._remote, reason[:REASON_MAX])
         await self._hang(self._authentication.failure_delay_ms)
         self._replies += parts or []
         self.close()

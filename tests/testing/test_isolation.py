@@ -11,6 +11,19 @@ import pytest
 from zabka.ensemble.client.aio import connect
 from zabka.ensemble.ports import Runtime
 from zabka.journal.events import TopicPartition
+from zabka.kafka.acls import (
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    AclOperation,
+    EntryFilter,
+    PatternFilter,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from zabka.kafka.client.acl_admin import create_acls, describe_acls
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, AdminClient
 from zabka.kafka.client.group_admin import GroupAdmin
 from zabka.testing import LiveCluster
@@ -124,3 +137,23 @@ def test_cluster_calls_log_nothing(zabka_cluster: LiveCluster, caplog: pytest.Lo
 @pytest.mark.zabka(peers=1, brokers=1, settings={"num.partitions": "2"})
 def test_initial_rebalance_delay_of_the_fixture_is_zero(zabka_cluster: LiveCluster) -> None:
     assert zabka_cluster.settings()["group.initial.rebalance.delay.ms"] == "0"
+
+
+@pytest.mark.zabka(
+    peers=1,
+    brokers=2,
+    settings={
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    },
+)
+def test_acls_of_a_test_are_removed_before_the_next_test(zabka_cluster: LiveCluster) -> None:
+    binding = AclBinding(
+        ResourcePattern(ResourceType.TOPIC, "orders", PatternType.LITERAL),
+        AclEntry("User:alice", "*", AclOperation.READ, Permission.DENY),
+    )
+    every = AclFilter(PatternFilter(ResourceType.ANY, None, PatternType.ANY), EntryFilter())
+    zabka_cluster.call(lambda client, _: create_acls(client, [binding]))
+    assert zabka_cluster.call(lambda client, _: describe_acls(client, every)) == [binding]
+    zabka_cluster.start_test()
+    assert zabka_cluster.call(lambda client, _: describe_acls(client, every)) == []

@@ -10,7 +10,7 @@ import pytest
 
 from tests.broker_sim.authorizer.secured_cluster import acl, allow, secured_cluster, send
 from tests.broker_sim.broker_world import Cluster, Node
-from zabka.broker_sim.authorizer.acl_store import CHANGE_KEPT_MS
+from zabka.broker_sim.authorizer.acl_store import CHANGE_KEPT_MS, DENY_ALL
 from zabka.ensemble.errors import ErrorCode
 from zabka.kafka.acls import AclBinding, AclEntry, AclOperation, PatternType, Permission, ResourcePattern, ResourceType
 from zabka.kafka.wire.kafka_schema import ApiKey
@@ -168,6 +168,19 @@ def test_damaged_znode_keeps_the_known_entries(cluster: Cluster, content: bytes)
     notify(cluster, "/kafka-acl-changes", b"TOPIC:orders")
     assert known(cluster.nodes[2], ORDERS) == (ENTRY,)
     assert any("cannot decode the ACLs in /kafka-acl/Topic/orders" in line for line in cluster.nodes[2].logged)
+
+
+def test_starting_broker_denies_a_resource_with_a_damaged_znode(cluster: Cluster) -> None:
+    allow(cluster, acl("alice", READ, TOPIC, "orders"))
+    cluster.nodes[2].kill()
+    cluster.expire(cluster.nodes[2])
+    write(cluster, "/kafka-acl/Topic/orders", b"{")
+    cluster.start(2)
+    assert known(cluster.nodes[2], ORDERS) == (DENY_ALL,)
+    assert any("all access to this resource is denied" in line for line in cluster.nodes[2].logged)
+    write(cluster, "/kafka-acl/Topic/orders", b'{"version":1,"acls":[]}')
+    notify(cluster, "/kafka-acl-changes", b"TOPIC:orders")
+    assert known(cluster.nodes[2], ORDERS) == ()
 
 
 def test_notifications_are_removed_after_fifteen_minutes(cluster: Cluster) -> None:

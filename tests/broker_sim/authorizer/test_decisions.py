@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from tests.broker_sim.authorizer.decision_cases import CASES, Case
@@ -44,6 +46,18 @@ def test_changed_entries_replace_earlier_decisions() -> None:
     assert index.patterns() == [topic("ord", PatternType.PREFIXED)]
     index.assign(topic("ord", PatternType.PREFIXED), [])
     assert not reads(index, "orders")
+
+
+def test_long_names_of_clients_are_not_remembered() -> None:
+    index = AclIndex()
+    index.assign(topic("o", PatternType.PREFIXED), [READ])
+    tracemalloc.start()
+    try:
+        assert all(reads(index, f"o{number:030000}") for number in range(100))
+        remembered_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert remembered_bytes < 300_000
 
 
 def test_any_resource_follows_removed_entries() -> None:

@@ -56,6 +56,11 @@ def test_different_denials_are_limited_per_second(cluster: Cluster) -> None:
     assert sum(event.suppressed for event in events(cluster)) + len(events(cluster)) == 1_001
 
 
+def test_long_names_are_cut_in_the_event(cluster: Cluster) -> None:
+    describe(cluster, "g" * 30_000)
+    assert [event.resource_name for event in events(cluster)] == ["g" * 260]
+
+
 def test_filtered_topics_and_super_users_cause_no_event(cluster: Cluster) -> None:
     send(cluster, "eve", ApiKey.METADATA, topics=None)
     send(cluster, "eve", ApiKey.LIST_GROUPS)

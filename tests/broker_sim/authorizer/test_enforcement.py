@@ -233,6 +233,15 @@ def test_produce_stores_only_the_records_of_allowed_topics(cluster: Cluster) -> 
     assert found == {"orders": ErrorCode.none, "hidden": denied, "missing": denied}
 
 
+def test_denied_produce_is_throttled_by_quotas(cluster: Cluster) -> None:
+    cluster.ensemble.put("/config/clients/client", b'{"version":1,"config":{"producer_byte_rate":"1"}}')
+    cluster.ensemble.put("/config/changes/config_change_0000000099", b'{"version":2,"entity_path":"clients/client"}')
+    cluster.wait(100)
+    answer = send(cluster, "outsider", ApiKey.PRODUCE, 9, acks=1, timeout=100, topic_data=PRODUCED)
+    assert of_permissions(answer) == {ErrorCode.topic_authorization_failed}
+    assert answer.throttle_time.total_seconds() > 0
+
+
 def test_denied_produce_without_acks_closes_the_connection(cluster: Cluster) -> None:
     for topics in (PRODUCED, [PRODUCED[0], {**PRODUCED[0], "name": "hidden"}]):
         with pytest.raises(AssertionError, match="the client is denied a topic"):

@@ -52,6 +52,15 @@ def test_config_change_is_stored_with_notification_and_applied(cluster: Cluster)
         assert all(partition.min_isr == 2 for partition in node.broker.replicas.partitions.values())
 
 
+def test_password_of_another_broker_is_hidden_in_the_journal(cluster: Cluster) -> None:
+    secret = "listener.name.external.plain.sasl.jaas.config"
+    config = f'{{"version":1,"config":{{"{secret}":"required user_alice=\\"s3cret\\";"}}}}'
+    cluster.ensemble.put("/config/brokers/1", config.encode())
+    cluster.ensemble.put("/config/changes/config_change_0000000009", b'{"version":2,"entity_path":"brokers/1"}')
+    cluster.wait(100)
+    assert cluster.nodes[1].of(ConfigChanged)[-1] == ConfigChanged("brokers/1", {secret: "(hidden)"})
+
+
 def test_null_value_removes_only_its_override(cluster: Cluster) -> None:
     alter(cluster, {"min.insync.replicas": "2", "retention.ms": "1000"})
     alter(cluster, {"min.insync.replicas": None})

@@ -171,8 +171,17 @@ def test_metadata_returns_the_address_of_each_protocol(cluster: Cluster) -> None
         assert [(broker.host, broker.port) for broker in answer.brokers] == [address]
 
 
-@pytest.mark.parametrize("name", ["ssl.keystore.location", "listener.name.ssl.ssl.client.auth"])
-def test_tls_key_cannot_change_while_the_broker_runs(cluster: Cluster, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ssl.keystore.location",
+        "listener.name.ssl.ssl.client.auth",
+        "sasl.jaas.config",
+        "listener.name.ssl.plain.sasl.jaas.config",
+        "listener.name.ssl.sasl.enabled.mechanisms",
+    ],
+)
+def test_security_key_cannot_change_while_the_broker_runs(cluster: Cluster, name: str) -> None:
     row = {"resource_type": 4, "resource_name": "1", "configs": [{"name": name, "config_operation": 0, "value": "x"}]}
     node = cluster.nodes[1]
     asked: Any = request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=[row], validate_only=False)

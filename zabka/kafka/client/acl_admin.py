@@ -20,7 +20,7 @@ from zabka.kafka.acls import (
 )
 from zabka.kafka.client.client import REQUEST_TIMEOUT_MS, KafkaClient
 from zabka.kafka.client.client_errors import KafkaRequestFailed
-from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.ports import Endpoint, KafkaMessage
 from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 _VERSION = 3
@@ -45,9 +45,16 @@ async def create_acls(client: KafkaClient, bindings: Sequence[AclBinding]) -> No
         _check(result)
 
 
-async def describe_acls(client: KafkaClient, wanted: AclFilter) -> list[AclBinding]:
-    """Return the ACLs that a filter selects. Raises KafkaRequestFailed and KafkaUnavailable."""
-    answer = await client.any_broker(request(ApiKey.DESCRIBE_ACLS, _VERSION, **_filter(wanted)), REQUEST_TIMEOUT_MS)
+async def describe_acls(client: KafkaClient, wanted: AclFilter, at: Endpoint | None = None) -> list[AclBinding]:
+    """Return the ACLs that a filter selects, as any broker or the broker `at` knows them.
+
+    Raises KafkaRequestFailed, KafkaUnavailable, and ChannelBroken if the broker `at` does not reply.
+    """
+    message = request(ApiKey.DESCRIBE_ACLS, _VERSION, **_filter(wanted))
+    if at is None:
+        answer = await client.any_broker(message, REQUEST_TIMEOUT_MS)
+    else:
+        answer = await client.call(at, message, REQUEST_TIMEOUT_MS)
     _check(answer)
     return [
         AclBinding(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -20,7 +21,7 @@ from zabka.testing.cluster import ClientLibrary, ClusterFailed
 from zabka.testing.live.aio import AsyncCalls
 from zabka.testing.live.apart import run_apart
 from zabka.testing.live.ensemble import HEAL_TIMEOUT_S, LiveEnsemble
-from zabka.testing.live.isolation import Configs, remove_groups, reset_znodes, write_users
+from zabka.testing.live.isolation import Configs, remove_acls, remove_groups, reset_znodes, write_users
 from zabka.testing.live.nodes import Broker, Node
 from zabka.testing.live.secured import SaslMechanism, Security
 from zabka.testing.live.topics import Topics
@@ -185,7 +186,7 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         """Begin a test: repair the cluster, remove the state of earlier tests, and make `events` omit earlier events.
 
         The removed state is all topics except Kafka's internal ones, all consumer groups, the dynamic configurations of
-        brokers, the quotas of clients, and the znodes that clients created.
+        brokers, the quotas of clients, the ACLs of an authorizer, and the znodes that clients created.
         """
         super().start_test()
 
@@ -196,5 +197,8 @@ class LiveCluster(LiveEnsemble, SharedCalls[Broker]):
         journals, users = self._journals(), {} if self._security is None else self._security.users
         run_apart(partial(reset_znodes, self.zookeeper_connect, journals, self._internal_configs, users))
         if journals:
-            remove = partial(self._ask, remove_groups)
-            self.until(lambda: run_apart(remove) or True, HEAL_TIMEOUT_S, "the removal of consumer groups")
+            for remove in (remove_groups, remove_acls):
+                self._repeat(partial(self._ask, remove), f"`{remove.__name__}`")
+
+    def _repeat(self, work: Callable[[], Coroutine[Any, Any, None]], what: str) -> None:
+        self.until(lambda: run_apart(work) or True, HEAL_TIMEOUT_S, what)

@@ -17,13 +17,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from kio.schema.errors import ErrorCode
+
 from zabka.ensemble.client.aio import connect
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.errors import NoAuth, NodeExists, NoNode, NotEmpty, ZooKeeperError
 from zabka.ensemble.ports import Runtime
 from zabka.journal.reader import node_files
+from zabka.kafka.acls import AclFilter, EntryFilter, PatternFilter, PatternType, ResourceType
+from zabka.kafka.client.acl_admin import delete_acls, describe_acls
 from zabka.kafka.client.admin_client import AdminClient
 from zabka.kafka.client.client import ATTEMPT_MS_MAX
+from zabka.kafka.client.client_errors import KafkaRequestFailed
 from zabka.kafka.client.group_admin import GroupAdmin
 from zabka.kafka.ports import ChannelBroken
 from zabka.kafka.topic_names import INTERNAL_TOPICS
@@ -171,6 +176,23 @@ def _is_journalled(text: str, journal: Path) -> bool:
     Two files are read, because the newest may be almost empty.
     """
     return any(text.encode() in path.read_bytes() for path in node_files(journal)[-2:])
+
+
+async def remove_acls(client: AdminClient, runtime: Runtime) -> None:
+    """Delete all ACLs, and wait until no broker has any. Without an authorizer, there are none.
+
+    Raises KafkaRequestFailed, KafkaUnavailable, ChannelBroken.
+    """
+    every = AclFilter(PatternFilter(ResourceType.ANY, None, PatternType.ANY), EntryFilter())
+    try:
+        await delete_acls(client, [every])
+    except KafkaRequestFailed as failed:
+        if failed.error is ErrorCode.security_disabled:
+            return
+        raise
+    for broker in (await client.metadata([])).brokers.values():
+        while await describe_acls(client, every, broker):
+            await runtime.sleep(int(_POLL_S * 1000))
 
 
 async def remove_groups(client: AdminClient, runtime: Runtime) -> None:
