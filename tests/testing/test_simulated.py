@@ -128,7 +128,7 @@ def test_shrinking_keeps_the_cause_of_a_failure_of_the_cluster() -> None:
         world.start("worker", worker, restarts=True)
         world.start("counter", counter)
         # Without any fault, this wait fails too, at the same line and with the same type of exception.
-        await world.until(lambda: len(starts) > 100, timeout_s=60)
+        await world.until(lambda: len(starts) > 100, within=20)
 
     text = report_of(watch)
     assert "1 of " in text.splitlines()[0]
